@@ -1,0 +1,28 @@
+//! The command line. Each command's arguments stand with the command.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{decode::DecodeArgs, explain::ExplainArgs};
+
+/// Last Branch Records: decode, probe, record and report.
+#[derive(Debug, Parser)]
+#[command(name = "lbr", version, about, max_term_width = 100, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "Exit status:
+  0  done
+  1  failed
+  2  bad usage or input
+  3  no usable LBR here
+  4  not permitted
+  5  data of too poor quality (--strict)";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Decode(DecodeArgs),
+    Explain(ExplainArgs),
+}

@@ -1,0 +1,147 @@
+//! `lbr explain`: what the bits of a register mean.
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use lbr_msr::explain::{self, CpuKey, Register};
+use serde_json::{Value, json};
+
+use super::number::hex;
+use crate::{
+    exit::{DONE, OrExit, Outcome, USAGE},
+    present::{
+        bits::{self, Drawn},
+        json,
+    },
+};
+
+/// Explain the bits of a register
+///
+/// REGISTER is a name as the SDM, AMD or Arm writes it (IA32_DEBUGCTL,
+/// LBR_SELECT, MSR_LASTBRANCH_3_FROM_IP, BRBINF0_EL1; case and the prefixes
+/// MSR_ and IA32_ do not matter), or an address such as 0x1d9. Without VALUE
+/// the layout is shown.
+///
+/// With --build VALUE is a list of words, and the value that they make is
+/// shown: names of one-bit fields, or FIELD=HEX.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lbr explain IA32_PERF_CAPABILITIES 0x33c5
+  lbr explain 0x1d9 --cpu 0F_02H
+  lbr explain --build DEBUGCTL lbr,freeze_lbrs_on_pmi")]
+pub(crate) struct ExplainArgs {
+    /// Name or address of the register
+    register: String,
+
+    /// Its value, in hexadecimal; with --build, words
+    #[arg(required_if_eq("build", "true"))]
+    value: Option<String>,
+
+    /// The CPU, where registers of one name differ: display family and model
+    #[arg(long, value_name = "FF_MMH")]
+    cpu: Option<CpuKey>,
+
+    /// Make a value from words separated by commas
+    #[arg(long)]
+    build: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `lbr explain`.
+pub(crate) fn run(args: ExplainArgs) -> Outcome {
+    let register = explain::find(&args.register, args.cpu).or_exit(USAGE)?;
+    let value = value(&args, &register).or_exit(USAGE)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    if args.json {
+        write_json(&mut out, &register, value)?;
+    } else {
+        write_text(&mut out, &register, value)?;
+    }
+    out.flush()?;
+    Ok(DONE)
+}
+
+fn value(args: &ExplainArgs, register: &Register) -> Result<Option<u64>, anyhow::Error> {
+    let Some(text) = &args.value else { return Ok(None) };
+    if args.build {
+        return build(register, text).map(Some);
+    }
+    hex(text).map(Some).with_context(|| format!("no value of {}", register.name()))
+}
+
+/// The value that a list of words makes: the one place where words are given a
+/// meaning. All of them are fields of the register.
+fn build(register: &Register, words: &str) -> Result<u64, anyhow::Error> {
+    let words: Vec<&str> =
+        words.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+    if words.is_empty() {
+        bail!("--build needs words: names of the fields of {}", register.name());
+    }
+    Ok(register.build(words)?)
+}
+
+fn drawn(register: &Register, value: Option<u64>) -> Vec<Drawn> {
+    let fields = register.fields();
+    fields
+        .iter()
+        .map(|field| Drawn {
+            name: field.name.to_owned(),
+            high: field.high,
+            low: field.low,
+            reserved: field.is_reserved(),
+            value: value.map(|value| field.of(value)),
+            meaning: value.map_or_else(|| field.about(), |value| field.meaning(value)),
+            source: field.source.to_owned(),
+        })
+        .collect()
+}
+
+fn write_text(out: &mut impl Write, register: &Register, value: Option<u64>) -> io::Result<()> {
+    write!(out, "{}", register.name())?;
+    if let Some(msr) = register.msr() {
+        write!(out, " ({msr})")?;
+    }
+    if let Some(value) = value {
+        write!(out, " = {value:#x}")?;
+    }
+    writeln!(out, "  {}", register.source())?;
+    writeln!(out, "{}", register.summary())?;
+    match register.variant() {
+        Some(variant) if register.is_certain() => writeln!(out, "on: {variant}")?,
+        Some(variant) => writeln!(out, "on: {variant} (assumed; --cpu FF_MMH selects another)")?,
+        None => {}
+    }
+    writeln!(out)?;
+    bits::draw(out, value, &drawn(register, value))
+}
+
+fn write_json(out: &mut impl Write, register: &Register, value: Option<u64>) -> io::Result<()> {
+    let fields: Vec<String> = drawn(register, value)
+        .into_iter()
+        .map(|field| {
+            json::object(&[
+                ("name", json!(field.name)),
+                ("high", json!(field.high)),
+                ("low", json!(field.low)),
+                ("value", json!(field.value)),
+                ("meaning", json!(field.meaning)),
+                ("source", json!(field.source)),
+            ])
+        })
+        .collect();
+    let msr = register.msr().map_or(Value::Null, |msr| json::hex(u64::from(msr.0)));
+    json::line(
+        out,
+        &[
+            ("msr", msr.to_string()),
+            ("name", json!(register.name()).to_string()),
+            ("value", value.map_or(Value::Null, json::hex).to_string()),
+            ("variant", json!(register.variant()).to_string()),
+            ("fields", format!("[{}]", fields.join(","))),
+        ],
+    )
+}

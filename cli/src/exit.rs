@@ -1,0 +1,61 @@
+//! Exit codes, and the one place where errors become sentences.
+
+use std::process::ExitCode;
+
+/// Why a command did not end well: the exit code and the sentence.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The documented exit status.
+    pub(crate) code: u8,
+    /// What failed, where, why, and what to do next.
+    pub(crate) error: anyhow::Error,
+}
+
+/// What a command ends with: an exit status, or a failure to report.
+pub(crate) type Outcome = Result<u8, Failure>;
+
+/// Done.
+pub(crate) const DONE: u8 = 0;
+/// Failed while running.
+pub(crate) const FAILED: u8 = 1;
+/// Bad usage or input.
+pub(crate) const USAGE: u8 = 2;
+
+/// Attaches an exit code to an error.
+pub(crate) trait OrExit<T> {
+    /// Turns an error into a [`Failure`] with this exit code.
+    fn or_exit(self, code: u8) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
+    fn or_exit(self, code: u8) -> Result<T, Failure> {
+        self.map_err(|e| Failure { code, error: e.into() })
+    }
+}
+
+/// Anything without a code of its own is a failure while running.
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(e: E) -> Failure {
+        Failure { code: FAILED, error: e.into() }
+    }
+}
+
+/// Prints a failure as one sentence and gives the exit status. A closed pipe
+/// is success: whoever reads our output has seen enough.
+pub(crate) fn report(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure { error, .. }) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(Failure { code, error }) => {
+            anstream::eprintln!("lbr: {error:#}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,13 @@
+//! The binary `lbr`: arguments, commands, presentation.
+
+mod args;
+mod commands;
+mod exit;
+mod present;
+
+use clap::Parser;
+
+fn main() -> std::process::ExitCode {
+    let args = args::Cli::parse();
+    exit::report(commands::run(args.command))
+}

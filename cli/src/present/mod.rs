@@ -1,0 +1,4 @@
+//! How values look to people and to programs.
+
+pub(crate) mod bits;
+pub(crate) mod json;

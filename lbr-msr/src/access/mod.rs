@@ -1,0 +1,224 @@
+//! Access to registers: two traits, so that reading provably writes nothing.
+//!
+//! One value is one logical CPU. Code that only looks takes [`MsrRead`]; code
+//! that arms takes [`MsrWrite`].
+
+use alloc::string::String;
+
+use crate::address::Msr;
+
+/// What an access tried to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// RDMSR.
+    Read,
+    /// WRMSR.
+    Write,
+}
+
+impl core::fmt::Display for Access {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Access::Read => "read",
+            Access::Write => "write",
+        })
+    }
+}
+
+/// Why a register could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MsrError {
+    /// The access raised #GP: the register does not exist on this CPU (or a
+    /// hypervisor hides it), or a reserved bit was set.
+    #[error(
+        "#GP on {access} of {msr} on CPU {cpu}: register absent here, hidden by the hypervisor, or a reserved bit set"
+    )]
+    Fault {
+        /// Logical CPU.
+        cpu: u32,
+        /// Register.
+        msr: Msr,
+        /// What was tried.
+        access: Access,
+    },
+    /// There is no such CPU.
+    #[error("CPU {cpu} does not exist; online: {online}")]
+    NoSuchCpu {
+        /// Logical CPU.
+        cpu: u32,
+        /// The CPUs that are online, as the kernel lists them.
+        online: String,
+    },
+    /// The CPU is offline.
+    #[error(
+        "CPU {cpu} is offline; bring it online: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online"
+    )]
+    Offline {
+        /// Logical CPU.
+        cpu: u32,
+    },
+    /// The `msr` driver is not loaded.
+    #[error("{path} does not exist: the msr driver is not loaded; run: modprobe msr")]
+    DriverMissing {
+        /// The node that was looked for.
+        path: String,
+    },
+    /// The file mode forbids it.
+    #[error("no permission to open {path} (mode {mode:04o}); run as root")]
+    Permission {
+        /// The node.
+        path: String,
+        /// Its mode bits.
+        mode: u32,
+    },
+    /// The process lacks CAP_SYS_RAWIO.
+    #[error(
+        "the kernel refused to open {path}: needs CAP_SYS_RAWIO (root, or setcap cap_sys_rawio+ep on the program)"
+    )]
+    Capability {
+        /// The node.
+        path: String,
+    },
+    /// The kernel forbids writes.
+    #[error("the kernel refused to write {msr}: lockdown is active or msr.allow_writes=off")]
+    WriteFiltered {
+        /// Register.
+        msr: Msr,
+    },
+    /// The msr-safe allowlist lacks the register or the bits.
+    #[error("msr-safe does not allow {access} of {msr}; add to /dev/cpu/msr_allowlist: {line}")]
+    NotListed {
+        /// Register.
+        msr: Msr,
+        /// What was tried.
+        access: Access,
+        /// The line that is missing.
+        line: String,
+    },
+    /// Our own allowlist: this facility never writes that register.
+    #[error("refused: {msr} is not in the list of registers that may be written here")]
+    NotAllowed {
+        /// Register.
+        msr: Msr,
+    },
+    /// A fake or a recording was asked for a register that nobody populated.
+    #[error("{access} of {msr}: nothing is recorded for this register{detail}")]
+    Unpopulated {
+        /// Register.
+        msr: Msr,
+        /// What was tried.
+        access: Access,
+        /// What the recording expected instead, if anything.
+        detail: String,
+    },
+    /// Anything else the operating system said.
+    #[error("{access} of {msr} on CPU {cpu}: {cause}")]
+    Os {
+        /// Logical CPU.
+        cpu: u32,
+        /// Register.
+        msr: Msr,
+        /// What was tried.
+        access: Access,
+        /// The system's words.
+        cause: String,
+    },
+}
+
+/// Reads registers of one logical CPU.
+pub trait MsrRead {
+    /// The logical CPU.
+    fn cpu(&self) -> u32;
+
+    /// Reads one register.
+    ///
+    /// # Errors
+    /// [`MsrError`]; a register that this CPU lacks is [`MsrError::Fault`].
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError>;
+
+    /// Reads several registers in the given order. `out` must be as long as
+    /// `msrs`; what lies beyond the shorter of the two is not touched.
+    ///
+    /// # Errors
+    /// The first failure; entries of `out` before it are valid.
+    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
+        for (msr, slot) in msrs.iter().zip(out) {
+            *slot = self.read(*msr)?;
+        }
+        Ok(())
+    }
+
+    /// Whether [`MsrWrite::run`] and [`read_many`](Self::read_many) reach the
+    /// CPU in one uninterrupted call (msr-safe's batch).
+    fn one_call(&self) -> bool {
+        false
+    }
+}
+
+/// One step of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Read a register; the value is put into `value`.
+    Read {
+        /// Register.
+        msr: Msr,
+        /// What was read; anything before.
+        value: u64,
+    },
+    /// Write a register.
+    Write {
+        /// Register.
+        msr: Msr,
+        /// The value.
+        value: u64,
+    },
+}
+
+/// Writes registers of one logical CPU.
+pub trait MsrWrite: MsrRead {
+    /// Writes one register.
+    ///
+    /// # Errors
+    /// [`MsrError`]; a reserved bit or an absent register is [`MsrError::Fault`].
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError>;
+
+    /// Runs the steps in order. Where [`one_call`](MsrRead::one_call) holds
+    /// they run in one uninterrupted go.
+    ///
+    /// # Errors
+    /// The first failure; later steps may have run (msr-safe) or not.
+    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        for op in batch {
+            match op {
+                Op::Read { msr, value } => *value = self.read(*msr)?,
+                Op::Write { msr, value } => self.write(*msr, *value)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: MsrRead + ?Sized> MsrRead for &mut T {
+    fn cpu(&self) -> u32 {
+        (**self).cpu()
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        (**self).read(msr)
+    }
+    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
+        (**self).read_many(msrs, out)
+    }
+    fn one_call(&self) -> bool {
+        (**self).one_call()
+    }
+}
+
+impl<T: MsrWrite + ?Sized> MsrWrite for &mut T {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        (**self).write(msr, value)
+    }
+    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        (**self).run(batch)
+    }
+}

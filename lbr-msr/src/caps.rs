@@ -1,0 +1,333 @@
+//! What a CPU's branch records can do: the value that probing yields and that
+//! everything else runs on. Nothing later looks at a model number.
+
+use alloc::{borrow::Cow, string::String};
+
+use crate::{address::Msr, format::LbrFormat};
+
+/// The mechanism that records branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Facility {
+    /// Intel's model-specific LBR with a TOS register (P6-family cores from
+    /// Pentium M on).
+    IntelLegacy,
+    /// Intel Architectural LBR.
+    IntelArch,
+    /// AMD LbrExtV2 (Zen 4 and later).
+    AmdLbrV2,
+    /// AMD Branch Sampling (Zen 3).
+    AmdBrs,
+    /// AMD's pair of registers with the last branch.
+    AmdSingle,
+    /// The P6 family's pair of registers with the last branch.
+    P6,
+    /// NetBurst's read-only ring.
+    NetBurst,
+}
+
+impl Facility {
+    /// The name in `lbr probe --json`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Facility::IntelLegacy => "intel_legacy",
+            Facility::IntelArch => "intel_arch",
+            Facility::AmdLbrV2 => "amd_lbr_v2",
+            Facility::AmdBrs => "amd_brs",
+            Facility::AmdSingle => "amd_single",
+            Facility::P6 => "p6",
+            Facility::NetBurst => "netburst",
+        }
+    }
+}
+
+/// How a record's bits are laid out: all that decoding needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// One 64-bit register: FROM in bits 31:0, TO in bits 63:32 (LBR_FMT 0,
+    /// Pentium M, Yonah, NetBurst models 0 to 2).
+    Packed32,
+    /// FROM and TO (and INFO) as LBR_FMT 1 to 7 lay them out.
+    Legacy {
+        /// The format to decode by. On Knights Landing, which reports 1 but
+        /// has MISPRED, this is 3.
+        format: LbrFormat,
+        /// CPUID announces HLE or RTM: the TSX bits mean something.
+        tsx: bool,
+    },
+    /// NetBurst models 3 and later and the one-entry pairs of P6: plain
+    /// addresses, no flags.
+    Plain,
+    /// Architectural LBR; what INFO holds is told by CPUID leaf 1CH.
+    Arch {
+        /// INFO\[63\] is valid (ECX\[0\]).
+        mispredict: bool,
+        /// INFO\[15:0\] and INFO\[60\] are valid (ECX\[1\]).
+        timed: bool,
+        /// INFO\[59:56\] is valid (ECX\[2\]).
+        types: bool,
+        /// Bitmap of the counters logged in INFO\[39:32\] (ECX\[19:16\]).
+        counters: u8,
+        /// CPUID announces HLE or RTM.
+        tsx: bool,
+    },
+    /// AMD LbrExtV2: 58-bit addresses to sign-extend from `virt_bits`.
+    AmdV2 {
+        /// Width of virtual addresses, 48 or 57.
+        virt_bits: u8,
+    },
+    /// AMD BRS: TO to sign-extend from `virt_bits`.
+    AmdBrs {
+        /// Width of virtual addresses, 48 or 57.
+        virt_bits: u8,
+    },
+    /// AMD's one-entry pair: the low 57 bits.
+    AmdSingle,
+}
+
+/// Where the newest record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// At the index that TOS holds; older ones downward, modulo the depth.
+    Tos,
+    /// At index 0; older ones upward.
+    NewestFirst,
+    /// AMD BRS: at index (MSROFF or 16) − 1, older ones downward to 0.
+    Saturating,
+    /// There is one record.
+    Single,
+}
+
+/// How branches are filtered while they are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FilterRegister {
+    /// There is none: everything is recorded.
+    None,
+    /// MSR_LBR_SELECT: suppress bits 0 to 8. SDM 17.7.2.
+    LbrSelect {
+        /// Nehalem, Westmere, Silvermont: the jump bits swallow calls and
+        /// returns of the same kind.
+        jumps_swallow_calls: bool,
+        /// Bit 9, EN_CALLSTACK, exists.
+        call_stack: bool,
+    },
+    /// IA32_LBR_CTL: capture bits. What may be set is told by leaf 1CH EBX.
+    LbrCtl {
+        /// EBX\[0\]: OS and USR may be set.
+        cpl: bool,
+        /// EBX\[1\]: the branch bits may be set.
+        branch: bool,
+        /// EBX\[2\]: CALL_STACK may be set.
+        call_stack: bool,
+    },
+    /// AMD LBR_SELECT: suppress bits 0 to 8.
+    AmdSelect,
+}
+
+/// The registers of a facility.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RegisterMap {
+    /// FROM of record 0.
+    pub from: Msr,
+    /// TO of record 0; `None` for packed records.
+    pub to: Option<Msr>,
+    /// INFO of record 0, where records have one.
+    pub info: Option<Msr>,
+    /// Distance between two records' registers: 1, on AMD stacks 2.
+    pub stride: u32,
+    /// The top-of-stack register.
+    pub tos: Option<Msr>,
+    /// The filter register (for Architectural LBR, IA32_LBR_CTL).
+    pub select: Option<Msr>,
+    /// The register whose [`enable`](Self::enable) bit starts recording.
+    pub control: Msr,
+    /// The bit in [`control`](Self::control).
+    pub enable: u64,
+    /// IA32_LBR_DEPTH, whose write clears every record.
+    pub depth: Option<Msr>,
+}
+
+impl RegisterMap {
+    /// FROM of record `i`.
+    #[must_use]
+    pub const fn from_at(&self, i: u32) -> Msr {
+        self.from.plus(i * self.stride)
+    }
+    /// TO of record `i`.
+    #[must_use]
+    pub fn to_at(&self, i: u32) -> Option<Msr> {
+        self.to.map(|to| to.plus(i * self.stride))
+    }
+    /// INFO of record `i`.
+    #[must_use]
+    pub fn info_at(&self, i: u32) -> Option<Msr> {
+        self.info.map(|info| info.plus(i * self.stride))
+    }
+}
+
+bitflags::bitflags! {
+    /// Departures from the rule, each with a name.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct Quirks: u32 {
+        /// Haswell/Broadwell without TSX: bits 62:61 of FROM are recorded as 0
+        /// but checked as sign extension when written (HSM182, BDM127 and
+        /// siblings). Writing 0 is safe.
+        const TSX_LESS_FORMAT_4 = 1 << 0;
+        /// Knights Landing and Mill report format 1 but have MISPRED.
+        const REPORTS_LIP_HAS_MISPRED = 1 << 1;
+        /// Nehalem, Westmere, Silvermont: call and return filters need the
+        /// jump bits open.
+        const CALL_FILTERS_NEED_JUMPS = 1 << 2;
+        /// Bonnell 1CH before stepping 10 cannot freeze LBR on PMI; Linux
+        /// disables LBR there.
+        const NO_FREEZE_ON_PMI = 1 << 3;
+        /// Haswell can log a transaction abort twice.
+        const DOUBLE_ABORT = 1 << 4;
+        /// A C-state deeper than C1 may clear records and TOS.
+        const DEEP_C_STATE_WIPES = 1 << 5;
+        /// MSR_LBR_SELECT is shared by the hyperthreads of a core.
+        const SELECT_SHARED_BY_CORE = 1 << 6;
+        /// AMD macro-op fusion: FROM may be the instruction before the branch.
+        const FUSED_FROM = 1 << 7;
+        /// Intel PT with TraceEn makes LBR registers read 0 and drops writes.
+        const PT_DISABLES = 1 << 8;
+        /// The records and TOS cannot be written (NetBurst).
+        const READ_ONLY_RECORDS = 1 << 9;
+        /// DEBUGCTL.TR must not be set with LBR (P6, Pentium M, Core 2).
+        const TR_CONFLICTS = 1 << 10;
+        /// Streamlined freeze: IA32_PERF_GLOBAL_STATUS\[58\] stops recording
+        /// while DEBUGCTL.LBR stays 1 (perfmon version 4 and later).
+        const STREAMLINED_FREEZE = 1 << 11;
+    }
+}
+
+/// Maker of the CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Vendor {
+    /// GenuineIntel.
+    Intel,
+    /// AuthenticAMD (and HygonGenuine, which shares its registers).
+    Amd,
+    /// Any other vendor string.
+    Other(String),
+}
+
+impl Vendor {
+    /// The CPUID vendor string.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Vendor::Intel => "GenuineIntel",
+            Vendor::Amd => "AuthenticAMD",
+            Vendor::Other(s) => s,
+        }
+    }
+}
+
+/// Which CPU it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CpuIdentity {
+    /// Maker.
+    pub vendor: Vendor,
+    /// Display family (base plus extended).
+    pub family: u32,
+    /// Display model.
+    pub model: u32,
+    /// Stepping.
+    pub stepping: u32,
+    /// Microarchitecture, where the table knows the model.
+    pub uarch: Option<Cow<'static, str>>,
+    /// The hypervisor's name, or `unknown` where CPUID.1:ECX\[31\] is set
+    /// without one; `None` on bare metal.
+    pub hypervisor: Option<String>,
+}
+
+impl CpuIdentity {
+    /// `FF_MM` in upper-case hexadecimal, as the CPU table is keyed.
+    #[must_use]
+    pub fn key(&self) -> String {
+        alloc::format!("{:02X}_{:02X}", self.family, self.model)
+    }
+}
+
+/// What the branch records of one CPU can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LbrCaps {
+    /// Which CPU.
+    pub cpu: CpuIdentity,
+    /// The mechanism.
+    pub facility: Facility,
+    /// Records the ring holds (Architectural LBR: the largest supported depth).
+    pub depth: u32,
+    /// Architectural LBR: bit n set means depth 8 × (n + 1) is supported.
+    /// Otherwise 0.
+    pub depth_mask: u8,
+    /// What IA32_PERF_CAPABILITIES\[5:0\] says; `None` where it was not read
+    /// or does not exist.
+    pub format: Option<LbrFormat>,
+    /// How to decode a record.
+    pub layout: Layout,
+    /// Where the registers are.
+    pub registers: RegisterMap,
+    /// Where the newest record is.
+    pub order: Order,
+    /// How to filter.
+    pub filter: FilterRegister,
+    /// Named departures from the rule.
+    pub quirks: Quirks,
+    /// Architectural performance-monitoring version, CPUID.0AH:EAX\[7:0\];
+    /// 0 where the leaf says nothing.
+    pub perfmon_version: u8,
+    /// Part of this was told by the user (`--assume`), not by the CPU.
+    pub assumed: bool,
+}
+
+impl LbrCaps {
+    /// Records carry a mispredict flag.
+    #[must_use]
+    pub const fn mispredict(&self) -> bool {
+        match self.layout {
+            Layout::Legacy { format, .. } => format.0 >= 3 && format.0 <= 7,
+            Layout::Arch { mispredict, .. } => mispredict,
+            Layout::AmdV2 { .. } => true,
+            Layout::Packed32 | Layout::Plain | Layout::AmdBrs { .. } | Layout::AmdSingle => false,
+        }
+    }
+
+    /// Records carry transaction flags.
+    #[must_use]
+    pub const fn tsx(&self) -> bool {
+        match self.layout {
+            Layout::Legacy { format, tsx } => tsx && matches!(format.0, 4 | 5 | 7),
+            Layout::Arch { tsx, .. } => tsx,
+            _ => false,
+        }
+    }
+
+    /// Records carry cycle counts.
+    #[must_use]
+    pub const fn cycles(&self) -> bool {
+        match self.layout {
+            Layout::Legacy { format, .. } => format.0 >= 5 && format.0 <= 7,
+            Layout::Arch { timed, .. } => timed,
+            _ => false,
+        }
+    }
+
+    /// Records carry a branch type.
+    #[must_use]
+    pub const fn types(&self) -> bool {
+        matches!(self.layout, Layout::Arch { types: true, .. })
+    }
+
+    /// Call-stack mode exists.
+    #[must_use]
+    pub const fn call_stack(&self) -> bool {
+        match self.filter {
+            FilterRegister::LbrSelect { call_stack, .. } => call_stack,
+            // Linux asks for all three before it offers call stacks.
+            FilterRegister::LbrCtl { cpl, branch, call_stack } => cpl && branch && call_stack,
+            FilterRegister::None | FilterRegister::AmdSelect => false,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Arm BRBE records. Source: BRBE.
+//!
+//! A record is the three registers BRBINF, BRBSRC and BRBTGT of one index.
+//! Index 0 is the newest; the first record whose VALID is 0 ends the list.
+
+use crate::register::brbe::{BRBE_CYCLES_MAX, BrbInf, BrbeType, BrbeValid};
+
+/// One record as the registers held it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RawBrbe {
+    /// BRBINF&lt;n&gt;_EL1.
+    pub inf: u64,
+    /// BRBSRC&lt;n&gt;_EL1.
+    pub src: u64,
+    /// BRBTGT&lt;n&gt;_EL1.
+    pub tgt: u64,
+}
+
+/// One branch or exception that BRBE recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BrbeRecord {
+    /// Where it came from; `None` where the CPU was not permitted to tell.
+    pub from: Option<u64>,
+    /// Where it went; `None` where the CPU was not permitted to tell.
+    pub to: Option<u64>,
+    /// TYPE.
+    pub branch_type: BrbeType,
+    /// MPRED.
+    pub mispredicted: bool,
+    /// EL, 0 to 3.
+    pub el: u8,
+    /// T: in a transaction.
+    pub transactional: bool,
+    /// LASTFAILED: a transaction failed or was cancelled before this record.
+    pub last_failed: bool,
+    /// Cycles since the previous record, exact up to 255 and with nine
+    /// significant bits above; `None` where the CPU does not know.
+    pub cycles: Option<u64>,
+    /// Whether the count stands at the highest value of its 20-bit counter;
+    /// `None` where `cycles` is.
+    pub cycles_saturated: Option<bool>,
+}
+
+/// Decodes one record; `None` where VALID is 0.
+#[must_use]
+pub fn decode(raw: &RawBrbe) -> Option<BrbeRecord> {
+    let inf = BrbInf(raw.inf);
+    let (from, to) = match inf.valid() {
+        BrbeValid::None => return None,
+        BrbeValid::TargetOnly => (None, Some(raw.tgt)),
+        BrbeValid::SourceOnly => (Some(raw.src), None),
+        BrbeValid::Both => (Some(raw.src), Some(raw.tgt)),
+    };
+    let cycles = inf.cycles();
+    Some(BrbeRecord {
+        from,
+        to,
+        branch_type: inf.branch_type(),
+        mispredicted: inf.mispredicted(),
+        el: inf.el(),
+        transactional: inf.transactional(),
+        last_failed: inf.last_failed(),
+        cycles,
+        cycles_saturated: cycles.map(|count| count >= BRBE_CYCLES_MAX),
+    })
+}

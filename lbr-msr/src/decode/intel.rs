@@ -1,0 +1,126 @@
+//! The rules of Intel's layouts. SDM 17.4.8.1; Linux `intel/lbr.c`.
+
+use super::Decoded;
+use crate::{
+    record::{BranchEntry, RawEntry},
+    register::record::{
+        ArchInfo, CYCLES_MAX, CyclesTo, FlagsFrom, LbrInfo, PackedRecord, PlainFrom, PlainTo,
+        TsxFrom,
+    },
+};
+
+/// Format 0 and the packed records of Pentium M, Yonah and early NetBurst.
+#[inline(always)]
+pub(super) fn packed(raw: &RawEntry) -> Decoded {
+    let record = PackedRecord(raw.from);
+    let entry =
+        BranchEntry { from: record.from_ip(), to: record.to_ip(), ..BranchEntry::default() };
+    (entry, raw.from != 0)
+}
+
+/// Formats 1 and 2, P6, NetBurst models 3 and later.
+#[inline(always)]
+pub(super) fn plain(raw: &RawEntry) -> Decoded {
+    let entry = BranchEntry {
+        from: PlainFrom(raw.from).ip(),
+        to: PlainTo(raw.to).ip(),
+        ..BranchEntry::default()
+    };
+    (entry, raw.from != 0)
+}
+
+/// Format 3.
+#[inline(always)]
+pub(super) fn flags(raw: &RawEntry) -> Decoded {
+    let from = FlagsFrom(raw.from);
+    let entry = BranchEntry {
+        from: from.ip(),
+        to: PlainTo(raw.to).ip(),
+        mispredicted: Some(from.mispredicted()),
+        ..BranchEntry::default()
+    };
+    (entry, raw.from != 0)
+}
+
+/// Format 4. Without TSX bits 62:61 mean nothing.
+#[inline(always)]
+pub(super) fn flags_tsx(raw: &RawEntry, tsx: bool) -> Decoded {
+    let from = TsxFrom(raw.from);
+    let entry = BranchEntry {
+        from: from.ip(),
+        to: PlainTo(raw.to).ip(),
+        mispredicted: Some(from.mispredicted()),
+        in_tx: tsx.then_some(from.in_tx()),
+        abort: tsx.then_some(from.abort()),
+        ..BranchEntry::default()
+    };
+    (entry, raw.from != 0)
+}
+
+/// Formats 5 and 7. Whether INFO\[62:61\] of format 7 ever means TSX is not
+/// settled; no CPU with format 7 announces TSX, so `tsx` decides for both.
+#[inline(always)]
+pub(super) fn info(raw: &RawEntry, tsx: bool) -> Decoded {
+    let known = raw.info.is_some();
+    let info = LbrInfo(raw.info.unwrap_or(0));
+    let entry = BranchEntry {
+        from: PlainFrom(raw.from).ip(),
+        to: PlainTo(raw.to).ip(),
+        mispredicted: known.then_some(info.mispredicted()),
+        in_tx: (known & tsx).then_some(info.in_tx()),
+        abort: (known & tsx).then_some(info.abort()),
+        cycles: known.then_some(u32::from(info.cycles())),
+        cycles_saturated: known.then_some(info.cycles() == CYCLES_MAX),
+        ..BranchEntry::default()
+    };
+    (entry, raw.from != 0)
+}
+
+/// Format 6.
+#[inline(always)]
+pub(super) fn time(raw: &RawEntry) -> Decoded {
+    let (from, to) = (FlagsFrom(raw.from), CyclesTo(raw.to));
+    let entry = BranchEntry {
+        from: from.ip(),
+        to: to.ip(),
+        mispredicted: Some(from.mispredicted()),
+        cycles: Some(u32::from(to.cycles())),
+        cycles_saturated: Some(to.cycles() == CYCLES_MAX),
+        ..BranchEntry::default()
+    };
+    (entry, raw.from != 0)
+}
+
+/// What INFO of Architectural LBR holds on one CPU.
+#[derive(Clone, Copy)]
+pub(super) struct ArchFields {
+    pub(super) mispredict: bool,
+    pub(super) timed: bool,
+    pub(super) types: bool,
+    pub(super) counters: u8,
+    pub(super) tsx: bool,
+}
+
+/// Architectural LBR. `COUNTED` tells whether any counter is logged: their
+/// fields cost as much as all others, and few CPUs have them.
+#[inline(always)]
+pub(super) fn arch<const COUNTED: bool>(raw: &RawEntry, has: ArchFields) -> Decoded {
+    let known = raw.info.is_some();
+    let info = ArchInfo(raw.info.unwrap_or(0));
+    let timed = known & has.timed & info.cycles_valid();
+    let counter = |i: u32| ((has.counters >> i) & 1 != 0).then_some(info.counter(i));
+    let typed = if known & has.types { info.branch_type() } else { None };
+    let entry = BranchEntry {
+        from: PlainFrom(raw.from).ip(),
+        to: PlainTo(raw.to).ip(),
+        mispredicted: (known & has.mispredict).then_some(info.mispredicted()),
+        in_tx: (known & has.tsx).then_some(info.in_tx()),
+        abort: (known & has.tsx).then_some(info.abort()),
+        cycles: timed.then_some(u32::from(info.cycles())),
+        cycles_saturated: timed.then_some(info.cycles() == CYCLES_MAX),
+        hw_type: typed,
+        counters: (COUNTED & known).then(|| [counter(0), counter(1), counter(2), counter(3)]),
+        ..BranchEntry::default()
+    };
+    (entry, raw.from != 0)
+}

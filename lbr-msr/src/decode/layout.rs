@@ -1,0 +1,51 @@
+//! Layouts for records whose CPU is not at hand.
+
+use crate::{LbrFormat, caps::Layout};
+
+impl Layout {
+    /// Architectural LBR with every field valid: for records of a CPU whose
+    /// leaf 1CH is not known.
+    pub const ARCH_ALL_FIELDS: Layout =
+        Layout::Arch { mispredict: true, timed: true, types: true, counters: 0xF, tsx: true };
+
+    /// The layout of records of LBR_FMT `format`; `tsx` tells whether CPUID
+    /// announces HLE or RTM. `None` for a format that nobody documents and
+    /// for 0x3F, which says that there is no such record.
+    #[must_use]
+    pub const fn of_format(format: LbrFormat, tsx: bool) -> Option<Layout> {
+        match format.0 {
+            0 => Some(Layout::Packed32),
+            1..=7 => Some(Layout::Legacy { format, tsx }),
+            _ => None,
+        }
+    }
+
+    /// The layout of Architectural LBR as ECX of CPUID leaf 1CH describes it.
+    /// Linux `asm/perf_event.h`.
+    #[must_use]
+    pub const fn of_leaf_1c(ecx: u32, tsx: bool) -> Layout {
+        Layout::Arch {
+            mispredict: ecx & 1 != 0,
+            timed: ecx & 1 << 1 != 0,
+            types: ecx & 1 << 2 != 0,
+            counters: (ecx >> 16 & 0xF) as u8,
+            tsx,
+        }
+    }
+
+    /// Whether a record is one register with both addresses in it.
+    #[must_use]
+    pub const fn is_packed(self) -> bool {
+        matches!(self, Layout::Packed32 | Layout::Legacy { format: LbrFormat::FORMAT_32, .. })
+    }
+
+    /// Whether a record has an INFO register.
+    #[must_use]
+    pub const fn has_info(self) -> bool {
+        match self {
+            Layout::Legacy { format, .. } => format.has_info(),
+            Layout::Arch { .. } => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! From a name or an address to a register.
+
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use super::{CpuKey, Entry, Place, Register, catalogue, near};
+use crate::Msr;
+
+/// Why a register was not found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FindError {
+    /// No manual that this crate knows has such a name.
+    #[error("no register is called {name}{}", near::suggestion(.near))]
+    NoSuchName {
+        /// What was asked for.
+        name: String,
+        /// Names that look like it.
+        near: Vec<String>,
+    },
+    /// The register exists, but not so many times.
+    #[error("there is no {name}; the highest index is {highest}")]
+    NoSuchIndex {
+        /// What was asked for.
+        name: String,
+        /// The highest index that any CPU has.
+        highest: u32,
+    },
+    /// No branch-record register has this address.
+    #[error("{address} is not the address of a branch-record register")]
+    NoSuchAddress {
+        /// The address.
+        address: Msr,
+    },
+    /// The register exists, but not on this CPU.
+    #[error("CPU {cpu} has no {name}; {has}")]
+    NotOnCpu {
+        /// What was asked for.
+        name: String,
+        /// The CPU.
+        cpu: CpuKey,
+        /// Which CPUs have it.
+        has: String,
+    },
+    /// Nothing is known about this family and model.
+    #[error(
+        "nothing is known about the branch records of CPU {cpu}; leave it out for the layout of current CPUs"
+    )]
+    UnknownCpu {
+        /// The CPU.
+        cpu: CpuKey,
+    },
+}
+
+/// Looks a register up by name (SDM, AMD or Arm; case, `MSR_` and `IA32_` do
+/// not matter) or by address (hexadecimal, `0x` optional), as it is on `cpu`.
+///
+/// # Errors
+/// [`FindError`]: unknown name, with near ones; unknown address; not on this
+/// CPU; unknown CPU.
+pub fn find(name_or_address: &str, cpu: Option<CpuKey>) -> Result<Register, FindError> {
+    let asked = name_or_address.trim();
+    let group = match cpu {
+        None => None,
+        Some(cpu) => Some((cpu, cpu.group().ok_or(FindError::UnknownCpu { cpu })?)),
+    };
+    let mut matches: Vec<(&'static Entry, Option<u32>)> = named(asked).collect();
+    if matches.is_empty() {
+        let address = near::hex(asked).and_then(|value| u32::try_from(value).ok()).map(Msr);
+        // A word of hexadecimal digits is an address only where it says so or
+        // where a register has it: "bad" is a name with a slip.
+        let is_address = asked.starts_with("0x") || asked.starts_with(|c: char| c.is_ascii_digit());
+        matches = address.into_iter().flat_map(addressed).collect();
+        if let (true, true, Some(address)) = (matches.is_empty(), is_address, address) {
+            return Err(FindError::NoSuchAddress { address });
+        }
+    }
+    if let (true, Some(highest)) = (matches.is_empty(), highest_index(asked)) {
+        return Err(FindError::NoSuchIndex { name: asked.to_string(), highest });
+    }
+    if matches.is_empty() {
+        let names = catalogue().flat_map(Entry::names);
+        return Err(FindError::NoSuchName {
+            name: asked.to_string(),
+            near: near::names(asked, names),
+        });
+    }
+    let several = matches.len() > 1;
+    let found = matches.iter().find(|(entry, _)| match group {
+        Some((_, group)) => entry.on.is_empty() || entry.on.contains(&group),
+        None => true,
+    });
+    match (found, group) {
+        (Some((entry, index)), _) => {
+            Ok(Register { entry, index: *index, chosen: !several || group.is_some() })
+        }
+        (None, Some((cpu, _))) => {
+            let mut has: Vec<&str> =
+                matches.iter().filter_map(|(entry, _)| entry.variant).collect();
+            has.dedup();
+            Err(FindError::NotOnCpu {
+                name: asked.to_string(),
+                cpu,
+                has: match has.is_empty() {
+                    true => "it belongs to other CPUs".to_string(),
+                    false => format!("there is one for: {}", has.join("; ")),
+                },
+            })
+        }
+        // Without a CPU every match fits.
+        (None, None) => Err(FindError::NoSuchName { name: asked.to_string(), near: Vec::new() }),
+    }
+}
+
+/// The entries that a name fits, with the index in it.
+fn named(name: &str) -> impl Iterator<Item = (&'static Entry, Option<u32>)> {
+    with_any_index(name).filter(|(entry, index)| match (entry.count(), index) {
+        (Some(count), Some(index)) => *index < count,
+        (count, index) => count.is_none() && index.is_none(),
+    })
+}
+
+/// The same, whether or not there are so many.
+fn with_any_index(name: &str) -> impl Iterator<Item = (&'static Entry, Option<u32>)> {
+    let asked = near::bare(&name.to_ascii_uppercase()).to_string();
+    catalogue().filter_map(move |entry| {
+        let index = entry.names().find_map(|template| near::index_in(template, &asked))?;
+        Some((entry, index))
+    })
+}
+
+/// The highest index of the registers that are called so with another index.
+fn highest_index(name: &str) -> Option<u32> {
+    with_any_index(name).filter_map(|(entry, _)| entry.count()?.checked_sub(1)).max()
+}
+
+/// The entries that have an address, with their index there.
+fn addressed(address: Msr) -> impl Iterator<Item = (&'static Entry, Option<u32>)> {
+    catalogue().filter_map(move |entry| match entry.place {
+        Place::At(msr) => (msr == address).then_some((entry, None)),
+        Place::Each { first, stride, count } => {
+            let distance = address.0.checked_sub(first.0)?;
+            let index = distance.checked_div(stride)?;
+            (distance % stride == 0 && index < count).then_some((entry, Some(index)))
+        }
+        Place::System | Place::SystemEach { .. } => None,
+    })
+}

@@ -1,0 +1,107 @@
+//! Names as people type them.
+
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+/// A name without the prefix that says where it was defined.
+pub(super) fn bare(name: &str) -> &str {
+    name.strip_prefix("MSR_").or_else(|| name.strip_prefix("IA32_")).unwrap_or(name)
+}
+
+/// Whether `asked` (upper case, bare) is the name `template`: the index that
+/// stands for `{n}` in it, if any.
+pub(super) fn index_in(template: &str, asked: &str) -> Option<Option<u32>> {
+    let template = template.to_ascii_uppercase();
+    let template = bare(&template);
+    let Some((before, after)) = template.split_once("{N}") else {
+        return (template == asked).then_some(None);
+    };
+    let index = asked.strip_prefix(before)?.strip_suffix(after)?;
+    if index.is_empty() || !index.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    index.parse().ok().map(Some)
+}
+
+/// A hexadecimal number of at most 64 bits, `0x` optional.
+pub(super) fn hex(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+    // `from_str_radix` would take a sign.
+    digits.bytes().all(|b| b.is_ascii_hexdigit()).then_some(())?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// The names that look most like `asked`, best first, at most three.
+pub(super) fn names(asked: &str, all: impl Iterator<Item = &'static str>) -> Vec<String> {
+    // What is compared is short; a name of a thousand letters is no slip.
+    let asked: String = bare(&asked.to_ascii_uppercase()).chars().take(64).collect();
+    let digits: String = asked.chars().filter(char::is_ascii_digit).take(2).collect();
+    let index = if digits.is_empty() { "0" } else { &digits };
+    let mut scored: Vec<(usize, String)> = all
+        .map(|name| name.replace("{n}", index))
+        .map(|name| (distance(&asked, bare(&name.to_ascii_uppercase())), name))
+        .filter(|(distance, name)| *distance <= (bare(name).len() / 3).max(2))
+        .collect();
+    scored.sort();
+    let mut near: Vec<String> = Vec::new();
+    for (_, name) in scored {
+        if near.len() < 3 && !near.iter().any(|other| bare(other) == bare(&name)) {
+            near.push(name);
+        }
+    }
+    near
+}
+
+/// The end of the sentence that says that a name is unknown.
+pub(super) fn suggestion(near: &[String]) -> String {
+    match near {
+        [] => "".to_string(),
+        near => format!("; there is {}", near.join(", ")),
+    }
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        if let Some(first) = row.first_mut() {
+            *first = left;
+        }
+        for (cell, y) in row.iter_mut().skip(1).zip(b.chars()) {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = *cell;
+            left = replaced.min(diagonal + 1).min(left + 1);
+            *cell = left;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_slips() {
+        for (a, b, expected) in
+            [("", "", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3), ("ab", "ba", 2)]
+        {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn an_index_is_digits_and_nothing_else() {
+        assert_eq!(index_in("MSR_LASTBRANCH_{n}_TO_IP", "LASTBRANCH_12_TO_IP"), Some(Some(12)));
+        assert_eq!(index_in("MSR_LASTBRANCH_{n}", "LASTBRANCH_TOS"), None);
+        assert_eq!(index_in("MSR_LASTBRANCH_{n}", "LASTBRANCH_"), None);
+        assert_eq!(index_in("MSR_LASTBRANCH_{n}", "LASTBRANCH_+1"), None);
+        assert_eq!(index_in("MSR_LASTBRANCH_{n}", "LASTBRANCH_99999999999"), None);
+        assert_eq!(index_in("IA32_DEBUGCTL", "DEBUGCTL"), Some(None));
+    }
+}

@@ -1,0 +1,248 @@
+//! Values in words.
+
+use alloc::{
+    format,
+    string::{String, ToString},
+};
+
+use super::Field;
+use crate::{
+    LbrFormat,
+    register::{
+        bits,
+        brbe::{BrbInf, BrbeType},
+        record::{CYCLES_MAX, CyclesTo, FlagsFrom, TsxFrom},
+        sign_extend,
+    },
+};
+
+pub(super) fn number(_: &Field, value: u64, _: u64) -> String {
+    value.to_string()
+}
+
+/// All 64 bits are the address.
+pub(super) fn address(_: &Field, _: u64, register: u64) -> String {
+    format!("address {register:#x}")
+}
+
+/// Below a flag in bit 63.
+pub(super) fn address_under_flag(_: &Field, _: u64, register: u64) -> String {
+    format!("address {:#x}", FlagsFrom(register).ip())
+}
+
+/// Below flags in bits 63:61.
+pub(super) fn address_under_tsx(_: &Field, _: u64, register: u64) -> String {
+    format!("address {:#x}", TsxFrom(register).ip())
+}
+
+/// Below a cycle count.
+pub(super) fn address_under_cycles(_: &Field, _: u64, register: u64) -> String {
+    format!("address {:#x}", CyclesTo(register).ip())
+}
+
+/// A field that holds the whole address, extended by nothing.
+pub(super) fn address_alone(_: &Field, value: u64, _: u64) -> String {
+    format!("address {value:#x}")
+}
+
+/// AMD's 58 bits, whose upper ones count only where the CPU has so many.
+pub(super) fn amd_address(_: &Field, value: u64, _: u64) -> String {
+    let (narrow, wide) = (sign_extend(value, 48), sign_extend(value, 57));
+    if narrow == wide {
+        format!("address {narrow:#x}")
+    } else {
+        format!("address {narrow:#x} with 48-bit virtual addresses, {wide:#x} with 57")
+    }
+}
+
+/// Copies of bit 47, where they are.
+pub(super) fn sign_copies(field: &Field, value: u64, register: u64) -> String {
+    copies(field, value, bits(register, 47, 1), "bit 47")
+}
+
+/// Copies of bit 57, where they are.
+pub(super) fn amd_sign_copies(field: &Field, value: u64, register: u64) -> String {
+    copies(field, value, bits(register, 57, 1), "bit 57")
+}
+
+fn copies(field: &Field, value: u64, sign: u64, of: &str) -> String {
+    let all = if sign == 0 { 0 } else { field.of(u64::MAX) };
+    let verdict = if value == all { "copies" } else { "not copies" };
+    format!("{verdict} of {of}")
+}
+
+pub(super) fn cycles(_: &Field, value: u64, _: u64) -> String {
+    if value == u64::from(CYCLES_MAX) {
+        "65535 core cycles or more since the previous record".to_string()
+    } else {
+        format!("{value} core cycles since the previous record")
+    }
+}
+
+/// Architectural LBR: bit 60 says whether the count holds.
+pub(super) fn valid_cycles(field: &Field, value: u64, register: u64) -> String {
+    match bits(register, 60, 1) {
+        0 => "no count: CYC_CNT_VALID is 0".to_string(),
+        _ => cycles(field, value, register),
+    }
+}
+
+pub(super) fn counter(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        3 => "3 or more occurrences".to_string(),
+        1 => "1 occurrence".to_string(),
+        n => format!("{n} occurrences"),
+    }
+}
+
+pub(super) fn branch_type(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        0 => "COND: Jcc, J*CXZ, LOOP*",
+        1 => "NEAR_IND_JMP: JMP r/m",
+        2 => "NEAR_REL_JMP: JMP rel",
+        3 => "NEAR_IND_CALL: CALL r/m",
+        4 => "NEAR_REL_CALL: CALL rel, not to the next instruction",
+        5 => "NEAR_RET: near RET",
+        8..=15 => "OTHER_BRANCH: far transfer, interrupt, exception or the like",
+        _ => "reserved code",
+    }
+    .to_string()
+}
+
+pub(super) fn lbr_format(_: &Field, value: u64, _: u64) -> String {
+    let words = match value {
+        0 => "packed 32-bit offsets, FROM in the low and TO in the high half",
+        1 => "64-bit linear addresses, no flags",
+        2 => "64-bit effective addresses, no flags",
+        3 => "effective addresses, MISPRED in FROM[63]",
+        4 => "effective addresses, MISPRED, IN_TSX and TSX_ABORT in FROM[63:61]",
+        5 => "effective addresses, flags and cycles in LBR_INFO",
+        6 => "linear addresses, MISPRED in FROM[63], cycles in TO[63:48]",
+        7 => "linear addresses, flags and cycles in LBR_INFO",
+        0x3F => return "no model-specific LBR; Architectural LBR where CPUID says so".to_string(),
+        _ => return format!("{value:#x}: nobody documents this format"),
+    };
+    let name = u8::try_from(value).ok().and_then(|code| LbrFormat(code).name()).unwrap_or("");
+    format!("{name}: {words}")
+}
+
+pub(super) fn pebs_format(_: &Field, value: u64, _: u64) -> String {
+    format!("PEBS record layout {value}")
+}
+
+pub(super) fn tos(_: &Field, value: u64, _: u64) -> String {
+    format!("record {value} is the newest")
+}
+
+pub(super) fn depth(_: &Field, value: u64, _: u64) -> String {
+    format!("{value} records")
+}
+
+pub(super) fn overflows(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        0 => "no counter overflowed".to_string(),
+        _ => format!("overflowed: {}", one_bits(value)),
+    }
+}
+
+/// The places of the ones, as a list.
+fn one_bits(value: u64) -> String {
+    let mut list = String::new();
+    for i in (0..64).filter(|i| value >> i & 1 != 0) {
+        if !list.is_empty() {
+            list.push_str(", ");
+        }
+        list.push_str(&i.to_string());
+    }
+    list
+}
+
+pub(super) fn elsewhere(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        0 => "0; of no concern to branch records".to_string(),
+        _ => format!("{value:#x}; of no concern to branch records"),
+    }
+}
+
+pub(super) fn must_be_3(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        3 => "11b, as they must be written",
+        _ => "not 11b, as they must be written",
+    }
+    .to_string()
+}
+
+pub(super) fn msroff(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        0 => "none written yet, or all 16: record 15 is the newest".to_string(),
+        n => format!("record {n} is written next, record {} is the newest", n - 1),
+    }
+}
+
+pub(super) fn brbe_valid(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        0 => "no record: the end of the list",
+        1 => "the target address only",
+        2 => "the source address only",
+        _ => "both addresses",
+    }
+    .to_string()
+}
+
+pub(super) fn brbe_el(_: &Field, value: u64, _: u64) -> String {
+    format!("EL{value}")
+}
+
+pub(super) fn brbe_type(_: &Field, value: u64, _: u64) -> String {
+    let name = u8::try_from(value).ok().and_then(|code| BrbeType(code).name());
+    name.map_or_else(|| "reserved code".to_string(), str::to_ascii_uppercase)
+}
+
+/// The count, told at its mantissa.
+pub(super) fn brbe_cycles(_: &Field, _: u64, register: u64) -> String {
+    match BrbInf(register).cycles() {
+        Some(count) => format!("{count} cycles since the previous record"),
+        None if BrbInf(register).cycles_unknown() => "no count: CCU is 1".to_string(),
+        None => "more than any counter holds".to_string(),
+    }
+}
+
+pub(super) fn brbe_exponent(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        0 => "the mantissa alone".to_string(),
+        e => format!("(256 + mantissa) << {}", e - 1),
+    }
+}
+
+pub(super) fn brbe_numrec(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        8 | 16 | 32 | 64 => format!("{value} records"),
+        _ => "reserved code".to_string(),
+    }
+}
+
+pub(super) fn brbe_counter(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        5 => "20-bit cycle counter",
+        _ => "reserved code",
+    }
+    .to_string()
+}
+
+pub(super) fn brbe_clock(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        1 => "virtual time",
+        2 => "guest physical time",
+        3 => "physical time",
+        _ => "reserved code",
+    }
+    .to_string()
+}
+
+pub(super) fn brbe_bank(_: &Field, value: u64, _: u64) -> String {
+    match value {
+        0 => "records 0 to 31".to_string(),
+        1 => "records 32 to 63".to_string(),
+        _ => "reserved code".to_string(),
+    }
+}

@@ -1,0 +1,76 @@
+//! LBR record formats: what IA32_PERF_CAPABILITIES\[5:0\] announces.
+
+use core::fmt;
+
+/// The LBR_FMT code. SDM 17.4.8.1; names as Linux's `LBR_FORMAT_*`.
+///
+/// The set is open: a code nobody knows is kept and prints as unknown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct LbrFormat(pub u8);
+
+impl LbrFormat {
+    /// 0: 32-bit offsets, FROM in the low and TO in the high half of one register.
+    pub const FORMAT_32: LbrFormat = LbrFormat(0);
+    /// 1: 64-bit linear addresses, no flags.
+    pub const LIP: LbrFormat = LbrFormat(1);
+    /// 2: 64-bit effective addresses, no flags.
+    pub const EIP: LbrFormat = LbrFormat(2);
+    /// 3: effective addresses, MISPRED in FROM\[63\].
+    pub const EIP_FLAGS: LbrFormat = LbrFormat(3);
+    /// 4: as 3, with IN_TSX in FROM\[62\] and TSX_ABORT in FROM\[61\].
+    pub const EIP_FLAGS2: LbrFormat = LbrFormat(4);
+    /// 5: plain addresses; flags and cycles in LBR_INFO.
+    pub const INFO: LbrFormat = LbrFormat(5);
+    /// 6: MISPRED in FROM\[63\], cycles in TO\[63:48\].
+    pub const TIME: LbrFormat = LbrFormat(6);
+    /// 7: as 5, without TSX unless CPUID announces TSX.
+    pub const INFO2: LbrFormat = LbrFormat(7);
+    /// 0x3F: no model-specific LBR; Architectural LBR where CPUID says so.
+    pub const NONE: LbrFormat = LbrFormat(0x3F);
+
+    /// Whether a record layout is documented for this code.
+    #[must_use]
+    pub const fn is_known(self) -> bool {
+        self.0 <= 7
+    }
+
+    /// Linux's name without its prefix, such as `EIP_FLAGS2`; `None` for a
+    /// code that nobody documents.
+    #[must_use]
+    pub const fn name(self) -> Option<&'static str> {
+        Some(match self.0 {
+            0 => "32",
+            1 => "LIP",
+            2 => "EIP",
+            3 => "EIP_FLAGS",
+            4 => "EIP_FLAGS2",
+            5 => "INFO",
+            6 => "TIME",
+            7 => "INFO2",
+            0x3F => "none (Architectural LBR)",
+            _ => return None,
+        })
+    }
+
+    /// Whether records of this format have an INFO register.
+    #[must_use]
+    pub const fn has_info(self) -> bool {
+        matches!(self.0, 5 | 7)
+    }
+}
+
+impl fmt::Debug for LbrFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LbrFormat({self})")
+    }
+}
+
+impl fmt::Display for LbrFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "{:#x} {name}", self.0),
+            None => write!(f, "{:#x} unknown", self.0),
+        }
+    }
+}

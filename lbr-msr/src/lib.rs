@@ -1,0 +1,57 @@
+//! Branch-record registers: what they are, and access to them.
+//!
+//! A CPU that records branches writes, for every branch taken, where it came
+//! from, where it went and (depending on the format) whether it was
+//! mispredicted and how many core cycles passed since the previous record.
+//! This crate holds everything that is known about those registers: their
+//! [addresses](address), [fields](register), record [formats](mod@format), the
+//! CPU table, the [filters](filter); it reads and writes them through
+//! [access] backends; and it contains a [software LBR](soft) that behaves like
+//! the registers of a chosen CPU.
+//!
+//! It never prints.
+//!
+//! # Sources
+//!
+//! Citations on items use these tags:
+//!
+//! | tag | document |
+//! |---|---|
+//! | SDM | Intel 64 and IA-32 Architectures Software Developer's Manual, Vol. 3, late 2016 edition (section and table numbers of that edition) |
+//! | SDM24 | the same, Vol. 3B, October 2024: Architectural LBR tables |
+//! | SDM09 | the same, December 2009 |
+//! | APM | AMD64 Architecture Programmer's Manual Vol. 2 and the register descriptions Linux was written from |
+//! | Linux | `arch/x86/events/intel/lbr.c`, `amd/lbr.c`, `amd/brs.c`, `arch/x86/include/asm/msr-index.h`, `asm/perf_event.h`, `arch/x86/kernel/msr.c`, about v6.13 |
+//! | EDK2 | TianoCore EDK II, `MdePkg/Include/Register/Intel` (generated from the SDM's MSR tables) |
+//! | Xen | `xen/arch/x86/hvm/vmx/vmx.c` |
+//! | BRBE | `drivers/perf/arm_brbe.c` and `arch/arm64/tools/sysreg` of Linux |
+//! | msr-safe | LLNL msr-safe 1.8.0 |
+//!
+//! # `no_std`
+//!
+//! Without the feature `std` this crate needs `alloc` only: decoding, the
+//! table, filters, probing through a given CPUID reader, the software LBR and
+//! the access traits all work in a kernel or in firmware.
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+pub mod access;
+pub mod address;
+pub mod caps;
+pub mod decode;
+pub mod explain;
+pub mod filter;
+pub mod format;
+#[cfg(feature = "insn")]
+pub mod insn;
+pub mod record;
+pub mod register;
+pub mod soft;
+
+pub use access::{MsrError, MsrRead, MsrWrite};
+pub use address::Msr;
+pub use caps::{Facility, LbrCaps};
+pub use filter::BranchFilter;
+pub use format::LbrFormat;
+pub use record::{BranchEntry, BranchStack, RawEntry};

@@ -1,0 +1,1 @@
+//! What branch records mean: recordings in and out, symbols, analyses.

@@ -1,0 +1,257 @@
+//! `lbr decode`, as a user runs it.
+
+use std::{
+    io::Write,
+    process::{Command, Output, Stdio},
+};
+
+use crate::oracle::{self, LBR_KINDS, Said, Values};
+
+fn decode(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
+        .arg("decode")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    // The pipe may fill while the child writes.
+    let writer = std::thread::spawn(move || {
+        // Bad arguments end the child before it reads.
+        let _ = stdin.write_all(input.as_bytes());
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[test]
+fn worked_values() {
+    let input = "0x9FFFFFFF81000123 1\n1fffffff81000123 1\n0XC000555555554444 0x1\n0 0\n";
+    let output = decode(&["--format", "4", "--json"], input);
+    let line = |from, mispredicted, in_tx| {
+        format!(
+            "{{\"from\":\"{from}\",\"to\":\"0x1\",\"mispredicted\":{mispredicted},\"in_tx\":{in_tx},\
+             \"abort\":false,\"cycles\":null,\"cycles_saturated\":null,\"type\":null,\"spec\":null,\
+             \"counters\":null}}\n"
+        )
+    };
+    let expected = line("0xffffffff81000123", true, false)
+        + &line("0xffffffff81000123", false, false)
+        + &line("0x555555554444", true, true)
+        + "{\"empty\":true}\n";
+    assert_eq!(stdout(&output), expected);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+}
+
+/// Every format and facility through the program, line for line.
+#[test]
+fn agrees_with_a_second_decoder_on_random_records() {
+    let mut values = Values(0x345);
+    for kind in LBR_KINDS {
+        for turn in 0..4 {
+            let said = Said {
+                kind,
+                tsx: turn % 2 == 0,
+                virt_bits: [48, 57][turn / 2],
+                ecx: [0xF_0007, 0x5_0005, 0x2, 0xF_0007][turn],
+            };
+            let mut input = String::new();
+            let mut expected = String::new();
+            for i in 0..600 {
+                let (from, to, info) = (values.value(), values.value(), values.info());
+                expected += &(oracle::line(said, from, to, info) + "\n");
+                let info = info.map_or(String::new(), |info| format!("{info:#018x}"));
+                input += &match i % 3 {
+                    0 => format!("{from:#x} {to:#x} {info}\n"),
+                    1 => format!("{from:X}\t{to:016x}   {info}\r\n"),
+                    _ => format!("  {from:#018X} {to:x} {info}\n").replace("0X", "0x"),
+                };
+            }
+            let virt_bits = said.virt_bits.to_string();
+            let caps = format!("0x4000000b,7,{:#x}", said.ecx);
+            let mut args = match kind.parse::<u8>() {
+                Ok(_) => vec!["--format", kind],
+                Err(_) => vec!["--facility", kind],
+            };
+            args.extend(["--json", "--virt-bits", &virt_bits]);
+            if kind == "arch" && turn != 0 {
+                args.extend(["--caps", &caps]);
+            }
+            if !said.tsx {
+                args.push("--no-tsx");
+            }
+            args.push("-");
+            let output = decode(&args, &input);
+            assert_eq!(output.status.code(), Some(0), "{args:?} {}", stderr(&output));
+            for (i, (ours, theirs)) in stdout(&output).lines().zip(expected.lines()).enumerate() {
+                let record = input.lines().nth(i).unwrap();
+                assert_eq!(ours, theirs, "{args:?}: {record}");
+            }
+            assert_eq!(stdout(&output).lines().count(), 600);
+        }
+    }
+}
+
+#[test]
+fn brbe_agrees_with_a_second_decoder() {
+    let mut values = Values(0x1c9);
+    let (mut input, mut expected) = (String::new(), String::new());
+    for _ in 0..5000 {
+        let (inf, src, tgt) = (values.brbinf(), values.value(), values.value());
+        input += &format!("{inf:#x} {src:x} {tgt:#x}\n");
+        expected += &(oracle::brbe_line(inf, src, tgt) + "\n");
+    }
+    let output = decode(&["--facility", "brbe", "--json"], &input);
+    assert_eq!(output.status.code(), Some(0));
+    for (ours, theirs) in stdout(&output).lines().zip(expected.lines()) {
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(stdout(&output).lines().count(), 5000);
+}
+
+#[test]
+fn every_line_is_json_with_the_frozen_keys() {
+    let output = decode(&["--facility", "arch", "--json"], "1 2 d30000e4ffffffff\n1 2\n");
+    for line in stdout(&output).lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let object = value.as_object().unwrap();
+        assert!(oracle::KEYS.iter().all(|key| object.contains_key(*key)), "{line}");
+    }
+    let first: serde_json::Value =
+        serde_json::from_str(stdout(&output).lines().next().unwrap()).unwrap();
+    assert_eq!(first["cycles"], 65535);
+    assert_eq!(first["cycles_saturated"], true);
+    assert_eq!(first["type"], "ind_call");
+    assert_eq!(first["counters"], serde_json::json!([0, 1, 2, 3]));
+}
+
+#[test]
+fn a_bad_line_is_named_and_the_rest_decoded() {
+    let input = "1 2\nzz 2\n# a comment\n\n1\n3 4\n1 2 3 4\n1 10000000000000000\n1 2 x\n-1 2\n5 6";
+    let output = decode(&["--format", "3", "--json"], input);
+    assert_eq!(output.status.code(), Some(2));
+    let froms: Vec<String> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["from"].to_string())
+        .collect();
+    assert_eq!(froms, ["\"0x1\"", "\"0x3\"", "\"0x5\""]);
+    let numbers: Vec<&str> = stderr(&output)
+        .lines()
+        .map(|line| line.strip_prefix("lbr: standard input:").unwrap().split(':').next().unwrap())
+        .collect();
+    assert_eq!(numbers, ["2", "5", "7", "8", "9", "10"], "{}", stderr(&output));
+}
+
+#[test]
+fn packed_records_ignore_further_columns() {
+    for args in [["--format", "0"], ["--facility", "pm"]] {
+        let input = "1111111122222222\n1111111122222222 junk\n0 1\n";
+        let output = decode(&[&args[..], &["--json"]].concat(), input);
+        let lines: Vec<&str> = stdout(&output).lines().collect();
+        assert!(lines[0].starts_with("{\"from\":\"0x22222222\",\"to\":\"0x11111111\","));
+        assert_eq!((lines[0], lines[2]), (lines[1], "{\"empty\":true}"));
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn amd_is_an_alias() {
+    let input = "8000000000001000 8000000000002000\n1000 3fffffffffffffff\n";
+    let long = decode(&["--facility", "amd_v2", "--json"], input);
+    let short = decode(&["--facility", "amd", "--json"], input);
+    assert_eq!(stdout(&long), stdout(&short));
+    assert!(stdout(&long).contains("\"spec\":\"non_spec_correct_path\""));
+    assert!(stdout(&long).ends_with("{\"empty\":true}\n"));
+}
+
+#[test]
+fn bad_usage_is_status_2_and_one_reason() {
+    let cases: [(&[&str], &str); 12] = [
+        (&[], "--format"),
+        (&["--format", "8"], "LBR_FMT 0x8"),
+        (&["--format", "3f"], "--facility arch"),
+        (&["--format", "100"], "LBR_FMT 0x100"),
+        (&["--format", "-1"], "-1"),
+        (&["--facility", "x86"], "x86"),
+        (&["--format", "4", "--facility", "arch"], "cannot be used"),
+        (&["--facility", "amd_v2", "--virt-bits", "0"], "virt-bits"),
+        (&["--facility", "arch", "--caps", "1,2"], "EAX,EBX,ECX"),
+        (&["--facility", "arch", "--caps", "1,2,100000000"], "32 bits"),
+        (&["--format", "5", "--caps", "1,2,3"], "--facility arch"),
+        (&["--format", "5", "/nonexistent/file"], "cannot open /nonexistent/file"),
+    ];
+    for (args, reason) in cases {
+        let output = decode(args, "");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(reason), "{args:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{args:?}");
+    }
+}
+
+#[test]
+fn bytes_that_are_not_text_are_a_bad_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("records");
+    std::fs::write(&file, b"1 2\n\xFF\xFE\n3 4\n").unwrap();
+    let output = decode(&["--format", "1", "--json", file.to_str().unwrap()], "");
+    assert_eq!((output.status.code(), stdout(&output).lines().count()), (Some(2), 2));
+    assert!(stderr(&output).contains("records:2: "));
+}
+
+#[test]
+fn a_table_shows_raw_beside_decoded_and_dashes_for_what_is_absent() {
+    let output = decode(&["--format", "5"], "1000 2000 800000000000ffff\n1000 2000\n0 0 0\n");
+    let rows: Vec<Vec<&str>> =
+        stdout(&output).lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        rows[1],
+        [
+            "0000000000001000",
+            "0000000000002000",
+            "800000000000ffff",
+            "|",
+            "0x1000",
+            "0x2000",
+            "yes",
+            "no",
+            "no",
+            "65535+"
+        ]
+    );
+    assert_eq!(
+        rows[2],
+        ["0000000000001000", "0000000000002000", "-", "|", "0x1000", "0x2000", "-", "-", "-", "-"]
+    );
+    assert_eq!(rows[3].last(), Some(&"empty"));
+    assert_eq!(rows.len(), 4);
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    // More than a pipe holds, into a reader that leaves.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
+        .args(["decode", "--format", "1", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().unwrap();
+    let _ = stdin.write_all("1 2\n".repeat(50_000).as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+}

@@ -1,0 +1,12 @@
+//! Table of contents of this test target; a file for each subject.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+#[path = "../corpus.rs"]
+#[allow(dead_code, reason = "not every target reads the corpus")]
+mod corpus;
+#[path = "../oracle.rs"]
+#[allow(dead_code, reason = "not every target needs all of it")]
+mod oracle;
+
+mod decode;
+mod explain;

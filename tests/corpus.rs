@@ -1,0 +1,17 @@
+//! Recordings made by others, which live outside this repository.
+
+use std::path::PathBuf;
+
+/// The corpus folder: `$LBR_CORPUS`, or `shared/corpus` beside the checkout.
+/// `None`, after saying so, where neither exists: the test is skipped.
+pub(crate) fn corpus() -> Option<PathBuf> {
+    let named = std::env::var_os("LBR_CORPUS").map(PathBuf::from);
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
+    match named.into_iter().chain([beside]).find(|dir| dir.is_dir()) {
+        Some(dir) => Some(dir),
+        None => {
+            eprintln!("skipped: no corpus (set LBR_CORPUS to its folder)");
+            None
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Decoding against worked values, against a second decoder, and on values
+//! that real machines had.
+
+use lbr_msr::{
+    BranchEntry, LbrFormat, RawEntry,
+    caps::Layout,
+    decode::{decode, decode_into, decode_stack},
+    record::{BranchSpec, HwBranchType},
+};
+
+use crate::oracle::{self, LBR_KINDS, Said, Values};
+
+fn legacy(format: u8) -> Layout {
+    Layout::Legacy { format: LbrFormat(format), tsx: true }
+}
+
+fn raw(from: u64, to: u64, info: Option<u64>) -> RawEntry {
+    RawEntry { from, to, info }
+}
+
+const KERNEL: u64 = 0xFFFF_FFFF_8100_0123;
+
+#[test]
+fn format_4_worked_values() {
+    let entry = decode(legacy(4), &raw(0x9FFF_FFFF_8100_0123, 1, None)).unwrap();
+    assert_eq!((entry.from, entry.mispredicted), (KERNEL, Some(true)));
+    assert_eq!((entry.in_tx, entry.abort), (Some(false), Some(false)));
+
+    let entry = decode(legacy(4), &raw(0x1FFF_FFFF_8100_0123, 1, None)).unwrap();
+    assert_eq!((entry.from, entry.mispredicted), (KERNEL, Some(false)));
+
+    let entry = decode(legacy(4), &raw(0xC000_5555_5555_4444, 1, None)).unwrap();
+    assert_eq!(entry.from, 0x0000_5555_5555_4444);
+    assert_eq!(
+        (entry.mispredicted, entry.in_tx, entry.abort),
+        (Some(true), Some(true), Some(false))
+    );
+}
+
+#[test]
+fn format_6_worked_value() {
+    let entry = decode(legacy(6), &raw(1, 0x0019_FFFF_8100_0123, None)).unwrap();
+    assert_eq!((entry.to, entry.cycles, entry.cycles_saturated), (KERNEL, Some(25), Some(false)));
+    assert_eq!((entry.in_tx, entry.abort), (None, None));
+}
+
+#[test]
+fn format_3_keeps_kernel_addresses_under_the_flag() {
+    for (bits, mispredicted) in [(0x7FFF_FFFF_8100_0123, false), (KERNEL, true)] {
+        let entry = decode(legacy(3), &raw(bits, KERNEL, None)).unwrap();
+        assert_eq!((entry.from, entry.to), (KERNEL, KERNEL));
+        assert_eq!(entry.mispredicted, Some(mispredicted));
+        assert_eq!((entry.in_tx, entry.cycles), (None, None));
+    }
+}
+
+#[test]
+fn without_tsx_its_bits_mean_nothing() {
+    let flags = 7 << 61;
+    for (format, record) in [
+        (4, raw(flags | 0x1000, 1, None)),
+        (5, raw(0x1000, 1, Some(flags))),
+        (7, raw(0x1000, 1, Some(flags))),
+    ] {
+        let layout = Layout::Legacy { format: LbrFormat(format), tsx: false };
+        let entry = decode(layout, &record).unwrap();
+        assert_eq!((entry.from, entry.mispredicted), (0x1000, Some(true)), "format {format}");
+        assert_eq!((entry.in_tx, entry.abort), (None, None), "format {format}");
+    }
+}
+
+#[test]
+fn a_missing_info_is_not_a_zero_info() {
+    for layout in [legacy(5), legacy(7), Layout::ARCH_ALL_FIELDS] {
+        let plain = BranchEntry { from: 1, to: 2, ..BranchEntry::default() };
+        assert_eq!(decode(layout, &raw(1, 2, None)), Some(plain));
+        assert_ne!(decode(layout, &raw(1, 2, Some(0))), Some(plain));
+    }
+}
+
+#[test]
+fn arch_branch_types() {
+    use HwBranchType::*;
+    let expected = [
+        Some(Cond),
+        Some(IndJmp),
+        Some(RelJmp),
+        Some(IndCall),
+        Some(RelCall),
+        Some(Ret),
+        None,
+        None,
+        Some(Other),
+        Some(Other),
+        Some(Other),
+        Some(Other),
+        Some(Other),
+        Some(Other),
+        Some(Other),
+        Some(Other),
+    ];
+    for (code, expected) in (0..).zip(expected) {
+        let entry = decode(Layout::ARCH_ALL_FIELDS, &raw(1, 2, Some(code << 56))).unwrap();
+        assert_eq!(entry.hw_type, expected, "code {code}");
+    }
+}
+
+#[test]
+fn arch_cycles_need_their_valid_bit() {
+    let at = |info| decode(Layout::ARCH_ALL_FIELDS, &raw(1, 2, Some(info))).unwrap();
+    assert_eq!((at(0xFFFF).cycles, at(0xFFFF).cycles_saturated), (None, None));
+    assert_eq!(at(1 << 60 | 0xFFFF).cycles, Some(65535));
+    assert_eq!(at(1 << 60 | 0xFFFF).cycles_saturated, Some(true));
+    assert_eq!(at(1 << 60 | 0xFFFE).cycles_saturated, Some(false));
+    assert_eq!(at(1 << 60).cycles, Some(0));
+}
+
+#[test]
+fn arch_counters_that_the_cpu_does_not_log_are_absent() {
+    let info = Some(0b11_10_01_00 << 32);
+    let at = |ecx| decode(Layout::of_leaf_1c(ecx, true), &raw(1, 2, info)).unwrap().counters;
+    assert_eq!(at(0), None);
+    assert_eq!(at(0xF << 16), Some([Some(0), Some(1), Some(2), Some(3)]));
+    assert_eq!(at(0b1010 << 16), Some([None, Some(1), None, Some(3)]));
+}
+
+#[test]
+fn amd_v2_is_extended_from_the_width_of_the_cpu() {
+    let at = |virt_bits, from, to| decode(Layout::AmdV2 { virt_bits }, &raw(from, to, None));
+    // Bits 57:0 of a kernel address, bits 62:58 junk, valid.
+    let entry = at(48, 0x8000_8123_4567_89AB, 0xA3FF_FFFF_8100_0123).unwrap();
+    assert_eq!((entry.from, entry.to), (0xFFFF_8123_4567_89AB, KERNEL));
+    assert_eq!(entry.mispredicted, Some(true));
+    assert_eq!(entry.spec, Some(BranchSpec::NonSpecCorrectPath));
+    // With 57 bits the same digits are a user address.
+    assert_eq!(at(57, 0x0000_8123_4567_89AB, 1 << 63).unwrap().from, 0x0000_8123_4567_89AB);
+    assert_eq!(at(57, 0x0100_0000_0000_0000, 1 << 62).unwrap().from, 0xFF00_0000_0000_0000);
+    assert_eq!(at(48, 1, 1 << 62).unwrap().spec, Some(BranchSpec::WrongPath));
+    assert_eq!(at(48, 1, 3 << 62).unwrap().spec, Some(BranchSpec::SpecCorrectPath));
+    // Empty is told by TO alone.
+    assert_eq!(at(48, 0x8000_0000_0000_1234, 0x3FFF_FFFF_FFFF_FFFF), None);
+    assert!(at(48, 0, 1 << 63).is_some());
+}
+
+#[test]
+fn amd_brs_stops_at_the_poison() {
+    let layout = Layout::AmdBrs { virt_bits: 48 };
+    assert_eq!(decode(layout, &raw(0x1000, 0xFFFF_FFFF_FFFF_FFFE, None)), None);
+    // Bits 63:61 of TO are reserved.
+    let entry = decode(layout, &raw(0x1000, 0x1FFF_FFFF_8100_0123, None)).unwrap();
+    assert_eq!((entry.from, entry.to, entry.mispredicted), (0x1000, KERNEL, None));
+}
+
+#[test]
+fn an_undocumented_format_tells_nothing() {
+    for code in 8..=0xFF {
+        assert_eq!(Layout::of_format(LbrFormat(code), true), None);
+        assert_eq!(decode(legacy(code), &raw(1, 2, Some(3))), None);
+    }
+}
+
+#[test]
+fn any_width_of_addresses_is_survived() {
+    for virt_bits in 0..=u8::MAX {
+        let record = raw(u64::MAX, u64::MAX, None);
+        assert!(decode(Layout::AmdV2 { virt_bits }, &record).is_some());
+        assert!(decode(Layout::AmdBrs { virt_bits }, &record).is_some());
+    }
+}
+
+fn layout(said: Said) -> Layout {
+    let virt_bits = said.virt_bits as u8;
+    match said.kind {
+        "arch" => Layout::of_leaf_1c(said.ecx, said.tsx),
+        "amd_v2" => Layout::AmdV2 { virt_bits },
+        "amd_brs" => Layout::AmdBrs { virt_bits },
+        "amd_single" => Layout::AmdSingle,
+        "p6" | "netburst" => Layout::Plain,
+        "pm" => Layout::Packed32,
+        format => Layout::of_format(LbrFormat(format.parse().unwrap()), said.tsx).unwrap(),
+    }
+}
+
+/// An entry as the second decoder writes it.
+fn line(entry: Option<BranchEntry>) -> String {
+    let Some(entry) = entry else { return "{\"empty\":true}".to_owned() };
+    fn or_null(value: Option<impl ToString>) -> String {
+        value.map_or("null".to_owned(), |v| v.to_string())
+    }
+    let hw_type = entry.hw_type.map(|t| {
+        let name = match t {
+            HwBranchType::Cond => "cond",
+            HwBranchType::IndJmp => "ind_jmp",
+            HwBranchType::RelJmp => "rel_jmp",
+            HwBranchType::IndCall => "ind_call",
+            HwBranchType::RelCall => "rel_call",
+            HwBranchType::Ret => "ret",
+            HwBranchType::Other => "other",
+        };
+        format!("\"{name}\"")
+    });
+    let spec = entry.spec.map(|s| format!("\"{}\"", s.name().to_lowercase()));
+    let counters = entry.counters.map(|c| format!("[{}]", c.map(or_null).join(",")));
+    let cells = [
+        format!("\"{:#x}\"", entry.from),
+        format!("\"{:#x}\"", entry.to),
+        or_null(entry.mispredicted),
+        or_null(entry.in_tx),
+        or_null(entry.abort),
+        or_null(entry.cycles),
+        or_null(entry.cycles_saturated),
+        or_null(hw_type),
+        or_null(spec),
+        or_null(counters),
+    ];
+    let pairs: Vec<String> =
+        oracle::KEYS.iter().zip(cells).map(|(key, cell)| format!("\"{key}\":{cell}")).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+#[test]
+fn agrees_with_a_second_decoder_on_random_records() {
+    let mut values = Values(0x1d9);
+    for kind in LBR_KINDS {
+        for turn in 0..8_u32 {
+            // Every combination of announced fields for arch comes up.
+            let ecx = [0xF_0007, 0x7, 0x5, 0x3, 0x1_0004, 0xA_0002, 0, 0x6_0001][turn as usize];
+            let virt_bits = [48, 57][turn as usize / 2 % 2];
+            let said = Said { kind, tsx: turn % 2 == 0, virt_bits, ecx };
+            let layout = layout(said);
+            let records: Vec<RawEntry> =
+                (0..1000).map(|_| raw(values.value(), values.value(), values.info())).collect();
+
+            let mut expected_stack = Vec::new();
+            for record in &records {
+                let expected = oracle::line(said, record.from, record.to, record.info);
+                let entry = decode(layout, record);
+                assert_eq!(line(entry), expected, "{said:?} {record:x?}");
+                expected_stack.extend(entry);
+            }
+
+            let mut stack = vec![BranchEntry::default()];
+            decode_stack(layout, &records, &mut stack);
+            assert_eq!(stack.split_off(1), expected_stack, "{said:?}");
+            assert!(expected_stack.len() < records.len(), "no empty record came up");
+        }
+    }
+}
+
+#[test]
+fn decoding_into_a_slice_stops_at_its_end() {
+    let records = [raw(0, 9, None), raw(1, 2, None), raw(0, 0, None), raw(3, 4, None)];
+    let mut out = [BranchEntry::default(); 3];
+    // The fourth record is beyond the slice, whatever was left out before it.
+    assert_eq!(decode_into(Layout::Plain, &records, &mut out), 1);
+    assert_eq!((out[0].from, out[0].to), (1, 2));
+    assert_eq!(decode_into(Layout::Plain, &[], &mut out), 0);
+    assert_eq!(decode_into(Layout::Plain, &records, &mut []), 0);
+}
+
+#[test]
+fn values_of_real_machines() {
+    let Some(corpus) = crate::corpus::corpus() else { return };
+    let text = std::fs::read_to_string(corpus.join("msr/raw_lastbranch_msrs.csv")).unwrap();
+    let mut seen = 0;
+    for row in text.lines().skip(1) {
+        // No column of these rows holds a quoted comma.
+        let cells: Vec<&str> = row.split(',').collect();
+        let hex = |cell: &str| u64::from_str_radix(cell.trim_start_matches("0x"), 16).unwrap();
+        let (value, canonical) = (hex(cells[6]), hex(cells[7]));
+        // Every one of them was read on a CPU with flags in FROM at most, so
+        // that format 3 restores the address; where nothing differs from sign
+        // extension, the plain formats do too.
+        if canonical != 0 {
+            let entry = decode(legacy(3), &raw(value, canonical, None)).unwrap();
+            assert_eq!((entry.from, entry.to), (canonical, canonical), "{row}");
+            assert_eq!(entry.mispredicted, Some(cells[8] == "1"), "{row}");
+            if value == canonical {
+                for format in [1, 2, 5, 7] {
+                    assert_eq!(
+                        decode(legacy(format), &raw(value, 1, None)).unwrap().from,
+                        canonical
+                    );
+                }
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen >= 10, "only {seen} rows");
+}

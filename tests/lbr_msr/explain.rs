@@ -1,0 +1,254 @@
+//! The description of registers: complete, found by name and address, right
+//! bit for bit.
+
+use lbr_msr::{
+    Msr,
+    caps::FilterRegister,
+    explain::{self, BuildError, CpuKey, FindError, Register},
+};
+
+fn on(name: &str, cpu: &str) -> Register {
+    explain::find(name, Some(cpu.parse().unwrap())).unwrap()
+}
+
+fn find(name: &str) -> Register {
+    explain::find(name, None).unwrap()
+}
+
+/// Names of the one-bit fields that are set, and `NAME=value` of the wider
+/// ones that are not reserved.
+fn said(register: &Register, value: u64) -> Vec<String> {
+    let fields = register.fields();
+    let told = fields.iter().filter(|f| !f.is_reserved() && f.of(value) != 0);
+    told.map(|f| match f.width() {
+        1 => f.name.to_owned(),
+        _ => format!("{}={:#x}", f.name, f.of(value)),
+    })
+    .collect()
+}
+
+#[test]
+fn every_bit_of_every_register_belongs_to_one_field() {
+    for register in explain::all() {
+        let mut covered = 0_u64;
+        for field in register.fields() {
+            assert!(field.low <= field.high && field.high < 64, "{}", register.name());
+            assert_eq!(covered & field.mask(), 0, "{} {}", register.name(), field.name);
+            assert!(!field.source.is_empty() && !field.about().is_empty());
+            covered |= field.mask();
+        }
+        assert_eq!(covered, u64::MAX, "{}", register.name());
+    }
+}
+
+#[test]
+fn a_field_is_explained_for_any_value() {
+    for register in explain::all() {
+        for field in register.fields() {
+            for value in [0, u64::MAX, 0x5555_5555_5555_5555, 0xAAAA_AAAA_AAAA_AAAA, 1 << 63] {
+                assert!(!field.meaning(value).is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn perf_capabilities_0x33c5() {
+    let register = find("IA32_PERF_CAPABILITIES");
+    assert_eq!(register.msr(), Some(Msr(0x345)));
+    assert_eq!(
+        said(&register, 0x33C5),
+        [
+            "LBR_FMT=0x5",
+            "PEBS_TRAP",
+            "PEBS_SAVE_ARCH_REGS",
+            "PEBS_REC_FMT=0x3",
+            "SMM_FREEZE",
+            "FW_WRITE"
+        ]
+    );
+    // Bit 18 is reserved, whatever Linux once called it.
+    let eighteen = register.fields().into_iter().find(|f| f.mask() == 1 << 18).unwrap();
+    assert!(eighteen.is_reserved());
+}
+
+#[test]
+fn lbr_select_0x3c5() {
+    let expected =
+        ["CPL_EQ_0", "JCC", "NEAR_IND_JMP", "NEAR_REL_JMP", "FAR_BRANCH", "EN_CALLSTACK"];
+    assert_eq!(said(&on("LBR_SELECT", "06_5EH"), 0x3C5), expected);
+    assert_eq!(said(&find("MSR_LBR_SELECT"), 0x3C5), expected);
+    // Bit 9 does not exist before Haswell.
+    assert_eq!(said(&on("LBR_SELECT", "06_2A"), 0x3C5), expected[..5]);
+    assert_eq!(said(&on("LBR_SELECT", "06_1A"), 0x3C5), expected[..5]);
+}
+
+#[test]
+fn debugctl_0x4801_and_its_other_orders() {
+    assert_eq!(said(&find("DEBUGCTL"), 0x4801), ["LBR", "FREEZE_LBRS_ON_PMI", "FREEZE_WHILE_SMM"]);
+    let expected: [(&str, &str, u64, &[&str]); 4] = [
+        ("06_5E", "IA32_DEBUGCTL", 0xC4, &["BLD", "TR", "BTS"]),
+        ("0F_02", "MSR_DEBUGCTLA", 0x0C, &["TR", "BTS"]),
+        ("06_0D", "DEBUGCTLMSR", 0x3D, &["LBR", "PB0", "PB1", "PB2", "PB3"]),
+        ("19_11", "DebugCtl", 0x803, &["LBR", "BTF", "FREEZE_LBRS_ON_PMI"]),
+    ];
+    for (cpu, name, value, fields) in expected {
+        let register = on("0x1d9", cpu);
+        assert_eq!(register.name(), name);
+        assert_eq!(said(&register, value), fields, "{cpu}");
+    }
+    let arch = on("DEBUGCTL", "06_8F");
+    assert!(arch.fields()[0].meaning(1).contains("no effect"));
+}
+
+#[test]
+fn lbr_ctl_bits() {
+    assert_eq!(
+        said(&find("IA32_LBR_CTL"), 0x38_000D),
+        ["LBREn", "USR", "CALL_STACK", "NEAR_REL_CALL", "NEAR_IND_CALL", "NEAR_RET"]
+    );
+    assert_eq!(
+        said(&find("0x14CE"), 0x47_0002),
+        ["OS", "COND", "NEAR_REL_JMP", "NEAR_IND_JMP", "OTHER_BRANCH"]
+    );
+}
+
+#[test]
+fn dbg_extn_cfg_depends_on_the_generation() {
+    assert_eq!(said(&on("0xC000010F", "19_11"), 0x58), ["RSVD_11B=0x3", "LBRV2EN"]);
+    assert_eq!(
+        said(&on("DBG_EXTN_CFG", "19_01"), 0x0105_003C),
+        ["BRSMEN", "RSVD_11B=0x3", "VB", "MSROFF=0x5", "PMC=0x1"]
+    );
+}
+
+#[test]
+fn from_depends_on_the_format() {
+    let raw = 0xE000_5555_5555_4444;
+    let flags = |cpu| said(&on("MSR_LASTBRANCH_3_FROM_IP", cpu), raw & 7 << 61);
+    assert_eq!(flags("06_3C"), ["TSX_ABORT", "IN_TSX", "MISPRED"]);
+    assert_eq!(flags("06_3A"), ["SIGN_EXT=0x6000", "MISPRED"]);
+    assert_eq!(flags("06_5C"), ["SIGN_EXT=0x6000", "MISPRED"]);
+    assert_eq!(flags("06_57"), ["SIGN_EXT=0x6000", "MISPRED"]);
+    assert_eq!(flags("06_5E"), ["SIGN_EXT=0xe000"]);
+    let address = |cpu, value| on("MSR_LASTBRANCH_3_FROM_IP", cpu).fields()[0].meaning(value);
+    assert_eq!(address("06_3C", 0x9FFF_FFFF_8100_0123), "address 0xffffffff81000123");
+    let to = on("LASTBRANCH_3_TO_IP", "06_5C");
+    assert_eq!(to.fields()[0].meaning(0x0019_FFFF_8100_0123), "address 0xffffffff81000123");
+    assert!(to.fields()[1].meaning(0x0019_FFFF_8100_0123).starts_with("25 core cycles"));
+}
+
+#[test]
+fn addresses_of_indexed_registers() {
+    let at = |name: &str, cpu: &str| on(name, cpu).msr().unwrap().0;
+    assert_eq!(at("MSR_LASTBRANCH_31_FROM_IP", "06_5E"), 0x69F);
+    assert_eq!(at("MSR_LASTBRANCH_31_TO_IP", "06_5E"), 0x6DF);
+    assert_eq!(at("MSR_LBR_INFO_31", "06_5E"), 0xDDF);
+    assert_eq!(at("LBR_INFO_5", "06_8F"), 0x1205);
+    assert_eq!(at("LBR_5_FROM_IP", "06_8F"), 0x1505);
+    assert_eq!(at("lastbranch_2_to_ip", "06_17"), 0x62);
+    assert_eq!(at("LASTBRANCH_7", "06_0E"), 0x47);
+    assert_eq!(at("LASTBRANCH_3", "0F_02"), 0x1DE);
+    assert_eq!(at("LASTBRANCH_TOS", "0F_03"), 0x1DA);
+    assert_eq!(at("AMD_SAMP_BR_FROM_15", "19_11"), 0xC001_031E);
+    assert_eq!(at("AMD_SAMP_BR_TO_15", "19_11"), 0xC001_031F);
+    // And back.
+    assert_eq!(on("0xc001031f", "19_11").name(), "AMD_SAMP_BR_TO_15");
+    assert_eq!(on("161f", "06_8F").name(), "IA32_LBR_31_TO_IP");
+    assert_eq!(on("1dd", "06_8F").name(), "IA32_LER_FROM_IP");
+    assert_eq!(on("1dd", "06_5E").name(), "MSR_LER_FROM_LIP");
+    assert_eq!(on("1dd", "0F_02").name(), "MSR_LASTBRANCH_2");
+}
+
+#[test]
+fn one_name_with_several_meanings_says_which_was_taken() {
+    assert!(!find("LBR_SELECT").is_certain());
+    assert!(on("LBR_SELECT", "06_2A").is_certain());
+    assert!(find("AMD_LBR_SELECT").is_certain());
+    assert_eq!(find("AMD_LBR_SELECT").msr(), Some(Msr(0xC000_010E)));
+    assert_eq!(on("LBR_SELECT", "1A_02").msr(), Some(Msr(0xC000_010E)));
+    assert!(find("IA32_PERF_CAPABILITIES").is_certain());
+}
+
+#[test]
+fn brbe_registers_have_no_msr_address() {
+    let register = find("BRBINF31_EL1");
+    assert_eq!((register.name().as_str(), register.msr()), ("BRBINF31_EL1", None));
+    let value = 1 << 40 | 2 << 32 | 1 << 17 | 0x2E << 8 | 1 << 6 | 1 << 5 | 3;
+    assert_eq!(
+        said(&register, value),
+        ["VALID=0x3", "MPRED", "EL=0x1", "TYPE=0x2e", "LASTFAILED", "CC_MANT=0x2", "CC_EXP=0x1"]
+    );
+    let meanings: Vec<String> = register.fields().iter().map(|f| f.meaning(value)).collect();
+    assert!(meanings.contains(&"IRQ".to_owned()));
+    assert!(meanings.contains(&"258 cycles since the previous record".to_owned()));
+}
+
+#[test]
+fn what_is_not_there_is_refused_by_name() {
+    let refused = |name: &str, cpu: Option<&str>| {
+        explain::find(name, cpu.map(|c| c.parse().unwrap())).unwrap_err()
+    };
+    match refused("LBR_SELCT", None) {
+        FindError::NoSuchName { near, .. } => assert_eq!(near, ["LBR_SELECT"]),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(refused("0x1234", None), FindError::NoSuchAddress { address: Msr(0x1234) }));
+    assert!(matches!(
+        refused("LASTBRANCH_32_FROM_IP", None),
+        FindError::NoSuchIndex { highest: 31, .. }
+    ));
+    assert!(matches!(refused("LASTBRANCH_16_FROM_IP", Some("06_3C")), FindError::NotOnCpu { .. }));
+    assert!(matches!(refused("LBR_SELECT", Some("06_0F")), FindError::NotOnCpu { .. }));
+    assert!(matches!(refused("LBR_INFO_0", Some("06_5C")), FindError::NotOnCpu { .. }));
+    assert!(matches!(refused("DEBUGCTL", Some("06_EE")), FindError::UnknownCpu { .. }));
+    for name in ["", "0x", "é", "0x10000000000000000", "_", &"x".repeat(10_000)] {
+        assert!(matches!(refused(name, None), FindError::NoSuchName { .. }), "{name}");
+    }
+}
+
+#[test]
+fn cpus_are_written_as_in_the_sdm() {
+    let key = CpuKey { family: 6, model: 0x5E };
+    for text in ["06_5EH", "06_5eh", "6_5E", "06_5e", "0x6_0x5e"] {
+        assert_eq!(text.parse(), Ok(key), "{text}");
+    }
+    assert_eq!(key.to_string(), "06_5EH");
+    for text in ["", "065E", "06_", "_5E", "06_5G", "06_+5", "06_5E_", "06_123456789"] {
+        assert!(text.parse::<CpuKey>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_filter_register_says_how_intent_becomes_its_value() {
+    let select = |jumps_swallow_calls, call_stack| {
+        Some(FilterRegister::LbrSelect { jumps_swallow_calls, call_stack })
+    };
+    assert_eq!(on("LBR_SELECT", "06_1A").filter(), select(true, false));
+    assert_eq!(on("LBR_SELECT", "06_37").filter(), select(true, false));
+    assert_eq!(on("LBR_SELECT", "06_2A").filter(), select(false, false));
+    assert_eq!(on("LBR_SELECT", "06_57").filter(), select(false, false));
+    assert_eq!(on("LBR_SELECT", "06_3C").filter(), select(false, true));
+    assert_eq!(on("LBR_SELECT", "19_11").filter(), Some(FilterRegister::AmdSelect));
+    assert!(matches!(find("LBR_CTL").filter(), Some(FilterRegister::LbrCtl { .. })));
+    assert_eq!(find("DEBUGCTL").filter(), None);
+    assert_eq!(find("BRBFCR_EL1").filter(), None);
+}
+
+#[test]
+fn values_are_built_from_field_names() {
+    let build = |name: &str, words: &[&str]| find(name).build(words.iter().copied());
+    assert_eq!(build("DEBUGCTL", &["lbr", "freeze_lbrs_on_pmi"]), Ok(0x801));
+    assert_eq!(build("LBR_SELECT", &["jcc", "far_branch"]), Ok(0x104));
+    assert_eq!(build("PERF_CAPABILITIES", &["LBR_FMT=5", "pebs_rec_fmt=0x3"]), Ok(0x305));
+    assert_eq!(build("DEBUGCTL", &[]), Ok(0));
+    assert!(matches!(build("DEBUGCTL", &["lbrr"]), Err(BuildError::NoSuchField { .. })));
+    assert!(matches!(build("DEBUGCTL", &["reserved"]), Err(BuildError::NoSuchField { .. })));
+    assert!(matches!(build("PERF_CAPABILITIES", &["LBR_FMT"]), Err(BuildError::NeedsValue { .. })));
+    for word in ["LBR_FMT=40", "LBR_FMT=", "LBR_FMT=x", "LBR_FMT=-1"] {
+        assert!(
+            matches!(build("PERF_CAPABILITIES", &[word]), Err(BuildError::BadValue { .. })),
+            "{word}"
+        );
+    }
+}
