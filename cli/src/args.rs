@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{decode::DecodeArgs, explain::ExplainArgs};
+use crate::commands::{
+    decode::DecodeArgs, doctor::DoctorArgs, explain::ExplainArgs, probe::ProbeArgs,
+};
 
 /// Last Branch Records: decode, probe, record and report.
 #[derive(Debug, Parser)]
@@ -23,6 +25,8 @@ const EXIT_CODES: &str = "Exit status:
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Decode(DecodeArgs),
+    Doctor(DoctorArgs),
+    Probe(ProbeArgs),
     Explain(ExplainArgs),
+    Decode(DecodeArgs),
 }

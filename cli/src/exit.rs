@@ -20,6 +20,10 @@ pub(crate) const DONE: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 /// Bad usage or input.
 pub(crate) const USAGE: u8 = 2;
+/// No usable LBR here.
+pub(crate) const NO_LBR: u8 = 3;
+/// Not permitted.
+pub(crate) const NOT_PERMITTED: u8 = 4;
 
 /// Attaches an exit code to an error.
 pub(crate) trait OrExit<T> {

@@ -98,6 +98,12 @@ pub const AMD_DBG_EXTN_CFG: Msr = Msr(0xC000_010F);
 pub const AMD_SAMP_BR_FROM: Msr = Msr(0xC001_0300);
 /// AMD: first TO register of LbrExtV2 and of BRS.
 pub const AMD_SAMP_BR_TO: Msr = Msr(0xC001_0301);
+/// AMD PerfMonV2: status; bit 58 says that a PMI froze the LBR. Linux
+/// msr-index.h.
+pub const AMD_PERF_CNTR_GLOBAL_STATUS: Msr = Msr(0xC000_0300);
+/// AMD PerfMonV2: clears bits of [`AMD_PERF_CNTR_GLOBAL_STATUS`]. Linux
+/// msr-index.h.
+pub const AMD_PERF_CNTR_GLOBAL_STATUS_CLR: Msr = Msr(0xC000_0302);
 
 /// `x86` 0.52 against this file, checked at compile time.
 #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,17 @@
 //!
 //! Intent is positive: a filter says what to capture. The registers differ in
 //! polarity (MSR_LBR_SELECT and AMD's LBR_SELECT suppress, IA32_LBR_CTL
-//! captures); each facility's conversion stands in one place.
+//! captures); each facility's conversion stands in one place, in
+//! [`register`].
+
+pub mod register;
+
+pub use register::{Captured, from_register, software_filter, to_register, to_register_disarmed};
+
+use alloc::string::String;
+use core::{fmt, str::FromStr};
+
+use crate::{caps::FilterRegister, record::HwBranchType};
 
 bitflags::bitflags! {
     /// Branches to capture, as `perf record -j` names them.
@@ -41,4 +51,275 @@ impl BranchFilter {
     /// `any,u,no_far`: user branches that stay in user mode.
     pub const DEFAULT: BranchFilter =
         BranchFilter::ANY.union(BranchFilter::USER).union(BranchFilter::NO_FAR);
+}
+
+/// The names, in the order in which they are printed.
+const NAMES: [(&str, BranchFilter); 12] = [
+    ("any", BranchFilter::ANY),
+    ("any_call", BranchFilter::ANY_CALL),
+    ("any_ret", BranchFilter::ANY_RET),
+    ("ind_call", BranchFilter::IND_CALL),
+    ("ind_jmp", BranchFilter::IND_JMP),
+    ("call", BranchFilter::CALL),
+    ("cond", BranchFilter::COND),
+    ("stack", BranchFilter::STACK),
+    ("u", BranchFilter::USER),
+    ("k", BranchFilter::KERNEL),
+    ("no_far", BranchFilter::NO_FAR),
+    ("save_type", BranchFilter::SAVE_TYPE),
+];
+
+/// What a user may type, for error messages.
+const KNOWN: &str = "any, any_call, any_ret, ind_call, ind_jmp, call, cond, stack, u (user), \
+                     k (kernel), no_far, save_type";
+
+impl BranchFilter {
+    /// The bits that name branch types.
+    const TYPES: BranchFilter = BranchFilter::ANY
+        .union(BranchFilter::ANY_CALL)
+        .union(BranchFilter::ANY_RET)
+        .union(BranchFilter::IND_CALL)
+        .union(BranchFilter::IND_JMP)
+        .union(BranchFilter::CALL)
+        .union(BranchFilter::COND)
+        .union(BranchFilter::STACK);
+
+    /// The bits that name rings.
+    const RINGS: BranchFilter = BranchFilter::USER.union(BranchFilter::KERNEL);
+
+    /// The filter with perf's defaults made explicit: no type named means
+    /// `any`, no ring named means both.
+    #[must_use]
+    pub const fn normalized(self) -> BranchFilter {
+        let mut all = self;
+        if !self.intersects(BranchFilter::TYPES) {
+            all = all.union(BranchFilter::ANY);
+        }
+        if !self.intersects(BranchFilter::RINGS) {
+            all = all.union(BranchFilter::RINGS);
+        }
+        all
+    }
+
+    /// The classes of branches asked for. Call-stack mode records calls and
+    /// returns.
+    #[must_use]
+    pub const fn classes(self) -> BranchClasses {
+        let all = self.normalized();
+        let mut classes = BranchClasses::empty();
+        if all.contains(BranchFilter::ANY) {
+            classes = BranchClasses::all();
+        }
+        if all.contains(BranchFilter::ANY_CALL) {
+            classes = classes.union(BranchClasses::CALLS).union(BranchClasses::OTHER);
+        }
+        if all.contains(BranchFilter::ANY_RET) {
+            classes = classes.union(BranchClasses::RET).union(BranchClasses::OTHER);
+        }
+        if all.contains(BranchFilter::IND_CALL) {
+            classes = classes.union(BranchClasses::IND_CALL);
+        }
+        if all.contains(BranchFilter::IND_JMP) {
+            classes = classes.union(BranchClasses::IND_JMP);
+        }
+        if all.contains(BranchFilter::CALL) {
+            classes = classes.union(BranchClasses::REL_CALL);
+        }
+        if all.contains(BranchFilter::COND) {
+            classes = classes.union(BranchClasses::COND);
+        }
+        if all.contains(BranchFilter::STACK) {
+            classes = classes.union(BranchClasses::CALLS).union(BranchClasses::RET);
+        }
+        if all.contains(BranchFilter::NO_FAR) {
+            classes = classes.difference(BranchClasses::OTHER);
+        }
+        classes
+    }
+
+    /// Branches that end in user mode are asked for.
+    #[must_use]
+    pub const fn user(self) -> bool {
+        self.normalized().contains(BranchFilter::USER)
+    }
+
+    /// Branches that end in the kernel are asked for.
+    #[must_use]
+    pub const fn kernel(self) -> bool {
+        self.normalized().contains(BranchFilter::KERNEL)
+    }
+}
+
+impl fmt::Display for BranchFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for (name, flag) in NAMES {
+            if self.contains(flag) {
+                f.write_str(if first { "" } else { "," })?;
+                f.write_str(name)?;
+                first = false;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for BranchFilter {
+    type Err = FilterError;
+
+    /// Reads names separated by commas: perf's, `user` and `kernel` for `u`
+    /// and `k`, and `no_far`.
+    fn from_str(text: &str) -> Result<BranchFilter, FilterError> {
+        let mut filter = BranchFilter::empty();
+        for word in text.split(',') {
+            let word = word.trim();
+            let name = match word {
+                "user" => "u",
+                "kernel" => "k",
+                other => other,
+            };
+            match NAMES.iter().find(|(known, _)| *known == name) {
+                Some((_, flag)) => filter |= *flag,
+                None => return Err(FilterError::Unknown { name: word.into() }),
+            }
+        }
+        Ok(filter)
+    }
+}
+
+bitflags::bitflags! {
+    /// A set of the branch classes that hardware filters tell apart.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct BranchClasses: u8 {
+        /// Conditional branches.
+        const COND = 1 << 0;
+        /// Near indirect jumps.
+        const IND_JMP = 1 << 1;
+        /// Near relative jumps.
+        const REL_JMP = 1 << 2;
+        /// Near indirect calls.
+        const IND_CALL = 1 << 3;
+        /// Near relative calls.
+        const REL_CALL = 1 << 4;
+        /// Near returns.
+        const RET = 1 << 5;
+        /// Far transfers, interrupts, exceptions.
+        const OTHER = 1 << 6;
+    }
+}
+
+impl BranchClasses {
+    /// Near calls of both kinds.
+    pub const CALLS: BranchClasses = BranchClasses::IND_CALL.union(BranchClasses::REL_CALL);
+
+    /// The set that holds one class.
+    #[must_use]
+    pub const fn of(class: HwBranchType) -> BranchClasses {
+        match class {
+            HwBranchType::Cond => BranchClasses::COND,
+            HwBranchType::IndJmp => BranchClasses::IND_JMP,
+            HwBranchType::RelJmp => BranchClasses::REL_JMP,
+            HwBranchType::IndCall => BranchClasses::IND_CALL,
+            HwBranchType::RelCall => BranchClasses::REL_CALL,
+            HwBranchType::Ret => BranchClasses::RET,
+            HwBranchType::Other => BranchClasses::OTHER,
+        }
+    }
+
+    /// Whether a branch of this class is in the set.
+    #[must_use]
+    pub const fn keeps(self, class: HwBranchType) -> bool {
+        self.contains(BranchClasses::of(class))
+    }
+}
+
+/// Why a filter is not what a register can do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// A name that is none.
+    #[error("unknown branch filter `{name}`; known are {known}", known = KNOWN)]
+    Unknown {
+        /// As typed.
+        name: String,
+    },
+    /// The facility has no filter register.
+    #[error(
+        "`{asked}` cannot be asked of this CPU: its branch records have no filter register and \
+         hold every branch of every ring, so that only `any,u,k` can be had"
+    )]
+    NoFilterRegister {
+        /// What was asked.
+        asked: BranchFilter,
+    },
+    /// IA32_LBR_CTL cannot tell rings apart here.
+    #[error(
+        "`{asked}` cannot be asked of IA32_LBR_CTL on this CPU: it does not filter by ring \
+         (CPUID.1CH:EBX[0] = 0); ask for both, `u,k`"
+    )]
+    NoRingFilter {
+        /// What was asked.
+        asked: BranchFilter,
+    },
+    /// IA32_LBR_CTL cannot tell branch types apart here.
+    #[error(
+        "`{asked}` cannot be asked of IA32_LBR_CTL on this CPU: it does not filter by branch \
+         type (CPUID.1CH:EBX[1] = 0); ask for `any`"
+    )]
+    NoTypeFilter {
+        /// What was asked.
+        asked: BranchFilter,
+    },
+    /// There is no call-stack mode.
+    #[error("`stack` cannot be asked of {register} on this CPU: it has no call-stack mode")]
+    NoCallStack {
+        /// Name of the register.
+        register: &'static str,
+    },
+    /// Call-stack mode stands alone.
+    #[error(
+        "`{asked}`: in call-stack mode {register} records calls and returns only, so that \
+         `stack` goes with `u`, `k`, `no_far` and `save_type` and with no other type"
+    )]
+    StackAlone {
+        /// What was asked.
+        asked: BranchFilter,
+        /// Name of the register.
+        register: &'static str,
+    },
+    /// A register value that would raise #GP.
+    #[error("{value:#x} has bits set that are reserved in {register} on this CPU: {reserved:#x}")]
+    Reserved {
+        /// The value.
+        value: u64,
+        /// The bits.
+        reserved: u64,
+        /// Name of the register.
+        register: &'static str,
+    },
+    /// A register value in call-stack mode that breaks the mode's rules.
+    #[error(
+        "{value:#x} in {register} leaves the records undefined: call-stack mode needs \
+         conditional branches, jumps and far branches left out, calls and returns recorded, \
+         and a ring that is recorded"
+    )]
+    UndefinedCallStack {
+        /// The value.
+        value: u64,
+        /// Name of the register.
+        register: &'static str,
+    },
+}
+
+impl FilterRegister {
+    /// The register's name in its maker's manual; `none` without one.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            FilterRegister::None => "none",
+            FilterRegister::LbrSelect { .. } => "MSR_LBR_SELECT",
+            FilterRegister::LbrCtl { .. } => "IA32_LBR_CTL",
+            FilterRegister::AmdSelect => "AMD LBR_SELECT",
+        }
+    }
 }

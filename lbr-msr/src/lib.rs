@@ -5,7 +5,7 @@
 //! mispredicted and how many core cycles passed since the previous record.
 //! This crate holds everything that is known about those registers: their
 //! [addresses](address), [fields](register), record [formats](mod@format), the
-//! CPU table, the [filters](filter); it reads and writes them through
+//! CPU [table], the [filters](filter); it reads and writes them through
 //! [access] backends; and it contains a [software LBR](soft) that behaves like
 //! the registers of a chosen CPU.
 //!
@@ -45,9 +45,11 @@ pub mod filter;
 pub mod format;
 #[cfg(feature = "insn")]
 pub mod insn;
+pub mod probe;
 pub mod record;
 pub mod register;
 pub mod soft;
+pub mod table;
 
 pub use access::{MsrError, MsrRead, MsrWrite};
 pub use address::Msr;

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[path = "../corpus.rs"]
-#[allow(dead_code, reason = "not every target reads the corpus")]
+#[allow(dead_code, unreachable_pub, reason = "not every target reads the corpus")]
 mod corpus;
+mod device;
 #[path = "../oracle.rs"]
 #[allow(dead_code, reason = "not every target needs all of it")]
 mod oracle;
@@ -11,5 +12,11 @@ mod oracle;
 mod brbe;
 mod decode;
 mod explain;
+mod filter;
 mod order;
+mod presets;
+mod probe;
+mod table;
+
+mod insn;
 mod registers;

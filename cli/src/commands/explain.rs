@@ -4,7 +4,11 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use lbr_msr::explain::{self, CpuKey, Register};
+use lbr_msr::{
+    BranchFilter,
+    explain::{self, CpuKey, Register},
+    filter::to_register,
+};
 use serde_json::{Value, json};
 
 use super::number::hex;
@@ -24,12 +28,14 @@ use crate::{
 /// the layout is shown.
 ///
 /// With --build VALUE is a list of words, and the value that they make is
-/// shown: names of one-bit fields, or FIELD=HEX.
+/// shown: names of one-bit fields, or FIELD=HEX. For a filter register the
+/// words may be branches to record, in perf's names (lower case): any_call,u.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lbr explain IA32_PERF_CAPABILITIES 0x33c5
   lbr explain 0x1d9 --cpu 0F_02H
-  lbr explain --build DEBUGCTL lbr,freeze_lbrs_on_pmi")]
+  lbr explain --build DEBUGCTL lbr,freeze_lbrs_on_pmi
+  lbr explain --build LBR_SELECT any_call,u")]
 pub(crate) struct ExplainArgs {
     /// Name or address of the register
     register: String,
@@ -80,6 +86,12 @@ fn build(register: &Register, words: &str) -> Result<u64, anyhow::Error> {
         words.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     if words.is_empty() {
         bail!("--build needs words: names of the fields of {}", register.name());
+    }
+    // Field names are upper case and branch filters lower case: `COND` is a bit, `cond` a wish.
+    if let Some(filter_register) = register.filter()
+        && let Ok(filter) = words.join(",").parse::<BranchFilter>()
+    {
+        return Ok(to_register(filter, filter_register)?);
     }
     Ok(register.build(words)?)
 }

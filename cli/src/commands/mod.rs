@@ -1,15 +1,20 @@
 //! One file a command.
 
-use crate::{args::Command, exit::Outcome};
-
 pub(crate) mod decode;
+pub(crate) mod doctor;
 pub(crate) mod explain;
+mod machine;
 mod number;
+pub(crate) mod probe;
+
+use crate::{args::Command, exit::Outcome};
 
 /// Runs a command.
 pub(crate) fn run(command: Command) -> Outcome {
     match command {
-        Command::Decode(args) => decode::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Probe(args) => probe::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Decode(args) => decode::run(args),
     }
 }

@@ -3,6 +3,16 @@
 //! One value is one logical CPU. Code that only looks takes [`MsrRead`]; code
 //! that arms takes [`MsrWrite`].
 
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub mod device;
+pub mod fake;
+pub mod replay;
+
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub use device::{Device, Root};
+pub use fake::FakeMsrs;
+pub use replay::{Recording, Replay};
+
 use alloc::string::String;
 
 use crate::address::Msr;
@@ -111,6 +121,14 @@ pub enum MsrError {
         access: Access,
         /// What the recording expected instead, if anything.
         detail: String,
+    },
+    /// The node could not be opened for another reason.
+    #[error("opening {path}: {cause}")]
+    Open {
+        /// The node.
+        path: String,
+        /// The system's words.
+        cause: String,
     },
     /// Anything else the operating system said.
     #[error("{access} of {msr} on CPU {cpu}: {cause}")]

@@ -5,6 +5,10 @@
 //! through [`MsrRead`](crate::MsrRead) and [`MsrWrite`](crate::MsrWrite), by
 //! address, like the registers it stands in for.
 
+pub mod preset;
+
+pub use preset::SoftCpu;
+
 use crate::record::HwBranchType;
 
 /// One branch that retired, as a source of branches reports it. A branch that

@@ -1,0 +1,137 @@
+//! `lbr doctor`: why branch records can or cannot be used here.
+
+mod checks;
+
+use std::io::{self, BufWriter, Write};
+
+use clap::Args;
+use serde_json::json;
+
+use super::machine::MachineArgs;
+use crate::{
+    exit::{DONE, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE},
+    present::json,
+};
+
+/// Tell why branch records can or cannot be used here
+///
+/// Looks at the CPU, the hypervisor, the msr driver, permissions, and at who
+/// else uses the LBR; writes nothing. Each line is a check, what was found, a
+/// verdict (ok, bad, or ? where it could not be found out) and, where there is
+/// one, a remedy. The exit status is 0 where the hardware can be used, 3 where
+/// there is no usable LBR, 4 where only permission is missing.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Print JSON Lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a check comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// In order.
+    Ok,
+    /// In the way.
+    Bad,
+    /// It could not be found out.
+    Unknown,
+}
+
+impl Verdict {
+    const fn name(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Bad => "bad",
+            Verdict::Unknown => "unknown",
+        }
+    }
+}
+
+/// What a bad verdict takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Obstacle {
+    /// There is no LBR to use.
+    NoLbr,
+    /// The driver does not give access.
+    Driver,
+    /// The driver would give access to somebody with more rights.
+    Permission,
+}
+
+/// One line of the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Check {
+    check: &'static str,
+    finding: String,
+    verdict: Verdict,
+    remedy: Option<String>,
+    /// What stands in the way, where this is why the hardware cannot be used.
+    obstacle: Option<Obstacle>,
+}
+
+impl Check {
+    fn new(check: &'static str, verdict: Verdict, finding: impl Into<String>) -> Check {
+        Check { check, finding: finding.into(), verdict, remedy: None, obstacle: None }
+    }
+
+    fn ok(check: &'static str, finding: impl Into<String>) -> Check {
+        Check::new(check, Verdict::Ok, finding)
+    }
+
+    fn unknown(check: &'static str, finding: impl Into<String>) -> Check {
+        Check::new(check, Verdict::Unknown, finding)
+    }
+
+    fn bad(check: &'static str, finding: impl Into<String>) -> Check {
+        Check::new(check, Verdict::Bad, finding)
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Check {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    fn blocks(mut self, obstacle: Obstacle) -> Check {
+        self.obstacle = Some(obstacle);
+        self
+    }
+}
+
+/// Runs `lbr doctor`.
+pub(crate) fn run(args: DoctorArgs) -> Outcome {
+    let cpus = args.machine.cpus().or_exit(USAGE)?;
+    let report = checks::examine(&args.machine, &cpus);
+    let mut out = BufWriter::new(io::stdout().lock());
+    for check in &report.checks {
+        if args.json {
+            let fields = [
+                ("check", json!(check.check)),
+                ("finding", json!(check.finding)),
+                ("verdict", json!(check.verdict.name())),
+                ("remedy", json!(check.remedy)),
+            ];
+            json::line(&mut out, &fields)?;
+        } else {
+            let mark = match check.verdict {
+                Verdict::Ok => "ok",
+                Verdict::Bad => "bad",
+                Verdict::Unknown => "?",
+            };
+            writeln!(out, "{mark:<4} {:<14} {}", check.check, check.finding)?;
+            if let Some(remedy) = &check.remedy {
+                writeln!(out, "{:<20}-> {remedy}", "")?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(match report.obstacle {
+        None => DONE,
+        // A missing driver is no question of permission: nothing is here to use.
+        Some(Obstacle::NoLbr | Obstacle::Driver) => NO_LBR,
+        Some(Obstacle::Permission) => NOT_PERMITTED,
+    })
+}

@@ -1,0 +1,346 @@
+//! What is looked at, and what it means.
+
+use std::{fs, os::unix::fs::MetadataExt};
+
+use lbr_msr::{
+    LbrCaps, MsrError, MsrRead,
+    access::{Device, Root},
+    address::{IA32_DEBUGCTL, IA32_RTIT_CTL},
+    caps::{Facility, FilterRegister, Quirks, Vendor},
+    probe::{
+        cores::{CoreGroup, cpu_list},
+        recorded::RecordedCpu,
+    },
+};
+
+use super::{Check, Obstacle};
+use crate::commands::{machine::MachineArgs, probe::identity};
+
+/// CAP_SYS_RAWIO's bit in /proc/self/status.
+const CAP_SYS_RAWIO: u32 = 17;
+/// CPUID.07H:EBX\[25\]: Intel Processor Trace.
+const LEAF_7_EBX_PT: u32 = 1 << 25;
+/// IA32_RTIT_CTL\[0\], TraceEn.
+const RTIT_CTL_TRACE_EN: u64 = 1 << 0;
+/// DEBUGCTL\[11\], which perf sets with every LBR event.
+const DEBUGCTL_FREEZE_LBRS_ON_PMI: u64 = 1 << 11;
+
+/// Everything found.
+pub(super) struct Report {
+    pub(super) checks: Vec<Check>,
+    /// Why the hardware cannot be used; `None` where it can.
+    pub(super) obstacle: Option<Obstacle>,
+}
+
+/// Looks at everything and writes nothing.
+pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
+    let root = machine.root();
+    let groups = machine.groups(cpus);
+    let mut checks = Vec::new();
+    for group in &groups {
+        processor(&mut checks, group, cpus);
+    }
+    // The first core type that has records stands for the machine.
+    let usable = groups.iter().find_map(|g| Some((g, g.probed.as_ref().ok()?)));
+    let first = usable.map(|(group, _)| group).or(groups.first());
+    let cpu = first.and_then(|group| group.cpus.first().copied()).unwrap_or(0);
+
+    let node = driver(&mut checks, &root, cpu);
+    let writes = writes(&mut checks, &root);
+    let mut device = reading(&mut checks, &root, cpu, node);
+    if let (Some(device), Some((_, caps))) = (&mut device, usable) {
+        let recorded = cpus.iter().find(|recorded| recorded.cpu == cpu);
+        let has_pt = recorded
+            .and_then(|recorded| recorded.cpuid.get(7, 0))
+            .is_some_and(|leaf| leaf.ebx & LEAF_7_EBX_PT != 0);
+        if has_pt {
+            checks.push(intel_pt(device, caps));
+        }
+        checks.push(other_users(&root, caps, &groups));
+    }
+    if let Some((_, caps)) = usable {
+        if caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
+            checks.push(idle_states(&root, cpu));
+        }
+        checks.push(recording(caps));
+    }
+    let msr_safe = usable.is_some_and(|(_, caps)| msr_safe(&mut checks, &root, cpu, caps));
+    let msr = device.is_some() && writes;
+
+    // No LBR comes before no permission. msr-safe makes up for the driver.
+    let obstacles = |wanted| checks.iter().any(|check| check.obstacle == Some(wanted));
+    let obstacle = if usable.is_none() || obstacles(Obstacle::NoLbr) {
+        Some(Obstacle::NoLbr)
+    } else if msr_safe {
+        None
+    } else if obstacles(Obstacle::Driver) {
+        Some(Obstacle::Driver)
+    } else {
+        obstacles(Obstacle::Permission).then_some(Obstacle::Permission)
+    };
+    let lbr = !matches!(obstacle, Some(Obstacle::NoLbr));
+    let backends: Vec<&str> = [("msr-safe", msr_safe && lbr), ("msr", msr && lbr), ("soft", true)]
+        .into_iter()
+        .filter_map(|(name, remains)| remains.then_some(name))
+        .collect();
+    checks.push(Check::ok("backends", backends.join(", ")));
+    checks.push(
+        Check::ok(
+            "software LBR",
+            "works on any x86-64 Linux, without rights; its numbers are modelled, not measured",
+        )
+        .remedy("lbr record --backend soft -- PROGRAM"),
+    );
+    Report { checks, obstacle }
+}
+
+/// Vendor, model, hypervisor, PDCM, and what they come to.
+fn processor(checks: &mut Vec<Check>, group: &CoreGroup, cpus: &[RecordedCpu]) {
+    let cpu = identity(group);
+    let core = group.core_type.and_then(|core| core.name());
+    let core = core.map_or_else(String::new, |name| format!(" ({name})"));
+    checks.push(Check::ok("CPUs", format!("{}{core}", cpu_list(&group.cpus))));
+    let vendor = cpu.vendor.as_str();
+    checks.push(match cpu.vendor {
+        Vendor::Intel | Vendor::Amd => Check::ok("vendor", vendor),
+        Vendor::Other(_) => Check::bad("vendor", vendor),
+    });
+    let model = format!("{}H stepping {}", cpu.key(), cpu.stepping);
+    checks.push(match &cpu.uarch {
+        Some(uarch) => Check::ok("model", format!("{model}, {uarch}")),
+        None => Check::ok("model", model),
+    });
+    checks.push(match &cpu.hypervisor {
+        None => Check::ok("hypervisor", "none"),
+        Some(name) if group.probed.is_ok() => {
+            Check::ok("hypervisor", format!("{name}; it shows branch records to this guest"))
+        }
+        Some(name) => Check::bad("hypervisor", name.clone())
+            .remedy("run on the host, or on a virtual machine that is given the LBR"),
+    });
+    if cpu.vendor == Vendor::Intel {
+        let recorded = cpus.iter().find(|c| group.cpus.first() == Some(&c.cpu));
+        let pdcm = recorded
+            .and_then(|recorded| recorded.cpuid.get(1, 0))
+            .is_some_and(|leaf| leaf.ecx >> 15 & 1 != 0);
+        checks.push(match (pdcm, group.probed.is_ok()) {
+            (true, _) => Check::ok("PDCM", "1: IA32_PERF_CAPABILITIES exists"),
+            (false, true) => Check::ok("PDCM", "0: not needed by this CPU"),
+            (false, false) => Check::bad("PDCM", "0: IA32_PERF_CAPABILITIES does not exist"),
+        });
+    }
+    checks.push(match &group.probed {
+        Ok(caps) => {
+            Check::ok("branch records", format!("{}, depth {}", caps.facility.name(), caps.depth))
+        }
+        Err(unsupported) => Check::bad("branch records", unsupported.why.to_string()),
+    });
+}
+
+/// The msr module and its node; whether the node is there.
+fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32) -> bool {
+    let path = root.msr_node(cpu);
+    let meta = fs::metadata(&path);
+    let loaded = root.join("sys/module/msr").is_dir();
+    checks.push(match (loaded, &meta) {
+        (true, _) => Check::ok("msr module", "loaded"),
+        (false, Ok(_)) => Check::ok("msr module", "built in, or another provider of its nodes"),
+        (false, Err(_)) => {
+            Check::bad("msr module", "not loaded").remedy("modprobe msr").blocks(Obstacle::Driver)
+        }
+    });
+    let shown = path.display();
+    checks.push(match &meta {
+        Ok(meta) => {
+            let (mode, uid, gid) = (meta.mode() & 0o7777, meta.uid(), meta.gid());
+            Check::ok("msr node", format!("{shown}, mode {mode:04o}, owner {uid}:{gid}"))
+        }
+        Err(error) => Check::bad("msr node", format!("{shown}: {error}")).blocks(Obstacle::Driver),
+    });
+    meta.is_ok()
+}
+
+/// What writing needs; whether nothing forbids it.
+fn writes(checks: &mut Vec<Check>, root: &Root) -> bool {
+    let before = checks.len();
+    let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    checks.push(match effective {
+        None => Check::unknown("CAP_SYS_RAWIO", "/proc/self/status does not say"),
+        Some(mask) if mask >> CAP_SYS_RAWIO & 1 != 0 => Check::ok("CAP_SYS_RAWIO", "held"),
+        Some(_) => Check::bad("CAP_SYS_RAWIO", "not held: the msr driver refuses to open")
+            .remedy("run as root, or: setcap cap_sys_rawio+ep on the program")
+            .blocks(Obstacle::Permission),
+    });
+    // The mode in force stands in brackets: `none [integrity] confidentiality`.
+    let lockdown = fs::read_to_string(root.join("sys/kernel/security/lockdown")).ok();
+    let mode = lockdown.as_deref().and_then(|text| text.split_once('[')?.1.split_once(']'));
+    checks.push(match mode {
+        Some(("none", _)) => Check::ok("lockdown", "none"),
+        Some((mode, _)) => {
+            Check::bad("lockdown", format!("{mode}: registers can be read, but not written"))
+                .remedy("boot without Secure Boot's lockdown, or use msr-safe")
+                .blocks(Obstacle::Permission)
+        }
+        None => Check::unknown("lockdown", "the kernel does not say"),
+    });
+    let parameter = "sys/module/msr/parameters/allow_writes";
+    checks.push(match fs::read_to_string(root.join(parameter)).as_deref().map(str::trim) {
+        Ok("off") => Check::bad("allow_writes", "off: the driver refuses writes")
+            .remedy(format!("echo on > /{parameter}"))
+            .blocks(Obstacle::Permission),
+        Ok("on") => Check::ok("allow_writes", "on; each write taints the kernel"),
+        Ok(other) => Check::ok(
+            "allow_writes",
+            format!("{other}: allowed, with a kernel message and a taint"),
+        ),
+        Err(_) => Check::unknown("allow_writes", "the driver does not say (not loaded, or old)"),
+    });
+    checks.iter().skip(before).all(|check| check.obstacle.is_none())
+}
+
+/// Opens the node for reading.
+fn reading(checks: &mut Vec<Check>, root: &Root, cpu: u32, node: bool) -> Option<Device> {
+    // A node that is missing was reported.
+    if !node {
+        return None;
+    }
+    match Device::open(cpu, root) {
+        Ok(device) => {
+            checks.push(Check::ok("opening", format!("CPU {cpu} can be read")));
+            Some(device)
+        }
+        Err(error) => {
+            let obstacle = match error {
+                MsrError::Permission { .. } | MsrError::Capability { .. } => Obstacle::Permission,
+                _ => Obstacle::Driver,
+            };
+            checks.push(Check::bad("opening", error.to_string()).blocks(obstacle));
+            None
+        }
+    }
+}
+
+fn intel_pt(device: &mut Device, caps: &LbrCaps) -> Check {
+    let tracing = device.read(IA32_RTIT_CTL).map(|value| value & RTIT_CTL_TRACE_EN != 0);
+    match tracing {
+        Ok(false) => Check::ok("Intel PT", "not tracing"),
+        Ok(true) if caps.quirks.contains(Quirks::PT_DISABLES) => {
+            Check::bad("Intel PT", "tracing: the LBR reads as 0 and drops writes meanwhile")
+                .remedy("stop the trace (perf record -e intel_pt//, a hypervisor, a debugger)")
+                .blocks(Obstacle::NoLbr)
+        }
+        Ok(true) => Check::ok("Intel PT", "tracing; this CPU records branches all the same"),
+        Err(error) => Check::unknown("Intel PT", error.to_string()),
+    }
+}
+
+/// Whether perf, or anybody, has the LBR switched on. The kernel has no file
+/// that says so; the control registers of each CPU tell.
+fn other_users(root: &Root, caps: &LbrCaps, groups: &[CoreGroup]) -> Check {
+    let mut busy = Vec::new();
+    let mut asked = 0u32;
+    let cpus = groups.iter().filter(|group| group.probed.is_ok()).flat_map(|group| &group.cpus);
+    for cpu in cpus {
+        let Ok(mut device) = Device::open(*cpu, root) else { continue };
+        let Ok(control) = device.read(caps.registers.control) else { continue };
+        asked += 1;
+        let freezes = caps.cpu.vendor == Vendor::Intel
+            && device.read(IA32_DEBUGCTL).is_ok_and(|v| v & DEBUGCTL_FREEZE_LBRS_ON_PMI != 0);
+        let filters = caps
+            .registers
+            .select
+            .filter(|select| *select != caps.registers.control)
+            .is_some_and(|select| device.read(select).is_ok_and(|value| value != 0));
+        if control & caps.registers.enable != 0 || freezes || filters {
+            busy.push(*cpu);
+        }
+    }
+    match (busy.is_empty(), asked) {
+        (_, 0) => Check::unknown("other users", "the control registers cannot be read"),
+        (true, _) => Check::ok("other users", "none: recording is off and no filter is set"),
+        (false, _) => Check::bad(
+            "other users",
+            format!("recording or a filter is on, CPUs {}", cpu_list(&busy)),
+        )
+        .remedy("end perf sessions with branch stacks, or what another tool left: lbr disarm"),
+    }
+}
+
+fn idle_states(root: &Root, cpu: u32) -> Check {
+    let states = root.join(&format!("sys/devices/system/cpu/cpu{cpu}/cpuidle"));
+    let mut deep: Vec<String> = fs::read_dir(states)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|state| fs::read_to_string(state.path().join("name")).ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !matches!(name.as_str(), "POLL" | "C1" | "C1E" | "C1_ACPI" | "C1E_ACPI"))
+        .collect();
+    deep.sort();
+    if deep.is_empty() {
+        return Check::ok("idle states", "none deeper than C1 is known of");
+    }
+    let finding = format!("{} may clear the records", deep.join(", "));
+    if root.join("dev/cpu_dma_latency").exists() {
+        Check::ok("idle states", format!("{finding}; recording keeps the CPU out of them"))
+    } else {
+        Check::bad("idle states", format!("{finding}, and /dev/cpu_dma_latency is missing"))
+    }
+}
+
+/// Whether `record` can work with such records at all.
+fn recording(caps: &LbrCaps) -> Check {
+    let why = match caps.facility {
+        Facility::IntelLegacy | Facility::IntelArch | Facility::AmdLbrV2 => match caps.filter {
+            FilterRegister::None => {
+                "there is no filter: the kernel's own branches overwrite the ring before it is read"
+            }
+            FilterRegister::LbrCtl { cpl: false, .. } => {
+                "rings cannot be filtered: the kernel's own branches overwrite the records"
+            }
+            _ => return Check::ok("recording", "possible with these records"),
+        },
+        Facility::AmdBrs => "Branch Sampling records only together with a counter's interrupt",
+        Facility::AmdSingle | Facility::P6 => "a single record is no stream of branches",
+        Facility::NetBurst => "the ring is read-only and holds four to sixteen kernel branches",
+    };
+    Check::bad("recording", format!("impossible: {why}"))
+        .remedy("lbr probe, decode and dump work")
+        .blocks(Obstacle::NoLbr)
+}
+
+/// msr-safe: its nodes, and whether its list allows what arming writes.
+fn msr_safe(checks: &mut Vec<Check>, root: &Root, cpu: u32, caps: &LbrCaps) -> bool {
+    let node = root.join(&format!("dev/cpu/{cpu}/msr_safe"));
+    if !node.exists() {
+        checks.push(Check::ok("msr-safe", "not loaded (optional)"));
+        return false;
+    }
+    let Ok(list) = fs::read_to_string(root.join("dev/cpu/msr_allowlist")) else {
+        checks.push(Check::unknown("msr-safe", "loaded; its allowlist cannot be read"));
+        return false;
+    };
+    let parse = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    let listed = |msr: u32, bits: u64| {
+        list.lines().any(|line| {
+            let mut words = line.split('#').next().unwrap_or("").split_whitespace();
+            let (address, mask) = (words.next().and_then(parse), words.next().and_then(parse));
+            address == Some(msr.into()) && mask.is_some_and(|mask| mask & bits == bits)
+        })
+    };
+    let registers = &caps.registers;
+    let allowed = listed(registers.control.0, registers.enable) && listed(registers.from.0, 0);
+    checks.push(if allowed {
+        Check::ok("msr-safe", "loaded; its allowlist lets recording be switched on")
+    } else {
+        Check::bad("msr-safe", "loaded, but its allowlist lacks the LBR registers").remedy(format!(
+            "add to /dev/cpu/msr_allowlist: {:#010x} {:#018x} and the record registers",
+            registers.control.0, registers.enable
+        ))
+    });
+    allowed
+}

@@ -1,0 +1,141 @@
+//! The CPUs a command looks at: this machine's, or recorded ones.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use lbr_msr::{
+    MsrRead,
+    access::{Device, Root},
+    probe::{
+        Assumption, GivenPerfCapabilities,
+        cores::{self, CoreGroup, CoreType, cpu_list},
+        probe_assuming,
+        recorded::{self, RecordedCpu},
+    },
+    soft::SoftCpu,
+};
+
+use super::number::hex;
+
+/// Which CPU to look at.
+#[derive(Debug, Args)]
+pub(crate) struct MachineArgs {
+    /// Take CPUID from FILE: `cpuid -r` text, or an InstLatX64, AIDA64 or
+    /// libcpuid dump
+    #[arg(long, value_name = "FILE", conflicts_with = "soft_cpu")]
+    pub(crate) cpuid: Option<PathBuf>,
+
+    /// Take this as the value of IA32_PERF_CAPABILITIES (345H), in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = hex)]
+    pub(crate) perf_capabilities: Option<u64>,
+
+    /// Take a CPU that the software LBR knows: FF_MMH, or a name such as
+    /// skylake or zen4
+    #[arg(long, value_name = "FF_MMH", value_parser = SoftCpu::preset)]
+    pub(crate) soft_cpu: Option<SoftCpu>,
+
+    /// For an Intel model that the CPU table does not know: the model to take
+    /// it for, or depth=,from=,to=,info=,tos=,select=[,format=] with addresses
+    /// in hexadecimal
+    #[arg(long, value_name = "FF_MMH|LIST")]
+    pub(crate) assume: Option<Assumption>,
+
+    /// Look for /dev, /sys and /proc under DIR
+    #[arg(long, value_name = "DIR", alias = "root", hide_short_help = true)]
+    pub(crate) msr_root: Option<PathBuf>,
+}
+
+impl MachineArgs {
+    /// Where device nodes are looked for.
+    pub(crate) fn root(&self) -> Root {
+        self.msr_root.as_ref().map_or_else(Root::default, Root::at)
+    }
+
+    /// The CPUs are those of the machine that this runs on.
+    pub(crate) fn is_live(&self) -> bool {
+        self.cpuid.is_none() && self.soft_cpu.is_none()
+    }
+
+    /// The CPUID of each CPU.
+    pub(crate) fn cpus(&self) -> anyhow::Result<Vec<RecordedCpu>> {
+        match (&self.cpuid, &self.soft_cpu) {
+            (Some(path), _) => recording(path),
+            (None, Some(soft)) => Ok(vec![RecordedCpu { cpu: 0, cpuid: soft.cpuid.clone() }]),
+            (None, None) => here(),
+        }
+    }
+
+    /// Probes every CPU and groups those that are alike.
+    pub(crate) fn groups(&self, cpus: &[RecordedCpu]) -> Vec<CoreGroup> {
+        cores::group(cpus.iter().map(|RecordedCpu { cpu, cpuid }| {
+            let soft = self.soft_cpu.as_ref().and_then(|soft| soft.perf_capabilities);
+            let probed = if let Some(value) = self.perf_capabilities.or(soft) {
+                let mut given = GivenPerfCapabilities(value);
+                probe_assuming(cpuid, Some(&mut given), self.assume.as_ref())
+            } else {
+                let mut device =
+                    if self.is_live() { Device::open(*cpu, &self.root()).ok() } else { None };
+                let msr = device.as_mut().map(|device| device as &mut dyn MsrRead);
+                probe_assuming(cpuid, msr, self.assume.as_ref())
+            };
+            (*cpu, CoreType::of(cpuid), probed)
+        }))
+    }
+}
+
+fn recording(path: &Path) -> anyhow::Result<Vec<RecordedCpu>> {
+    let read = || {
+        let bytes = if path.as_os_str() == "-" {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)?;
+            bytes
+        } else {
+            std::fs::read(path)?
+        };
+        anyhow::Ok(recorded::parse(&String::from_utf8_lossy(&bytes))?)
+    };
+    read().with_context(|| format!("cannot read CPUID from {}", path.display()))
+}
+
+/// Asks each CPU that this process may run on, by moving a thread there.
+#[cfg(target_arch = "x86_64")]
+fn here() -> anyhow::Result<Vec<RecordedCpu>> {
+    use lbr_msr::probe::RecordedCpuid;
+    use nix::{
+        sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+        unistd::Pid,
+    };
+
+    let itself = Pid::from_raw(0);
+    let allowed = sched_getaffinity(itself).context("cannot ask for this process's CPUs")?;
+    let ask = move || {
+        let mut cpus = Vec::new();
+        for number in (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)) {
+            let mut one = CpuSet::new();
+            if one.set(number).is_err() || sched_setaffinity(itself, &one).is_err() {
+                continue;
+            }
+            let cpu = u32::try_from(number).unwrap_or(u32::MAX);
+            cpus.push(RecordedCpu { cpu, cpuid: RecordedCpuid::here() });
+        }
+        cpus
+    };
+    let cpus = std::thread::spawn(ask).join().unwrap_or_default();
+    anyhow::ensure!(!cpus.is_empty(), "no CPU could be asked for its CPUID");
+    let numbers: Vec<u32> = cpus.iter().map(|cpu| cpu.cpu).collect();
+    let online = Root::default().online();
+    if online != "unknown" && online != cpu_list(&numbers) {
+        anstream::eprintln!(
+            "lbr: only CPUs {} are looked at; this process may not run on the others of {online}",
+            cpu_list(&numbers)
+        );
+    }
+    Ok(cpus)
+}
+
+/// There is no CPUID to ask.
+#[cfg(not(target_arch = "x86_64"))]
+fn here() -> anyhow::Result<Vec<RecordedCpu>> {
+    anyhow::bail!("this machine has no CPUID; give a recorded one with --cpuid FILE")
+}

@@ -1,0 +1,100 @@
+//! A register file that refuses what nobody told it.
+
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
+
+use super::{Access, MsrError, MsrRead, MsrWrite};
+use crate::address::Msr;
+
+/// Registers that a test populated one by one. Any other is refused with
+/// [`MsrError::Unpopulated`], so that code cannot read what its author did not
+/// think of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FakeMsrs {
+    cpu: u32,
+    registers: BTreeMap<Msr, Slot>,
+    written: Vec<(Msr, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Value(u64),
+    ReadOnly(u64),
+    Fault,
+}
+
+impl FakeMsrs {
+    /// An empty register file of a logical CPU.
+    #[must_use]
+    pub fn new(cpu: u32) -> FakeMsrs {
+        FakeMsrs { cpu, ..FakeMsrs::default() }
+    }
+
+    /// Populates a register that can be read and written.
+    #[must_use]
+    pub fn with(mut self, msr: Msr, value: u64) -> FakeMsrs {
+        self.registers.insert(msr, Slot::Value(value));
+        self
+    }
+
+    /// Populates a register that raises #GP when written.
+    #[must_use]
+    pub fn with_read_only(mut self, msr: Msr, value: u64) -> FakeMsrs {
+        self.registers.insert(msr, Slot::ReadOnly(value));
+        self
+    }
+
+    /// Populates a register that raises #GP whatever is done to it.
+    #[must_use]
+    pub fn with_fault(mut self, msr: Msr) -> FakeMsrs {
+        self.registers.insert(msr, Slot::Fault);
+        self
+    }
+
+    /// What a register holds; `None` where it is not populated or faults.
+    #[must_use]
+    pub fn value(&self, msr: Msr) -> Option<u64> {
+        match self.registers.get(&msr)? {
+            Slot::Value(value) | Slot::ReadOnly(value) => Some(*value),
+            Slot::Fault => None,
+        }
+    }
+
+    /// Every write that succeeded, in order.
+    #[must_use]
+    pub fn written(&self) -> &[(Msr, u64)] {
+        &self.written
+    }
+
+    fn slot(&mut self, msr: Msr, access: Access) -> Result<&mut Slot, MsrError> {
+        let missing = MsrError::Unpopulated { msr, access, detail: String::new() };
+        self.registers.get_mut(&msr).ok_or(missing)
+    }
+}
+
+impl MsrRead for FakeMsrs {
+    fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        let cpu = self.cpu;
+        match self.slot(msr, Access::Read)? {
+            Slot::Value(value) | Slot::ReadOnly(value) => Ok(*value),
+            Slot::Fault => Err(MsrError::Fault { cpu, msr, access: Access::Read }),
+        }
+    }
+}
+
+impl MsrWrite for FakeMsrs {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        let cpu = self.cpu;
+        match self.slot(msr, Access::Write)? {
+            Slot::Value(held) => *held = value,
+            Slot::ReadOnly(_) | Slot::Fault => {
+                return Err(MsrError::Fault { cpu, msr, access: Access::Write });
+            }
+        }
+        self.written.push((msr, value));
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! Accesses recorded in order, and played back in that order or not at all.
+
+use alloc::{collections::VecDeque, format, string::String, vec::Vec};
+
+use super::{Access, MsrError, MsrRead, MsrWrite, Op};
+use crate::address::Msr;
+
+/// One access and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Read or write.
+    pub access: Access,
+    /// The register.
+    pub msr: Msr,
+    /// The value read or written; `None` for a read that failed.
+    pub value: Option<u64>,
+    /// Why it failed; `None` where it did not.
+    pub error: Option<MsrError>,
+}
+
+impl Step {
+    fn read(msr: Msr, result: &Result<u64, MsrError>) -> Step {
+        let (value, error) = match result {
+            Ok(value) => (Some(*value), None),
+            Err(error) => (None, Some(error.clone())),
+        };
+        Step { access: Access::Read, msr, value, error }
+    }
+
+    fn write(msr: Msr, value: u64, result: &Result<(), MsrError>) -> Step {
+        let error = result.as_ref().err().cloned();
+        Step { access: Access::Write, msr, value: Some(value), error }
+    }
+}
+
+/// Passes every access on to another backend and notes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recording<M> {
+    inner: M,
+    steps: Vec<Step>,
+}
+
+impl<M> Recording<M> {
+    /// Records what is done to `inner`.
+    #[must_use]
+    pub const fn new(inner: M) -> Recording<M> {
+        Recording { inner, steps: Vec::new() }
+    }
+
+    /// What was done so far, in order.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Forgets what was done so far.
+    pub fn clear(&mut self) {
+        self.steps.clear();
+    }
+
+    /// The backend.
+    pub const fn inner_mut(&mut self) -> &mut M {
+        &mut self.inner
+    }
+
+    /// Ends the recording.
+    #[must_use]
+    pub fn into_parts(self) -> (M, Vec<Step>) {
+        (self.inner, self.steps)
+    }
+}
+
+impl<M: MsrRead> MsrRead for Recording<M> {
+    fn cpu(&self) -> u32 {
+        self.inner.cpu()
+    }
+
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        let result = self.inner.read(msr);
+        self.steps.push(Step::read(msr, &result));
+        result
+    }
+
+    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
+        if !self.one_call() {
+            for (msr, slot) in msrs.iter().zip(out) {
+                *slot = self.read(*msr)?;
+            }
+            return Ok(());
+        }
+        let result = self.inner.read_many(msrs, out);
+        for (msr, value) in msrs.iter().zip(out.iter()) {
+            self.steps.push(Step::read(*msr, &result.clone().map(|()| *value)));
+        }
+        result
+    }
+
+    fn one_call(&self) -> bool {
+        self.inner.one_call()
+    }
+}
+
+impl<M: MsrWrite> MsrWrite for Recording<M> {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        let result = self.inner.write(msr, value);
+        self.steps.push(Step::write(msr, value, &result));
+        result
+    }
+
+    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        if !self.one_call() {
+            for op in batch {
+                match op {
+                    Op::Read { msr, value } => *value = self.read(*msr)?,
+                    Op::Write { msr, value } => self.write(*msr, *value)?,
+                }
+            }
+            return Ok(());
+        }
+        let result = self.inner.run(batch);
+        for op in batch {
+            self.steps.push(match op {
+                Op::Read { msr, value } => Step::read(*msr, &result.clone().map(|()| *value)),
+                Op::Write { msr, value } => Step::write(*msr, *value, &result),
+            });
+        }
+        result
+    }
+}
+
+/// Plays a recording back. An access other than the next recorded one is
+/// refused with [`MsrError::Unpopulated`], which names both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    cpu: u32,
+    steps: VecDeque<Step>,
+}
+
+impl Replay {
+    /// Plays `steps` back as a logical CPU.
+    #[must_use]
+    pub fn new(cpu: u32, steps: Vec<Step>) -> Replay {
+        Replay { cpu, steps: steps.into() }
+    }
+
+    /// What was recorded and not asked for.
+    pub fn rest(&self) -> impl ExactSizeIterator<Item = &Step> {
+        self.steps.iter()
+    }
+
+    fn next(
+        &mut self,
+        access: Access,
+        msr: Msr,
+        written: Option<u64>,
+    ) -> Result<Option<u64>, MsrError> {
+        let fits = |step: &Step| {
+            step.access == access
+                && step.msr == msr
+                && written.is_none_or(|value| step.value == Some(value))
+        };
+        if !self.steps.front().is_some_and(fits) {
+            return Err(MsrError::Unpopulated { msr, access, detail: self.expected(written) });
+        }
+        match self.steps.pop_front() {
+            Some(Step { error: Some(error), .. }) => Err(error),
+            step => Ok(step.and_then(|step| step.value)),
+        }
+    }
+
+    fn expected(&self, written: Option<u64>) -> String {
+        let asked = written.map_or_else(String::new, |value| format!(" (with {value:#x})"));
+        match self.steps.front() {
+            None => format!("{asked}; the recording has ended"),
+            Some(Step { access: Access::Write, msr, value: Some(value), .. }) => {
+                format!("{asked}; the next recorded access is write of {msr} with {value:#x}")
+            }
+            Some(step) => {
+                format!("{asked}; the next recorded access is {} of {}", step.access, step.msr)
+            }
+        }
+    }
+}
+
+impl MsrRead for Replay {
+    fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        let missing = MsrError::Unpopulated {
+            msr,
+            access: Access::Read,
+            detail: "; the recording has neither value nor error for it".into(),
+        };
+        self.next(Access::Read, msr, None)?.ok_or(missing)
+    }
+}
+
+impl MsrWrite for Replay {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.next(Access::Write, msr, Some(value)).map(|_| ())
+    }
+}

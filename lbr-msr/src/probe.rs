@@ -1,0 +1,195 @@
+//! Probing: once, from CPUID and IA32_PERF_CAPABILITIES, to what the branch
+//! records of a CPU can do.
+//!
+//! This is the only place that looks at model numbers. Everything later runs
+//! on the [`LbrCaps`] it yields.
+
+mod amd;
+pub mod arch_leaf;
+pub mod assume;
+pub mod cores;
+mod intel;
+pub mod recorded;
+pub mod unsupported;
+
+pub use arch_leaf::ArchLbrLeaf;
+pub use assume::{Assumption, Geometry};
+pub use recorded::RecordedCpuid;
+pub use unsupported::{Unsupported, Why};
+
+use alloc::{borrow::Cow, string::String};
+use raw_cpuid::{CpuId, CpuIdReader, Hypervisor};
+
+use crate::{
+    access::{Access, MsrError, MsrRead},
+    address::{IA32_PERF_CAPABILITIES, Msr},
+    caps::{CpuIdentity, LbrCaps, Vendor},
+    table,
+};
+
+/// DEBUGCTL.LBR. SDM 17.4.1.
+const DEBUGCTL_LBR: u64 = 1 << 0;
+
+/// A value of IA32_PERF_CAPABILITIES that somebody noted, as a register file
+/// that holds nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenPerfCapabilities(pub u64);
+
+impl MsrRead for GivenPerfCapabilities {
+    fn cpu(&self) -> u32 {
+        0
+    }
+
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        if msr == IA32_PERF_CAPABILITIES {
+            Ok(self.0)
+        } else {
+            Err(MsrError::Unpopulated { msr, access: Access::Read, detail: String::new() })
+        }
+    }
+}
+
+/// What the branch records of a CPU can do.
+///
+/// `msr` is asked for IA32_PERF_CAPABILITIES alone, and only where CPUID says
+/// that the register exists. Without it (or where it cannot be read)
+/// [`LbrCaps::format`] is `None` and the layout is the one that the table
+/// expects of the model.
+///
+/// # Errors
+/// [`Unsupported`] says why there are no usable branch records.
+pub fn probe<R: CpuIdReader>(
+    cpuid: &R,
+    msr: Option<&mut dyn MsrRead>,
+) -> Result<LbrCaps, Unsupported> {
+    probe_assuming(cpuid, msr, None)
+}
+
+/// As [`probe`], with the user's word in place of the table for an Intel
+/// model (`--assume`).
+///
+/// # Errors
+/// As [`probe`]; [`Why::CannotAssume`] where CPUID itself tells and nothing is
+/// left to assume.
+pub fn probe_assuming<R: CpuIdReader>(
+    cpuid: &R,
+    msr: Option<&mut dyn MsrRead>,
+    assumption: Option<&Assumption>,
+) -> Result<LbrCaps, Unsupported> {
+    let probed = Probed::new(cpuid);
+    let cpu = probed.identity.clone();
+    match probed.identity.vendor {
+        Vendor::Intel => probed.intel(cpuid, msr, assumption),
+        Vendor::Amd if assumption.is_some() => {
+            Err(Why::CannotAssume("AMD's facilities announce themselves in CPUID"))
+        }
+        Vendor::Amd => probed.amd(cpuid),
+        Vendor::Other(_) => Err(Why::Vendor),
+    }
+    .map_err(|why| Unsupported { cpu: cpu.into(), why })
+}
+
+/// Who the CPU is, whether or not it has branch records.
+#[must_use]
+pub fn identify<R: CpuIdReader>(cpuid: &R) -> CpuIdentity {
+    Probed::new(cpuid).identity
+}
+
+/// What CPUID says that every vendor's decision needs.
+struct Probed {
+    identity: CpuIdentity,
+    pdcm: bool,
+    tsx: bool,
+    perfmon_version: u8,
+    virt_bits: u8,
+    max_leaf: u32,
+}
+
+impl Probed {
+    fn new<R: CpuIdReader>(cpuid: &R) -> Probed {
+        let typed = CpuId::with_cpuid_reader(cpuid.clone());
+        let vendor = typed.get_vendor_info();
+        let vendor = match vendor.as_ref().map(|v| v.as_str()) {
+            Some("GenuineIntel") => Vendor::Intel,
+            Some("AuthenticAMD" | "HygonGenuine") => Vendor::Amd,
+            other => Vendor::Other(other.unwrap_or_default().into()),
+        };
+        let max_leaf = cpuid.cpuid1(0).eax;
+        let features = typed.get_feature_info();
+        let guest = features.as_ref().is_some_and(|f| f.has_hypervisor());
+        let hypervisor = guest.then(|| {
+            let told = typed.get_hypervisor_info().map(|info| info.identify());
+            hypervisor_name(told.unwrap_or_else(|| {
+                // Old KVM leaves EAX 0, for which raw-cpuid sees no hypervisor.
+                let leaf = cpuid.cpuid1(0x4000_0000);
+                Hypervisor::Unknown(leaf.ebx, leaf.ecx, leaf.edx)
+            }))
+        });
+        let (family, model, stepping) = signature(cpuid.cpuid1(1).eax);
+        let row = (vendor == Vendor::Intel).then(|| table::lookup(family, model)).flatten();
+        Probed {
+            tsx: typed.get_extended_feature_info().is_some_and(|f| f.has_rtm() || f.has_hle()),
+            pdcm: features.is_some_and(|f| f.has_pdcm()),
+            perfmon_version: typed.get_performance_monitoring_info().map_or(0, |p| p.version_id()),
+            virt_bits: typed
+                .get_processor_capacity_feature_info()
+                .map(|c| c.linear_address_bits())
+                .filter(|bits| (32..=64).contains(bits))
+                .unwrap_or(48),
+            max_leaf,
+            identity: CpuIdentity {
+                uarch: row.map(|row| Cow::Borrowed(row.uarch)),
+                vendor,
+                family,
+                model,
+                stepping,
+                hypervisor,
+            },
+        }
+    }
+
+    fn leaf<R: CpuIdReader>(&self, cpuid: &R, leaf: u32) -> raw_cpuid::CpuIdResult {
+        // Above its highest leaf Intel answers with the highest one's values.
+        if leaf <= self.max_leaf {
+            cpuid.cpuid2(leaf, 0)
+        } else {
+            raw_cpuid::CpuIdResult { eax: 0, ebx: 0, ecx: 0, edx: 0 }
+        }
+    }
+}
+
+/// Display family, display model and stepping of CPUID.01H:EAX. SDM Vol. 2A.
+///
+/// raw-cpuid adds base and extended family in 8 bits, which overflows for
+/// values that a dump can hold.
+fn signature(eax: u32) -> (u32, u32, u32) {
+    let base_family = eax >> 8 & 0xF;
+    let base_model = eax >> 4 & 0xF;
+    let family = if base_family == 0xF { base_family + (eax >> 20 & 0xFF) } else { base_family };
+    let model = if matches!(base_family, 0x6 | 0xF) {
+        (eax >> 16 & 0xF) << 4 | base_model
+    } else {
+        base_model
+    };
+    (family, model, eax & 0xF)
+}
+
+fn hypervisor_name(hypervisor: Hypervisor) -> String {
+    match hypervisor {
+        Hypervisor::Xen => "Xen".into(),
+        Hypervisor::VMware => "VMware".into(),
+        Hypervisor::HyperV => "Hyper-V".into(),
+        Hypervisor::KVM => "KVM".into(),
+        Hypervisor::QEMU => "QEMU".into(),
+        Hypervisor::Bhyve => "bhyve".into(),
+        Hypervisor::QNX => "QNX".into(),
+        Hypervisor::ACRN => "ACRN".into(),
+        Hypervisor::Unknown(ebx, ecx, edx) => {
+            let bytes: alloc::vec::Vec<u8> =
+                [ebx, ecx, edx].iter().flat_map(|word| word.to_le_bytes()).collect();
+            let name: String =
+                bytes.iter().filter(|b| b.is_ascii_graphic()).map(|b| char::from(*b)).collect();
+            if name.is_empty() { "unknown".into() } else { name }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Known CPUs for the software LBR: what `--soft-cpu` names.
+//!
+//! A preset is a CPUID, a value of IA32_PERF_CAPABILITIES, and the
+//! [`LbrCaps`] that probing exactly these yields, so that a software CPU takes
+//! the same path as a real one. Leaves that decide about branch records are
+//! those of recorded machines where one was recorded; anything else is left 0.
+
+use alloc::{string::String, vec::Vec};
+
+use crate::{
+    access::MsrRead,
+    caps::{LbrCaps, Vendor},
+    format::LbrFormat,
+    probe::{GivenPerfCapabilities, RecordedCpuid, probe},
+    table::{self, Carries, Kind, Model},
+};
+
+/// CPUID.01H:ECX\[15\].
+const PDCM: u32 = 1 << 15;
+/// CPUID.07H:EBX, HLE and RTM.
+const HLE_RTM: u32 = 1 << 4 | 1 << 11;
+/// CPUID.07H:EDX, Architectural LBR.
+const ARCH_LBR: u32 = 1 << 19;
+
+/// A CPU that the software LBR can stand in for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SoftCpu {
+    /// `FF_MM`.
+    pub key: String,
+    /// What its branch records can do.
+    pub caps: LbrCaps,
+    /// Its CPUID: the leaves that probing looks at.
+    pub cpuid: RecordedCpuid,
+    /// IA32_PERF_CAPABILITIES; `None` where the CPU has no such register.
+    pub perf_capabilities: Option<u64>,
+}
+
+/// A name that is no preset.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "unknown CPU `{name}`; give FF_MM of a model in the CPU table (such as 06_5E), of AMD {amd}, \
+     or one of: {names}",
+    amd = AMD_KEYS,
+    names = names()
+)]
+pub struct UnknownCpu {
+    /// As typed.
+    pub name: String,
+}
+
+/// AMD presets, for error messages.
+const AMD_KEYS: &str = "19_01, 19_21, 19_11, 19_61, 1A_02, 1A_24, 1A_44";
+
+/// Names that people use, with the model that stands for them.
+const NAMES: [(&str, &str); 45] = [
+    ("pentium-pro", "06_01"),
+    ("pentium-m", "06_0D"),
+    ("yonah", "06_0E"),
+    ("core2", "06_0F"),
+    ("penryn", "06_17"),
+    ("bonnell", "06_1C"),
+    ("saltwell", "06_36"),
+    ("nehalem", "06_1A"),
+    ("westmere", "06_2C"),
+    ("sandy-bridge", "06_2A"),
+    ("ivy-bridge", "06_3A"),
+    ("haswell", "06_3C"),
+    ("broadwell", "06_3D"),
+    ("skylake", "06_5E"),
+    ("skylake-server", "06_55"),
+    ("cascade-lake", "06_55"),
+    ("kaby-lake", "06_9E"),
+    ("coffee-lake", "06_9E"),
+    ("comet-lake", "06_A5"),
+    ("cannon-lake", "06_66"),
+    ("ice-lake", "06_7E"),
+    ("ice-lake-server", "06_6A"),
+    ("tiger-lake", "06_8C"),
+    ("rocket-lake", "06_A7"),
+    ("knights-landing", "06_57"),
+    ("silvermont", "06_37"),
+    ("airmont", "06_4C"),
+    ("goldmont", "06_5C"),
+    ("goldmont-plus", "06_7A"),
+    ("tremont", "06_96"),
+    ("sapphire-rapids", "06_8F"),
+    ("emerald-rapids", "06_CF"),
+    ("granite-rapids", "06_AD"),
+    ("sierra-forest", "06_AF"),
+    ("alder-lake", "06_97"),
+    ("raptor-lake", "06_B7"),
+    ("meteor-lake", "06_AA"),
+    ("arrow-lake", "06_C6"),
+    ("lunar-lake", "06_BD"),
+    ("gracemont", "06_BE"),
+    ("willamette", "0F_01"),
+    ("prescott", "0F_03"),
+    ("zen3", "19_21"),
+    ("zen4", "19_61"),
+    ("zen5", "1A_44"),
+];
+
+fn names() -> String {
+    let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
+}
+
+impl SoftCpu {
+    /// The preset of a model (`06_5E`, `6_5e`, `06_5EH`) or of a name such as
+    /// `skylake`, `sandy-bridge` (or `sandybridge`) or `zen4`.
+    ///
+    /// # Errors
+    /// [`UnknownCpu`], which lists what is known.
+    pub fn preset(name: &str) -> Result<SoftCpu, UnknownCpu> {
+        let unknown = || UnknownCpu { name: name.into() };
+        let (family, model) =
+            table::parse_key(name).or_else(|| by_name(name)).ok_or_else(unknown)?;
+        let (cpuid, perf_capabilities) = match table::lookup(family, model) {
+            Some(row) => (intel(row), perf_capabilities(row)),
+            None => (amd(family, model).ok_or_else(unknown)?, None),
+        };
+        SoftCpu::probed(cpuid, perf_capabilities).ok_or_else(unknown)
+    }
+
+    /// Every preset: the rows of the CPU table, then AMD's.
+    pub fn all() -> impl Iterator<Item = SoftCpu> {
+        let intel = table::MODELS.iter().map(Model::key);
+        let amd = AMD_KEYS.split(", ").map(String::from);
+        intel.chain(amd).filter_map(|key| SoftCpu::preset(&key).ok())
+    }
+
+    /// The names that [`preset`](Self::preset) takes beside `FF_MM`, each with
+    /// the model that it stands for.
+    pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+        NAMES.into_iter()
+    }
+
+    fn probed(cpuid: RecordedCpuid, perf_capabilities: Option<u64>) -> Option<SoftCpu> {
+        let mut given = perf_capabilities.map(GivenPerfCapabilities);
+        let msr = given.as_mut().map(|given| given as &mut dyn MsrRead);
+        let caps = probe(&cpuid, msr).ok()?;
+        Some(SoftCpu { key: caps.cpu.key(), caps, cpuid, perf_capabilities })
+    }
+}
+
+/// A name, read without regard to case, hyphens, underscores and blanks.
+fn by_name(name: &str) -> Option<(u32, u32)> {
+    let plain = |text: &str| -> String {
+        text.chars()
+            .filter(|c| !matches!(c, '-' | '_' | ' '))
+            .map(|c| c.to_ascii_lowercase())
+            .collect()
+    };
+    let wanted = plain(name);
+    let (_, key) = NAMES.iter().find(|(known, _)| plain(known) == wanted)?;
+    table::parse_key(key)
+}
+
+/// CPUID.01H:EAX of a family, model and stepping. SDM Vol. 2A.
+fn signature(family: u32, model: u32, stepping: u32) -> u32 {
+    let (base, extended) = if family >= 0xF { (0xF, family - 0xF) } else { (family, 0) };
+    extended << 20 | (model >> 4) << 16 | base << 8 | (model & 0xF) << 4 | stepping
+}
+
+fn set_vendor(cpuid: &mut RecordedCpuid, vendor: &Vendor, max_leaf: u32) {
+    let (ebx, edx, ecx) = match vendor {
+        Vendor::Amd => (0x6874_7541, 0x6974_6E65, 0x444D_4163),
+        Vendor::Intel | Vendor::Other(_) => (0x756E_6547, 0x4965_6E69, 0x6C65_746E),
+    };
+    cpuid.insert(0, 0, max_leaf, ebx, ecx, edx);
+}
+
+fn intel(row: &Model) -> RecordedCpuid {
+    let generation = row.generation;
+    let arch = generation.kind == Kind::Arch;
+    let (family, model) = (u32::from(row.family), u32::from(row.model));
+    // Bonnell before stepping 10 cannot freeze its LBR.
+    let stepping = match generation.group {
+        "BNL" if model == 0x1C => 10,
+        _ => 0,
+    };
+    let pdcm = if perf_capabilities(row).is_some() { PDCM } else { 0 };
+    let version = perfmon_version(row);
+    let max_leaf = match generation.kind {
+        Kind::P6Single => 2,
+        Kind::Arch => 0x20,
+        Kind::Packed32 | Kind::Legacy => match version {
+            0 => 2,
+            1..=3 => 0xD,
+            _ => 0x16,
+        },
+    };
+    let mut cpuid = RecordedCpuid::new();
+    set_vendor(&mut cpuid, &Vendor::Intel, max_leaf);
+    cpuid.insert(1, 0, signature(family, model, stepping), 0, pdcm, 0);
+    if max_leaf >= 7 {
+        // Golden Cove and later announce no TSX on recorded clients, servers do.
+        let tsx = match generation.tsx {
+            Carries::Yes => true,
+            Carries::ByCpuid => matches!(model, 0x8F | 0xCF | 0xAD | 0xAE),
+            Carries::No | Carries::InTo => false,
+        };
+        let ebx = if tsx { HLE_RTM } else { 0 };
+        cpuid.insert(7, 0, 0, ebx, 0, if arch { ARCH_LBR } else { 0 });
+    }
+    if max_leaf >= 0xA {
+        cpuid.insert(0xA, 0, version, 0, 0, 0);
+    }
+    if arch {
+        let atom = matches!(row.uarch, "Gracemont" | "Crestmont" | "Darkmont");
+        cpuid.insert(0x1A, 0, if atom { 0x2000_0001 } else { 0x4000_0001 }, 0, 0, 0);
+        // Recorded of 06_97 to 06_C6: 4000000BH on Core, C000000BH (linear
+        // addresses) on Atom, EBX 7, ECX 7. Branch counters are logged on
+        // 06_BD and 06_C6 (recorded: ECX F0007H) and, by Linux, on Crestmont
+        // servers, Clearwater Forest and later.
+        let counters = matches!(model, 0xBD | 0xC6 | 0xAF | 0xB6 | 0xDD);
+        let eax = if atom { 0xC000_000B } else { 0x4000_000B };
+        cpuid.insert(0x1C, 0, eax, 7, if counters { 0xF_0007 } else { 7 }, 0);
+    }
+    cpuid
+}
+
+/// CPUID.0AH:EAX\[7:0\] as recorded of the generation.
+fn perfmon_version(row: &Model) -> u32 {
+    match row.generation.group {
+        "YNH" => 1,
+        "C2" => 2,
+        "BNL" | "NHM" | "SNB" | "HSW" | "SLM" | "KNL" => 3,
+        "GLM" | "GLP" => 4,
+        "SKL" => match row.uarch {
+            "Sunny Cove" | "Willow Cove" | "Cypress Cove" | "Sunny Cove + Tremont" => 5,
+            _ => 4,
+        },
+        "TNT" => 5,
+        "ARCH" => match row.model {
+            0xBD | 0xC6 => 6,
+            _ => 5,
+        },
+        _ => 0,
+    }
+}
+
+/// IA32_PERF_CAPABILITIES: as read on a real CPU where one was, else LBR_FMT
+/// alone.
+fn perf_capabilities(row: &Model) -> Option<u64> {
+    let recorded = match (row.family, row.model) {
+        (6, 0x0F) => Some(0x82),
+        (6, 0x17) => Some(0x10C2),
+        (6, 0x1C) => Some(0xC1),
+        (6, 0x37) => Some(0x32C1),
+        (6, 0x3A) => Some(0x31C3),
+        (6, 0x5E) => Some(0x33C5),
+        _ => None,
+    };
+    recorded.or_else(|| row.generation.format.reported().map(|LbrFormat(code)| code.into()))
+}
+
+/// AMD's presets: CPUID as recorded of Vermeer (19_21), Raphael (19_61) and
+/// Granite Ridge (1A_44) and their kin.
+fn amd(family: u32, model: u32) -> Option<RecordedCpuid> {
+    // 80000022H EAX and EBX, and whether 80000008H:EBX[31] announces BRS.
+    let (stepping, debug, brs) = match (family, model) {
+        (0x19, 0x01) => (1, (0, 0), true),
+        (0x19, 0x21) => (2, (0, 0), true),
+        (0x19, 0x11) => (1, (7, 0x0008_4106), false),
+        (0x19, 0x61) => (2, (7, 0x0008_4106), false),
+        (0x1A, 0x02) => (1, (7, 0x0008_4106), false),
+        (0x1A, 0x24) => (0, (7, 0x0010_2106), false),
+        (0x1A, 0x44) => (0, (7, 0x0008_4106), false),
+        _ => return None,
+    };
+    let mut cpuid = RecordedCpuid::new();
+    set_vendor(&mut cpuid, &Vendor::Amd, 0x10);
+    cpuid.insert(1, 0, signature(family, model, stepping), 0, 0x7ED8_320B, 0x178B_FBFF);
+    cpuid.insert(7, 0, 0, 0, 0, if debug.0 == 0 { 0x10 } else { 0x1000_0010 });
+    let max_extended = if debug.0 == 0 { 0x8000_0023 } else { 0x8000_0028 };
+    cpuid.insert(0x8000_0000, 0, max_extended, 0x6874_7541, 0x444D_4163, 0x6974_6E65);
+    // 48-bit addresses. No recording shows BRS; Linux looks at EBX[31].
+    cpuid.insert(0x8000_0008, 0, 0x3030, if brs { 1 << 31 } else { 0 }, 0, 0);
+    cpuid.insert(0x8000_0022, 0, debug.0, debug.1, 0, 0);
+    Some(cpuid)
+}

@@ -1,0 +1,210 @@
+//! `lbr doctor` on made-up machines: CPUID from a preset, `/dev`, `/sys` and
+//! `/proc` from a directory.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A machine on which everything is in order: the msr driver loaded, all
+/// capabilities, no lockdown, recording off.
+fn machine() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    put(&dir, "sys/devices/system/cpu/online", "0\n");
+    put(&dir, "sys/devices/system/cpu/cpu0/online", "1\n");
+    put(&dir, "sys/devices/system/cpu/cpu0/cpuidle/state0/name", "POLL\n");
+    put(&dir, "sys/devices/system/cpu/cpu0/cpuidle/state1/name", "C6\n");
+    put(&dir, "dev/cpu_dma_latency", "");
+    put(&dir, "sys/module/msr/parameters/allow_writes", "default\n");
+    put(&dir, "sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
+    put(&dir, "proc/self/status", "Name:\tlbr\nCapEff:\t000001ffffffffff\n");
+    put(&dir, "dev/cpu/0/msr", "");
+    for register in [0x1C8, 0x1D9, 0x570] {
+        set(&dir, register, 0);
+    }
+    dir
+}
+
+fn put(dir: &TempDir, path: &str, text: &str) {
+    let path = dir.path().join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Gives a register a value. Registers less than eight apart share bytes of
+/// the file that stands in for the device.
+fn set(dir: &TempDir, register: u64, value: u64) {
+    let node = fs::OpenOptions::new().write(true).open(dir.path().join("dev/cpu/0/msr")).unwrap();
+    node.write_all_at(&value.to_le_bytes(), register).unwrap();
+}
+
+/// The checks by name, and the exit status.
+fn doctor(root: &Path, cpu: &str) -> (Vec<Value>, i32) {
+    let output = Command::new(env!("CARGO_BIN_EXE_lbr"))
+        .args(["doctor", "--json", "--soft-cpu", cpu, "--msr-root"])
+        .arg(root)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let checks = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (checks, output.status.code().unwrap())
+}
+
+#[track_caller]
+fn check<'a>(checks: &'a [Value], name: &str) -> &'a Value {
+    checks.iter().find(|check| check["check"] == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+#[track_caller]
+fn verdict(checks: &[Value], name: &str) -> String {
+    check(checks, name)["verdict"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn everything_in_order() {
+    let machine = machine();
+    let (checks, status) = doctor(machine.path(), "skylake");
+    assert_eq!(status, 0, "{checks:#?}");
+    for check in &checks {
+        assert_eq!(check["verdict"], "ok", "{check}");
+    }
+    assert_eq!(check(&checks, "backends")["finding"], "msr, soft");
+    let idle = check(&checks, "idle states")["finding"].as_str().unwrap();
+    assert!(idle.contains("C6") && !idle.contains("POLL"), "{idle}");
+}
+
+#[test]
+fn each_obstacle_has_its_status_and_remedy() {
+    type Change = fn(&TempDir);
+    let cases: [(&str, i32, &str, Change); 8] = [
+        ("msr module", 3, "modprobe msr", |m| {
+            fs::remove_dir_all(m.path().join("sys/module")).unwrap();
+            fs::remove_file(m.path().join("dev/cpu/0/msr")).unwrap();
+        }),
+        ("msr node", 3, "", |m| {
+            fs::remove_file(m.path().join("dev/cpu/0/msr")).unwrap();
+        }),
+        ("CAP_SYS_RAWIO", 4, "setcap cap_sys_rawio+ep", |m| {
+            put(m, "proc/self/status", "CapEff:\t000001fffffdffff\n");
+        }),
+        ("lockdown", 4, "msr-safe", |m| {
+            put(m, "sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+        }),
+        ("allow_writes", 4, "echo on", |m| {
+            put(m, "sys/module/msr/parameters/allow_writes", "off\n");
+        }),
+        ("other users", 0, "disarm", |m| set(m, 0x1D9, 1)),
+        ("other users", 0, "disarm", |m| set(m, 0x1D9, 1 << 11)),
+        ("other users", 0, "disarm", |m| set(m, 0x1C8, 1)),
+    ];
+    for (name, expected, remedy, change) in cases {
+        let machine = machine();
+        change(&machine);
+        let (checks, status) = doctor(machine.path(), "skylake");
+        assert_eq!(status, expected, "{name}: {checks:#?}");
+        assert_eq!(verdict(&checks, name), "bad");
+        let told = check(&checks, name)["remedy"].as_str().unwrap_or_default();
+        assert!(told.contains(remedy), "{name}: {told}");
+        // It always ends with what works nevertheless.
+        assert_eq!(checks.last().unwrap()["check"], "software LBR");
+        let backends = check(&checks, "backends")["finding"].as_str().unwrap();
+        assert_eq!(backends == "msr, soft", expected == 0, "{name}: {backends}");
+    }
+}
+
+#[test]
+fn no_lbr_comes_before_no_permission() {
+    let machine = machine();
+    put(&machine, "proc/self/status", "CapEff:\t0000000000000000\n");
+    let (checks, status) = doctor(machine.path(), "core2");
+    assert_eq!(status, 3);
+    assert_eq!(verdict(&checks, "recording"), "bad");
+    assert_eq!(verdict(&checks, "CAP_SYS_RAWIO"), "bad");
+    for cpu in ["zen3", "prescott", "pentium-pro"] {
+        assert_eq!(doctor(machine.path(), cpu).1, 3, "{cpu}");
+    }
+    assert_eq!(doctor(machine.path(), "haswell").1, 4);
+}
+
+/// Where the kernel says nothing, nothing is claimed.
+#[test]
+fn unknown_is_not_ok() {
+    let machine = machine();
+    fs::remove_dir_all(machine.path().join("proc")).unwrap();
+    fs::remove_dir_all(machine.path().join("sys/kernel")).unwrap();
+    fs::remove_dir_all(machine.path().join("sys/module")).unwrap();
+    let (checks, status) = doctor(machine.path(), "skylake");
+    assert_eq!(status, 0);
+    for name in ["CAP_SYS_RAWIO", "lockdown", "allow_writes"] {
+        assert_eq!(verdict(&checks, name), "unknown");
+    }
+}
+
+/// msr-safe needs neither the driver nor its rights, but a list that allows it.
+#[test]
+fn msr_safe_makes_up_for_the_driver() {
+    let machine = machine();
+    put(&machine, "proc/self/status", "CapEff:\t0000000000000000\n");
+    put(&machine, "dev/cpu/0/msr_safe", "");
+    put(&machine, "dev/cpu/msr_allowlist", "0x000001d9 0x0000000000000000\n0x00000680 0x0\n");
+    let (checks, status) = doctor(machine.path(), "skylake");
+    assert_eq!((status, verdict(&checks, "msr-safe").as_str()), (4, "bad"));
+    put(
+        &machine,
+        "dev/cpu/msr_allowlist",
+        "# LBR\n0x000001d9 0x0000000000000001 # control\n0x00000680 0x0\n",
+    );
+    let (checks, status) = doctor(machine.path(), "skylake");
+    assert_eq!((status, verdict(&checks, "msr-safe").as_str()), (0, "ok"));
+    assert_eq!(check(&checks, "backends")["finding"], "msr-safe, soft");
+}
+
+#[test]
+fn for_people_it_is_a_line_a_check() {
+    let machine = machine();
+    let output = Command::new(env!("CARGO_BIN_EXE_lbr"))
+        .args(["doctor", "--soft-cpu", "06_5E", "--msr-root"])
+        .arg(machine.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.lines().any(|line| line.starts_with("ok   branch records intel_legacy, depth 32")),
+        "{text}"
+    );
+    assert!(text.trim_end().ends_with("lbr record --backend soft -- PROGRAM"), "{text}");
+}
+
+/// Skylake's LBR is off while Intel PT traces; Rocket Lake's is not.
+#[test]
+fn intel_pt() {
+    let machine = machine();
+    for (trace, signature, expected, found) in
+        [(0, "0x000506e3", 0, "ok"), (1, "0x000506e3", 3, "bad"), (1, "0x000a0671", 0, "ok")]
+    {
+        set(&machine, 0x570, trace);
+        let cpuid = format!(
+            "CPU:\n\
+             0x00000000 0x00: eax=0x00000016 ebx=0x756e6547 ecx=0x6c65746e edx=0x49656e69\n\
+             0x00000001 0x00: eax={signature} ebx=0x00000000 ecx=0x00008000 edx=0x00000000\n\
+             0x00000007 0x00: eax=0x00000000 ebx=0x02000000 ecx=0x00000000 edx=0x00000000\n\
+             0x0000000a 0x00: eax=0x07300404 ebx=0x00000000 ecx=0x00000000 edx=0x00000000\n"
+        );
+        put(&machine, "cpuid.txt", &cpuid);
+        let output = Command::new(env!("CARGO_BIN_EXE_lbr"))
+            .args(["doctor", "--json", "--perf-capabilities", "33C5", "--cpuid"])
+            .arg(machine.path().join("cpuid.txt"))
+            .arg("--msr-root")
+            .arg(machine.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let checks: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(output.status.code(), Some(expected), "{text}");
+        assert_eq!(verdict(&checks, "Intel PT"), found);
+    }
+}

@@ -1,0 +1,152 @@
+//! The driver's device, as far as a file tree can stand in for it; the fake;
+//! recordings and their replay.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+use lbr_msr::access::replay::Step;
+use lbr_msr::access::{
+    Access, Device, FakeMsrs, MsrError, MsrRead, MsrWrite, Op, Recording, Replay, Root,
+};
+use lbr_msr::{Msr, address};
+use tempfile::TempDir;
+
+/// A tree with two CPUs online, CPU 2 offline, and nodes for CPU 0 alone.
+fn tree() -> (TempDir, Root) {
+    let dir = tempfile::tempdir().unwrap();
+    let cpus = dir.path().join("sys/devices/system/cpu");
+    for cpu in 0..3 {
+        fs::create_dir_all(cpus.join(format!("cpu{cpu}"))).unwrap();
+    }
+    fs::write(cpus.join("online"), "0-1\n").unwrap();
+    fs::write(cpus.join("cpu1/online"), "1\n").unwrap();
+    fs::write(cpus.join("cpu2/online"), "0\n").unwrap();
+    fs::create_dir_all(dir.path().join("dev/cpu/0")).unwrap();
+    let node = fs::File::create(dir.path().join("dev/cpu/0/msr")).unwrap();
+    node.write_all_at(&0x33C5u64.to_le_bytes(), 0x345).unwrap();
+    node.write_all_at(&0x0123_4567_89AB_CDEFu64.to_le_bytes(), 0x1D9).unwrap();
+    let root = Root::at(dir.path());
+    (dir, root)
+}
+
+#[test]
+fn reads_eight_bytes_at_the_address() {
+    let (_dir, root) = tree();
+    let mut device = Device::open(0, &root).unwrap();
+    assert_eq!(device.cpu(), 0);
+    assert_eq!(device.read(address::IA32_PERF_CAPABILITIES), Ok(0x33C5));
+    assert_eq!(device.read(address::IA32_DEBUGCTL), Ok(0x0123_4567_89AB_CDEF));
+    let mut both = [0; 2];
+    device.read_many(&[Msr(0x345), Msr(0x1D9)], &mut both).unwrap();
+    assert_eq!(both, [0x33C5, 0x0123_4567_89AB_CDEF]);
+    assert!(!device.one_call());
+    // A file that ends early is no register.
+    let error = device.read(Msr(0x34C)).unwrap_err();
+    assert!(matches!(&error, MsrError::Os { cause, .. } if cause.contains("1 bytes")), "{error}");
+}
+
+#[test]
+fn says_why_it_cannot_open() {
+    let (dir, root) = tree();
+    let error = |cpu| Device::open(cpu, &root).unwrap_err();
+    assert_eq!(error(7), MsrError::NoSuchCpu { cpu: 7, online: "0-1".into() });
+    assert_eq!(error(2), MsrError::Offline { cpu: 2 });
+    let missing = error(1);
+    assert!(
+        matches!(&missing, MsrError::DriverMissing { path } if path.ends_with("dev/cpu/1/msr"))
+    );
+    assert!(missing.to_string().ends_with("modprobe msr"));
+    // Offline CPUs lose their node, so that a directory without one says so.
+    fs::create_dir_all(dir.path().join("dev/cpu/2")).unwrap();
+    assert_eq!(error(2), MsrError::Offline { cpu: 2 });
+
+    // Without sysfs the device directory decides.
+    fs::remove_dir_all(dir.path().join("sys")).unwrap();
+    assert!(matches!(error(2), MsrError::DriverMissing { .. }));
+    assert_eq!(error(7), MsrError::NoSuchCpu { cpu: 7, online: "unknown".into() });
+}
+
+#[test]
+fn says_that_the_file_mode_forbids() {
+    let (dir, root) = tree();
+    let node = dir.path().join("dev/cpu/0/msr");
+    fs::set_permissions(&node, fs::Permissions::from_mode(0o200)).unwrap();
+    match Device::open(0, &root) {
+        Err(MsrError::Permission { path, mode }) => {
+            assert_eq!((path, mode), (node.display().to_string(), 0o200));
+        }
+        // Root reads whatever the mode says.
+        Ok(_) => assert!(nix_is_root()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn nix_is_root() -> bool {
+    fs::read_to_string("/proc/self/status")
+        .unwrap()
+        .lines()
+        .any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+}
+
+#[test]
+fn a_directory_is_no_device() {
+    let (dir, root) = tree();
+    fs::create_dir_all(dir.path().join("dev/cpu/1/msr")).unwrap();
+    let mut device = Device::open(1, &root).unwrap();
+    let error = device.read(Msr(0x10)).unwrap_err();
+    assert!(matches!(&error, MsrError::Os { cause, .. } if cause.contains("EISDIR")), "{error}");
+}
+
+#[test]
+fn the_fake_refuses_what_nobody_populated() {
+    let mut fake = FakeMsrs::new(3)
+        .with(Msr(0x1D9), 5)
+        .with_read_only(Msr(0x345), 0x33C5)
+        .with_fault(Msr(0x1C8));
+    assert_eq!((fake.cpu(), fake.read(Msr(0x1D9))), (3, Ok(5)));
+    let fault = |access, msr| MsrError::Fault { cpu: 3, msr: Msr(msr), access };
+    assert_eq!(fake.read(Msr(0x1C8)), Err(fault(Access::Read, 0x1C8)));
+    assert_eq!(fake.write(Msr(0x345), 0), Err(fault(Access::Write, 0x345)));
+    assert!(matches!(fake.read(Msr(0x680)), Err(MsrError::Unpopulated { .. })));
+    assert!(matches!(fake.write(Msr(0x680), 0), Err(MsrError::Unpopulated { .. })));
+    fake.write(Msr(0x1D9), 4).unwrap();
+    assert_eq!((fake.value(Msr(0x1D9)), fake.written()), (Some(4), &[(Msr(0x1D9), 4)][..]));
+}
+
+#[test]
+fn a_replay_keeps_to_the_recorded_order() {
+    let fake = FakeMsrs::new(0).with(Msr(0x1D9), 1).with(Msr(0x1C9), 7).with_fault(Msr(0x1C8));
+    let mut recording = Recording::new(fake);
+    recording.read(Msr(0x1D9)).unwrap();
+    recording.write(Msr(0x1D9), 0).unwrap();
+    recording.read(Msr(0x1C8)).unwrap_err();
+    let mut batch =
+        [Op::Read { msr: Msr(0x1C9), value: 0 }, Op::Write { msr: Msr(0x1D9), value: 1 }];
+    recording.run(&mut batch).unwrap();
+    assert_eq!(batch[0], Op::Read { msr: Msr(0x1C9), value: 7 });
+    let (_, steps) = recording.into_parts();
+    let order: Vec<(Access, u32)> = steps.iter().map(|step| (step.access, step.msr.0)).collect();
+    let (read, write) = (Access::Read, Access::Write);
+    assert_eq!(
+        order,
+        [(read, 0x1D9), (write, 0x1D9), (read, 0x1C8), (read, 0x1C9), (write, 0x1D9)]
+    );
+
+    let mut replay = Replay::new(0, steps.clone());
+    assert_eq!(replay.read(Msr(0x1D9)), Ok(1));
+    assert_eq!(replay.write(Msr(0x1D9), 0), Ok(()));
+    assert!(matches!(replay.read(Msr(0x1C8)), Err(MsrError::Fault { .. })));
+    assert_eq!(replay.rest().len(), 2);
+    // Out of order, or with another value: refused, and nothing is consumed.
+    let refused = replay.read(Msr(0x680)).unwrap_err();
+    assert!(refused.to_string().contains("next recorded access is read of 0x1c9"), "{refused}");
+    assert_eq!(replay.read(Msr(0x1C9)), Ok(7));
+    let refused = replay.write(Msr(0x1D9), 3).unwrap_err();
+    assert!(refused.to_string().contains("write of 0x1d9 with 0x1"), "{refused}");
+    assert_eq!(replay.write(Msr(0x1D9), 1), Ok(()));
+    let refused = replay.read(Msr(0x1D9)).unwrap_err();
+    assert!(refused.to_string().contains("has ended"), "{refused}");
+
+    let incomplete = Step { access: Access::Read, msr: Msr(1), value: None, error: None };
+    assert!(Replay::new(0, vec![incomplete]).read(Msr(1)).is_err());
+}
