@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    decode::DecodeArgs, doctor::DoctorArgs, explain::ExplainArgs, probe::ProbeArgs,
+    decode::DecodeArgs, doctor::DoctorArgs, dump::DumpArgs, explain::ExplainArgs, probe::ProbeArgs,
 };
 
 /// Last Branch Records: decode, probe, record and report.
@@ -27,6 +27,7 @@ const EXIT_CODES: &str = "Exit status:
 pub(crate) enum Command {
     Doctor(DoctorArgs),
     Probe(ProbeArgs),
+    Dump(DumpArgs),
     Explain(ExplainArgs),
     Decode(DecodeArgs),
 }

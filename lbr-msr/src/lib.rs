@@ -38,6 +38,7 @@ extern crate alloc;
 
 pub mod access;
 pub mod address;
+pub mod arm;
 pub mod caps;
 pub mod decode;
 pub mod explain;
@@ -48,6 +49,7 @@ pub mod insn;
 pub mod probe;
 pub mod record;
 pub mod register;
+pub mod snapshot;
 pub mod soft;
 pub mod table;
 

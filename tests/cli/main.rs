@@ -6,6 +6,7 @@
 mod corpus;
 
 mod doctor;
+mod dump;
 #[path = "../oracle.rs"]
 #[allow(dead_code, reason = "not every target needs all of it")]
 mod oracle;

@@ -16,7 +16,21 @@ mod filter;
 mod order;
 mod presets;
 mod probe;
+mod snapshot;
 mod table;
 
 mod insn;
 mod registers;
+
+mod arm;
+mod arm_allowlist;
+mod arm_restore;
+mod caps_by_hand;
+mod faulty;
+mod soft_call_stack;
+mod soft_encoding;
+mod soft_events;
+mod soft_faults;
+mod soft_filter;
+mod soft_model;
+mod soft_ring;

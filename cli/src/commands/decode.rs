@@ -338,8 +338,27 @@ fn shown(kind: Kind, record: Record) -> Option<Shown> {
 }
 
 fn write_json(out: &mut impl Write, kind: Kind, record: Record) -> io::Result<()> {
+    json::line(out, &json_fields(kind, record))
+}
+
+/// The decoded fields of one register record, as `--json` prints them.
+pub(super) fn fields_of(layout: Layout, raw: RawEntry) -> Vec<(&'static str, Value)> {
+    json_fields(Kind::Lbr(layout), Record::Lbr(raw))
+}
+
+/// The heading of [`row_of`].
+pub(super) fn heading_of(out: &mut impl Write, layout: Layout) -> io::Result<()> {
+    write_header(out, Kind::Lbr(layout))
+}
+
+/// One register record, raw beside decoded.
+pub(super) fn row_of(out: &mut impl Write, layout: Layout, raw: RawEntry) -> io::Result<()> {
+    write_row(out, Kind::Lbr(layout), Record::Lbr(raw))
+}
+
+fn json_fields(kind: Kind, record: Record) -> Vec<(&'static str, Value)> {
     let Some(entry) = shown(kind, record) else {
-        return json::line(out, &[("empty", Value::Bool(true))]);
+        return vec![("empty", Value::Bool(true))];
     };
     let address = |ip: Option<u64>| ip.map_or(Value::Null, json::hex);
     let mut fields = vec![
@@ -358,7 +377,7 @@ fn write_json(out: &mut impl Write, kind: Kind, record: Record) -> io::Result<()
         fields.push(("el", json!(el)));
         fields.push(("last_failed", json!(last_failed)));
     }
-    json::line(out, &fields)
+    fields
 }
 
 /// A raw register: its digits, so that columns align.

@@ -2,6 +2,7 @@
 
 pub(crate) mod decode;
 pub(crate) mod doctor;
+pub(crate) mod dump;
 pub(crate) mod explain;
 mod machine;
 mod number;
@@ -14,6 +15,7 @@ pub(crate) fn run(command: Command) -> Outcome {
     match command {
         Command::Doctor(args) => doctor::run(args),
         Command::Probe(args) => probe::run(args),
+        Command::Dump(args) => dump::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Decode(args) => decode::run(args),
     }

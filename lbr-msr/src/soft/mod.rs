@@ -8,6 +8,13 @@
 pub mod preset;
 
 pub use preset::SoftCpu;
+mod encode;
+mod events;
+mod filter;
+mod registers;
+mod ring;
+
+pub use ring::SoftLbr;
 
 use crate::record::HwBranchType;
 

@@ -1,0 +1,484 @@
+//! Arming a branch ring and putting everything back: a plan that is data.
+//!
+//! An [`ArmPlan`] is worked out once from the capabilities and a filter value.
+//! It names every register that will be read or written, so it can be shown,
+//! checked, handed to another process that restores when this one dies, and
+//! held against an allowlist: [`Allowlisted`] refuses every write that the
+//! plan does not name, whatever the backend.
+//!
+//! ```text
+//! save -> arm -> ( freeze -> read the ring -> thaw )* -> freeze -> restore
+//! ```
+//!
+//! The control registers belong to the kernel as well. Bits of ours are
+//! changed by a fresh read-modify-write each time; a register that is ours as
+//! a whole (the filter, IA32_LBR_CTL, IA32_LBR_DEPTH) is put back only if it
+//! still holds what was written here.
+
+mod allowlist;
+mod check;
+mod error;
+mod restore;
+
+pub use allowlist::Allowlisted;
+pub use error::ArmError;
+
+use alloc::vec::Vec;
+
+use crate::access::{MsrError, MsrRead, MsrWrite};
+use crate::address::{
+    AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_DEBUGCTL,
+    IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET, IA32_RTIT_CTL, Msr,
+};
+use crate::caps::{Facility, LbrCaps, Quirks, RegisterMap, Vendor};
+
+/// DEBUGCTL.FREEZE_LBRS_ON_PMI. SDM 17.4.1.
+const FREEZE_LBRS_ON_PMI: u64 = 1 << 11;
+/// DEBUGCTL.TR. SDM 17.4.1.
+const TR: u64 = 1 << 6;
+/// GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
+const LBR_FRZ: u64 = 1 << 58;
+/// RTIT_CTL.TraceEn. SDM 36.2.7.
+const TRACE_EN: u64 = 1 << 0;
+
+/// What to arm beside the filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArmOptions {
+    /// Sets DEBUGCTL.FREEZE_LBRS_ON_PMI, so that the ring stops where a
+    /// performance-monitoring interrupt finds it. SDM 17.4.7.
+    pub freeze_on_pmi: bool,
+    /// Architectural LBR: the number of records to keep; `None` for the most
+    /// there are. Other facilities take only `None` or their own depth.
+    pub depth: Option<u32>,
+}
+
+/// One step of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Read, set these bits, write.
+    Set {
+        /// Register.
+        msr: Msr,
+        /// Bits of ours.
+        bits: u64,
+    },
+    /// Read, clear these bits, write.
+    Clear {
+        /// Register.
+        msr: Msr,
+        /// Bits of ours.
+        bits: u64,
+    },
+    /// Write the whole register.
+    Write {
+        /// Register.
+        msr: Msr,
+        /// The value.
+        value: u64,
+    },
+}
+
+impl Step {
+    /// The register it writes.
+    #[must_use]
+    pub const fn msr(self) -> Msr {
+        match self {
+            Step::Set { msr, .. } | Step::Clear { msr, .. } | Step::Write { msr, .. } => msr,
+        }
+    }
+
+    /// Does it; returns what the register holds afterwards.
+    fn run<M: MsrWrite>(self, registers: &mut M) -> Result<u64, MsrError> {
+        let value = match self {
+            Step::Set { msr, bits } => registers.read(msr)? | bits,
+            Step::Clear { msr, bits } => registers.read(msr)? & !bits,
+            Step::Write { value, .. } => value,
+        };
+        registers.write(self.msr(), value)?;
+        Ok(value)
+    }
+}
+
+/// What the registers held before anything was written. Plain data: a process
+/// that has it and the [`ArmPlan`] can restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Saved {
+    /// The control register.
+    pub control: u64,
+    /// DEBUGCTL, where it is not the control register and the plan touches it.
+    pub debugctl: Option<u64>,
+    /// The filter register, where it is not the control register.
+    pub select: Option<u64>,
+    /// IA32_LBR_DEPTH.
+    pub depth: Option<u64>,
+    /// The status register with LBR_FRZ, where it exists and can be read.
+    pub status: Option<u64>,
+    in_use: bool,
+}
+
+impl Saved {
+    /// Signs that somebody else uses the LBR of this CPU: it was enabled, or a
+    /// filter or FREEZE_LBRS_ON_PMI was set. perf sets all three while one of
+    /// its LBR events runs on the CPU, and nothing else tells.
+    #[must_use]
+    pub const fn in_use(&self) -> bool {
+        self.in_use
+    }
+}
+
+/// The control register as it was left with recording on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Armed {
+    /// Its value, the enable bit included.
+    pub control: u64,
+    /// The status register can be read.
+    status: bool,
+}
+
+/// What a freeze found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frozen {
+    /// The control register as it was read, before the enable bit was cleared.
+    pub control: u64,
+    /// The status register, where it was read.
+    pub status: Option<u64>,
+    /// Recording was already off: the enable bit was clear (a debug exception,
+    /// a PMI before perfmon version 4), or a PMI had set LBR_FRZ.
+    pub stopped: bool,
+    /// Other bits of the control register changed since it was left: somebody
+    /// else writes it.
+    pub foreign: bool,
+    status_readable: bool,
+}
+
+impl Frozen {
+    /// A PMI had frozen the ring by GLOBAL_STATUS.LBR_FRZ. SDM 17.4.7.
+    #[must_use]
+    pub const fn frozen_by_pmi(&self) -> bool {
+        matches!(self.status, Some(status) if status & LBR_FRZ != 0)
+    }
+}
+
+/// What restoring found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Restored {
+    /// The filter register, IA32_LBR_CTL or IA32_LBR_DEPTH held neither what
+    /// was written here nor what was saved: somebody else had taken it, and it
+    /// was left alone, and so were the records.
+    pub foreign: bool,
+}
+
+/// How a ring of a CPU is armed, frozen, thawed and given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArmPlan {
+    facility: Facility,
+    map: RegisterMap,
+    /// The filter register's value, without the enable bit.
+    value: u64,
+    /// Number of records.
+    depth: u32,
+    call_stack: bool,
+    freeze_on_pmi: bool,
+    /// The filter is the control register: Architectural LBR.
+    whole_control: bool,
+    /// The registers that show and clear LBR_FRZ.
+    status: Option<(Msr, Msr)>,
+    pt_disables: bool,
+    tr_conflicts: bool,
+    allowed: Vec<Msr>,
+}
+
+impl ArmPlan {
+    /// A plan to record what `value` asks for: the value of MSR_LBR_SELECT, of
+    /// IA32_LBR_CTL (LBREn may be set or not) or of AMD's LBR_SELECT; 0 where
+    /// there is no filter.
+    ///
+    /// # Errors
+    /// [`ArmError`] for what this facility cannot do. No register is touched.
+    pub fn new(caps: &LbrCaps, value: u64, options: ArmOptions) -> Result<ArmPlan, ArmError> {
+        let facility = caps.facility;
+        check::ring(caps)?;
+        let (value, call_stack) = check::filter(caps, value)?;
+        if options.freeze_on_pmi {
+            if call_stack {
+                return Err(ArmError::CallStackWithFreeze);
+            }
+            check::freeze(caps)?;
+        }
+        let depth = options.depth.unwrap_or(caps.depth);
+        let offered = depth == caps.depth
+            || caps.registers.depth.is_some()
+                && depth < caps.depth
+                && depth.is_multiple_of(8)
+                && depth != 0
+                && caps.depth_mask >> (depth / 8 - 1) & 1 != 0;
+        if !offered || depth == 0 {
+            return Err(ArmError::Depth {
+                facility,
+                asked: depth,
+                depth: caps.depth,
+                mask: caps.depth_mask,
+            });
+        }
+        let streamlined = caps.quirks.contains(Quirks::STREAMLINED_FREEZE);
+        let status = match caps.cpu.vendor {
+            Vendor::Amd => streamlined
+                .then_some((AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR)),
+            Vendor::Intel | Vendor::Other(_) => (streamlined || caps.perfmon_version >= 4)
+                .then_some((IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET)),
+        };
+        let mut plan = ArmPlan {
+            facility,
+            map: caps.registers,
+            value,
+            depth,
+            call_stack,
+            freeze_on_pmi: options.freeze_on_pmi,
+            whole_control: caps.registers.select == Some(caps.registers.control),
+            status,
+            pt_disables: caps.quirks.contains(Quirks::PT_DISABLES),
+            tr_conflicts: caps.quirks.contains(Quirks::TR_CONFLICTS),
+            allowed: Vec::new(),
+        };
+        plan.allowed = plan.registers_written();
+        Ok(plan)
+    }
+
+    /// Number of records of the armed ring.
+    #[must_use]
+    pub const fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Whether calls push and returns pop.
+    #[must_use]
+    pub const fn call_stack(&self) -> bool {
+        self.call_stack
+    }
+
+    /// The value of the filter register while armed; of IA32_LBR_CTL with
+    /// LBREn.
+    #[must_use]
+    pub const fn filter_value(&self) -> u64 {
+        if self.whole_control { self.value | self.map.enable } else { self.value }
+    }
+
+    /// Every register that this plan may write, in ascending order.
+    #[must_use]
+    pub fn allowed(&self) -> &[Msr] {
+        &self.allowed
+    }
+
+    /// Every register that [`save`](Self::save) reads, in that order.
+    #[must_use]
+    pub fn saved_registers(&self) -> Vec<Msr> {
+        let mut registers = Vec::new();
+        if self.pt_disables {
+            registers.push(IA32_RTIT_CTL);
+        }
+        registers.push(self.map.control);
+        if self.touches_debugctl() && self.map.control != IA32_DEBUGCTL {
+            registers.push(IA32_DEBUGCTL);
+        }
+        registers.extend(self.select());
+        registers.extend(self.map.depth);
+        registers.extend(self.status.map(|(status, _)| status));
+        registers
+    }
+
+    /// What arming writes, in order: recording off, the filter, an empty ring,
+    /// then recording on.
+    #[must_use]
+    pub fn arm_steps(&self) -> Vec<Step> {
+        let RegisterMap { control, enable, .. } = self.map;
+        let mut steps = Vec::new();
+        let mut clear = 0;
+        let mut set = 0;
+        if self.call_stack {
+            clear = FREEZE_LBRS_ON_PMI;
+        }
+        if self.freeze_on_pmi {
+            set = FREEZE_LBRS_ON_PMI;
+        }
+        if self.whole_control {
+            steps.push(Step::Write { msr: control, value: self.value });
+        } else if control == IA32_DEBUGCTL {
+            steps.push(Step::Clear { msr: control, bits: enable | clear });
+        } else {
+            steps.push(Step::Clear { msr: control, bits: enable });
+        }
+        if control != IA32_DEBUGCTL && clear != 0 {
+            steps.push(Step::Clear { msr: IA32_DEBUGCTL, bits: clear });
+        }
+        if let Some(select) = self.select() {
+            steps.push(Step::Write { msr: select, value: self.value });
+        }
+        steps.extend(self.clear_steps(u64::from(self.depth)));
+        if control != IA32_DEBUGCTL && set != 0 {
+            steps.push(Step::Set { msr: IA32_DEBUGCTL, bits: set });
+        }
+        if self.whole_control {
+            steps.push(Step::Write { msr: control, value: self.value | enable });
+        } else if control == IA32_DEBUGCTL {
+            steps.push(Step::Set { msr: control, bits: enable | set });
+        } else {
+            steps.push(Step::Set { msr: control, bits: enable });
+        }
+        steps
+    }
+
+    /// What empties the ring: one write of IA32_LBR_DEPTH where it exists
+    /// (`depth` is what it is to hold), else 0 to every register of every
+    /// record.
+    #[must_use]
+    pub fn clear_steps(&self, depth: u64) -> Vec<Step> {
+        if let Some(msr) = self.map.depth {
+            return alloc::vec![Step::Write { msr, value: depth }];
+        }
+        self.records().map(|msr| Step::Write { msr, value: 0 }).collect()
+    }
+
+    /// Reads what will be put back. Writes nothing.
+    ///
+    /// # Errors
+    /// [`ArmError::IntelPt`] and [`ArmError::BranchTrace`] where the LBR would
+    /// not work now; a register that cannot be read.
+    pub fn save<M: MsrRead>(&self, registers: &mut M) -> Result<Saved, ArmError> {
+        if self.pt_disables {
+            match registers.read(IA32_RTIT_CTL) {
+                Ok(rtit) if rtit & TRACE_EN != 0 => {
+                    return Err(ArmError::IntelPt { cpu: registers.cpu() });
+                }
+                // A hypervisor may offer LBR without Intel PT.
+                Ok(_) | Err(MsrError::Fault { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let control = registers.read(self.map.control)?;
+        if self.tr_conflicts && self.map.control == IA32_DEBUGCTL && control & TR != 0 {
+            return Err(ArmError::BranchTrace { cpu: registers.cpu() });
+        }
+        let debugctl = if self.touches_debugctl() && self.map.control != IA32_DEBUGCTL {
+            Some(registers.read(IA32_DEBUGCTL)?)
+        } else {
+            None
+        };
+        let select = self.select().map(|select| registers.read(select)).transpose()?;
+        let depth = self.map.depth.map(|depth| registers.read(depth)).transpose()?;
+        let status = match self.status.map(|(status, _)| registers.read(status)) {
+            Some(Ok(status)) => Some(status),
+            // Hidden by a hypervisor: a freeze cannot be seen there.
+            None | Some(Err(MsrError::Fault { .. })) => None,
+            Some(Err(error)) => return Err(error.into()),
+        };
+        let freeze = match debugctl {
+            Some(debugctl) => debugctl & FREEZE_LBRS_ON_PMI != 0,
+            None => self.map.control == IA32_DEBUGCTL && control & FREEZE_LBRS_ON_PMI != 0,
+        };
+        let in_use = control & self.map.enable != 0 || matches!(select, Some(1..)) || freeze;
+        Ok(Saved { control, debugctl, select, depth, status, in_use })
+    }
+
+    /// Runs [`arm_steps`](Self::arm_steps). A ring that a PMI froze before is
+    /// released first.
+    ///
+    /// # Errors
+    /// The first access that failed. What was written so far is not undone:
+    /// call [`restore`](Self::restore) with the same `saved`.
+    pub fn arm<M: MsrWrite>(&self, registers: &mut M, saved: &Saved) -> Result<Armed, MsrError> {
+        if let (Some((_, reset)), Some(status)) = (self.status, saved.status)
+            && status & LBR_FRZ != 0
+        {
+            registers.write(reset, LBR_FRZ)?;
+        }
+        let mut control = saved.control | self.map.enable;
+        for step in self.arm_steps() {
+            let left = step.run(registers)?;
+            if step.msr() == self.map.control {
+                control = left;
+            }
+        }
+        Ok(Armed { control, status: saved.status.is_some() })
+    }
+
+    /// Stops recording: reads the control register and writes it back without
+    /// its enable bit. Two accesses, and one more where LBR_FRZ may be set.
+    ///
+    /// # Errors
+    /// The access that failed.
+    pub fn freeze<M: MsrWrite>(
+        &self,
+        registers: &mut M,
+        armed: &Armed,
+    ) -> Result<Frozen, MsrError> {
+        let enable = self.map.enable;
+        let control = registers.read(self.map.control)?;
+        if control & enable != 0 {
+            registers.write(self.map.control, control & !enable)?;
+        }
+        // LBR_FRZ is set only while FREEZE_LBRS_ON_PMI is: where that bit was
+        // just read, a clear one saves the access.
+        let may_be_frozen = self.map.control != IA32_DEBUGCTL || control & FREEZE_LBRS_ON_PMI != 0;
+        let status = match self.status {
+            Some((status, _)) if armed.status && may_be_frozen => Some(registers.read(status)?),
+            _ => None,
+        };
+        let mut frozen = Frozen {
+            control,
+            status,
+            stopped: control & enable == 0,
+            foreign: (control ^ armed.control) & !enable != 0,
+            status_readable: armed.status,
+        };
+        frozen.stopped |= frozen.frozen_by_pmi();
+        Ok(frozen)
+    }
+
+    /// Starts recording again, with one write of what the freeze read and the
+    /// enable bit (two where LBR_FRZ has to be cleared). What somebody else
+    /// changed in the control register since the freeze is lost.
+    ///
+    /// # Errors
+    /// The access that failed.
+    pub fn thaw<M: MsrWrite>(&self, registers: &mut M, frozen: &Frozen) -> Result<Armed, MsrError> {
+        if let (Some((_, reset)), true) = (self.status, frozen.frozen_by_pmi()) {
+            registers.write(reset, LBR_FRZ)?;
+        }
+        let control = frozen.control | self.map.enable;
+        registers.write(self.map.control, control)?;
+        Ok(Armed { control, status: frozen.status_readable })
+    }
+
+    /// DEBUGCTL takes part beside, or as, the control register.
+    fn touches_debugctl(&self) -> bool {
+        self.map.control == IA32_DEBUGCTL || self.freeze_on_pmi || self.call_stack
+    }
+
+    /// The filter register, where it is not the control register.
+    fn select(&self) -> Option<Msr> {
+        self.map.select.filter(|_| !self.whole_control)
+    }
+
+    /// The registers of the records that the ring is armed with.
+    fn records(&self) -> impl Iterator<Item = Msr> + '_ {
+        (0..self.depth).flat_map(|i| {
+            [Some(self.map.from_at(i)), self.map.to_at(i), self.map.info_at(i)]
+                .into_iter()
+                .flatten()
+        })
+    }
+
+    fn registers_written(&self) -> Vec<Msr> {
+        let mut registers: Vec<Msr> = self.records().collect();
+        registers.push(self.map.control);
+        if self.touches_debugctl() {
+            registers.push(IA32_DEBUGCTL);
+        }
+        registers.extend(self.select());
+        registers.extend(self.map.depth);
+        registers.extend(self.status.map(|(_, reset)| reset));
+        registers.sort_unstable();
+        registers.dedup();
+        registers
+    }
+}

@@ -1,0 +1,76 @@
+//! The one wrapper that all writing goes through.
+
+use alloc::vec::Vec;
+
+use crate::access::{MsrError, MsrRead, MsrWrite, Op};
+use crate::address::Msr;
+
+use super::ArmPlan;
+
+/// Registers of a backend, of which only the listed ones can be written.
+/// Reading is not limited.
+#[derive(Clone, Debug)]
+pub struct Allowlisted<M> {
+    inner: M,
+    allowed: Vec<Msr>,
+}
+
+impl<M> Allowlisted<M> {
+    /// `inner`, limited to what `plan` writes.
+    #[must_use]
+    pub fn new(inner: M, plan: &ArmPlan) -> Allowlisted<M> {
+        Allowlisted { inner, allowed: plan.allowed.clone() }
+    }
+
+    /// The backend.
+    #[must_use]
+    pub fn into_inner(self) -> M {
+        self.inner
+    }
+
+    /// The backend. It is not limited: this is for what a backend has beside
+    /// registers, such as the branches a software LBR retires.
+    pub fn inner_mut(&mut self) -> &mut M {
+        &mut self.inner
+    }
+
+    fn check(&self, msr: Msr) -> Result<(), MsrError> {
+        match self.allowed.binary_search(&msr) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(MsrError::NotAllowed { msr }),
+        }
+    }
+}
+
+impl<M: MsrRead> MsrRead for Allowlisted<M> {
+    fn cpu(&self) -> u32 {
+        self.inner.cpu()
+    }
+    #[inline]
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.inner.read(msr)
+    }
+    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
+        self.inner.read_many(msrs, out)
+    }
+    fn one_call(&self) -> bool {
+        self.inner.one_call()
+    }
+}
+
+impl<M: MsrWrite> MsrWrite for Allowlisted<M> {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.check(msr)?;
+        self.inner.write(msr, value)
+    }
+
+    /// Nothing runs unless every write of the batch is allowed.
+    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        for op in &*batch {
+            if let Op::Write { msr, .. } = op {
+                self.check(*msr)?;
+            }
+        }
+        self.inner.run(batch)
+    }
+}

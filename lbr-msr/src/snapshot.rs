@@ -1,0 +1,116 @@
+//! One look at a ring, without writing anything.
+
+use alloc::vec::Vec;
+
+use crate::{
+    access::{MsrError, MsrRead},
+    address::{IA32_PERF_GLOBAL_STATUS, Msr},
+    caps::{LbrCaps, Order, Quirks},
+    decode::ring_order,
+    record::RawEntry,
+};
+
+/// IA32_PERF_GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
+const GLOBAL_STATUS_LBR_FRZ: u64 = 1 << 58;
+/// DBG_EXTN_CFG\[19:16\], MSROFF: the index that BRS writes next. Linux
+/// amd/brs.c.
+const DBG_EXTN_CFG_MSROFF: u32 = 16;
+
+/// What the registers of a ring held when they were read one after another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The register that switches recording on.
+    pub control: u64,
+    /// The filter register, where there is one apart from `control`.
+    pub select: Option<u64>,
+    /// What tells where the newest record is: TOS, or BRS's MSROFF.
+    pub position: Option<u64>,
+    /// Records in the ring: on Architectural LBR what IA32_LBR_DEPTH asks for.
+    pub depth: u32,
+    /// Each record with its index, newest first, empty ones included.
+    pub records: Vec<(u32, RawEntry)>,
+    /// Recording was on while the ring was read.
+    pub recording: bool,
+    /// TOS or the newest record changed while the ring was read.
+    pub moved: bool,
+}
+
+impl Snapshot {
+    /// Reads the ring of one CPU.
+    ///
+    /// # Errors
+    /// The first register that could not be read.
+    pub fn read<M: MsrRead + ?Sized>(msr: &mut M, caps: &LbrCaps) -> Result<Snapshot, MsrError> {
+        let registers = &caps.registers;
+        let control = msr.read(registers.control)?;
+        let select = match registers.select.filter(|select| *select != registers.control) {
+            Some(select) => Some(msr.read(select)?),
+            None => None,
+        };
+        let depth = match registers.depth {
+            Some(register) => {
+                // 0 was never seen; a depth beyond the largest cannot be.
+                let asked = u32::try_from(msr.read(register)?).unwrap_or(u32::MAX);
+                if (1..=caps.depth).contains(&asked) { asked } else { caps.depth }
+            }
+            None => caps.depth,
+        };
+        let position = read_position(msr, caps)?;
+        let mut records = Vec::new();
+        for index in ring_order(caps.order, depth, position.unwrap_or(0)) {
+            records.push((index, read_record(msr, caps, index)?));
+        }
+        let after = read_position(msr, caps)?;
+        let newest = match records.first() {
+            Some((index, record)) => read_record(msr, caps, *index)? != *record,
+            None => false,
+        };
+        // A register that cannot be read says nothing against recording.
+        let frozen = caps.quirks.contains(Quirks::STREAMLINED_FREEZE)
+            && msr.read(IA32_PERF_GLOBAL_STATUS).is_ok_and(|v| v & GLOBAL_STATUS_LBR_FRZ != 0);
+        Ok(Snapshot {
+            control,
+            select,
+            position,
+            depth,
+            records,
+            recording: control & registers.enable != 0 && !frozen,
+            moved: position != after || newest,
+        })
+    }
+
+    /// The records do not belong together: recording went on while they were
+    /// read.
+    #[must_use]
+    pub const fn torn(&self) -> bool {
+        self.recording || self.moved
+    }
+}
+
+fn read_position<M: MsrRead + ?Sized>(
+    msr: &mut M,
+    caps: &LbrCaps,
+) -> Result<Option<u64>, MsrError> {
+    match (caps.order, caps.registers.tos) {
+        (_, Some(tos)) => msr.read(tos).map(Some),
+        (Order::Saturating, None) => {
+            let control = msr.read(caps.registers.control)?;
+            Ok(Some(control >> DBG_EXTN_CFG_MSROFF & 0xF))
+        }
+        (Order::Tos | Order::NewestFirst | Order::Single, None) => Ok(None),
+    }
+}
+
+fn read_record<M: MsrRead + ?Sized>(
+    msr: &mut M,
+    caps: &LbrCaps,
+    index: u32,
+) -> Result<RawEntry, MsrError> {
+    let registers = &caps.registers;
+    let mut read = |register: Option<Msr>| register.map(|register| msr.read(register)).transpose();
+    Ok(RawEntry {
+        from: read(Some(registers.from_at(index)))?.unwrap_or(0),
+        to: read(registers.to_at(index))?.unwrap_or(0),
+        info: read(registers.info_at(index))?,
+    })
+}

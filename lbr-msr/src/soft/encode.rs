@@ -1,0 +1,265 @@
+//! From a retired branch to the bits of a record: every layout, written from
+//! the manuals' bit tables and not from the decoder.
+
+use crate::caps::{Facility, Layout, LbrCaps, Quirks};
+use crate::record::HwBranchType;
+
+use super::Retired;
+
+/// Width of a linear address on a CPU without five-level paging.
+const VIRT_48: u32 = 48;
+/// Width that WRMSR's canonical check goes by on CPUs with Architectural LBR,
+/// which may have five-level paging.
+const VIRT_57: u32 = 57;
+
+/// INFO\[63\] and FROM\[63\] of the formats with flags. SDM Tables 17-8, 17-16.
+const MISPRED: u64 = 1 << 63;
+/// INFO\[62\], FROM\[62\] of format 4.
+const IN_TSX: u64 = 1 << 62;
+/// INFO\[61\], FROM\[61\] of format 4.
+const TSX_ABORT: u64 = 1 << 61;
+/// INFO\[60\] of Architectural LBR: the cycle count is valid.
+const CYC_CNT_VALID: u64 = 1 << 60;
+/// Highest cycle count that 16 bits hold.
+const CYC_CNT_MAX: u32 = 0xFFFF;
+
+/// AMD LbrExtV2: FROM and TO hold 58 bits of address. Linux amd/lbr.c.
+const AMD_IP: u64 = (1 << 58) - 1;
+/// AMD LbrExtV2: TO\[63\], the record is valid.
+const AMD_VALID: u64 = 1 << 63;
+/// AMD BRS: TO\[63:61\] are reserved. Linux amd/brs.c.
+const BRS_TO: u64 = (1 << 61) - 1;
+
+/// The registers of one record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) info: u64,
+}
+
+impl Slot {
+    pub(super) const EMPTY: Slot = Slot { from: 0, to: 0, info: 0 };
+}
+
+/// How a CPU lays out a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// FROM in bits 31:0, TO in 63:32 of one register. Format 0.
+    Packed,
+    /// 32-bit addresses, one to a register: P6.
+    Narrow,
+    /// Canonical addresses without flags: formats 1 and 2, NetBurst models 3
+    /// and later.
+    Linear,
+    /// MISPRED in FROM\[63\]. Format 3.
+    Mispred,
+    /// MISPRED, IN_TSX and TSX_ABORT in FROM\[63:61\]. Format 4.
+    MispredTsx,
+    /// Format 4 on a CPU without TSX: FROM\[62:61\] are recorded as 0, but
+    /// WRMSR checks them as a part of the sign. Xen, HSM182, BDM127.
+    MispredNoTsx,
+    /// Flags and cycles in INFO. Formats 5 and 7.
+    Info {
+        /// INFO\[62:61\] are used.
+        tsx: bool,
+    },
+    /// MISPRED in FROM\[63\], cycles in TO\[63:48\]. Format 6.
+    Time,
+    /// Whole addresses, and INFO as CPUID leaf 1CH announces it.
+    Arch {
+        /// The bits of INFO that exist.
+        info: u64,
+    },
+    /// AMD LbrExtV2.
+    AmdV2,
+    /// AMD BRS.
+    AmdBrs,
+    /// AMD's one-entry pair: whole addresses.
+    AmdSingle,
+}
+
+impl Encoding {
+    /// How the CPU that `caps` describes lays out its records. A format that
+    /// nobody documents is laid out like format 1.
+    pub(super) fn of(caps: &LbrCaps) -> Encoding {
+        match caps.layout {
+            Layout::Packed32 => Encoding::Packed,
+            Layout::Plain if caps.facility == Facility::P6 => Encoding::Narrow,
+            Layout::Plain => Encoding::Linear,
+            Layout::Legacy { format, tsx } => match format.0 {
+                0 => Encoding::Packed,
+                3 => Encoding::Mispred,
+                4 if tsx && !caps.quirks.contains(Quirks::TSX_LESS_FORMAT_4) => {
+                    Encoding::MispredTsx
+                }
+                4 => Encoding::MispredNoTsx,
+                5 | 7 => Encoding::Info { tsx },
+                6 => Encoding::Time,
+                _ => Encoding::Linear,
+            },
+            Layout::Arch { mispredict, timed, types, counters, tsx } => {
+                let mut info = 0;
+                if mispredict {
+                    info |= MISPRED;
+                }
+                if tsx {
+                    info |= IN_TSX | TSX_ABORT;
+                }
+                if timed {
+                    info |= CYC_CNT_VALID | u64::from(CYC_CNT_MAX);
+                }
+                if types {
+                    info |= 0xF << 56;
+                }
+                for counter in 0..4 {
+                    if counters >> counter & 1 != 0 {
+                        info |= 3 << (32 + 2 * counter);
+                    }
+                }
+                Encoding::Arch { info }
+            }
+            Layout::AmdV2 { .. } => Encoding::AmdV2,
+            Layout::AmdBrs { .. } => Encoding::AmdBrs,
+            Layout::AmdSingle => Encoding::AmdSingle,
+        }
+    }
+
+    /// The registers of a record. `from` stands for the branch's own FROM
+    /// where that is hidden; `cycles` are those since the previous record,
+    /// `None` where they are not known.
+    #[inline]
+    pub(super) fn record(self, branch: &Retired, from: u64, cycles: Option<u32>) -> Slot {
+        let mispred = if branch.mispredicted == Some(true) { MISPRED } else { 0 };
+        let count = || u64::from(cycles.unwrap_or(0).min(CYC_CNT_MAX));
+        let tsx =
+            || (if branch.in_tx { IN_TSX } else { 0 }) | (if branch.abort { TSX_ABORT } else { 0 });
+        match self {
+            Encoding::Packed => Slot { from: low32(from) | low32(branch.to) << 32, ..Slot::EMPTY },
+            Encoding::Narrow => Slot { from: low32(from), to: low32(branch.to), info: 0 },
+            Encoding::Linear => Slot {
+                from: sign_extend(from, VIRT_48),
+                to: sign_extend(branch.to, VIRT_48),
+                info: 0,
+            },
+            Encoding::Mispred => Slot {
+                from: sign_extend(from, VIRT_48) & !MISPRED | mispred,
+                to: sign_extend(branch.to, VIRT_48),
+                info: 0,
+            },
+            Encoding::MispredTsx => Slot {
+                from: sign_extend(from, VIRT_48) & !(MISPRED | IN_TSX | TSX_ABORT)
+                    | mispred
+                    | tsx(),
+                to: sign_extend(branch.to, VIRT_48),
+                info: 0,
+            },
+            Encoding::MispredNoTsx => Slot {
+                from: sign_extend(from, VIRT_48) & !(MISPRED | IN_TSX | TSX_ABORT) | mispred,
+                to: sign_extend(branch.to, VIRT_48),
+                info: 0,
+            },
+            Encoding::Info { tsx: has_tsx } => Slot {
+                from: sign_extend(from, VIRT_48),
+                to: sign_extend(branch.to, VIRT_48),
+                info: mispred | count() | if has_tsx { tsx() } else { 0 },
+            },
+            Encoding::Time => Slot {
+                from: sign_extend(from, VIRT_48) & !MISPRED | mispred,
+                to: branch.to & ((1 << VIRT_48) - 1) | count() << 48,
+                info: 0,
+            },
+            Encoding::Arch { info } => {
+                let valid = if cycles.is_some() { CYC_CNT_VALID } else { 0 };
+                let all = mispred | tsx() | valid | count() | br_type(branch.class) << 56;
+                Slot { from, to: branch.to, info: all & info }
+            }
+            Encoding::AmdV2 => Slot {
+                from: amd_ip(from, 63) | mispred,
+                to: amd_ip(branch.to, 61) | AMD_VALID,
+                info: 0,
+            },
+            Encoding::AmdBrs => Slot { from, to: branch.to & BRS_TO, info: 0 },
+            Encoding::AmdSingle => Slot { from, to: branch.to, info: 0 },
+        }
+    }
+
+    /// What a FROM register holds after WRMSR of `value`; `None` where that
+    /// raises #GP.
+    pub(super) fn write_from(self, value: u64) -> Option<u64> {
+        let canonical = match self {
+            Encoding::Narrow => return Some(low32(value)),
+            Encoding::Packed | Encoding::AmdV2 | Encoding::AmdBrs | Encoding::AmdSingle => true,
+            Encoding::Linear | Encoding::Info { .. } => is_sign_extended(value, VIRT_48),
+            // The flag bits are left out of the check: what is under them is
+            // replaced by copies of the next lower bit.
+            Encoding::Mispred | Encoding::MispredNoTsx | Encoding::Time => {
+                is_sign_extended(sign_extend(value, 63), VIRT_48)
+            }
+            Encoding::MispredTsx => is_sign_extended(sign_extend(value, 61), VIRT_48),
+            Encoding::Arch { .. } => is_sign_extended(value, VIRT_57),
+        };
+        canonical.then_some(value)
+    }
+
+    /// What a TO register holds after WRMSR of `value`; `None` where that
+    /// raises #GP.
+    pub(super) fn write_to(self, value: u64) -> Option<u64> {
+        let canonical = match self {
+            Encoding::Narrow => return Some(low32(value)),
+            Encoding::Packed
+            | Encoding::Time
+            | Encoding::AmdV2
+            | Encoding::AmdBrs
+            | Encoding::AmdSingle => true,
+            Encoding::Linear
+            | Encoding::Info { .. }
+            | Encoding::Mispred
+            | Encoding::MispredTsx
+            | Encoding::MispredNoTsx => is_sign_extended(value, VIRT_48),
+            Encoding::Arch { .. } => is_sign_extended(value, VIRT_57),
+        };
+        canonical.then_some(value)
+    }
+
+    /// What an INFO register holds after WRMSR of `value`: its fields.
+    /// Reserved bits are dropped; no manual read here says that they fault.
+    pub(super) const fn write_info(self, value: u64) -> u64 {
+        match self {
+            Encoding::Arch { info } => value & info,
+            _ => value & (MISPRED | IN_TSX | TSX_ABORT | CYC_CNT_MAX as u64),
+        }
+    }
+}
+
+/// INFO\[59:56\] of Architectural LBR. SDM24 Table 20-2.
+const fn br_type(class: HwBranchType) -> u64 {
+    match class {
+        HwBranchType::Cond => 0,
+        HwBranchType::IndJmp => 1,
+        HwBranchType::RelJmp => 2,
+        HwBranchType::IndCall => 3,
+        HwBranchType::RelCall => 4,
+        HwBranchType::Ret => 5,
+        HwBranchType::Other => 8,
+    }
+}
+
+pub(super) const fn low32(value: u64) -> u64 {
+    value & 0xFFFF_FFFF
+}
+
+/// 58 bits of address and copies of their sign up to, not including, bit `end`.
+const fn amd_ip(address: u64, end: u32) -> u64 {
+    sign_extend(address & AMD_IP, 58) & ((1 << end) - 1)
+}
+
+/// The low `width` bits of `value`, their highest copied upward.
+const fn sign_extend(value: u64, width: u32) -> u64 {
+    let unused = 64 - width;
+    (((value << unused) as i64) >> unused) as u64
+}
+
+const fn is_sign_extended(value: u64, width: u32) -> bool {
+    sign_extend(value, width) == value
+}

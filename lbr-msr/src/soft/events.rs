@@ -1,0 +1,93 @@
+//! What happens to the registers beside branches and accesses.
+
+use crate::caps::{Facility, Quirks};
+
+use super::encode::{Encoding, Slot, low32};
+use super::filter::ctl;
+use super::ring::bits::*;
+use super::ring::{Control, SoftLbr};
+
+impl SoftLbr {
+    /// A performance-monitoring interrupt is raised. With
+    /// DEBUGCTL.FREEZE_LBRS_ON_PMI recording stops: before perfmon version 4
+    /// the CPU clears DEBUGCTL.LBR itself, from 4 on it sets
+    /// GLOBAL_STATUS.LBR_FRZ. SDM 17.4.7.
+    pub fn pmi(&mut self) {
+        let freezes = self.debugctl & DEBUGCTL_FREEZE_LBRS_ON_PMI != 0
+            && !self.model.quirks.contains(Quirks::NO_FREEZE_ON_PMI);
+        let streamlined = self.freezes_by_status();
+        if freezes && streamlined {
+            self.status |= STATUS_LBR_FRZ;
+        } else if freezes {
+            self.disable();
+        }
+        if streamlined && self.debugctl & DEBUGCTL_FREEZE_PERFMON_ON_PMI != 0 {
+            self.status |= STATUS_CTR_FRZ;
+        }
+        self.refresh();
+    }
+
+    /// A debug exception is raised: recording and DEBUGCTL.BTF are switched
+    /// off, the records stay. Nothing is recorded for the exception itself.
+    /// SDM 17.4.2, 17.4.3. AMD's stacks are not documented to stop; their
+    /// one-entry pair does.
+    pub fn debug_exception(&mut self) {
+        self.debugctl &= !(DEBUGCTL_LBR | DEBUGCTL_BTF);
+        self.lbr_ctl &= !ctl::LBR_EN;
+        self.refresh();
+    }
+
+    /// An exception or interrupt is about to be delivered: the last-exception
+    /// registers take the last branch before it, if recording is on. The
+    /// transfer to the handler is a branch of its own to
+    /// [`retire`](Self::retire) afterwards.
+    pub fn exception(&mut self) {
+        let beside = self.has_pair();
+        let on = match self.model.control {
+            Control::LbrCtl => self.lbr_ctl & ctl::LBR_EN != 0,
+            Control::DebugCtl | Control::DbgExtnCfg => self.debugctl & DEBUGCTL_LBR != 0,
+        };
+        if !on || self.status & STATUS_LBR_FRZ != 0 || self.trace_hides_lbr() {
+            return;
+        }
+        let newest = if beside { self.pair } else { self.newest() };
+        self.ler = match self.encoding() {
+            Encoding::Packed => Slot { from: low32(newest.from), to: newest.from >> 32, info: 0 },
+            _ => newest,
+        };
+    }
+
+    /// The core was in a C-state deeper than C1. Where the CPU keeps its
+    /// records on a supply that goes off there, every record, the
+    /// last-exception registers and TOS are 0 afterwards; controls stay, and
+    /// the next record has a cycle count of 0. SDM 17.10.3. Elsewhere nothing
+    /// happens.
+    pub fn deep_c_state(&mut self) {
+        if self.model.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
+            self.clear_records();
+            self.clear_last_exception();
+        }
+    }
+
+    fn disable(&mut self) {
+        let enable = self.model.map.enable;
+        match self.model.control {
+            Control::DebugCtl => self.debugctl &= !enable,
+            Control::LbrCtl => self.lbr_ctl &= !enable,
+            Control::DbgExtnCfg => self.dbg_extn_cfg &= !enable,
+        }
+    }
+
+    /// The last-exception registers exist at 1DDH and 1DEH.
+    pub(super) fn has_last_exception(&self) -> bool {
+        match self.model.facility {
+            Facility::IntelLegacy => self.encoding() != Encoding::Packed,
+            Facility::NetBurst => false,
+            Facility::IntelArch
+            | Facility::AmdLbrV2
+            | Facility::AmdBrs
+            | Facility::AmdSingle
+            | Facility::P6 => true,
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The registers by address: which exist, which bits they take, what a write
+//! does beside storing.
+
+use crate::access::{Access, MsrError, MsrRead, MsrWrite};
+use crate::address::{
+    AMD_DBG_EXTN_CFG, AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_DEBUGCTL,
+    IA32_LER_INFO, IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET,
+    IA32_RTIT_CTL, MSR_LASTBRANCHFROMIP, MSR_LASTBRANCHTOIP, MSR_LER_FROM_LIP,
+    MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP, MSR_LER_TO_LIP_NETBURST, Msr,
+};
+use crate::caps::{Facility, FilterRegister, Layout, Order, Quirks};
+
+use super::encode::Encoding;
+use super::filter::{ctl, select};
+use super::ring::bits::*;
+use super::ring::{Control, SoftLbr};
+
+/// A register of a record.
+#[derive(Clone, Copy)]
+enum Bank {
+    From,
+    To,
+    Info,
+}
+
+/// A register of the software LBR.
+#[derive(Clone, Copy)]
+enum Register {
+    Record(Bank, usize),
+    Tos,
+    Select,
+    LbrCtl,
+    Depth,
+    DebugCtl,
+    DbgExtnCfg,
+    LastException(Bank),
+    /// AMD's one-entry pair beside a stack.
+    Pair(Bank),
+    PerfCapabilities,
+    Status,
+    StatusReset,
+    RtitCtl,
+}
+
+/// Bits of DBG_EXTN_CFG that BRS takes. Linux amd/brs.c.
+const BRS_CFG: u64 = 1 << 2 | DBG_EXTN_CFG_ONES | BRS_VB | BRS_MSROFF | 7 << 24;
+
+/// IA32_PERF_CAPABILITIES\[12\]: DEBUGCTL.FREEZE_WHILE_SMM may be set. SDM 18.18.
+const SMM_FREEZE: u64 = 1 << 12;
+
+impl SoftLbr {
+    #[inline]
+    fn register(&self, msr: Msr) -> Option<Register> {
+        let map = &self.model.map;
+        let index = |base: Option<Msr>| {
+            let distance = msr.0.wrapping_sub(base?.0);
+            let shift = self.model.stride_shift;
+            let index = (distance >> shift) as usize;
+            (index < self.depth && (index << shift) as u32 == distance).then_some(index)
+        };
+        if let Some(i) = index(Some(map.from)) {
+            return Some(Register::Record(Bank::From, i));
+        }
+        let to = if self.encoding() == Encoding::Packed { None } else { map.to };
+        if let Some(i) = index(to) {
+            return Some(Register::Record(Bank::To, i));
+        }
+        if let Some(i) = index(map.info) {
+            return Some(Register::Record(Bank::Info, i));
+        }
+        self.control_register(msr)
+    }
+
+    fn control_register(&self, msr: Msr) -> Option<Register> {
+        let map = &self.model.map;
+        let intel_status = self.model.intel && self.model.perfmon_version >= 2;
+        let amd_status =
+            !self.model.intel && self.model.quirks.contains(Quirks::STREAMLINED_FREEZE);
+        let netburst = self.model.facility == Facility::NetBurst;
+        Some(match msr {
+            IA32_DEBUGCTL => Register::DebugCtl,
+            _ if Some(msr) == map.tos => Register::Tos,
+            _ if self.model.control == Control::LbrCtl && msr == map.control => Register::LbrCtl,
+            _ if Some(msr) == map.select => Register::Select,
+            _ if Some(msr) == map.depth => Register::Depth,
+            AMD_DBG_EXTN_CFG if self.model.control == Control::DbgExtnCfg => Register::DbgExtnCfg,
+            IA32_PERF_CAPABILITIES if self.model.perf_capabilities.is_some() => {
+                Register::PerfCapabilities
+            }
+            IA32_PERF_GLOBAL_STATUS if intel_status => Register::Status,
+            IA32_PERF_GLOBAL_STATUS_RESET if intel_status => Register::StatusReset,
+            AMD_PERF_CNTR_GLOBAL_STATUS if amd_status => Register::Status,
+            AMD_PERF_CNTR_GLOBAL_STATUS_CLR if amd_status => Register::StatusReset,
+            IA32_RTIT_CTL if self.model.quirks.contains(Quirks::PT_DISABLES) => Register::RtitCtl,
+            MSR_LER_FROM_LIP_NETBURST if netburst => Register::LastException(Bank::From),
+            MSR_LER_TO_LIP_NETBURST if netburst => Register::LastException(Bank::To),
+            MSR_LER_FROM_LIP if self.has_last_exception() => Register::LastException(Bank::From),
+            MSR_LER_TO_LIP if self.has_last_exception() => Register::LastException(Bank::To),
+            IA32_LER_INFO if self.model.control == Control::LbrCtl => {
+                Register::LastException(Bank::Info)
+            }
+            MSR_LASTBRANCHFROMIP if self.has_pair() => Register::Pair(Bank::From),
+            MSR_LASTBRANCHTOIP if self.has_pair() => Register::Pair(Bank::To),
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    fn get(&self, msr: Msr) -> Option<u64> {
+        let register = self.register(msr)?;
+        if self.trace_hides_lbr() && hidden_by_trace(register) {
+            return Some(0);
+        }
+        Some(match register {
+            Register::Record(Bank::From, i) => self.slot(i).from,
+            Register::Record(Bank::To, i) => self.slot(i).to,
+            Register::Record(Bank::Info, i) => self.slot(i).info,
+            Register::Tos => self.tos() as u64,
+            Register::Select => self.select,
+            Register::LbrCtl => self.lbr_ctl,
+            Register::Depth => self.depth as u64,
+            Register::DebugCtl => self.debugctl,
+            Register::DbgExtnCfg => self.dbg_extn_cfg,
+            Register::LastException(Bank::From) => self.ler.from,
+            Register::LastException(Bank::To) => self.ler.to,
+            Register::LastException(Bank::Info) => self.ler.info,
+            Register::Pair(Bank::From) => self.pair.from,
+            Register::Pair(Bank::To) => self.pair.to,
+            Register::Pair(Bank::Info) => return None,
+            Register::PerfCapabilities => self.model.perf_capabilities?,
+            Register::Status => self.status,
+            Register::StatusReset => 0,
+            Register::RtitCtl => self.rtit_ctl,
+        })
+    }
+
+    /// `None` where WRMSR raises #GP.
+    fn set(&mut self, msr: Msr, value: u64) -> Option<()> {
+        let register = self.register(msr)?;
+        if self.trace_hides_lbr() && hidden_by_trace(register) {
+            return Some(());
+        }
+        let encoding = self.encoding();
+        match register {
+            Register::Record(..) | Register::Tos | Register::LastException(_)
+                if self.records_are_read_only() =>
+            {
+                return None;
+            }
+            Register::Record(bank, i) => {
+                let slot = self.slot_mut(i)?;
+                match bank {
+                    Bank::From => slot.from = encoding.write_from(value)?,
+                    Bank::To => slot.to = encoding.write_to(value)?,
+                    Bank::Info => slot.info = encoding.write_info(value),
+                }
+                // Records control nothing.
+                return Some(());
+            }
+            Register::Tos => self.set_tos(value),
+            Register::Select => self.select = only(value, self.select_bits())?,
+            Register::LbrCtl => self.lbr_ctl = only(value, self.lbr_ctl_bits())?,
+            Register::Depth => {
+                self.depth = self.supported_depth(value)?;
+                self.clear_records();
+            }
+            Register::DebugCtl => {
+                let mut value = only(value, self.debugctl_bits())?;
+                if self.model.control == Control::LbrCtl {
+                    // Dead on CPUs with Architectural LBR: ignored, reads 0.
+                    value &= !DEBUGCTL_LBR;
+                }
+                self.debugctl = value;
+            }
+            Register::DbgExtnCfg => self.dbg_extn_cfg = self.extension_config(value)?,
+            Register::LastException(Bank::From) => self.ler.from = encoding.write_from(value)?,
+            Register::LastException(Bank::To) => self.ler.to = encoding.write_to(value)?,
+            Register::LastException(Bank::Info) => self.ler.info = encoding.write_info(value),
+            Register::Pair(Bank::From) => self.pair.from = value,
+            Register::Pair(Bank::To) => self.pair.to = value,
+            Register::Pair(Bank::Info) | Register::PerfCapabilities | Register::Status => {
+                return None;
+            }
+            Register::StatusReset => self.status &= !value,
+            Register::RtitCtl => {
+                let stops = self.trace_hides_lbr() && value & TRACE_EN == 0;
+                self.rtit_ctl = value;
+                if stops {
+                    self.clear_records();
+                    self.clear_last_exception();
+                }
+            }
+        }
+        self.refresh();
+        Some(())
+    }
+
+    /// NetBurst's records, and TOS with them. SDM 17.11.2.
+    fn records_are_read_only(&self) -> bool {
+        self.model.facility == Facility::NetBurst
+            || self.model.quirks.contains(Quirks::READ_ONLY_RECORDS)
+    }
+
+    /// The bits that LBR_SELECT takes.
+    fn select_bits(&self) -> u64 {
+        match self.model.filter {
+            FilterRegister::LbrSelect { call_stack: true, .. } => {
+                select::SUPPRESS | select::EN_CALLSTACK
+            }
+            FilterRegister::LbrSelect { call_stack: false, .. }
+            | FilterRegister::AmdSelect
+            | FilterRegister::LbrCtl { .. }
+            | FilterRegister::None => select::SUPPRESS,
+        }
+    }
+
+    /// The bits of IA32_LBR_CTL that CPUID leaf 1CH offers.
+    fn lbr_ctl_bits(&self) -> u64 {
+        let FilterRegister::LbrCtl { cpl, branch, call_stack } = self.model.filter else {
+            return ctl::LBR_EN;
+        };
+        ctl::LBR_EN
+            | if cpl { ctl::OS | ctl::USR } else { 0 }
+            | if call_stack { ctl::CALL_STACK } else { 0 }
+            | if branch { ctl::BRANCHES } else { 0 }
+    }
+
+    /// IA32_LBR_DEPTH takes the depths of the mask. CPUID leaf 1CH EAX\[7:0\].
+    fn supported_depth(&self, value: u64) -> Option<usize> {
+        let depth = usize::try_from(value).ok()?;
+        let listed = (0..8).any(|n| self.model.depth_mask >> n & 1 != 0 && depth == 8 * (n + 1));
+        (depth <= self.model.max_depth && listed || depth == self.model.max_depth).then_some(depth)
+    }
+
+    /// What DBG_EXTN_CFG takes: BRS its own fields with bits 4:3 set, LbrExtV2
+    /// any bits, since what else the register holds is not ours to know.
+    fn extension_config(&self, value: u64) -> Option<u64> {
+        if self.model.order != Order::Saturating {
+            return Some(value);
+        }
+        only(value, BRS_CFG).filter(|v| v & DBG_EXTN_CFG_ONES == DBG_EXTN_CFG_ONES)
+    }
+
+    /// The bits that DEBUGCTL takes, as far as the capabilities tell.
+    /// SDM 17.4.1, 17.11.1, 17.13, 17.14.
+    fn debugctl_bits(&self) -> u64 {
+        const LBR_BTF: u64 = 0b11;
+        const PINS: u64 = 0xF << 2;
+        const BTS: u64 = 0b11 << 7;
+        const BTS_OFF: u64 = 0b11 << 9;
+        const FREEZE_ON_PMI: u64 = DEBUGCTL_FREEZE_LBRS_ON_PMI | DEBUGCTL_FREEZE_PERFMON_ON_PMI;
+        const UNCORE_PMI: u64 = 1 << 13;
+        const FREEZE_WHILE_SMM: u64 = 1 << 14;
+        const RTM_DEBUG: u64 = 1 << 15;
+        const BLD: u64 = 1 << 2;
+
+        let model = &self.model;
+        match model.facility {
+            Facility::P6 => return LBR_BTF | PINS | DEBUGCTL_TR,
+            // MSR_DEBUGCTLA: LBR, BTF, TR, BTS, BTINT, BTS_OFF_OS, BTS_OFF_USR.
+            Facility::NetBurst => return 0x7F,
+            Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle => {
+                let freeze = model.quirks.contains(Quirks::STREAMLINED_FREEZE);
+                return LBR_BTF | PINS | if freeze { FREEZE_ON_PMI } else { 0 };
+            }
+            Facility::IntelLegacy if self.encoding() == Encoding::Packed => {
+                return LBR_BTF | PINS | DEBUGCTL_TR | BTS;
+            }
+            Facility::IntelLegacy | Facility::IntelArch => {}
+        }
+        let mut bits = LBR_BTF | DEBUGCTL_TR | BTS | BTS_OFF;
+        if model.control == Control::LbrCtl {
+            bits |= BLD;
+        }
+        if model.perf_capabilities.is_some() && model.perfmon_version > 1 {
+            bits |= FREEZE_ON_PMI;
+        }
+        if model.filter != FilterRegister::None {
+            bits |= UNCORE_PMI;
+        }
+        if model.perf_capabilities.unwrap_or(0) & SMM_FREEZE != 0 {
+            bits |= FREEZE_WHILE_SMM;
+        }
+        if matches!(model.layout, Layout::Legacy { tsx: true, .. } | Layout::Arch { tsx: true, .. })
+        {
+            bits |= RTM_DEBUG;
+        }
+        bits
+    }
+
+    fn fault(&self, msr: Msr, access: Access) -> MsrError {
+        MsrError::Fault { cpu: self.cpu, msr, access }
+    }
+}
+
+/// Intel PT hides records, TOS, LBR_SELECT and the last-exception pair. SDM
+/// 36.3.1.2.
+fn hidden_by_trace(register: Register) -> bool {
+    matches!(
+        register,
+        Register::Record(..) | Register::Tos | Register::Select | Register::LastException(_)
+    )
+}
+
+/// `value`, unless it has bits outside `allowed`.
+fn only(value: u64, allowed: u64) -> Option<u64> {
+    (value & !allowed == 0).then_some(value)
+}
+
+impl MsrRead for SoftLbr {
+    fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    #[inline]
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.get(msr).ok_or_else(|| self.fault(msr, Access::Read))
+    }
+}
+
+impl MsrWrite for SoftLbr {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.set(msr, value).ok_or_else(|| self.fault(msr, Access::Write))
+    }
+}

@@ -1,0 +1,449 @@
+//! The register file and what a retired branch does to it.
+
+use crate::caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor};
+
+use super::Retired;
+use super::encode::{Encoding, Slot};
+use super::filter::{Filter, ctl, selector_of};
+
+/// The most records that any of the facilities can hold: depth mask bit 7 of
+/// CPUID leaf 1CH. A larger `LbrCaps::depth` counts as this.
+pub(super) const MAX_DEPTH: usize = 64;
+
+/// FROM of a record whose branch started in a ring that is not recorded.
+const HIDDEN: u64 = !0;
+
+/// Fields of registers that are tested on every change of state.
+pub(super) mod bits {
+    /// DEBUGCTL.LBR.
+    pub(in crate::soft) const DEBUGCTL_LBR: u64 = 1 << 0;
+    pub(in crate::soft) const DEBUGCTL_BTF: u64 = 1 << 1;
+    pub(in crate::soft) const DEBUGCTL_TR: u64 = 1 << 6;
+    pub(in crate::soft) const DEBUGCTL_FREEZE_LBRS_ON_PMI: u64 = 1 << 11;
+    pub(in crate::soft) const DEBUGCTL_FREEZE_PERFMON_ON_PMI: u64 = 1 << 12;
+    /// GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
+    pub(in crate::soft) const STATUS_LBR_FRZ: u64 = 1 << 58;
+    /// GLOBAL_STATUS.CTR_FRZ.
+    pub(in crate::soft) const STATUS_CTR_FRZ: u64 = 1 << 59;
+    /// RTIT_CTL.TraceEn. SDM 36.2.7.
+    pub(in crate::soft) const TRACE_EN: u64 = 1 << 0;
+    /// DBG_EXTN_CFG of BRS: valid branches present. Linux amd/brs.c.
+    pub(in crate::soft) const BRS_VB: u64 = 1 << 5;
+    /// DBG_EXTN_CFG of BRS: index of the next record, four bits.
+    pub(in crate::soft) const BRS_MSROFF_SHIFT: u32 = 16;
+    pub(in crate::soft) const BRS_MSROFF: u64 = 0xF << BRS_MSROFF_SHIFT;
+    /// DBG_EXTN_CFG\[4:3\], which "must be written 11b".
+    pub(in crate::soft) const DBG_EXTN_CFG_ONES: u64 = 3 << 3;
+}
+use bits::*;
+
+/// Which register enables recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Control {
+    DebugCtl,
+    LbrCtl,
+    DbgExtnCfg,
+}
+
+/// What a branch that passes does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Overwrites the oldest record.
+    Ring,
+    /// Calls push, returns pop.
+    CallStack,
+    /// Fills the records once (AMD BRS).
+    Saturating,
+}
+
+/// What does not change once the CPU is chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Model {
+    pub(super) facility: Facility,
+    pub(super) intel: bool,
+    pub(super) layout: Layout,
+    pub(super) map: RegisterMap,
+    pub(super) order: Order,
+    pub(super) filter: FilterRegister,
+    pub(super) quirks: Quirks,
+    pub(super) control: Control,
+    pub(super) perfmon_version: u8,
+    pub(super) perf_capabilities: Option<u64>,
+    pub(super) max_depth: usize,
+    pub(super) depth_mask: u8,
+    /// log2 of the distance between two records' registers.
+    pub(super) stride_shift: u32,
+}
+
+/// The branch-record registers of one logical CPU, with the rules of a chosen
+/// CPU.
+///
+/// It is a register file: [`MsrRead`](crate::MsrRead) and
+/// [`MsrWrite`](crate::MsrWrite) reach it by address, an address that the
+/// chosen CPU lacks and a reserved bit raise
+/// [`MsrError::Fault`](crate::MsrError::Fault). Between accesses it is fed
+/// with [`retire`](Self::retire) and with the events that touch these
+/// registers: [`pmi`](Self::pmi), [`debug_exception`](Self::debug_exception),
+/// [`exception`](Self::exception), [`deep_c_state`](Self::deep_c_state),
+/// [`reset`](Self::reset), [`warm_reset`](Self::warm_reset).
+///
+/// # Choices where the manuals are silent
+///
+/// - A return in call-stack mode clears FROM, TO and INFO of the newest
+///   record, so that a reader that stops at FROM = 0 sees the frames that are
+///   left; TOS goes down by one (Architectural LBR: the records shift up). On
+///   an empty ring TOS goes down all the same.
+/// - Where the manual calls the contents undefined (call-stack mode with other
+///   branch bits than SDM 17.9 names; DEBUGCTL.TR together with LBR on cores
+///   that forbid it) nothing is recorded, and
+///   [`contents_undefined`](Self::contents_undefined) says so.
+/// - Cycles count from record to record, through branches that the filter
+///   leaves out and while recording is off. A count of which any part is not
+///   known is 0 and, in Architectural LBR, without CYC_CNT_VALID; so is that
+///   of the first record after a reset, a wipe or a write of IA32_LBR_DEPTH.
+/// - Reserved bits of INFO are dropped when written. TOS keeps only the bits
+///   that mean something.
+/// - Registers of records at and above IA32_LBR_DEPTH fault, as Table 2-2 of
+///   the SDM's Vol. 4 says.
+/// - A zero-length call is not recorded at all by Architectural LBR: SDM24
+///   Table 20-2 takes it out of NEAR_REL_CALL and puts it nowhere else.
+/// - The last-exception pair holds the newest record, so a branch that the
+///   filter leaves out does not reach it. Pentium M and Yonah have none here:
+///   the one table that names their pair has it swapped.
+/// - Of Intel PT only TraceEn counts, and IA32_RTIT_CTL exists only where
+///   tracing disables LBR (SDM 36.3.1.2).
+/// - AMD BRS records from the write of BRSMEN on, as if the counter it waits
+///   for had fired at once.
+#[derive(Clone, Debug)]
+pub struct SoftLbr {
+    /// Bit [`selector_of`] is set where such a branch has any effect.
+    watch: u32,
+    /// Of these, the ones that are recorded in the ring.
+    pass: u32,
+    mode: Mode,
+    encoding: Encoding,
+    /// What the filter register means, and the value it was worked out from.
+    filter: Filter,
+    filter_value: u64,
+    /// The one-entry pair beside an AMD stack is recorded too.
+    pair_on: bool,
+    undefined: bool,
+    /// The slot of the newest record.
+    top: usize,
+    pub(super) depth: usize,
+    cycles: u32,
+    cycles_known: bool,
+    recorded: u64,
+    slots: [Slot; MAX_DEPTH],
+
+    pub(super) cpu: u32,
+    pub(super) model: Model,
+    pub(super) debugctl: u64,
+    pub(super) select: u64,
+    pub(super) lbr_ctl: u64,
+    pub(super) dbg_extn_cfg: u64,
+    pub(super) status: u64,
+    pub(super) rtit_ctl: u64,
+    pub(super) ler: Slot,
+    pub(super) pair: Slot,
+}
+
+impl SoftLbr {
+    /// The registers of the CPU that `caps` describes, as after a reset.
+    ///
+    /// `perf_capabilities` is what IA32_PERF_CAPABILITIES reads; `None` where
+    /// the register does not exist (CPUID.01H:ECX\[15\] is 0), so that reading
+    /// it faults. The bits of DEBUGCTL that it announces exist accordingly.
+    #[must_use]
+    pub fn new(caps: &LbrCaps, perf_capabilities: Option<u64>) -> SoftLbr {
+        let max_depth = (caps.depth as usize).clamp(1, MAX_DEPTH);
+        let control = match caps.facility {
+            Facility::IntelArch => Control::LbrCtl,
+            Facility::AmdLbrV2 | Facility::AmdBrs => Control::DbgExtnCfg,
+            Facility::IntelLegacy | Facility::AmdSingle | Facility::P6 | Facility::NetBurst => {
+                Control::DebugCtl
+            }
+        };
+        let model = Model {
+            facility: caps.facility,
+            intel: caps.cpu.vendor != Vendor::Amd,
+            layout: caps.layout,
+            map: caps.registers,
+            order: caps.order,
+            filter: caps.filter,
+            quirks: caps.quirks,
+            control,
+            perfmon_version: caps.perfmon_version,
+            perf_capabilities,
+            max_depth,
+            depth_mask: caps.depth_mask,
+            stride_shift: caps.registers.stride.max(1).trailing_zeros(),
+        };
+        let mut soft = SoftLbr {
+            watch: 0,
+            pass: 0,
+            mode: Mode::Ring,
+            encoding: Encoding::of(caps),
+            filter: Filter::of(caps.filter, 0),
+            filter_value: 0,
+            pair_on: false,
+            undefined: false,
+            top: 0,
+            depth: max_depth,
+            cycles: 0,
+            cycles_known: false,
+            recorded: 0,
+            slots: [Slot::EMPTY; MAX_DEPTH],
+            cpu: 0,
+            model,
+            debugctl: 0,
+            select: 0,
+            lbr_ctl: 0,
+            dbg_extn_cfg: 0,
+            status: 0,
+            rtit_ctl: 0,
+            ler: Slot::EMPTY,
+            pair: Slot::EMPTY,
+        };
+        soft.reset();
+        soft
+    }
+
+    /// The same, as the registers of logical CPU `cpu` (0 unless told).
+    #[must_use]
+    pub fn on_cpu(mut self, cpu: u32) -> SoftLbr {
+        self.cpu = cpu;
+        self
+    }
+
+    /// Retires one taken branch. Whether it changed the records.
+    #[inline]
+    pub fn retire(&mut self, branch: &Retired) -> bool {
+        match branch.cycles {
+            Some(cycles) => self.cycles = self.cycles.saturating_add(cycles),
+            None => self.cycles_known = false,
+        }
+        if self.watch >> selector_of(branch) & 1 == 0 {
+            return false;
+        }
+        self.take(branch)
+    }
+
+    /// How many branches passed the filter and moved the records since
+    /// [`new`](Self::new), resets included: what a counter of these branches
+    /// would hold. In call-stack mode pushes and pops count alike, also a
+    /// return that found the ring empty.
+    #[must_use]
+    pub const fn recorded(&self) -> u64 {
+        self.recorded
+    }
+
+    /// Whether the registers are set in a way that leaves the records'
+    /// contents undefined by the manual. Nothing is recorded then.
+    #[must_use]
+    pub const fn contents_undefined(&self) -> bool {
+        self.undefined
+    }
+
+    fn take(&mut self, branch: &Retired) -> bool {
+        if self.pair_on {
+            self.pair = Encoding::AmdSingle.record(branch, branch.from, None);
+            if self.pass >> selector_of(branch) & 1 == 0 {
+                return false;
+            }
+        }
+        self.recorded = self.recorded.wrapping_add(1);
+        match self.mode {
+            Mode::Ring => self.push(branch),
+            Mode::CallStack if branch.class == crate::record::HwBranchType::Ret => self.pop(),
+            Mode::CallStack => self.push(branch),
+            Mode::Saturating => self.fill(branch),
+        }
+        true
+    }
+
+    /// Writes a record at the next slot. The hardware increments TOS, modulo
+    /// the depth, before it writes (SDM 17.4.8); where newer records have
+    /// lower addresses, the addresses shift instead.
+    #[inline]
+    fn push(&mut self, branch: &Retired) {
+        let next = self.top + 1;
+        self.top = if next >= self.depth { 0 } else { next };
+        self.put(branch);
+    }
+
+    #[inline]
+    fn put(&mut self, branch: &Retired) {
+        let started_outside = branch.cpl_before != 0;
+        let hidden = self.filter.hide >> u8::from(started_outside) & 1 != 0;
+        let from = if hidden { HIDDEN } else { branch.from };
+        let cycles = self.cycles_known.then_some(self.cycles);
+        // An index beyond the array cannot be: `top` stays below `depth`.
+        if let Some(slot) = self.slots.get_mut(self.top) {
+            *slot = self.encoding.record(branch, from, cycles);
+        }
+        self.cycles = 0;
+        self.cycles_known = true;
+    }
+
+    /// A near return in call-stack mode takes the newest record away. SDM 17.9.
+    fn pop(&mut self) {
+        if let Some(slot) = self.slots.get_mut(self.top) {
+            *slot = Slot::EMPTY;
+        }
+        self.top = if self.top == 0 { self.depth - 1 } else { self.top - 1 };
+    }
+
+    /// AMD BRS: writes at MSROFF, which wraps to 0 when the last is written.
+    fn fill(&mut self, branch: &Retired) {
+        let next = ((self.dbg_extn_cfg & BRS_MSROFF) >> BRS_MSROFF_SHIFT) as usize;
+        self.top = next.min(self.depth - 1);
+        self.put(branch);
+        let offset = if self.top + 1 >= self.depth { 0 } else { self.top as u64 + 1 };
+        self.dbg_extn_cfg = self.dbg_extn_cfg & !BRS_MSROFF | offset << BRS_MSROFF_SHIFT | BRS_VB;
+        if offset == 0 {
+            self.refresh();
+        }
+    }
+
+    /// The slot behind the registers with index `index`.
+    #[inline]
+    pub(super) fn slot(&self, index: usize) -> Slot {
+        self.slots.get(self.physical(index)).copied().unwrap_or(Slot::EMPTY)
+    }
+
+    pub(super) fn slot_mut(&mut self, index: usize) -> Option<&mut Slot> {
+        let physical = self.physical(index);
+        self.slots.get_mut(physical)
+    }
+
+    #[inline]
+    fn physical(&self, index: usize) -> usize {
+        match self.model.order {
+            // Index 0 is always the newest: the registers are renamed.
+            Order::NewestFirst if index <= self.top => self.top - index,
+            Order::NewestFirst => self.top + self.depth - index,
+            Order::Tos | Order::Saturating | Order::Single => index,
+        }
+    }
+
+    pub(super) const fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The index of the newest record.
+    pub(super) const fn tos(&self) -> usize {
+        self.top
+    }
+
+    /// Moves TOS; bits beyond the depth mean nothing. SDM 17.5.1.
+    pub(super) fn set_tos(&mut self, value: u64) {
+        self.top = (value % self.depth as u64) as usize;
+    }
+
+    pub(super) fn newest(&self) -> Slot {
+        self.slots.get(self.top).copied().unwrap_or(Slot::EMPTY)
+    }
+
+    /// Clears every record, and the count of cycles since the last.
+    pub(super) fn clear_records(&mut self) {
+        self.slots = [Slot::EMPTY; MAX_DEPTH];
+        self.top = 0;
+        self.cycles = 0;
+        self.cycles_known = false;
+    }
+
+    pub(super) fn clear_last_exception(&mut self) {
+        self.ler = Slot::EMPTY;
+    }
+
+    /// Intel PT is tracing on a CPU where that takes the LBR away.
+    #[inline]
+    pub(super) const fn trace_hides_lbr(&self) -> bool {
+        self.rtit_ctl & TRACE_EN != 0
+    }
+
+    /// PMIs freeze by GLOBAL_STATUS.LBR_FRZ and leave the enable bit alone.
+    pub(super) const fn freezes_by_status(&self) -> bool {
+        self.model.quirks.contains(Quirks::STREAMLINED_FREEZE)
+            || self.model.intel && self.model.perfmon_version >= 4
+    }
+
+    /// The value of the register whose bit enables recording.
+    const fn control(&self) -> u64 {
+        match self.model.control {
+            Control::DebugCtl => self.debugctl,
+            Control::LbrCtl => self.lbr_ctl,
+            Control::DbgExtnCfg => self.dbg_extn_cfg,
+        }
+    }
+
+    /// Works out again what [`retire`](Self::retire) tests. Called after every
+    /// change of a control register.
+    pub(super) fn refresh(&mut self) {
+        let value = match self.model.control {
+            Control::LbrCtl => self.lbr_ctl & !ctl::LBR_EN,
+            Control::DebugCtl | Control::DbgExtnCfg => self.select,
+        };
+        // Freezing and thawing leave the filter as it is.
+        if value != self.filter_value {
+            self.filter = Filter::of(self.model.filter, value);
+            self.filter_value = value;
+        }
+        let filter = self.filter;
+        let branch_trace =
+            self.model.quirks.contains(Quirks::TR_CONFLICTS) && self.debugctl & DEBUGCTL_TR != 0;
+        let full = self.model.order == Order::Saturating
+            && self.dbg_extn_cfg & (BRS_VB | BRS_MSROFF) == BRS_VB;
+        let enabled = self.control() & self.model.map.enable != 0
+            && self.status & STATUS_LBR_FRZ == 0
+            && !self.trace_hides_lbr();
+
+        self.undefined = enabled && (filter.undefined || branch_trace);
+        self.pass = if enabled && !branch_trace && !full { filter.pass } else { 0 };
+        self.mode = match self.model.order {
+            Order::Saturating => Mode::Saturating,
+            _ if filter.call_stack => Mode::CallStack,
+            _ => Mode::Ring,
+        };
+        self.pair_on = self.has_pair() && self.debugctl & DEBUGCTL_LBR != 0;
+        self.watch = if self.pair_on { !0 } else { self.pass };
+    }
+
+    /// An AMD stack has the one-entry pair beside it.
+    pub(super) const fn has_pair(&self) -> bool {
+        matches!(self.model.facility, Facility::AmdLbrV2 | Facility::AmdBrs)
+    }
+
+    /// Everything as after power-on: controls and records 0, IA32_LBR_DEPTH at
+    /// its maximum. [`recorded`](Self::recorded) goes on counting.
+    pub fn reset(&mut self) {
+        self.depth = self.model.max_depth;
+        self.clear_records();
+        self.clear_last_exception();
+        self.pair = Slot::EMPTY;
+        self.debugctl = 0;
+        self.select = 0;
+        self.lbr_ctl = 0;
+        self.status = 0;
+        self.rtit_ctl = 0;
+        self.dbg_extn_cfg = match self.model.control {
+            Control::DbgExtnCfg => DBG_EXTN_CFG_ONES,
+            Control::DebugCtl | Control::LbrCtl => 0,
+        };
+        self.refresh();
+    }
+
+    /// A warm reset: Architectural LBR keeps its registers and only stops
+    /// recording, everything else is lost.
+    pub fn warm_reset(&mut self) {
+        if self.model.control != Control::LbrCtl {
+            return self.reset();
+        }
+        self.lbr_ctl &= !ctl::LBR_EN;
+        self.debugctl = 0;
+        self.status = 0;
+        self.rtit_ctl = 0;
+        self.refresh();
+    }
+}

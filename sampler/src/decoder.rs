@@ -1,0 +1,219 @@
+//! The decoder's side of the queue: raw stacks become samples, in time order
+//! with everything else that happened.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::mpsc;
+
+use lbr_msr::caps::Layout;
+use lbr_msr::decode::decode;
+use lbr_msr::record::{
+    BranchEntry, BranchStack, BranchType, Event, Head, Label, Lost, Sample, Sink, SourceKnowledge,
+};
+
+use crate::drain::RawStack;
+
+/// Names the type of the branch at an address of a process, from its code.
+pub type Classify = Box<dyn FnMut(u32, u64) -> Option<BranchType> + Send>;
+
+/// Whether an entry is wanted: the part of a filter that the ring's own cannot
+/// express.
+pub type Keep = Box<dyn FnMut(&BranchEntry) -> bool + Send>;
+
+/// Stacks and branches of one label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Stacks, the empty ones included.
+    pub stacks: u64,
+    /// Branches in them.
+    pub branches: u64,
+}
+
+/// What the decoder counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    pub(crate) labels: BTreeMap<Label, Tally>,
+    /// Stacks with branches that do not join to the one before.
+    pub(crate) not_joined: u64,
+    pub(crate) cut: u64,
+    /// Samples that went to the sink.
+    pub(crate) samples: u64,
+    /// Branches in them.
+    pub(crate) branches: u64,
+    /// Branches that the software filter left out.
+    pub(crate) filtered: u64,
+    /// Records that hold no branch although the ring said so.
+    pub(crate) unreadable: u64,
+    /// Stacks that were announced as lost.
+    pub(crate) lost: u64,
+}
+
+/// An event that waits for its time.
+struct Waiting {
+    time: u64,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Waiting) -> bool {
+        self.key() == other.key()
+    }
+}
+impl Eq for Waiting {}
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Waiting {
+    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+impl Waiting {
+    fn key(&self) -> (u64, u64) {
+        (self.time, self.order)
+    }
+}
+
+const fn time_of(event: &Event) -> u64 {
+    match event {
+        Event::Sample(sample) => sample.time,
+        Event::Mmap(mmap) => mmap.time,
+        Event::Comm(comm) => comm.time,
+        Event::Fork(task) | Event::Exit(task) => task.time,
+        Event::Lost(lost) => lost.time,
+    }
+}
+
+pub(crate) struct Decoder<'a, S: Sink> {
+    pub(crate) layout: Layout,
+    pub(crate) knowledge: SourceKnowledge,
+    pub(crate) classify: Option<Classify>,
+    pub(crate) keep: Option<Keep>,
+    pub(crate) sink: &'a mut S,
+    pub(crate) events: mpsc::Receiver<Event>,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    arrived: u64,
+    decoded: Decoded,
+}
+
+impl<'a, S: Sink> Decoder<'a, S> {
+    pub(crate) fn new(
+        layout: Layout,
+        knowledge: SourceKnowledge,
+        sink: &'a mut S,
+        events: mpsc::Receiver<Event>,
+    ) -> Decoder<'a, S> {
+        Decoder {
+            layout,
+            knowledge,
+            classify: None,
+            keep: None,
+            sink,
+            events,
+            waiting: BinaryHeap::new(),
+            arrived: 0,
+            decoded: Decoded::default(),
+        }
+    }
+
+    /// Takes one stack. What a thread emitted before its branches were drained
+    /// is in the channel already, so it goes to the sink first.
+    pub(crate) fn stack(&mut self, raw: &RawStack) -> Result<(), S::Error> {
+        self.collect();
+        self.emit_until(raw.time)?;
+        let label = raw.integrity.label;
+        let branches = raw.entries().len() as u64;
+        let tally = self.decoded.labels.entry(label).or_default();
+        tally.stacks += 1;
+        tally.branches += branches;
+        self.decoded.cut += u64::from(raw.integrity.cut);
+        if label.is_excluded() {
+            self.decoded.lost += 1;
+            return self.sink.event(&Event::Lost(Lost {
+                time: raw.time,
+                pid: raw.thread.pid,
+                tid: raw.thread.tid,
+                cpu: raw.cpu,
+                stacks: 1,
+                label: Some(label),
+            }));
+        }
+        if branches == 0 {
+            return Ok(());
+        }
+        let is_snapshot = label == Label::Snapshot;
+        let is_joined = raw.integrity.head == Head::Joined;
+        self.decoded.not_joined += u64::from(!is_snapshot && !is_joined);
+        let entries = self.entries(raw);
+        let Some(newest) = entries.first() else { return Ok(()) };
+        let sample = Sample {
+            time: raw.time,
+            pid: raw.thread.pid,
+            tid: raw.thread.tid,
+            cpu: raw.cpu,
+            ip: newest.to,
+            period: if is_joined { branches } else { 0 },
+            stack: BranchStack { entries, integrity: raw.integrity },
+        };
+        self.decoded.samples += 1;
+        self.decoded.branches += sample.stack.entries.len() as u64;
+        self.sink.event(&Event::Sample(sample))
+    }
+
+    fn entries(&mut self, raw: &RawStack) -> Vec<BranchEntry> {
+        let mut entries = Vec::with_capacity(raw.entries().len());
+        let oldest = raw.entries().len() - 1;
+        for (age, record) in raw.entries().iter().enumerate() {
+            let Some(entry) = decode(self.layout, record) else {
+                self.decoded.unreadable += 1;
+                continue;
+            };
+            let mut entry = self.knowledge.mask(entry);
+            if age == oldest && raw.starts_after_thaw {
+                // The counter ran from the thaw, not from a branch.
+                entry.cycles = None;
+                entry.cycles_saturated = None;
+            }
+            if let Some(classify) = &mut self.classify {
+                entry.branch_type = classify(raw.thread.pid, entry.from).or(entry.branch_type);
+            }
+            if self.keep.as_mut().is_none_or(|keep| keep(&entry)) {
+                entries.push(entry);
+            } else {
+                self.decoded.filtered += 1;
+            }
+        }
+        entries
+    }
+
+    /// Takes what the source and the sampler have sent.
+    pub(crate) fn collect(&mut self) {
+        while let Ok(event) = self.events.try_recv() {
+            self.arrived += 1;
+            if let Event::Lost(lost) = &event {
+                self.decoded.lost += lost.stacks;
+            }
+            let waiting = Waiting { time: time_of(&event), order: self.arrived, event };
+            self.waiting.push(Reverse(waiting));
+        }
+    }
+
+    fn emit_until(&mut self, time: u64) -> Result<(), S::Error> {
+        while self.waiting.peek().is_some_and(|Reverse(next)| next.time <= time) {
+            if let Some(Reverse(next)) = self.waiting.pop() {
+                self.sink.event(&next.event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything has been sent: emits what is left.
+    pub(crate) fn finish(mut self) -> Result<Decoded, S::Error> {
+        self.collect();
+        self.emit_until(u64::MAX)?;
+        Ok(self.decoded)
+    }
+}

@@ -1,0 +1,153 @@
+//! The shape of a ring, and the mark that a drain leaves in it.
+
+use lbr_msr::LbrFormat;
+use lbr_msr::address::{IA32_PERF_GLOBAL_STATUS, Msr};
+use lbr_msr::caps::{Facility, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor};
+use lbr_msr::record::Head;
+
+use super::DrainError;
+use super::stack::MAX_DEPTH;
+
+/// How a record and its mark look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Intel: FROM = 0 says that there is no record; the mark zeroes FROM.
+    Intel,
+    /// One register for both ends: the mark zeroes its low half, FROM.
+    Packed,
+    /// AMD LbrExtV2: TO\[63:62\] = 0 says that there is no record; the mark
+    /// zeroes TO.
+    Amd,
+}
+
+/// The low half of a packed record, its FROM. SDM 17.4.8.1, LBR_FMT 0.
+pub(super) const PACKED_FROM: u64 = 0xFFFF_FFFF;
+
+/// What a drain needs to know of a facility.
+#[derive(Clone, Debug)]
+pub(super) struct Ring {
+    pub(super) map: RegisterMap,
+    pub(super) kind: Kind,
+    pub(super) depth: u32,
+    /// The register that shows a freeze on PMI, where it exists.
+    pub(super) status: Option<Msr>,
+    /// The filter register, where it is not the control register.
+    pub(super) select: Option<Msr>,
+}
+
+impl Ring {
+    /// `depth` is the number of records the ring was armed with.
+    pub(super) fn new(caps: &LbrCaps, depth: u32) -> Result<Ring, DrainError> {
+        let refuse = |why| Err(DrainError::Unsupported { facility: caps.facility, why });
+        if caps.quirks.contains(Quirks::READ_ONLY_RECORDS) || caps.facility == Facility::NetBurst {
+            return refuse("its records cannot be written, so a drain can leave no mark");
+        }
+        match caps.order {
+            Order::Tos if caps.registers.tos.is_some() => {}
+            Order::NewestFirst => {}
+            Order::Tos => return refuse("it has no top-of-stack register"),
+            Order::Single => return refuse("it holds one record, so branches between are lost"),
+            Order::Saturating => {
+                return refuse("it stops when it is full, and only an interrupt restarts it");
+            }
+        }
+        let mut map = caps.registers;
+        let kind = match (caps.layout, map.to) {
+            (Layout::AmdV2 { .. }, Some(_)) => Kind::Amd,
+            (Layout::Packed32, _) => Kind::Packed,
+            (Layout::Legacy { format: LbrFormat::FORMAT_32, .. }, _) => Kind::Packed,
+            (Layout::Legacy { .. } | Layout::Arch { .. }, Some(_)) => Kind::Intel,
+            _ => return refuse("its records have no layout that a drain knows"),
+        };
+        if kind == Kind::Packed {
+            map.to = None;
+        }
+        if !matches!(caps.layout, Layout::Arch { .. })
+            && !matches!(caps.layout, Layout::Legacy { format, .. } if format.has_info())
+        {
+            map.info = None;
+        }
+        if depth == 0 || depth as usize > MAX_DEPTH {
+            return Err(DrainError::Depth { depth });
+        }
+        if caps.order == Order::Tos && !depth.is_power_of_two() {
+            return Err(DrainError::Depth { depth });
+        }
+        if caps.order != Order::Tos {
+            map.tos = None;
+        }
+        let streamlined =
+            caps.perfmon_version >= 4 || caps.quirks.contains(Quirks::STREAMLINED_FREEZE);
+        let status =
+            (streamlined && caps.cpu.vendor != Vendor::Amd).then_some(IA32_PERF_GLOBAL_STATUS);
+        let select = map.select.filter(|select| *select != map.control);
+        Ok(Ring { map, kind, depth, status, select })
+    }
+
+    /// The slot that is `age` records older than the newest. TOS counts
+    /// modulo the depth; its upper bits mean nothing (SDM 17.5.1).
+    pub(super) fn index(&self, top: u32, age: u32) -> u32 {
+        match self.map.tos {
+            Some(_) => top.wrapping_sub(age) & (self.depth - 1),
+            None => age,
+        }
+    }
+
+    /// TOS without the bits that mean nothing.
+    pub(super) fn top(&self, tos: u64) -> u32 {
+        (tos & u64::from(self.depth - 1)) as u32
+    }
+
+    /// The register and the value that mark a slot.
+    pub(super) fn mark(&self, index: u32, newest: &Slot) -> (Msr, u64) {
+        match self.kind {
+            Kind::Intel => (self.map.from_at(index), 0),
+            Kind::Packed => (self.map.from_at(index), newest.from & !PACKED_FROM),
+            Kind::Amd => (self.map.to_at(index).unwrap_or(self.map.from_at(index)), 0),
+        }
+    }
+
+    /// What [`mark`](Self::mark) leaves behind in a slot.
+    pub(super) fn left_behind(&self, newest: &Slot) -> Slot {
+        match self.kind {
+            Kind::Intel => Slot { from: 0, ..*newest },
+            Kind::Packed => Slot { from: newest.from & !PACKED_FROM, ..*newest },
+            Kind::Amd => Slot { to: 0, ..*newest },
+        }
+    }
+}
+
+/// The registers of one slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) info: Option<u64>,
+}
+
+impl Slot {
+    pub(super) fn is_blank(&self) -> bool {
+        self.from == 0 && self.to == 0 && self.info.unwrap_or(0) == 0
+    }
+}
+
+/// Where the branches that are already recorded end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edge {
+    /// The ring was all zero, or its newest slot is: new entries end at the
+    /// first blank slot.
+    Blank {
+        /// The slot that was the newest then, on a ring with TOS.
+        index: Option<u32>,
+        /// What that says of the join: after arming nothing can be missing;
+        /// later, another wipe would look the same.
+        head: Head,
+    },
+    /// A mark.
+    Mark {
+        /// The very slot, on a ring with TOS.
+        index: Option<u32>,
+        /// The registers of the marked slot.
+        left: Slot,
+    },
+}

@@ -1,0 +1,106 @@
+//! The slots of a ring as the drain sees them: read one by one while the ring
+//! is frozen, or taken from the image that one batch brought back.
+
+use lbr_msr::access::Op;
+use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
+
+use super::ring::Ring;
+use super::stack::Accesses;
+
+/// Registers of one CPU, with a count of how often they were touched.
+pub(super) struct Counted<'a, R: ?Sized> {
+    registers: &'a mut R,
+    accesses: Accesses,
+}
+
+impl<'a, R: MsrWrite + ?Sized> Counted<'a, R> {
+    pub(super) fn new(registers: &'a mut R) -> Counted<'a, R> {
+        Counted { registers, accesses: Accesses::default() }
+    }
+
+    pub(super) fn accesses(&self) -> Accesses {
+        self.accesses
+    }
+
+    pub(super) fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.accesses.reads += 1;
+        self.registers.read(msr)
+    }
+
+    pub(super) fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.accesses.writes += 1;
+        self.registers.write(msr, value)
+    }
+
+    pub(super) fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        for op in &*batch {
+            match op {
+                Op::Read { .. } => self.accesses.reads += 1,
+                Op::Write { .. } => self.accesses.writes += 1,
+            }
+        }
+        self.registers.run(batch)
+    }
+}
+
+/// Where the walk takes a slot's registers from.
+pub(super) trait Slots {
+    fn from(&mut self, index: u32) -> Result<u64, MsrError>;
+    /// 0 for packed records, which have no such register.
+    fn to(&mut self, index: u32) -> Result<u64, MsrError>;
+    fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError>;
+}
+
+/// Reads each register when it is asked for.
+pub(super) struct Live<'a, 'b, R: ?Sized> {
+    pub(super) ring: &'a Ring,
+    pub(super) registers: &'a mut Counted<'b, R>,
+}
+
+impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
+    fn from(&mut self, index: u32) -> Result<u64, MsrError> {
+        self.registers.read(self.ring.map.from_at(index))
+    }
+
+    fn to(&mut self, index: u32) -> Result<u64, MsrError> {
+        match self.ring.map.to_at(index) {
+            Some(msr) => self.registers.read(msr),
+            None => Ok(0),
+        }
+    }
+
+    fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError> {
+        self.ring.map.info_at(index).map(|msr| self.registers.read(msr)).transpose()
+    }
+}
+
+/// The whole ring as one batch read it, in index order.
+#[derive(Default)]
+pub(super) struct Image {
+    pub(super) slots: Vec<(u64, u64, Option<u64>)>,
+}
+
+impl Image {
+    fn slot(&self, index: u32) -> (u64, u64, Option<u64>) {
+        self.slots.get(index as usize).copied().unwrap_or_default()
+    }
+}
+
+impl Slots for Image {
+    fn from(&mut self, index: u32) -> Result<u64, MsrError> {
+        Ok(self.slot(index).0)
+    }
+
+    fn to(&mut self, index: u32) -> Result<u64, MsrError> {
+        Ok(self.slot(index).1)
+    }
+
+    fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError> {
+        Ok(self.slot(index).2)
+    }
+}
+
+/// Reads a register that may be absent here without that being an error.
+pub(super) fn read_if_present<R: MsrRead + ?Sized>(registers: &mut R, msr: Msr) -> Option<u64> {
+    registers.read(msr).ok()
+}

@@ -1,0 +1,103 @@
+//! What one drain hands over: a fixed-size value that a bounded queue can
+//! carry without allocating.
+
+use lbr_msr::record::{Head, Integrity, Label, RawEntry};
+
+use crate::gate::ThreadId;
+
+/// The most records a [`RawStack`] holds, and so the deepest ring that can be
+/// drained. No facility documented so far has more than 64.
+pub const MAX_DEPTH: usize = 64;
+
+/// How often a drain touched registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accesses {
+    /// Registers read.
+    pub reads: u32,
+    /// Registers written.
+    pub writes: u32,
+}
+
+impl Accesses {
+    /// Reads and writes together.
+    #[must_use]
+    pub const fn total(self) -> u32 {
+        self.reads.saturating_add(self.writes)
+    }
+}
+
+/// The records of one drain as the registers held them, **newest first**.
+#[derive(Clone, Copy)]
+pub struct RawStack {
+    entries: [RawEntry; MAX_DEPTH],
+    len: u8,
+    /// How far the entries can be trusted.
+    pub integrity: Integrity,
+    /// CLOCK_MONOTONIC just after the freeze, nanoseconds.
+    pub time: u64,
+    /// Whose branches these are.
+    pub thread: ThreadId,
+    /// Logical CPU whose registers were read.
+    pub cpu: u32,
+    /// Slots of the ring that were new: the entries, and on AMD the slots
+    /// without a record among them.
+    pub new_slots: u32,
+    /// The oldest entry is the first one recorded after recording was switched
+    /// on, so that its cycle count measures nothing.
+    pub starts_after_thaw: bool,
+    /// What the drain cost.
+    pub accesses: Accesses,
+}
+
+impl RawStack {
+    /// An empty stack of a thread.
+    #[must_use]
+    pub const fn empty(thread: ThreadId, cpu: u32) -> RawStack {
+        RawStack {
+            entries: [RawEntry { from: 0, to: 0, info: None }; MAX_DEPTH],
+            len: 0,
+            integrity: Integrity {
+                head: Head::Unknown,
+                cut: true,
+                label: Label::Stream,
+                truncated: false,
+                underflow: false,
+            },
+            time: 0,
+            thread,
+            cpu,
+            new_slots: 0,
+            starts_after_thaw: false,
+            accesses: Accesses { reads: 0, writes: 0 },
+        }
+    }
+
+    /// The entries, newest first.
+    #[must_use]
+    pub fn entries(&self) -> &[RawEntry] {
+        self.entries.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// Adds an entry older than all before. Whether there was room.
+    pub(crate) fn push(&mut self, entry: RawEntry) -> bool {
+        let Some(slot) = self.entries.get_mut(usize::from(self.len)) else { return false };
+        *slot = entry;
+        self.len += 1;
+        true
+    }
+}
+
+impl std::fmt::Debug for RawStack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RawStack")
+            .field("entries", &self.entries())
+            .field("integrity", &self.integrity)
+            .field("time", &self.time)
+            .field("thread", &self.thread)
+            .field("cpu", &self.cpu)
+            .field("new_slots", &self.new_slots)
+            .field("starts_after_thaw", &self.starts_after_thaw)
+            .field("accesses", &self.accesses)
+            .finish()
+    }
+}

@@ -1,0 +1,172 @@
+//! Reading a frozen ring from the newest record to where the new ones end.
+
+use lbr_msr::MsrError;
+use lbr_msr::record::RawEntry;
+
+use super::ring::{Edge, Kind, PACKED_FROM, Ring, Slot};
+use super::slots::Slots;
+use super::stack::RawStack;
+
+/// Why a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// At the mark of the drain before.
+    Mark,
+    /// At a blank slot, where one was expected.
+    Blank,
+    /// At a blank slot, where none was expected.
+    Wiped,
+    /// At a zeroed slot that is not ours.
+    Foreign,
+    /// Every slot is new: the mark is gone.
+    Full,
+}
+
+/// What a walk found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
+    pub(super) end: End,
+    /// New slots.
+    pub(super) new: u32,
+    /// The newest slot as read, whether it is a record or not.
+    pub(super) newest: Option<Slot>,
+}
+
+/// Walks from `top` to `edge` and puts the records into `out`.
+pub(super) fn walk(
+    ring: &Ring,
+    edge: &Edge,
+    top: u32,
+    slots: &mut impl Slots,
+    out: &mut RawStack,
+) -> Result<Walk, MsrError> {
+    let mut newest = None;
+    for age in 0..ring.depth {
+        let index = ring.index(top, age);
+        let step = match ring.kind {
+            Kind::Intel => intel(edge, index, slots)?,
+            Kind::Packed => packed(edge, index, slots)?,
+            Kind::Amd => amd(edge, index, age == 0, slots)?,
+        };
+        let (slot, end) = match step {
+            Step::Record(slot) => {
+                out.push(RawEntry { from: slot.from, to: slot.to, info: slot.info });
+                (slot, None)
+            }
+            Step::NoRecord(slot) => (slot, None),
+            Step::End(slot, end) => (slot, Some(end)),
+        };
+        newest.get_or_insert(slot);
+        if let Some(end) = end {
+            return Ok(Walk { end, new: age, newest });
+        }
+    }
+    Ok(Walk { end: End::Full, new: ring.depth, newest })
+}
+
+/// Reads the frames of call-stack mode: to the first FROM = 0. Whether there
+/// was one.
+pub(super) fn frames(
+    ring: &Ring,
+    top: u32,
+    slots: &mut impl Slots,
+    out: &mut RawStack,
+) -> Result<bool, MsrError> {
+    for age in 0..ring.depth {
+        let index = ring.index(top, age);
+        let from = slots.from(index)?;
+        if from == 0 {
+            return Ok(true);
+        }
+        out.push(RawEntry { from, to: slots.to(index)?, info: slots.info(index)? });
+    }
+    Ok(false)
+}
+
+enum Step {
+    Record(Slot),
+    /// AMD: valid and spec both 0. Skipped, as the manual asks.
+    NoRecord(Slot),
+    End(Slot, End),
+}
+
+fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<Step, MsrError> {
+    let from = slots.from(index)?;
+    if from != 0 {
+        return Ok(Step::Record(Slot { from, to: slots.to(index)?, info: slots.info(index)? }));
+    }
+    // One more register tells the mark from a wipe: TO, or INFO for a branch
+    // to address 0.
+    let (slot, end) = match edge {
+        Edge::Mark { index: marked, left } => {
+            let here = marked.is_none_or(|marked| marked == index);
+            let (slot, same) = if left.to != 0 {
+                let to = slots.to(index)?;
+                (Slot { from, to, info: None }, to == left.to)
+            } else {
+                let info = slots.info(index)?;
+                (Slot { from, to: 0, info }, info == left.info)
+            };
+            let end = if slot.is_blank() {
+                End::Wiped
+            } else if same && here {
+                End::Mark
+            } else {
+                End::Foreign
+            };
+            (slot, end)
+        }
+        Edge::Blank { index: expected, .. } => {
+            let slot = Slot { from, to: slots.to(index)?, info: None };
+            let end = if !slot.is_blank() {
+                End::Foreign
+            } else if expected.is_none_or(|expected| expected == index) {
+                End::Blank
+            } else {
+                End::Wiped
+            };
+            (slot, end)
+        }
+    };
+    Ok(Step::End(slot, end))
+}
+
+fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<Step, MsrError> {
+    let slot = Slot { from: slots.from(index)?, to: 0, info: None };
+    if slot.from & PACKED_FROM != 0 {
+        return Ok(Step::Record(slot));
+    }
+    let end = match edge {
+        Edge::Blank { index: expected, .. }
+            if slot.is_blank() && expected.is_none_or(|expected| expected == index) =>
+        {
+            End::Blank
+        }
+        _ if slot.is_blank() => End::Wiped,
+        Edge::Mark { index: marked, left }
+            if left.from == slot.from && marked.is_none_or(|marked| marked == index) =>
+        {
+            End::Mark
+        }
+        _ => End::Foreign,
+    };
+    Ok(Step::End(slot, end))
+}
+
+fn amd(edge: &Edge, index: u32, is_newest: bool, slots: &mut impl Slots) -> Result<Step, MsrError> {
+    let to = slots.to(index)?;
+    if to >> 62 != 0 {
+        return Ok(Step::Record(Slot { from: slots.from(index)?, to, info: None }));
+    }
+    // FROM is needed where the slot may be a mark, blank, or about to be marked.
+    if to != 0 && !is_newest {
+        return Ok(Step::NoRecord(Slot { from: 0, to, info: None }));
+    }
+    let slot = Slot { from: slots.from(index)?, to, info: None };
+    Ok(match edge {
+        Edge::Blank { .. } if slot.is_blank() => Step::End(slot, End::Blank),
+        Edge::Mark { .. } if slot.is_blank() => Step::End(slot, End::Wiped),
+        Edge::Mark { left, .. } if to == 0 && slot.from == left.from => Step::End(slot, End::Mark),
+        _ => Step::NoRecord(slot),
+    })
+}

@@ -1,0 +1,44 @@
+//! When the sampler's clock drains: a rate with jitter, so that it cannot fall
+//! into step with the program it watches.
+
+use std::time::Duration;
+
+/// Rate that is used unless another is asked for, drains per second. A prime,
+/// against lockstep.
+pub const DEFAULT_HZ: u32 = 997;
+
+/// A clock with intervals spread evenly over ±25 % of their mean.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    mean: u64,
+    state: u64,
+}
+
+impl Pace {
+    /// A clock of `hz` ticks a second (0 counts as 1). The same seed gives the
+    /// same intervals.
+    #[must_use]
+    pub fn new(hz: u32, seed: u64) -> Pace {
+        Pace { mean: 1_000_000_000 / u64::from(hz.max(1)), state: seed }
+    }
+
+    /// The time to the next tick.
+    pub fn next_interval(&mut self) -> Duration {
+        // SplitMix64 (Steele, Lea, Flood 2014): any seed will do, 0 as well.
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+        // mean is at most 10^9, so the product with 2^32 stays within u64.
+        let spread = (self.mean / 2).wrapping_mul(z >> 32) >> 32;
+        Duration::from_nanos(self.mean - self.mean / 4 + spread)
+    }
+}
+
+/// A seed that differs from run to run.
+#[must_use]
+pub fn fresh_seed() -> u64 {
+    let process = u64::from(std::process::id());
+    crate::clock::monotonic_ns() ^ process.rotate_left(40)
+}

@@ -1,0 +1,60 @@
+//! `lbr dump` as a user runs it.
+
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn lbr(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).output().unwrap()
+}
+
+/// A software ring before anything was recorded: its registers, all empty.
+#[test]
+fn an_empty_ring() {
+    for (cpu, depth) in [("skylake", 32), ("core2", 4), ("zen4", 16), ("06_8F", 32)] {
+        let output = lbr(&["dump", "--soft-cpu", cpu, "--json"]);
+        assert_eq!(output.status.code(), Some(0));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), depth + 1, "{cpu}");
+        assert_eq!((&lines[0]["schema"], &lines[0]["torn"]), (&json!(1), &json!(false)));
+        assert_eq!(lines[0]["depth"], depth);
+        for line in &lines[1..] {
+            assert_eq!((&line["empty"], &line["raw_from"]), (&json!(true), &json!("0x0")));
+        }
+    }
+}
+
+#[test]
+fn refusals_say_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().to_str().unwrap();
+    let cpuid = dir.path().join("cpuid.txt");
+    let text = |ecx: &str| {
+        format!(
+            "CPU:\n\
+             0x00000000 0x00: eax=0x00000006 ebx=0x756e6547 ecx=0x6c65746e edx=0x49656e69\n\
+             0x00000001 0x00: eax=0x000506e3 ebx=0x00000000 ecx={ecx} edx=0x00000000\n"
+        )
+    };
+    let skylake = cpuid.to_str().unwrap();
+    std::fs::write(&cpuid, text("0x00008000")).unwrap();
+    let refused = |args: &[&str], status: i32, word: &str| {
+        let output = lbr(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {stderr}");
+        assert!(stderr.contains(word), "{args:?}: {stderr}");
+        assert!(output.stdout.is_empty());
+    };
+    refused(&["dump", "--backend", "soft"], 2, "--soft-cpu");
+    refused(&["dump", "--backend", "msr", "--soft-cpu", "zen4"], 2, "--soft-cpu");
+    refused(&["dump", "-C", "100000"], 2, "does not exist");
+    let from_file = ["dump", "--cpuid", skylake, "--msr-root", root];
+    refused(&from_file, 2, "does not exist");
+    std::fs::create_dir_all(dir.path().join("sys/devices/system/cpu/cpu0")).unwrap();
+    refused(&from_file, 3, "modprobe msr");
+    // A guest without LBR is told before its missing driver.
+    std::fs::write(&cpuid, text("0x80000000")).unwrap();
+    refused(&from_file, 3, "hypervisor");
+}

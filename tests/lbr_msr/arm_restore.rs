@@ -1,0 +1,252 @@
+//! Giving back what was there before, also after failures.
+
+use lbr_msr::address::Msr;
+use lbr_msr::arm::{ArmOptions, ArmPlan, Restored};
+use lbr_msr::caps::{LbrCaps, Quirks};
+use lbr_msr::record::HwBranchType;
+use lbr_msr::soft::{Retired, SoftLbr};
+use lbr_msr::{MsrRead, MsrWrite};
+use proptest::prelude::*;
+
+use crate::caps_by_hand::{self as by_hand, DBG_EXTN_CFG, DEBUGCTL, LBR_CTL, SELECT, STATUS};
+use crate::faulty::Faulty;
+
+fn plan(caps: &LbrCaps, value: u64) -> ArmPlan {
+    ArmPlan::new(caps, value, ArmOptions::default()).unwrap()
+}
+
+fn jump(n: u64) -> Retired {
+    Retired::user(0x1000 + n, 0x2000 + n, HwBranchType::RelJmp)
+}
+
+#[test]
+fn a_filter_that_somebody_else_set_is_left_alone() {
+    let caps = by_hand::skylake();
+    let plan = plan(&caps, 0x101);
+    let mut soft = SoftLbr::new(&caps, Some(5));
+    let saved = plan.save(&mut soft).unwrap();
+    plan.arm(&mut soft, &saved).unwrap();
+    soft.write(SELECT, 0x1F9).unwrap();
+    soft.retire(&Retired { class: HwBranchType::Cond, ..jump(1) });
+    assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored { foreign: true }));
+    assert_eq!(soft.read(Msr(0x681)), Ok(0x1001), "and so are the records");
+    assert_eq!((soft.read(SELECT), soft.read(DEBUGCTL)), (Ok(0x1F9), Ok(0)));
+
+    let caps = by_hand::golden_cove();
+    let plan = self::plan(&caps, 0x3F_0005);
+    let mut soft = SoftLbr::new(&caps, Some(0x3F));
+    let saved = plan.save(&mut soft).unwrap();
+    plan.arm(&mut soft, &saved).unwrap();
+    soft.write(LBR_CTL, 0x7F_0007).unwrap();
+    assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored { foreign: true }));
+    assert_eq!(soft.read(LBR_CTL), Ok(0x7F_0007));
+}
+
+/// LBR_FRZ that our own freeze bit brought about does not stay behind.
+#[test]
+fn a_freeze_by_pmi_is_released() {
+    let mut zen4 = by_hand::zen4();
+    zen4.quirks |= Quirks::STREAMLINED_FREEZE;
+    let rows = [
+        (by_hand::skylake(), 0x101, Some(5), STATUS),
+        (by_hand::golden_cove(), 0x7F_0005, Some(0x3F), STATUS),
+        (zen4, 0x101, None, Msr(0xC000_0300)),
+    ];
+    for (caps, value, perf, status) in rows {
+        let options = ArmOptions { freeze_on_pmi: true, depth: None };
+        let plan = ArmPlan::new(&caps, value, options).unwrap();
+        let mut soft = SoftLbr::new(&caps, perf);
+        let saved = plan.save(&mut soft).unwrap();
+        let armed = plan.arm(&mut soft, &saved).unwrap();
+        soft.pmi();
+        let frozen = plan.freeze(&mut soft, &armed).unwrap();
+        assert!(frozen.frozen_by_pmi());
+        plan.thaw(&mut soft, &frozen).unwrap();
+        assert!(soft.retire(&jump(1)));
+        soft.pmi();
+        assert_eq!(soft.read(status), Ok(1 << 58));
+        plan.restore(&mut soft, &saved).unwrap();
+        assert_eq!(soft.read(status), Ok(0));
+        assert_eq!(soft.read(DEBUGCTL), Ok(0));
+    }
+}
+
+/// FREEZE_LBRS_ON_PMI is ours only if arming changed it.
+#[test]
+fn a_freeze_bit_that_was_set_before_is_not_set_again() {
+    let caps = by_hand::nehalem();
+    let options = ArmOptions { freeze_on_pmi: true, depth: None };
+    let plan = ArmPlan::new(&caps, 0x101, options).unwrap();
+    let mut soft = SoftLbr::new(&caps, Some(3));
+    soft.write(DEBUGCTL, 0x800).unwrap();
+    let saved = plan.save(&mut soft).unwrap();
+    plan.arm(&mut soft, &saved).unwrap();
+    soft.write(DEBUGCTL, 0x001).unwrap(); // its owner clears it
+    plan.restore(&mut soft, &saved).unwrap();
+    assert_eq!(soft.read(DEBUGCTL), Ok(0));
+}
+
+#[test]
+fn disarming_switches_off_whoever_switched_on() {
+    let rows = [
+        (by_hand::skylake(), 0x101_u64),
+        (by_hand::zen4(), 0x101),
+        (by_hand::golden_cove(), 0x7F_0007),
+    ];
+    for (caps, value) in rows {
+        let mut soft = SoftLbr::new(&caps, Some(5));
+        let saved = plan(&caps, value).save(&mut soft).unwrap();
+        plan(&caps, value).arm(&mut soft, &saved).unwrap();
+        soft.retire(&jump(1));
+        let any = if caps.registers.control == LBR_CTL { 0x7F_0005 } else { 0 };
+        plan(&caps, any).disarm(&mut soft).unwrap();
+        assert!(!soft.retire(&jump(2)));
+        assert_eq!(soft.read(caps.registers.select.unwrap()), Ok(0));
+        for i in 0..caps.depth {
+            assert_eq!(soft.read(caps.registers.from_at(i)), Ok(0));
+        }
+    }
+}
+
+/// Registers that must come back, and the value of those that may not.
+fn ours(soft: &mut SoftLbr, caps: &LbrCaps) -> Vec<u64> {
+    let mut registers = vec![caps.registers.control, DEBUGCTL];
+    registers.extend(caps.registers.select);
+    registers.extend(caps.registers.depth);
+    registers.into_iter().map(|msr| soft.read(msr).unwrap()).collect()
+}
+
+fn no_records(soft: &mut SoftLbr, caps: &LbrCaps) -> bool {
+    (0..caps.depth).all(|i| {
+        let map = caps.registers;
+        [Some(map.from_at(i)), map.to_at(i), map.info_at(i)]
+            .into_iter()
+            .flatten()
+            .all(|msr| matches!(soft.read(msr), Ok(0) | Err(_)))
+    })
+}
+
+/// A CPU as others left it, the plan to arm it, and its capabilities.
+fn scenario(which: usize, debugctl: u64, other: u64, freeze: bool) -> (SoftLbr, ArmPlan, LbrCaps) {
+    let (caps, value, perf, before) = match which {
+        0 => (by_hand::nehalem(), 0x101, Some(0x1003), other & 0x1FF),
+        1 => (by_hand::skylake(), 0x001, Some(0x33C5), other & 0x1FF),
+        2 => (by_hand::golden_cove(), 0x3F_0005, Some(0x103F), other & 0x7F_0007),
+        _ => (by_hand::zen4(), 0x101, None, other & 0x1FF),
+    };
+    let freeze_on_pmi = freeze && which != 3;
+    let options = ArmOptions { freeze_on_pmi, depth: (which == 2).then_some(16) };
+    let plan = ArmPlan::new(&caps, value, options).unwrap();
+    let mut soft = SoftLbr::new(&caps, perf);
+    let valid = if which == 3 { 0x3F } else { 0x5FC3 };
+    soft.write(DEBUGCTL, debugctl & valid).unwrap();
+    soft.write(caps.registers.select.unwrap(), before).unwrap();
+    if which == 3 {
+        soft.write(DBG_EXTN_CFG, other).unwrap();
+    }
+    (soft, plan, caps)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Armed, used, and restored while others change their own bits: ours are
+    /// as before, theirs as they left them.
+    #[test]
+    fn restore_gives_back_our_bits_and_no_others(
+        which in 0_usize..4,
+        debugctl in any::<u64>(),
+        theirs in any::<u64>(),
+        other in any::<u64>(),
+        freeze in any::<bool>(),
+    ) {
+        let (mut soft, plan, caps) = scenario(which, debugctl, other, freeze);
+        let before = ours(&mut soft, &caps);
+        let saved = plan.save(&mut soft).unwrap();
+        let armed = plan.arm(&mut soft, &saved).unwrap();
+        soft.retire(&jump(1));
+        plan.freeze(&mut soft, &armed).unwrap();
+        // BTF, BTS, BTINT and the like change meanwhile.
+        let change = theirs & if which == 3 { 0x3E } else { 0x17C2 };
+        let now = soft.read(DEBUGCTL).unwrap();
+        soft.write(DEBUGCTL, now ^ change).unwrap();
+        prop_assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored { foreign: false }));
+        let mut expected = before;
+        if caps.registers.control == DEBUGCTL {
+            expected[0] ^= change;
+        }
+        expected[1] ^= change;
+        prop_assert_eq!(ours(&mut soft, &caps), expected);
+        prop_assert!(no_records(&mut soft, &caps));
+        // Once more changes nothing.
+        let after = ours(&mut soft, &caps);
+        plan.restore(&mut soft, &saved).unwrap();
+        prop_assert_eq!(ours(&mut soft, &caps), after);
+    }
+
+    /// Arming that fails at any write, and a restore after it.
+    #[test]
+    fn interrupted_arming_is_undone(
+        which in 0_usize..4,
+        debugctl in any::<u64>(),
+        other in any::<u64>(),
+        freeze in any::<bool>(),
+    ) {
+        let (_, plan, _) = scenario(which, debugctl, other, freeze);
+        for step in 0..plan.arm_steps().len() {
+            let (mut soft, plan, caps) = scenario(which, debugctl, other, freeze);
+            let before = ours(&mut soft, &caps);
+            let mut faulty = Faulty::new(soft, step..step + 1);
+            let saved = plan.save(&mut faulty).unwrap();
+            prop_assert!(plan.arm(&mut faulty, &saved).is_err());
+            prop_assert_eq!(plan.restore(&mut faulty, &saved), Ok(Restored { foreign: false }));
+            prop_assert_eq!(ours(&mut faulty.soft, &caps), before, "failed at {}", step);
+        }
+    }
+
+    #[test]
+    fn restoring_architectural_lbr_goes_on_after_a_failure(at in 0_usize..4) {
+        let (mut soft, plan, caps) = scenario(2, 0, 0, true);
+        let before = ours(&mut soft, &caps);
+        let saved = plan.save(&mut soft).unwrap();
+        plan.arm(&mut soft, &saved).unwrap();
+        soft.retire(&jump(1));
+        let mut faulty = Faulty::new(soft, at..at + 1);
+        prop_assert!(plan.restore(&mut faulty, &saved).is_err());
+        let left: Vec<bool> =
+            ours(&mut faulty.soft, &caps).iter().zip(&before).map(|(a, b)| a != b).collect();
+        // LBR_CTL off, DEPTH, LBR_CTL, DEBUGCTL: only what failed is left,
+        // and the first of them is made good by the third.
+        let expected = match at {
+            1 => [false, false, false, true],
+            2 => [true, false, true, false],
+            3 => [false, true, false, false],
+            _ => [false; 4],
+        };
+        prop_assert_eq!(left, expected);
+        plan.restore(&mut faulty, &saved).unwrap();
+        prop_assert_eq!(ours(&mut faulty.soft, &caps), before);
+        prop_assert!(no_records(&mut faulty.soft, &caps));
+    }
+
+    /// One failing write does not keep a restore from doing the rest.
+    #[test]
+    fn restore_goes_on_after_a_failure(at in 0_usize..35) {
+        let (mut soft, plan, caps) = scenario(0, 0, 0, true);
+        let before = ours(&mut soft, &caps);
+        let saved = plan.save(&mut soft).unwrap();
+        plan.arm(&mut soft, &saved).unwrap();
+        for n in 0..16 {
+            soft.retire(&jump(n));
+        }
+        let mut faulty = Faulty::new(soft, at..at + 1);
+        let result = plan.restore(&mut faulty, &saved);
+        prop_assert!(result.is_err());
+        if at < 34 {
+            prop_assert_eq!(faulty.soft.read(DEBUGCTL), Ok(before[0]));
+        }
+        plan.restore(&mut faulty, &saved).unwrap();
+        prop_assert_eq!(ours(&mut faulty.soft, &caps), before);
+        prop_assert!(no_records(&mut faulty.soft, &caps));
+    }
+}

@@ -1,0 +1,107 @@
+//! One look at a ring that only reads.
+
+use lbr_msr::access::{Access, FakeMsrs, MsrError, Recording};
+use lbr_msr::record::HwBranchType;
+use lbr_msr::snapshot::Snapshot;
+use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
+use lbr_msr::{Msr, MsrRead, MsrWrite};
+
+/// A ring of `key` that recorded user branches 1, 2, ... `count`: number i goes
+/// from 0x1000·i to 0x1000·i + 8. Recording is off again.
+fn recorded(key: &str, count: u64) -> (SoftCpu, SoftLbr) {
+    let soft = SoftCpu::preset(key).unwrap();
+    let registers = soft.caps.registers;
+    let mut ring = SoftLbr::new(&soft.caps, soft.perf_capabilities);
+    let before = ring.read(registers.control).unwrap();
+    // Architectural LBR: all branch types and both rings.
+    let filter = if key == "06_8F" { 0x7F_0006 } else { 0 };
+    ring.write(registers.control, before | registers.enable | filter).unwrap();
+    for i in 1..=count {
+        ring.retire(&Retired::user(0x1000 * i, 0x1000 * i + 8, HwBranchType::Cond));
+    }
+    ring.write(registers.control, before & !registers.enable | filter).unwrap();
+    (soft, ring)
+}
+
+#[test]
+fn newest_first_whatever_the_order_of_the_registers() {
+    for (key, count, depth, first_slot) in [
+        // 35 records into a ring of 32 that starts at 1: the last is at 35 mod 32.
+        ("06_5E", 35, 32, 3),
+        ("06_0F", 6, 4, 2),
+        ("06_8F", 40, 32, 0),
+        ("19_61", 20, 16, 0),
+        ("06_0D", 9, 8, 1),
+    ] {
+        let (soft, mut ring) = recorded(key, count);
+        let snapshot = Snapshot::read(&mut ring, &soft.caps).unwrap();
+        assert_eq!((snapshot.depth, snapshot.records.len()), (depth, depth as usize), "{key}");
+        assert_eq!(snapshot.records[0].0, first_slot, "{key}");
+        assert!(!snapshot.torn() && !snapshot.recording, "{key}");
+        for (age, (_, raw)) in snapshot.records.iter().enumerate() {
+            let number = count - age as u64;
+            let entry = lbr_msr::decode::decode(soft.caps.layout, raw).unwrap();
+            assert_eq!((entry.from, entry.to), (0x1000 * number, 0x1000 * number + 8), "{key}");
+        }
+    }
+}
+
+#[test]
+fn recording_that_goes_on_is_torn() {
+    let (soft, mut ring) = recorded("06_5E", 3);
+    ring.write(Msr(0x1D9), 1).unwrap();
+    let snapshot = Snapshot::read(&mut ring, &soft.caps).unwrap();
+    assert!(snapshot.recording && !snapshot.moved && snapshot.torn());
+    assert_eq!((snapshot.control, snapshot.select, snapshot.position), (1, Some(0), Some(3)));
+}
+
+/// Records a branch whenever TOS is read, as the reader's own system calls do.
+struct Busy(SoftLbr);
+
+impl MsrRead for Busy {
+    fn cpu(&self) -> u32 {
+        0
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        let value = self.0.read(msr);
+        if msr == Msr(0x1C9) {
+            self.0.retire(&Retired::user(0x5000, 0x6000, HwBranchType::Ret));
+        }
+        value
+    }
+}
+
+#[test]
+fn a_ring_that_moves_is_torn() {
+    let (soft, mut ring) = recorded("06_5E", 3);
+    ring.write(Msr(0x1D9), 1).unwrap();
+    let snapshot = Snapshot::read(&mut Busy(ring), &soft.caps).unwrap();
+    assert!(snapshot.moved);
+}
+
+/// Streamlined freeze: enabled, and yet nothing is recorded.
+#[test]
+fn frozen_is_not_recording() {
+    let soft = SoftCpu::preset("06_5E").unwrap();
+    let mut fake = FakeMsrs::new(0).with(Msr(0x1D9), 1).with(Msr(0x1C8), 0).with(Msr(0x1C9), 0);
+    for i in 0..32 {
+        for base in [0x680, 0x6C0, 0xDC0] {
+            fake = fake.with(Msr(base + i), 0);
+        }
+    }
+    let mut frozen = fake.clone().with(Msr(0x38E), 1 << 58);
+    assert!(!Snapshot::read(&mut frozen, &soft.caps).unwrap().recording);
+    assert!(Snapshot::read(&mut fake.with_fault(Msr(0x38E)), &soft.caps).unwrap().recording);
+}
+
+#[test]
+fn it_reads_each_register_and_writes_none() {
+    for soft in SoftCpu::all() {
+        let mut ring = Recording::new(SoftLbr::new(&soft.caps, soft.perf_capabilities));
+        let snapshot = Snapshot::read(&mut ring, &soft.caps).unwrap_or_else(|e| panic!("{e}"));
+        assert!(ring.steps().iter().all(|step| step.access == Access::Read));
+        assert_eq!(snapshot.depth, soft.caps.depth, "{}", soft.key);
+        let all = soft.caps.order != lbr_msr::caps::Order::Saturating;
+        assert!(!all || snapshot.records.len() == soft.caps.depth as usize, "{}", soft.key);
+    }
+}

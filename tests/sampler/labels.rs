@@ -1,0 +1,399 @@
+//! What a drain says when somebody or something interferes.
+
+use lbr_msr::record::{Head, HwBranchType, Label};
+use lbr_msr::soft::Retired;
+use proptest::prelude::*;
+use sampler::gate::BranchRegisters;
+
+use crate::drain::{begin, drain, oldest_first};
+use crate::model::{Model, SHAPES, Shape, THREAD};
+
+/// Every shape, register by register and in one call (where packed records can
+/// leave no mark).
+fn all() -> impl Iterator<Item = (Shape, bool)> {
+    SHAPES
+        .into_iter()
+        .flat_map(|shape| [(shape, false), (shape, true)])
+        .filter(|what| *what != (Shape::Packed, true))
+}
+
+fn running(shape: Shape) -> (Model, sampler::drain::Drain) {
+    running_by(shape, false)
+}
+
+/// A ring in the middle of its life: two drains done, the last of 2 branches.
+fn running_by(shape: Shape, one_call: bool) -> (Model, sampler::drain::Drain) {
+    let mut model = Model { one_call, ..Model::armed(shape, 16) };
+    if shape == Shape::Info || shape == Shape::Arch {
+        model.caps.perfmon_version = 4;
+        model.status = Some(0);
+    }
+    let mut state = begin(&mut model);
+    for n in 0..5 {
+        model.branch(0x100 + n, 0x200 + n);
+    }
+    assert!(drain(&mut state, &mut model).integrity.is_exact());
+    model.branch(0x300, 0x400);
+    model.branch(0x301, 0x401);
+    assert!(drain(&mut state, &mut model).integrity.is_exact());
+    (model, state)
+}
+
+#[test]
+fn a_wipe_is_seen_whatever_was_recorded_after_it() {
+    for (shape, one_call) in all() {
+        for after in 0..16 {
+            let (mut model, mut state) = running_by(shape, one_call);
+            model.branch(0x500, 0x600);
+            model.wipe();
+            for n in 0..after {
+                model.branch(0x700 + n, 0x800 + n);
+            }
+            let stack = drain(&mut state, &mut model);
+            assert_eq!(stack.integrity.label, Label::Wiped, "{shape:?} {after}");
+            assert_ne!(stack.integrity.head, Head::Joined);
+            assert_eq!(stack.entries().len() as u64, after);
+            // What follows does not join to what stays out of the recording.
+            model.branch(0x900, 0xA00);
+            let stack = drain(&mut state, &mut model);
+            assert_eq!(stack.integrity.label, Label::Stream, "{shape:?} {after}");
+            assert_ne!(stack.integrity.head, Head::Joined, "{shape:?} {after}");
+            assert_eq!(stack.entries().len(), 1);
+            model.branch(0x900, 0xA00);
+            assert!(drain(&mut state, &mut model).integrity.is_exact(), "{shape:?} {after}");
+        }
+    }
+}
+
+#[test]
+fn repeated_wipes_of_an_idle_ring_never_look_exact() {
+    for (shape, one_call) in all() {
+        let (mut model, mut state) = running_by(shape, one_call);
+        model.wipe();
+        assert_eq!(drain(&mut state, &mut model).integrity.label, Label::Wiped);
+        model.branch(0x500, 0x600);
+        model.wipe();
+        model.branch(0x700, 0x800);
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.entries().len(), 1);
+        assert!(!stack.integrity.is_exact(), "a second wipe cannot be told from none");
+    }
+}
+
+#[test]
+fn recording_found_off_is_stopped_and_switched_on_again() {
+    for (shape, one_call) in all() {
+        let (mut model, mut state) = running_by(shape, one_call);
+        model.branch(0x500, 0x600);
+        model.control &= !model.caps.registers.enable;
+        assert!(!model.branch(0x700, 0x800), "missed");
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.integrity.label, Label::Stopped, "{shape:?}");
+        assert_eq!(stack.entries().len(), 1);
+        assert!(!stack.integrity.is_exact());
+        // Nothing for a while: what is missing is still remembered.
+        assert!(!drain(&mut state, &mut model).integrity.is_exact());
+        model.branch(0x900, 0xA00);
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.integrity.head), (Label::Stream, Head::Lost));
+        model.branch(0x900, 0xA00);
+        assert!(drain(&mut state, &mut model).integrity.is_exact());
+    }
+}
+
+#[test]
+fn a_freeze_on_pmi_is_stopped_though_the_enable_bit_stands() {
+    for (shape, one_call) in all().filter(|(shape, _)| matches!(shape, Shape::Info | Shape::Arch)) {
+        let (mut model, mut state) = running_by(shape, one_call);
+        // Another bit of the register is somebody else's.
+        model.status = Some((1 << 58) | (1 << 59));
+        assert!(!model.branch(0x500, 0x600), "missed");
+        // `drain` looks that recording goes on.
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.integrity.label, Label::Stopped, "{shape:?}");
+        assert_eq!(model.status, Some(1 << 59));
+        model.branch(0x900, 0xA00);
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.integrity.head), (Label::Stream, Head::Lost));
+    }
+}
+
+#[test]
+fn other_control_bits_are_foreign_and_stay_as_they_are() {
+    for (shape, one_call) in all() {
+        let (mut model, mut state) = running_by(shape, one_call);
+        model.branch(0x500, 0x600);
+        // FREEZE_LBRS_ON_PMI, as perf sets it; elsewhere some other bit.
+        model.control ^= 1 << 11;
+        let theirs = model.control;
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.integrity.label, Label::Foreign, "{shape:?}");
+        assert_eq!(model.control, theirs);
+        model.control ^= 1 << 11;
+        model.branch(0x700, 0x800);
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.integrity.head), (Label::Stream, Head::Lost));
+        assert_eq!(stack.entries().len(), 1);
+    }
+}
+
+#[test]
+fn a_control_register_taken_over_and_off_is_not_switched_on() {
+    let (mut model, mut state) = running(Shape::Arch);
+    model.control = 0;
+    let stack = state.drain(&mut model, THREAD).unwrap();
+    assert_eq!(stack.integrity.label, Label::Foreign);
+    assert_eq!(model.control, 0);
+}
+
+#[test]
+fn another_filter_is_foreign() {
+    for shape in [Shape::Flags, Shape::Amd] {
+        let (mut model, mut state) = running(shape);
+        model.branch(0x500, 0x600);
+        model.select = 0;
+        assert_eq!(drain(&mut state, &mut model).integrity.label, Label::Foreign, "{shape:?}");
+    }
+    // With INFO the budget has room for the filter only where nothing or
+    // everything is new; the end of the recording looks in any case.
+    let (mut model, mut state) = running(Shape::Info);
+    model.select = 0;
+    for n in 0..16 {
+        model.branch(0x500 + n, 0x600);
+    }
+    assert_eq!(drain(&mut state, &mut model).integrity.label, Label::Foreign);
+    model.branch(0x500, 0x600);
+    drain(&mut state, &mut model);
+    assert!(!state.is_still_ours(&mut model).unwrap());
+    model.select = 0x101;
+    assert!(state.is_still_ours(&mut model).unwrap());
+}
+
+#[test]
+fn a_top_of_stack_set_back_is_foreign() {
+    for shape in [Shape::Flags, Shape::Info, Shape::Packed] {
+        let (mut model, mut state) = running(shape);
+        // TOS is 7 with a mark there and an older one at 5.
+        model.tos = 6;
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.integrity.label, Label::Foreign, "{shape:?}");
+        assert_ne!(stack.integrity.head, Head::Joined);
+    }
+}
+
+#[test]
+fn an_older_mark_of_the_same_loop_is_told_by_its_index() {
+    for shape in [Shape::Flags, Shape::Info, Shape::Packed] {
+        let mut model = Model::armed(shape, 16);
+        let mut state = begin(&mut model);
+        for burst in [5, 2] {
+            for _ in 0..burst {
+                model.branch(0x100, 0x200);
+            }
+            assert!(drain(&mut state, &mut model).integrity.is_exact());
+        }
+        // Marks at 5 and 7, alike in every register.
+        model.tos = 6;
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.integrity.label, Label::Foreign, "{shape:?}");
+    }
+}
+
+#[test]
+fn a_zeroed_record_that_is_not_the_mark_is_foreign() {
+    for shape in [Shape::Flags, Shape::Info, Shape::Packed, Shape::Arch] {
+        let (mut model, mut state) = running(shape);
+        for n in 0..3 {
+            model.branch(0x500 + n, 0x600 + n);
+        }
+        let at = if model.caps.registers.tos.is_some() { 9 } else { 1 };
+        let (from, to, info) = model.slots[at];
+        model.slots[at] =
+            if shape == Shape::Packed { (from & !0xFFFF_FFFF, to, info) } else { (0, to, info) };
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.integrity.label, Label::Foreign, "{shape:?}");
+        assert_eq!(stack.entries().len(), 1);
+        model.branch(0x700, 0x800);
+        let stack = drain(&mut state, &mut model);
+        assert_eq!((stack.integrity.label, stack.integrity.head), (Label::Stream, Head::Lost));
+    }
+}
+
+#[test]
+fn a_ring_that_moves_while_it_is_read_is_torn_and_nothing_is_lost_by_it() {
+    for shape in SHAPES {
+        // After the freeze and TOS, until the registers are read again.
+        let (probe, mut state) = running(shape);
+        let mut quiet = probe.clone();
+        for n in 0..3 {
+            quiet.branch(0x500 + n, 0x600 + n);
+        }
+        let reads = drain(&mut state, &mut quiet).accesses.total() as usize;
+        for at in 3..reads - 4 {
+            let (mut model, mut state) = running(shape);
+            for n in 0..3 {
+                model.branch(0x500 + n, 0x600 + n);
+            }
+            let intruder = model.encode(0x777, 0x888);
+            model.intruder = Some((at, intruder));
+            let stack = drain(&mut state, &mut model);
+            assert_eq!(stack.integrity.label, Label::Torn, "{shape:?} {at}");
+            model.branch(0x900, 0xA00);
+            let stack = drain(&mut state, &mut model);
+            assert!(stack.integrity.is_exact(), "{shape:?} {at}: read from the old mark again");
+            let raw = oldest_first(&model, &stack);
+            assert_eq!(raw.len(), 5, "{shape:?} {at}");
+            assert_eq!(raw[3], intruder);
+        }
+    }
+}
+
+#[test]
+fn a_ring_that_moves_within_a_batch_is_torn_and_nothing_after_joins_to_it() {
+    for (shape, _) in all().filter(|(_, one_call)| *one_call) {
+        // From within the records to the second look at TOS or entry 0.
+        for at in 8..30 {
+            let (mut model, mut state) = running_by(shape, true);
+            model.branch(0x500, 0x600);
+            model.intruder = Some((at, model.encode(0x777, 0x888)));
+            let stack = drain(&mut state, &mut model);
+            assert_eq!(stack.integrity.label, Label::Torn, "{shape:?} {at}");
+            model.branch(0x900, 0xA00);
+            let stack = drain(&mut state, &mut model);
+            assert!(!stack.integrity.is_exact(), "{shape:?} {at}");
+            let raw = oldest_first(&model, &stack);
+            assert_eq!(raw.last(), Some(&model.encode(0x900, 0xA00)));
+            // The zeroed intruder may have looked foreign; then the join is owed.
+            model.branch(0x900, 0xA00);
+            drain(&mut state, &mut model);
+            model.branch(0x900, 0xA00);
+            assert!(drain(&mut state, &mut model).integrity.is_exact(), "{shape:?} {at}");
+        }
+    }
+}
+
+#[test]
+fn a_stack_that_was_dropped_breaks_the_join() {
+    let (mut model, mut state) = running(Shape::Arch);
+    model.branch(1, 2);
+    drain(&mut state, &mut model);
+    state.stack_dropped();
+    drain(&mut state, &mut model);
+    model.branch(1, 2);
+    assert_eq!(drain(&mut state, &mut model).integrity.head, Head::Lost);
+    model.branch(1, 2);
+    assert_eq!(drain(&mut state, &mut model).integrity.head, Head::Joined);
+}
+
+fn call(n: u64) -> Retired {
+    Retired::user(0x1000 + n, 0x2000 + n, HwBranchType::RelCall)
+}
+
+fn ret(n: u64) -> Retired {
+    Retired::user(0x3000 + n, 0x4000 + n, HwBranchType::Ret)
+}
+
+fn call_stack(shape: Shape, depth: u32, one_call: bool) -> Model {
+    Model { call_stack: true, one_call, ..Model::armed(shape, depth) }
+}
+
+#[test]
+fn snapshots_are_the_frames_of_the_moment() {
+    for shape in [Shape::Flags, Shape::Info, Shape::Arch] {
+        for one_call in [false, true] {
+            let mut model = call_stack(shape, 8, one_call);
+            let mut state = begin(&mut model);
+            for n in 0..3 {
+                model.retire(&call(n));
+            }
+            for _ in 0..2 {
+                let before = model.slots.clone();
+                let stack = drain(&mut state, &mut model);
+                assert_eq!(model.slots, before, "a snapshot leaves no mark");
+                let integrity = stack.integrity;
+                assert_eq!((integrity.label, integrity.head), (Label::Snapshot, Head::Unknown));
+                assert!(!integrity.truncated && !integrity.underflow);
+                let raw = oldest_first(&model, &stack);
+                assert_eq!(raw, [0, 1, 2].map(|n| (0x1000 + n, 0x2000 + n, 0)));
+            }
+            model.retire(&ret(0));
+            assert_eq!(drain(&mut state, &mut model).entries().len(), 2);
+            for n in 0..8 {
+                model.retire(&call(n));
+            }
+            let stack = drain(&mut state, &mut model);
+            assert!(stack.integrity.truncated);
+            assert_eq!(stack.entries().len(), 8);
+        }
+    }
+}
+
+#[test]
+fn returns_beyond_the_calls_are_underflow_where_tos_shows_them() {
+    for shape in [Shape::Flags, Shape::Info, Shape::Arch] {
+        let mut model = call_stack(shape, 8, false);
+        let mut state = begin(&mut model);
+        model.retire(&call(0));
+        model.retire(&ret(0));
+        assert!(!drain(&mut state, &mut model).integrity.underflow);
+        model.retire(&ret(1));
+        model.retire(&call(2));
+        let stack = drain(&mut state, &mut model);
+        assert_eq!(stack.entries().len(), 1);
+        // Architectural LBR has no TOS: it cannot be known there.
+        assert_eq!(stack.integrity.underflow, shape != Shape::Arch, "{shape:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    /// Whatever the interference, an exact stack joined to another holds what
+    /// lies between and nothing else.
+    #[test]
+    fn no_interference_makes_a_false_exact_stack(
+        shape in 0_usize..5,
+        one_call in any::<bool>(),
+        steps in prop::collection::vec((0_u8..8, 0_u64..20), 1..60),
+    ) {
+        let shape = SHAPES[shape];
+        let one_call = one_call && shape != Shape::Packed;
+        let mut model = Model { one_call, ..Model::armed(shape, 8) };
+        let mut state = begin(&mut model);
+        // All branches that happened, and where the last handed-on stack ends.
+        let mut truth: Vec<(u64, u64)> = Vec::new();
+        let mut end = Some(1);
+        // A wipe before the first mark cannot be seen where TOS began at 0.
+        truth.push((1, 2));
+        model.branch(1, 2);
+        prop_assert!(drain(&mut state, &mut model).integrity.is_exact());
+        for (what, n) in steps {
+            match what {
+                0..=2 => for _ in 0..n {
+                    let at = 0x1000 + truth.len() as u64;
+                    truth.push((at, 0x9_0000 + at));
+                    model.branch(at, 0x9_0000 + at);
+                },
+                3..=5 => {
+                    let stack = drain(&mut state, &mut model);
+                    let integrity = stack.integrity;
+                    if integrity.label.is_excluded() || stack.entries().is_empty() {
+                        continue;
+                    }
+                    let got = oldest_first(&model, &stack);
+                    if integrity.is_exact() {
+                        let from = end.expect("a join needs a stack before");
+                        let expected: Vec<_> = truth[from..]
+                            .iter().map(|&(from, to)| model.encode(from, to)).collect();
+                        prop_assert_eq!(&got, &expected);
+                    }
+                    let newest = got.last().copied();
+                    end = truth.iter()
+                        .rposition(|&(from, to)| Some(model.encode(from, to)) == newest)
+                        .map(|at| at + 1);
+                },
+                6 => model.wipe(),
+                _ => model.control &= !model.caps.registers.enable,
+            }
+        }
+    }
+}

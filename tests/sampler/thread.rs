@@ -1,0 +1,108 @@
+//! The sampler thread: pinning, the clock, many rings at once.
+
+use std::time::Duration;
+
+use lbr_msr::record::Event;
+use sampler::pin::{PinError, allowed, pin_current_thread};
+use sampler::thread::{Queue, WhenFull};
+use sampler::{Pace, RecordError, record_on};
+
+use crate::model::Shape;
+use crate::scripted::*;
+
+#[test]
+fn a_cpu_out_of_range_is_refused_with_the_list() {
+    // 5000 is beyond the kernel's set: core_affinity alone would abort.
+    for cpu in [5000, u32::MAX, 1023] {
+        let error = std::thread::spawn(move || pin_current_thread(cpu)).join().unwrap();
+        match error {
+            Err(PinError::NotAllowed { cpu: asked, allowed: list }) => {
+                assert_eq!(asked, cpu);
+                assert_eq!(list, allowed());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_pinned_thread_is_where_it_was_pinned() {
+    let cpus = allowed();
+    assert!(!cpus.is_empty());
+    for cpu in cpus {
+        std::thread::spawn(move || {
+            pin_current_thread(cpu).unwrap();
+            assert_eq!(nix::sched::sched_getcpu().unwrap(), cpu as usize);
+            // Afterwards there is nothing else to choose from.
+            assert_eq!(allowed(), [cpu]);
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_session_pins_its_sampler_or_says_why_not() {
+    let mut config8 = config(Shape::Arch, 8);
+    config8.sampler_cpu = allowed().first().copied();
+    let mut events: Vec<Event> = Vec::new();
+    let open = models(Shape::Arch, 8, false);
+    let mut source = Scripted::straight(1, 100);
+    assert!(record_on(&mut source, config8, open, armed_already(), &mut events).unwrap().complete);
+
+    let mut config8 = config(Shape::Arch, 8);
+    config8.sampler_cpu = Some(5000);
+    // The source is never started: this one would fail the test.
+    let mut source = Scripted::new(vec![Box::new(|_, _| panic!("started without a sampler"))]);
+    let open = models(Shape::Arch, 8, false);
+    let error = record_on(&mut source, config8, open, armed_already(), &mut events).unwrap_err();
+    assert!(matches!(error, RecordError::Pin(PinError::NotAllowed { cpu: 5000, .. })), "{error}");
+    assert!(error.to_string().contains("allowed: "), "{error}");
+}
+
+#[test]
+fn intervals_spread_over_a_quarter_and_the_seed_repeats_them() {
+    for hz in [1, 997, 100_000] {
+        let mean = 1e9 / f64::from(hz);
+        let mut pace = Pace::new(hz, 7);
+        let intervals: Vec<Duration> = (0..2000).map(|_| pace.next_interval()).collect();
+        let nanoseconds: Vec<f64> = intervals.iter().map(|i| i.as_nanos() as f64).collect();
+        let (low, high) = (0.75 * mean - 2.0, 1.25 * mean + 2.0);
+        assert!(nanoseconds.iter().all(|n| (low..=high).contains(n)), "{hz}");
+        assert!(nanoseconds.iter().any(|n| *n < 0.78 * mean), "{hz}: reaches down");
+        assert!(nanoseconds.iter().any(|n| *n > 1.22 * mean), "{hz}: reaches up");
+        let average = nanoseconds.iter().sum::<f64>() / 2000.0;
+        assert!((average / mean - 1.0).abs() < 0.02, "{hz}: {average}");
+
+        let mut again = Pace::new(hz, 7);
+        assert!(intervals.iter().all(|interval| *interval == again.next_interval()));
+        let mut other = Pace::new(hz, 8);
+        assert!(intervals.iter().any(|interval| *interval != other.next_interval()));
+    }
+    assert!(Pace::new(0, 0).next_interval() <= Duration::from_millis(1250));
+    assert!(Pace::new(u32::MAX, 0).next_interval() < Duration::from_nanos(2));
+}
+
+#[test]
+fn eight_threads_share_one_sampler() {
+    let mut config = config(Shape::Info, 32);
+    config.queue = Queue { stacks: 4, when_full: WhenFull::Wait };
+    let mut events: Vec<Event> = Vec::new();
+    let open = models(Shape::Info, 32, false);
+    let mut source = Scripted::straight(8, 5_000);
+    let summary = record_on(&mut source, config, open, armed_already(), &mut events).unwrap();
+    assert!(summary.complete, "{summary:?}");
+    let mut last = std::collections::BTreeMap::new();
+    let mut time = 0;
+    for event in &events {
+        let Event::Sample(sample) = event else { panic!("{event:?}") };
+        assert!(sample.time >= time, "in time order");
+        time = sample.time;
+        for entry in sample.stack.oldest_first() {
+            let next = last.entry(sample.tid).or_insert(0);
+            assert_eq!(entry.from, branch(sample.tid, *next).from);
+            *next += 1;
+        }
+    }
+    assert!(last.values().all(|count| *count == 5_000) && last.len() == 8);
+}
