@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     decode::DecodeArgs, doctor::DoctorArgs, dump::DumpArgs, explain::ExplainArgs, probe::ProbeArgs,
+    report::Report, script::Script,
 };
 
 /// Last Branch Records: decode, probe, record and report.
@@ -30,4 +31,6 @@ pub(crate) enum Command {
     Dump(DumpArgs),
     Explain(ExplainArgs),
     Decode(DecodeArgs),
+    Report(Report),
+    Script(Script),
 }

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod exit;
+mod input;
 mod present;
 
 use clap::Parser;

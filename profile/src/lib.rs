@@ -1,1 +1,25 @@
 //! What branch records mean: recordings in and out, symbols, analyses.
+//!
+//! - [`perf_data`] writes and reads perf's recording format,
+//! - [`brstack`] parses and prints the text of `perf script -F brstack`,
+//! - [`recording`] opens either, and streams its branch [`stack`]s,
+//! - [`symbols`] names addresses, [`maps`] says which file they belong to,
+//! - [`hot`] counts branches, [`quality`] what speaks against trusting the counts,
+//! - [`note`] is what our recordings say of a stack beyond perf's fields.
+//!
+//! Everything streams: memory is bounded by the number of distinct branches,
+//! never by the size of a recording. It never prints.
+
+pub mod brstack;
+pub mod hot;
+pub mod maps;
+pub mod note;
+pub mod perf_data;
+pub mod quality;
+pub mod recording;
+pub mod stack;
+pub mod symbols;
+
+pub use hot::HotTable;
+pub use recording::{Item, Recording};
+pub use stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack};

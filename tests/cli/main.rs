@@ -1,16 +1,17 @@
 //! Table of contents of this test target; a file for each subject.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../corpus.rs"]
 #[allow(dead_code, unreachable_pub, reason = "not every target reads the corpus")]
 mod corpus;
-
-mod doctor;
-mod dump;
 #[path = "../oracle.rs"]
 #[allow(dead_code, reason = "not every target needs all of it")]
 mod oracle;
-mod probe;
 
 mod decode;
+mod doctor;
+mod dump;
 mod explain;
+mod probe;
+mod report;
+mod script;

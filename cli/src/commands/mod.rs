@@ -7,6 +7,8 @@ pub(crate) mod explain;
 mod machine;
 mod number;
 pub(crate) mod probe;
+pub(crate) mod report;
+pub(crate) mod script;
 
 use crate::{args::Command, exit::Outcome};
 
@@ -18,5 +20,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Dump(args) => dump::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Decode(args) => decode::run(args),
+        Command::Report(args) => report::run(&args),
+        Command::Script(args) => script::run(&args),
     }
 }

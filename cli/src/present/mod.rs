@@ -2,3 +2,4 @@
 
 pub(crate) mod bits;
 pub(crate) mod json;
+pub(crate) mod number;

@@ -123,7 +123,7 @@ pub(super) fn freeze(caps: &LbrCaps) -> Result<(), ArmError> {
         return if caps.quirks.contains(Quirks::STREAMLINED_FREEZE) {
             Ok(())
         } else {
-            refuse("CPUID 80000022H EAX[2] does not announce it")
+            refuse("nothing says that CPUID 80000022H EAX[2] announces it")
         };
     }
     if caps.perfmon_version < 2 || caps.format.is_none() {

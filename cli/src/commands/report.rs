@@ -1,0 +1,310 @@
+//! `lbr report`: what a recording says.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use profile::brstack::type_name;
+use profile::hot::{HotBranch, HotTable, Order};
+use profile::maps::{Location, Named};
+use profile::{Recording, quality::Quality};
+use serde_json::{Value, json};
+
+use crate::exit::{DONE, Outcome};
+use crate::input;
+use crate::present::number::grouped;
+
+/// Rows of the table where nobody says how many.
+const ROWS: usize = 25;
+
+/// Count the branches of a recording.
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+    /// What to look at.
+    #[arg(long, value_enum, default_value_t = View::Hot)]
+    view: View,
+    /// By what to sort.
+    #[arg(long, value_enum, default_value_t = Sort::Count)]
+    sort: Sort,
+    /// Rows at most; 0 is all [default: 25, with --json all].
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// One JSON object a branch (`"view":"hot"`), and at the end one with the
+    /// totals and the quality of the data (`"view":"quality"`).
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum View {
+    /// Branches by (from, to).
+    Hot,
+}
+
+/// By what to sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    /// Times recorded.
+    Count,
+    /// Mispredictions.
+    Mispredicts,
+    /// Share of mispredictions.
+    Rate,
+    /// Mean cycles.
+    Cycles,
+    /// Address of the branch.
+    Address,
+}
+
+impl From<Sort> for Order {
+    fn from(sort: Sort) -> Order {
+        match sort {
+            Sort::Count => Order::Count,
+            Sort::Mispredicts => Order::Mispredicts,
+            Sort::Rate => Order::Rate,
+            Sort::Cycles => Order::Cycles,
+            Sort::Address => Order::Address,
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Report) -> Outcome {
+    let View::Hot = args.view;
+    let mut recording = input::open(&args.input)?;
+    let mut progress = input::Progress::new();
+    let table = HotTable::count(&mut recording, |at, size| progress.at(at, size));
+    let mut table = table.map_err(|e| input::failure(&args.input, e))?;
+    drop(progress);
+    if args.sort != Sort::Count {
+        table.sort(args.sort.into());
+    }
+    let limit = match (args.limit, args.json) {
+        (Some(0), _) | (None, true) => usize::MAX,
+        (Some(limit), _) => limit,
+        (None, false) => ROWS,
+    };
+    let branches: Vec<HotBranch> = table.branches.iter().take(limit).cloned().collect();
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    if args.json {
+        for (rank, branch) in branches.iter().enumerate() {
+            print_json(&mut out, &row_json(&mut table, branch, rank + 1))?;
+        }
+        print_json(&mut out, &quality_json(&table))?;
+    } else {
+        print_head(&mut out, &args.input, &recording, &table)?;
+        print_table(&mut out, &mut table, &branches)?;
+        let hidden = table.branches.len() - branches.len();
+        if hidden > 0 {
+            writeln!(out, "{} more branches (--limit 0 shows all)", grouped(hidden as u64))?;
+        }
+    }
+    out.flush()?;
+    input::warn(&args.input, &recording);
+    for failure in table.maps.failures() {
+        anstream::eprintln!("lbr: no names for its addresses: {failure}");
+    }
+    Ok(DONE)
+}
+
+fn print_json(out: &mut impl Write, value: &Value) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}
+
+/// The lines above the table: whose branches, how many, how good.
+fn print_head(
+    out: &mut impl Write,
+    path: &Path,
+    recording: &Recording,
+    table: &HotTable,
+) -> std::io::Result<()> {
+    let info = recording.info();
+    let cpu = info.and_then(|info| info.cpudesc.as_deref());
+    let by = info.and_then(|info| info.version.as_deref());
+    let name = input::name(path);
+    write!(out, "{name}: {}", cpu.unwrap_or("CPU not said"))?;
+    if let Some(by) = by {
+        write!(out, "; recorded by {by}")?;
+    }
+    writeln!(out)?;
+    if table.quality.software > 0 && !cpu.is_some_and(|cpu| cpu.contains("not measured")) {
+        writeln!(out, "software LBR, not measured")?;
+    }
+    let quality = &table.quality;
+    write!(
+        out,
+        "{} samples, {} branches, {} distinct",
+        grouped(quality.samples),
+        grouped(table.total),
+        grouped(table.branches.len() as u64)
+    )?;
+    match table.mispredicted {
+        Some(missed) => writeln!(
+            out,
+            "; {} of {} known predictions missed ({})",
+            grouped(missed),
+            grouped(table.known),
+            percent(missed as f64 / table.known as f64)
+        )?,
+        None => writeln!(out, "; predictions not recorded")?,
+    }
+    writeln!(out, "data quality: {}\n", quality_line(quality))
+}
+
+/// The quality in words.
+fn quality_line(quality: &Quality) -> String {
+    let mut parts = Vec::new();
+    match quality.exact_share() {
+        Some(share) => parts.push(format!("exact {} of stacks", percent(share))),
+        None => parts.push("exact - (the recording does not say how stacks join)".to_owned()),
+    }
+    for (label, count) in &quality.labels {
+        parts.push(format!("{} {}", label.name(), grouped(*count)));
+    }
+    for (label, count) in &quality.lost {
+        let why = label.map_or("dropped", |label| label.name());
+        parts.push(format!("lost {} ({why})", grouped(*count)));
+    }
+    if quality.lost.is_empty() {
+        parts.push("lost 0".to_owned());
+    }
+    let odd = [
+        ("empty stacks", quality.empty_stacks),
+        ("entries 0x0 -> 0x0 left out", quality.zero_entries),
+        ("branches not taken left out", quality.not_taken),
+        ("stacks kept out", quality.excluded),
+    ];
+    for (what, count) in odd.into_iter().filter(|(_, count)| *count > 0) {
+        parts.push(format!("{} {what}", grouped(count)));
+    }
+    parts.join(", ")
+}
+
+/// The table, row by row: a layout that first collects every cell would take
+/// memory for each of 100,000 branches.
+fn print_table(
+    out: &mut impl Write,
+    table: &mut HotTable,
+    branches: &[HotBranch],
+) -> std::io::Result<()> {
+    let widest = branches.iter().map(|branch| branch.count).max().unwrap_or(0);
+    let rank_width = branches.len().to_string().len().max("rank".len());
+    let count_width = grouped(widest).len().max("count".len());
+    writeln!(
+        out,
+        "{:>rank_width$}  {:>count_width$}  {:>8}  {:>10}  {:>7}  {:<10}  from -> to",
+        "rank", "count", "share", "mispredict", "cycles", "type"
+    )?;
+    for (rank, branch) in branches.iter().enumerate() {
+        let from = place(table, branch.from_location, branch.from);
+        let to = place(table, branch.to_location, branch.to);
+        writeln!(
+            out,
+            "{:>rank_width$}  {:>count_width$}  {:>8}  {:>10}  {:>7}  {:<10}  {from} -> {to}",
+            rank + 1,
+            grouped(branch.count),
+            percent(table.share(branch)),
+            branch.mispredict_rate().map_or_else(dash, percent),
+            branch.cycles.map_or_else(dash, |cycles| format!("{cycles:.1}")),
+            table.type_of(branch).map_or_else(dash, |t| type_name(t).into_owned()),
+        )?;
+    }
+    Ok(())
+}
+
+/// A place as people read it: symbol, else file, else address.
+fn place(table: &mut HotTable, location: Location, addr: u64) -> String {
+    if let Some(Named { name, offset }) = table.maps.name(location) {
+        return format!("{name}+{offset:#x}");
+    }
+    match location {
+        Location::File { file, .. } => {
+            let path = table.maps.path(file).unwrap_or_default();
+            let name = path.rsplit('/').next().unwrap_or(path);
+            format!("{addr:#x} ({name})")
+        }
+        Location::Address(_) => format!("{addr:#x}"),
+    }
+}
+
+fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
+    let from = end_json(table, branch.from_location);
+    let to = end_json(table, branch.to_location);
+    let branch_type = table.type_of(branch).map(type_name);
+    json!({
+        "view": "hot",
+        "rank": rank,
+        "count": branch.count,
+        "share": table.share(branch),
+        "mispredicted": branch.mispredicted,
+        "predictions_known": branch.known,
+        "mispredict_rate": branch.mispredict_rate(),
+        "cycles": branch.cycles,
+        "type": branch_type,
+        "from": format!("{:#x}", branch.from),
+        "from_symbol": from.0,
+        "from_offset": from.1,
+        "from_file": from.2,
+        "to": format!("{:#x}", branch.to),
+        "to_symbol": to.0,
+        "to_offset": to.1,
+        "to_file": to.2,
+    })
+}
+
+/// Symbol, offset in it and file of one end.
+fn end_json(
+    table: &mut HotTable,
+    location: Location,
+) -> (Option<String>, Option<u64>, Option<String>) {
+    let named = table.maps.name(location);
+    let path = match location {
+        Location::File { file, .. } => table.maps.path(file).map(str::to_owned),
+        Location::Address(_) => None,
+    };
+    let (name, offset) = named.map(|Named { name, offset }| (name, offset)).unzip();
+    (name, offset, path)
+}
+
+fn quality_json(table: &HotTable) -> Value {
+    let quality = &table.quality;
+    let labels: serde_json::Map<String, Value> =
+        quality.labels.iter().map(|(label, n)| (label.name().to_owned(), json!(n))).collect();
+    let lost: serde_json::Map<String, Value> = quality
+        .lost
+        .iter()
+        .map(|(label, n)| (label.map_or("dropped", |l| l.name()).to_owned(), json!(n)))
+        .collect();
+    json!({
+        "view": "quality",
+        "samples": quality.samples,
+        "empty_stacks": quality.empty_stacks,
+        "entries": quality.entries,
+        "zero_entries": quality.zero_entries,
+        "not_taken": quality.not_taken,
+        "branches": table.total,
+        "distinct": table.branches.len(),
+        "mispredicted": table.mispredicted,
+        "predictions_known": table.known,
+        "exact": quality.exact_share().map(|_| quality.exact),
+        "labels": labels,
+        "lost": quality.lost_total(),
+        "lost_by_reason": lost,
+        "excluded": quality.excluded,
+        "software": quality.software,
+        "hardware": quality.hardware,
+    })
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}

@@ -1,0 +1,185 @@
+//! `lbr script`: the branches of a recording as text, as perf prints them.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use lbr_msr::record::{Head, Integrity};
+use profile::brstack::{Printed, type_name};
+use profile::{Item, RawBranch, SampleHead, Stack};
+use serde_json::{Value, json};
+
+use crate::exit::{DONE, Outcome};
+use crate::input;
+
+/// Print the branch stacks of a recording, one sample a line, newest branch
+/// first, as `perf script -F brstack` (6.12) prints them. Samples come in the
+/// order of the file; perf sorts those of several CPUs by time.
+#[derive(Debug, Args)]
+pub(crate) struct Script {
+    /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+    /// What to print of each sample; the order is perf's, whatever is asked.
+    #[arg(
+        short = 'F',
+        long,
+        value_name = "FIELDS",
+        value_delimiter = ',',
+        default_value = "brstack"
+    )]
+    fields: Vec<Field>,
+    /// One JSON object a sample, with every field.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A part of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Field {
+    /// Process.
+    Pid,
+    /// Thread.
+    Tid,
+    /// CPU.
+    Cpu,
+    /// Seconds of the recording's clock.
+    Time,
+    /// Where execution stood.
+    Ip,
+    /// How far the stack can be trusted, as `{label,head,cut}`.
+    Quality,
+    /// The branches.
+    Brstack,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Script) -> Outcome {
+    let mut recording = input::open(&args.input)?;
+    let mut out = BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
+    loop {
+        let item = recording.next_item().map_err(|e| input::failure(&args.input, e))?;
+        match item {
+            Some(Item::Stack(stack)) if args.json => {
+                serde_json::to_writer(&mut out, &object(&stack)).map_err(std::io::Error::from)?;
+                out.write_all(b"\n")?;
+            }
+            Some(Item::Stack(stack)) => line(&mut out, &stack, &args.fields)?,
+            Some(Item::Event(_)) => {}
+            None => break,
+        }
+    }
+    out.flush()?;
+    input::warn(&args.input, &recording);
+    Ok(DONE)
+}
+
+/// Prints a sample with perf's columns.
+fn line(out: &mut impl Write, stack: &Stack<'_>, fields: &[Field]) -> std::io::Result<()> {
+    let head = &stack.head;
+    let wants = |field| fields.contains(&field);
+    // Aggregated text says how many stacks a line stands for on one before it.
+    if head.weight != 1 {
+        writeln!(out, "{}", head.weight)?;
+    }
+    match (wants(Field::Pid), wants(Field::Tid)) {
+        (true, true) => write!(out, "{:>7}/{:<7} ", shown(head.pid), shown(head.tid))?,
+        (true, false) => write!(out, "{:>7} ", shown(head.pid))?,
+        (false, true) => write!(out, "{:>7} ", shown(head.tid))?,
+        (false, false) => {}
+    }
+    if wants(Field::Cpu) {
+        match head.cpu {
+            Some(cpu) => write!(out, "[{cpu:03}] ")?,
+            None => write!(out, "[-] ")?,
+        }
+    }
+    if wants(Field::Time) {
+        match head.time {
+            Some(time) => {
+                let (seconds, micros) = (time / 1_000_000_000, time % 1_000_000_000 / 1000);
+                write!(out, "{:>12}: ", format!("{seconds:5}.{micros:06}"))?;
+            }
+            None => write!(out, "{:>12}: ", "-")?,
+        }
+    }
+    if wants(Field::Ip) {
+        match head.ip {
+            Some(ip) => write!(out, " {ip:>16x}")?,
+            None => write!(out, " {:>16}", "-")?,
+        }
+    }
+    if wants(Field::Quality) {
+        write!(out, " {}", quality(head))?;
+    }
+    if wants(Field::Brstack) {
+        for branch in stack.entries.iter() {
+            write!(out, " {} ", Printed(branch))?;
+        }
+    }
+    out.write_all(b"\n")
+}
+
+fn shown(number: Option<u32>) -> String {
+    number.map_or_else(|| "-".to_owned(), |n| (n as i32).to_string())
+}
+
+/// `{label,head,cut}`; `{-}` where the recording does not say.
+fn quality(head: &SampleHead) -> String {
+    if head.integrity == Integrity::UNKNOWN {
+        return "{-}".to_owned();
+    }
+    let cut = if head.integrity.cut { "cut" } else { "whole" };
+    let label = head.integrity.label.name();
+    format!("{{{label},{},{cut}}}", head_name(head.integrity.head))
+}
+
+fn head_name(head: Head) -> &'static str {
+    match head {
+        Head::Joined => "joined",
+        Head::Lost => "lost",
+        Head::Unknown => "unknown",
+    }
+}
+
+/// A sample as JSON.
+fn object(stack: &Stack<'_>) -> Value {
+    let head = &stack.head;
+    let told = head.integrity != Integrity::UNKNOWN;
+    let entries: Vec<Value> =
+        stack.entries.iter().map(|branch| entry(branch, head.tsx_known)).collect();
+    json!({
+        "time": head.time,
+        "pid": head.pid,
+        "tid": head.tid,
+        "cpu": head.cpu,
+        "ip": head.ip.map(hex),
+        "period": head.period,
+        "count": head.weight,
+        "label": told.then(|| head.integrity.label.name()),
+        "head": told.then(|| head_name(head.integrity.head)),
+        "cut": told.then_some(head.integrity.cut),
+        "exact": told.then(|| head.integrity.is_exact()),
+        "entries": entries,
+    })
+}
+
+fn entry(branch: RawBranch, tsx_known: bool) -> Value {
+    let decoded = branch.decode(tsx_known);
+    json!({
+        "from": hex(decoded.from),
+        "to": hex(decoded.to),
+        "mispredicted": decoded.mispredicted,
+        "in_tx": decoded.in_tx,
+        "abort": decoded.abort,
+        "cycles": decoded.cycles,
+        "cycles_saturated": decoded.cycles_saturated,
+        "type": decoded.branch_type.map(type_name),
+        "spec": decoded.spec.map(|spec| spec.name().to_lowercase()),
+    })
+}
+
+/// An address as JSON has them.
+fn hex(address: u64) -> String {
+    format!("{address:#x}")
+}

@@ -1,0 +1,108 @@
+//! Recordings as arguments: opening them, and saying what was odd about them.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use profile::Recording;
+use profile::perf_data::ReadError;
+
+use crate::exit::{FAILED, Failure, USAGE};
+
+/// Opens a recording; `-` is standard input.
+pub(crate) fn open(path: &Path) -> Result<Recording, Failure> {
+    let opened = if path == Path::new("-") {
+        Recording::from_stream(Box::new(std::io::stdin().lock()))
+    } else {
+        Recording::open(path)
+    };
+    opened.map_err(|error| failure(path, error))
+}
+
+/// What a reading error means for the exit status: a recording that cannot be
+/// used is bad input, one that could not be read is a failure.
+pub(crate) fn failure(path: &Path, error: ReadError) -> Failure {
+    let code = if matches!(error, ReadError::Io { .. }) { FAILED } else { USAGE };
+    // An error of opening names the file itself.
+    let named = matches!(error, ReadError::Open { .. });
+    let error = anyhow::Error::new(error);
+    let error = if named { error } else { error.context(name(path)) };
+    Failure { code, error }
+}
+
+/// A file as people call it.
+pub(crate) fn name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Says on standard error what was odd about a recording that was read.
+pub(crate) fn warn(path: &Path, recording: &Recording) {
+    let name = name(path);
+    let notes = recording.notes();
+    if let Some(at) = notes.cut_at {
+        anstream::eprintln!(
+            "lbr: {name}: cut off or damaged at byte {at}: what follows is missing"
+        );
+    }
+    if notes.unfinished {
+        anstream::eprintln!("lbr: {name}: its recorder never finished it; read to the end");
+    }
+    if let Some(at) = notes.first_malformed {
+        let count = notes.malformed;
+        anstream::eprintln!(
+            "lbr: {name}: {count} records announce more than they hold and were skipped, the first at byte {at}"
+        );
+    }
+    if notes.unknown_event > 0 {
+        let count = notes.unknown_event;
+        anstream::eprintln!(
+            "lbr: {name}: {count} samples of events that it does not describe were skipped"
+        );
+    }
+    if let Some(refused) = recording.refused() {
+        let profile::recording::Refused { lines, first, error } = refused;
+        anstream::eprintln!("lbr: {name}: line {first}: {error} ({lines} such lines were skipped)");
+    }
+}
+
+/// Progress on standard error: only on a terminal, only after a second.
+pub(crate) struct Progress {
+    started: Instant,
+    bar: Option<ProgressBar>,
+    wanted: bool,
+}
+
+impl Progress {
+    /// Begins to wait.
+    pub(crate) fn new() -> Progress {
+        let wanted = std::io::stderr().is_terminal();
+        Progress { started: Instant::now(), bar: None, wanted }
+    }
+
+    /// How far it is.
+    pub(crate) fn at(&mut self, position: u64, size: Option<u64>) {
+        if !self.wanted || self.started.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| match size {
+            Some(size) => ProgressBar::new(size).with_style(
+                ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {eta}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
+            ),
+            None => ProgressBar::new_spinner().with_style(
+                ProgressStyle::with_template("{spinner} {bytes}")
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            ),
+        });
+        bar.set_position(position);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `struct perf_event_attr`, 64 to 144 bytes of it.
+
+use super::bytes::{Order, u32_at, u64_at};
+use super::layout::{attr_flags, branch, sample_type};
+
+/// An event of a recording: the parts of `struct perf_event_attr` that decide
+/// how its samples look, its ids and its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventAttr {
+    /// Kind of event. `PERF_TYPE_*`.
+    pub kind: u32,
+    /// Size of the attribute, bytes.
+    pub size: u32,
+    /// Which event of its kind.
+    pub config: u64,
+    /// Period, or frequency in Hz where [`is_frequency`](Self::is_frequency).
+    pub sample_period: u64,
+    /// Fields of a sample, see [`sample_type`].
+    pub sample_type: u64,
+    /// Fields of counter values, see [`read_format`](super::layout::read_format).
+    pub read_format: u64,
+    /// Flags, bits counted from the bottom, see [`attr_flags`].
+    pub flags: u64,
+    /// Filter and fields of the branch stack, see [`branch`].
+    pub branch_sample_type: u64,
+    /// Ids that samples name it by.
+    pub ids: Vec<u64>,
+    /// Its name, where the file has one.
+    pub name: Option<String>,
+}
+
+impl EventAttr {
+    /// Reads an attribute. `None` where not even the first published form
+    /// (64 bytes) is there.
+    pub(crate) fn parse(bytes: &[u8], order: Order) -> Option<EventAttr> {
+        bytes.get(..64)?;
+        // A size of 0 stands for the first form.
+        let size = match u32_at(bytes, 4, order)? {
+            0 => 64,
+            size => size,
+        };
+        let known = bytes.get(..usize::try_from(size).ok()?).unwrap_or(bytes);
+        let flags = u64_at(known, 40, order)?;
+        Some(EventAttr {
+            kind: u32_at(known, 0, order)?,
+            size,
+            config: u64_at(known, 8, order)?,
+            sample_period: u64_at(known, 16, order)?,
+            sample_type: u64_at(known, 24, order)?,
+            read_format: u64_at(known, 32, order)?,
+            // Big-endian compilers allot bit fields from the top.
+            flags: if order == Order::Big { flags.reverse_bits() } else { flags },
+            branch_sample_type: u64_at(known, 72, order).unwrap_or(0),
+            ids: Vec::new(),
+            name: None,
+        })
+    }
+
+    /// The 128 bytes that every perf since 6.1 reads (136 are refused there).
+    pub(crate) fn encode(&self) -> [u8; 128] {
+        let mut bytes = [0; 128];
+        let mut put = |at: usize, value: &[u8]| {
+            for (to, from) in bytes.iter_mut().skip(at).zip(value) {
+                *to = *from;
+            }
+        };
+        put(0, &self.kind.to_le_bytes());
+        put(4, &128u32.to_le_bytes());
+        put(8, &self.config.to_le_bytes());
+        put(16, &self.sample_period.to_le_bytes());
+        put(24, &self.sample_type.to_le_bytes());
+        put(32, &self.read_format.to_le_bytes());
+        put(40, &self.flags.to_le_bytes());
+        put(72, &self.branch_sample_type.to_le_bytes());
+        bytes
+    }
+
+    /// Whether its samples hold branch stacks.
+    #[must_use]
+    pub const fn has_branches(&self) -> bool {
+        self.sample_type & sample_type::BRANCH_STACK != 0
+    }
+
+    /// Whether `sample_period` is a frequency.
+    #[must_use]
+    pub const fn is_frequency(&self) -> bool {
+        self.flags & attr_flags::FREQ != 0
+    }
+
+    /// Whether records other than samples end with time, CPU and the like.
+    pub(crate) const fn sample_id_all(&self) -> bool {
+        self.flags & attr_flags::SAMPLE_ID_ALL != 0
+    }
+
+    /// Whether the recording says that predictions are in its entries.
+    #[must_use]
+    pub const fn has_predictions(&self) -> bool {
+        self.branch_sample_type & branch::NO_FLAGS == 0
+    }
+}

@@ -1,0 +1,101 @@
+//! Numbers and strings out of bytes in either order. Reading past the end is
+//! `None`, never a panic.
+
+/// Byte order of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    pub(crate) fn u16(self, b: [u8; 2]) -> u16 {
+        match self {
+            Order::Little => u16::from_le_bytes(b),
+            Order::Big => u16::from_be_bytes(b),
+        }
+    }
+
+    pub(crate) fn u32(self, b: [u8; 4]) -> u32 {
+        match self {
+            Order::Little => u32::from_le_bytes(b),
+            Order::Big => u32::from_be_bytes(b),
+        }
+    }
+
+    pub(crate) fn u64(self, b: [u8; 8]) -> u64 {
+        match self {
+            Order::Little => u64::from_le_bytes(b),
+            Order::Big => u64::from_be_bytes(b),
+        }
+    }
+}
+
+/// A place in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes<'a> {
+    rest: &'a [u8],
+    order: Order,
+}
+
+impl<'a> Bytes<'a> {
+    pub(crate) fn new(rest: &'a [u8], order: Order) -> Bytes<'a> {
+        Bytes { rest, order }
+    }
+
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(head)
+    }
+
+    /// Skips `count` items of `size` bytes.
+    pub(crate) fn skip(&mut self, count: u64, size: u64) -> Option<()> {
+        let len = usize::try_from(count.checked_mul(size)?).ok()?;
+        self.take(len).map(drop)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.rest.split_first_chunk::<N>()?;
+        self.rest = rest;
+        Some(*head)
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(|b| self.order.u16(b))
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(|b| self.order.u32(b))
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(|b| self.order.u64(b))
+    }
+
+    /// perf's header string: length, then bytes with NULs up to it.
+    pub(crate) fn string(&mut self) -> Option<String> {
+        let len = usize::try_from(self.u32()?).ok()?;
+        self.take(len).map(until_nul)
+    }
+}
+
+/// Text up to the first NUL; bytes that are not UTF-8 are replaced.
+pub(crate) fn until_nul(bytes: &[u8]) -> String {
+    let text = bytes.split(|&b| b == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// The u64 at an offset.
+pub(crate) fn u64_at(bytes: &[u8], at: usize, order: Order) -> Option<u64> {
+    Bytes::new(bytes.get(at..)?, order).u64()
+}
+
+/// The u32 at an offset.
+pub(crate) fn u32_at(bytes: &[u8], at: usize, order: Order) -> Option<u32> {
+    Bytes::new(bytes.get(at..)?, order).u32()
+}

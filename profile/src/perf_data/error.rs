@@ -1,0 +1,70 @@
+//! What can be wrong with a recording.
+
+use std::path::PathBuf;
+
+/// Why a recording could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// It cannot be opened.
+    #[error("cannot open {}: {cause}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        cause: std::io::Error,
+    },
+    /// Reading failed.
+    #[error("reading failed at byte {offset}: {cause}")]
+    Io {
+        /// Where.
+        offset: u64,
+        /// The system's words.
+        cause: std::io::Error,
+    },
+    /// It does not begin with perf's magic.
+    #[error("not a perf.data file: it does not begin with PERFILE2")]
+    NotPerfData,
+    /// The header makes no sense.
+    #[error("damaged perf.data header: {what}")]
+    Header {
+        /// What about it.
+        what: String,
+    },
+    /// No event of the file has branch stacks.
+    #[error("holds no branch stacks (events: {events}); record with perf record -b, or lbr record")]
+    NoBranchStacks {
+        /// Names of the events.
+        events: String,
+    },
+    /// The records are compressed.
+    #[error("holds compressed records, which are not read yet; record without -z")]
+    Compressed,
+    /// The whole file is compressed.
+    #[error("is compressed by {by}; unpack it into a pipe: {by} -dc FILE | lbr report -i -")]
+    Wrapped {
+        /// The program that unpacks it.
+        by: &'static str,
+    },
+    /// It is neither perf.data nor text with branches.
+    #[error("holds no branches: neither perf.data nor text of perf script -F brstack")]
+    NoBranches,
+}
+
+/// What was odd about a recording, for the person who trusts its numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// The data end here, in the middle of a record or before their announced
+    /// end: what comes after is missing.
+    pub cut_at: Option<u64>,
+    /// The recorder never finished the file: it has no length of its data.
+    pub unfinished: bool,
+    /// Records that announce more than they hold; they were skipped.
+    pub malformed: u64,
+    /// Where the first of them stands.
+    pub first_malformed: Option<u64>,
+    /// Samples of events that the file does not describe; they were skipped.
+    pub unknown_event: u64,
+    /// Samples of events without branch stacks; they were skipped.
+    pub without_branches: u64,
+}

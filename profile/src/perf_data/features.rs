@@ -1,0 +1,114 @@
+//! What a file says about itself: the header features.
+
+use super::attr::EventAttr;
+use super::bytes::{Bytes, Order, until_nul};
+use super::layout::{feature, misc};
+
+/// No command line that a shell takes has more words of perf's 64 bytes each.
+const MAX_WORDS: u32 = 1 << 15;
+
+/// What a recording says about itself. Absent is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Host name.
+    pub hostname: Option<String>,
+    /// Kernel release.
+    pub osrelease: Option<String>,
+    /// Version of the recorder.
+    pub version: Option<String>,
+    /// Architecture.
+    pub arch: Option<String>,
+    /// CPUs online.
+    pub cpus_online: Option<u32>,
+    /// CPU in words; `software LBR (06_5E), not measured` where there was none.
+    pub cpudesc: Option<String>,
+    /// CPU as `vendor,family,model,stepping`.
+    pub cpuid: Option<String>,
+    /// Command line of the recorder.
+    pub cmdline: Vec<String>,
+    /// Times of the first and the last sample, nanoseconds.
+    pub sample_time: Option<(u64, u64)>,
+    /// Build ids of mapped files, by path.
+    pub build_ids: Vec<(String, Vec<u8>)>,
+}
+
+impl FileInfo {
+    /// Takes one feature in. What cannot be read is left out.
+    pub(crate) fn take(&mut self, bit: u8, payload: &[u8], order: Order) {
+        let mut bytes = Bytes::new(payload, order);
+        match bit {
+            feature::HOSTNAME => self.hostname = said(bytes.string()),
+            feature::OSRELEASE => self.osrelease = said(bytes.string()),
+            feature::VERSION => self.version = said(bytes.string()),
+            feature::ARCH => self.arch = said(bytes.string()),
+            feature::NRCPUS => {
+                let _available = bytes.u32();
+                self.cpus_online = bytes.u32();
+            }
+            feature::CPUDESC => self.cpudesc = said(bytes.string()),
+            feature::CPUID => self.cpuid = said(bytes.string()),
+            feature::CMDLINE => {
+                let count = bytes.u32().unwrap_or(0).min(MAX_WORDS);
+                self.cmdline = (0..count).map_while(|_| bytes.string()).collect();
+            }
+            feature::SAMPLE_TIME => self.sample_time = bytes.u64().zip(bytes.u64()),
+            feature::BUILD_ID => {
+                while let Some((kind_misc, body)) = next_record(&mut bytes) {
+                    self.take_build_id(kind_misc, body, order);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a build id record in.
+    pub(crate) fn take_build_id(&mut self, misc_bits: u16, body: &[u8], order: Order) {
+        let mut bytes = Bytes::new(body, order);
+        let (Some(_pid), Some(id)) = (bytes.u32(), bytes.take(24)) else { return };
+        let len = match id.get(20) {
+            Some(&len @ 1..=20) if misc_bits & misc::BUILD_ID_SIZE != 0 => usize::from(len),
+            _ => 20,
+        };
+        let Some(id) = id.get(..len) else { return };
+        if id.iter().any(|&b| b != 0) {
+            self.build_ids.push((until_nul(bytes.rest()), id.to_vec()));
+        }
+    }
+}
+
+/// Some recorders write empty strings where they know nothing.
+fn said(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}
+
+/// The next record of a section: its `misc` and its body.
+fn next_record<'a>(bytes: &mut Bytes<'a>) -> Option<(u16, &'a [u8])> {
+    bytes.u32()?;
+    let misc_bits = bytes.u16()?;
+    let size = usize::from(bytes.u16()?);
+    Some((misc_bits, bytes.take(size.checked_sub(8)?)?))
+}
+
+/// Names of events, by their ids, out of EVENT_DESC.
+pub(crate) fn name_events(payload: &[u8], order: Order, events: &mut [EventAttr]) {
+    let mut bytes = Bytes::new(payload, order);
+    let (Some(count), Some(attr_size)) = (bytes.u32(), bytes.u32()) else { return };
+    for index in 0..count as usize {
+        let Some(()) = bytes.skip(1, u64::from(attr_size)) else { return };
+        let Some(ids) = bytes.u32() else { return };
+        let Some(name) = bytes.string() else { return };
+        let mut first = None;
+        for _ in 0..ids {
+            let Some(id) = bytes.u64() else { return };
+            first.get_or_insert(id);
+        }
+        // Ids name the event; without any, it is the one in the same place.
+        let named = match first {
+            Some(id) => events.iter_mut().find(|event| event.ids.contains(&id)),
+            None => events.get_mut(index),
+        };
+        if let Some(event) = named {
+            event.name = Some(name);
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The streaming reader.
+//!
+//! One buffer of fixed size; records are looked at where they lie in it. What
+//! a file claims (sizes, counts) is checked against what is there before
+//! anything is done with it, so that memory never follows a claim.
+
+mod header;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use lbr_msr::record::Event;
+
+use super::attr::EventAttr;
+use super::bytes::{Bytes, Order};
+use super::error::{Notes, ReadError};
+use super::features::{FileInfo, name_events};
+use super::layout::{feature, record};
+use super::sample::{IdPlace, SampleLayout};
+use super::side;
+use crate::stack::Stack;
+
+/// Records are at most 65,535 bytes: this much always holds a whole one.
+const BUFFER: usize = 256 * 1024;
+/// No header section or feature that we read is larger in a sound file.
+const MAX_SECTION: u64 = 16 << 20;
+
+/// One thing out of a recording.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// A sample, its branches where they lie in the buffer.
+    Stack(Stack<'a>),
+    /// Anything else that [`Event`] knows.
+    Event(Event),
+}
+
+enum Input {
+    File(File),
+    Stream(Box<dyn Read>),
+}
+
+impl Read for Input {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Input::File(file) => file.read(buf),
+            Input::Stream(stream) => stream.read(buf),
+        }
+    }
+}
+
+/// A recording being read.
+pub struct Reader {
+    input: Input,
+    order: Order,
+    buffer: Vec<u8>,
+    /// The unread part of the buffer.
+    start: usize,
+    end: usize,
+    /// Offset in the file of `start`.
+    offset: u64,
+    /// Offset at which the records end; `None` for a pipe.
+    data_end: Option<u64>,
+    /// Feature table of a file that cannot be sought: read after the records.
+    late_features: Option<[u64; 4]>,
+    size: Option<u64>,
+    events: Vec<EventAttr>,
+    layouts: Vec<SampleLayout>,
+    by_id: HashMap<u64, usize>,
+    id_place: IdPlace,
+    info: FileInfo,
+    event_desc: Vec<u8>,
+    notes: Notes,
+    done: bool,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("offset", &self.offset).finish_non_exhaustive()
+    }
+}
+
+/// Where a record lies in the buffer.
+#[derive(Clone, Copy)]
+struct Frame {
+    kind: u32,
+    misc: u16,
+    at: usize,
+    end: usize,
+    offset: u64,
+}
+
+impl Reader {
+    /// Opens a file. Header features are read before the first record.
+    ///
+    /// # Errors
+    /// [`ReadError`]: no such file, no perf.data, no branch stacks.
+    pub fn open(path: &Path) -> Result<Reader, ReadError> {
+        let open = |cause| ReadError::Open { path: path.to_owned(), cause };
+        let file = File::open(path).map_err(open)?;
+        let kind = file.metadata().map_err(open)?;
+        if kind.is_file() {
+            Reader::start(Input::File(file), Some(kind.len()))
+        } else {
+            Reader::start(Input::Stream(Box::new(file)), None)
+        }
+    }
+
+    /// Reads a stream, such as standard input. A seekable file is read as
+    /// well; its header features then come after the last record.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_stream(stream: Box<dyn Read>) -> Result<Reader, ReadError> {
+        Reader::start(Input::Stream(stream), None)
+    }
+
+    fn start(input: Input, size: Option<u64>) -> Result<Reader, ReadError> {
+        let mut reader = Reader {
+            input,
+            order: Order::Little,
+            buffer: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+            offset: 0,
+            data_end: None,
+            late_features: None,
+            size,
+            events: Vec::new(),
+            layouts: Vec::new(),
+            by_id: HashMap::new(),
+            id_place: IdPlace::Only,
+            info: FileInfo::default(),
+            event_desc: Vec::new(),
+            notes: Notes::default(),
+            done: false,
+        };
+        reader.read_header()?;
+        Ok(reader)
+    }
+
+    /// What the file says about itself. Complete after the last record.
+    #[must_use]
+    pub fn info(&self) -> &FileInfo {
+        &self.info
+    }
+
+    /// The events of the file. Complete after the last record.
+    #[must_use]
+    pub fn events(&self) -> &[EventAttr] {
+        &self.events
+    }
+
+    /// What was odd so far.
+    #[must_use]
+    pub fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    /// Bytes read so far, for progress.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.offset
+    }
+
+    /// Bytes of the whole file, where that is known.
+    #[must_use]
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// The next stack or event; `None` at the end.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`], [`ReadError::Compressed`], and
+    /// [`ReadError::NoBranchStacks`] where a pipe turns out to have none. A
+    /// damaged or cut file is no error: see [`notes`](Self::notes).
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, ReadError> {
+        while let Some(frame) = self.frame()? {
+            if frame.kind == record::SAMPLE {
+                if let Some(event) = self.event_of_sample(frame)? {
+                    // Found once more below: a borrow of the buffer cannot
+                    // leave a loop that goes on otherwise.
+                    if self.stack(frame, event).is_some() {
+                        return Ok(self.stack(frame, event).map(Record::Stack));
+                    }
+                    self.malformed(frame);
+                }
+            } else if let Some(event) = self.other(frame)? {
+                return Ok(Some(Record::Event(event)));
+            }
+        }
+        self.require_branches()?;
+        Ok(None)
+    }
+
+    /// Calls `visit` with every stack from here to the end.
+    ///
+    /// # Errors
+    /// As [`next_record`](Self::next_record).
+    pub fn for_each_stack(&mut self, mut visit: impl FnMut(&Stack<'_>)) -> Result<(), ReadError> {
+        while let Some(item) = self.next_record()? {
+            if let Record::Stack(stack) = item {
+                visit(&stack);
+            }
+        }
+        Ok(())
+    }
+
+    fn stack(&self, frame: Frame, event: usize) -> Option<Stack<'_>> {
+        self.layouts.get(event)?.stack(self.body(frame), event)
+    }
+
+    fn body(&self, frame: Frame) -> &[u8] {
+        self.buffer.get(frame.at..frame.end).unwrap_or_default()
+    }
+
+    fn malformed(&mut self, frame: Frame) {
+        self.notes.malformed += 1;
+        self.notes.first_malformed.get_or_insert(frame.offset);
+    }
+
+    /// Which event a sample belongs to; `None` to skip it.
+    fn event_of_sample(&mut self, frame: Frame) -> Result<Option<usize>, ReadError> {
+        self.require_branches()?;
+        let event = match self.id_place {
+            IdPlace::Only => Some(0),
+            IdPlace::Sample(at) => match super::bytes::u64_at(self.body(frame), at, self.order) {
+                Some(0) => Some(0),
+                Some(id) => self.by_id.get(&id).copied(),
+                None => {
+                    self.malformed(frame);
+                    return Ok(None);
+                }
+            },
+        };
+        match event.and_then(|index| Some((index, self.events.get(index)?))) {
+            Some((index, attr)) if attr.has_branches() => Ok(Some(index)),
+            Some(_) => {
+                self.notes.without_branches += 1;
+                Ok(None)
+            }
+            None => {
+                self.notes.unknown_event += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    fn require_branches(&self) -> Result<(), ReadError> {
+        if self.events.iter().any(EventAttr::has_branches) {
+            return Ok(());
+        }
+        let mut names: Vec<&str> = self.events.iter().filter_map(|e| e.name.as_deref()).collect();
+        let unnamed = match self.events.len() - names.len() {
+            0 if names.is_empty() => "none".to_owned(),
+            0 => String::new(),
+            count => format!("{count} unnamed"),
+        };
+        if !unnamed.is_empty() {
+            names.push(&unnamed);
+        }
+        let events = names.join(", ");
+        Err(ReadError::NoBranchStacks { events })
+    }
+
+    /// Anything that is no sample.
+    fn other(&mut self, frame: Frame) -> Result<Option<Event>, ReadError> {
+        let order = self.order;
+        match frame.kind {
+            record::HEADER_ATTR => self.header_attr(frame),
+            record::HEADER_FEATURE => self.header_feature(frame),
+            record::BUILD_ID => {
+                let body = self.buffer.get(frame.at..frame.end).unwrap_or_default();
+                self.info.take_build_id(frame.misc, body, order);
+            }
+            record::COMPRESSED | record::COMPRESSED2 => return Err(ReadError::Compressed),
+            record::AUXTRACE => {
+                let size = Bytes::new(self.body(frame), order).u64();
+                self.skip_payload(size)?;
+            }
+            record::TRACING_DATA => {
+                let size = Bytes::new(self.body(frame), order).u32();
+                self.skip_payload(size.map(|size| u64::from(size).next_multiple_of(8)))?;
+            }
+            kind if side::is_known(kind) => {
+                let attr = self.events.first();
+                let event = side::read(kind, frame.misc, self.body(frame), attr, order);
+                if event.is_none() {
+                    self.malformed(frame);
+                }
+                return Ok(event);
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn header_attr(&mut self, frame: Frame) {
+        let body = self.buffer.get(frame.at..frame.end).unwrap_or_default();
+        let Some(mut attr) = EventAttr::parse(body, self.order) else {
+            self.malformed(frame);
+            return;
+        };
+        let ids = body.get(attr.size as usize..).unwrap_or_default();
+        let mut bytes = Bytes::new(ids, self.order);
+        attr.ids = std::iter::from_fn(|| bytes.u64()).collect();
+        self.add_event(attr);
+    }
+
+    fn header_feature(&mut self, frame: Frame) {
+        let body = self.buffer.get(frame.at..frame.end).unwrap_or_default();
+        let mut bytes = Bytes::new(body, self.order);
+        let Some(bit) = bytes.u64().and_then(|bit| u8::try_from(bit).ok()) else { return };
+        let payload = bytes.rest().to_vec();
+        self.take_feature(bit, payload);
+    }
+
+    fn take_feature(&mut self, bit: u8, payload: Vec<u8>) {
+        if bit == feature::EVENT_DESC {
+            self.event_desc = payload;
+            self.name_events();
+        } else {
+            self.info.take(bit, &payload, self.order);
+        }
+    }
+
+    fn name_events(&mut self) {
+        name_events(&self.event_desc, self.order, &mut self.events);
+    }
+
+    fn add_event(&mut self, attr: EventAttr) {
+        let index = self.events.len();
+        for &id in &attr.ids {
+            self.by_id.insert(id, index);
+        }
+        self.layouts.push(SampleLayout::new(&attr, self.order));
+        self.events.push(attr);
+        self.id_place = IdPlace::of(&self.events);
+    }
+
+    // The file as bytes.
+
+    fn io(&self, cause: std::io::Error) -> ReadError {
+        ReadError::Io { offset: self.offset, cause }
+    }
+
+    /// Reads until the buffer holds `len` unread bytes; `false` at the end of
+    /// the input.
+    fn fill(&mut self, len: usize) -> Result<bool, ReadError> {
+        if self.end - self.start >= len {
+            return Ok(true);
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        while self.end < len {
+            let room = self.buffer.get_mut(self.end..).unwrap_or_default();
+            match self.input.read(room) {
+                Ok(0) => return Ok(false),
+                Ok(read) => self.end += read,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.io(e)),
+            }
+        }
+        Ok(true)
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.start += len;
+        self.offset += len as u64;
+    }
+
+    /// The next record, taken off the buffer.
+    fn frame(&mut self) -> Result<Option<Frame>, ReadError> {
+        if self.done {
+            return Ok(None);
+        }
+        let left = self.data_end.map(|end| end.saturating_sub(self.offset));
+        if left == Some(0) {
+            return self.finish(false).map(|()| None);
+        }
+        if !self.fill(8)? {
+            let torn = self.end != self.start || left.is_some();
+            return self.finish(torn).map(|()| None);
+        }
+        let offset = self.offset;
+        let mut header =
+            Bytes::new(self.buffer.get(self.start..self.end).unwrap_or_default(), self.order);
+        let (Some(kind), Some(misc), Some(size)) = (header.u32(), header.u16(), header.u16())
+        else {
+            return self.finish(true).map(|()| None);
+        };
+        let size = usize::from(size);
+        // A record shorter than its header, or one that reaches beyond the
+        // data, leaves no way to find the next.
+        if size < 8 || left.is_some_and(|left| left < size as u64) || !self.fill(size)? {
+            return self.finish(true).map(|()| None);
+        }
+        let at = self.start;
+        self.consume(size);
+        Ok(Some(Frame { kind, misc, at: at + 8, end: at + size, offset }))
+    }
+
+    /// Skips what follows a record without being one.
+    fn skip_payload(&mut self, size: Option<u64>) -> Result<(), ReadError> {
+        let mut left = size.unwrap_or(0);
+        while left > 0 {
+            if !self.fill(1)? {
+                return self.finish(true);
+            }
+            let step = usize::try_from(left).unwrap_or(usize::MAX).min(self.end - self.start);
+            self.consume(step);
+            left -= step as u64;
+        }
+        Ok(())
+    }
+
+    /// The records have ended.
+    fn finish(&mut self, cut: bool) -> Result<(), ReadError> {
+        self.done = true;
+        if cut {
+            self.notes.cut_at = Some(self.offset);
+            return Ok(());
+        }
+        if let Some(bits) = self.late_features.take() {
+            let table_at = self.offset;
+            let mut tail = self.buffer.get(self.start..self.end).unwrap_or_default().to_vec();
+            let mut more = Vec::new();
+            let read = (&mut self.input).take(MAX_SECTION).read_to_end(&mut more);
+            read.map_err(|e| self.io(e))?;
+            tail.append(&mut more);
+            self.features(bits, &tail, |_, at, size| {
+                let at = usize::try_from(at.checked_sub(table_at)?).ok()?;
+                let end = at.checked_add(usize::try_from(size).ok()?)?;
+                Some(tail.get(at..end)?.to_vec())
+            });
+        }
+        Ok(())
+    }
+}

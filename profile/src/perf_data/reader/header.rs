@@ -1,0 +1,178 @@
+//! The header of a file: its events, where its records are, its features.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use super::{Input, MAX_SECTION, ReadError, Reader};
+use crate::perf_data::attr::EventAttr;
+use crate::perf_data::bytes::{Bytes, Order, u64_at};
+use crate::perf_data::layout::{HEADER_SIZE, MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature};
+
+impl Reader {
+    pub(super) fn read_header(&mut self) -> Result<(), ReadError> {
+        if !self.fill(PIPE_HEADER_SIZE as usize)? {
+            return Err(ReadError::NotPerfData);
+        }
+        let head = self.buffer.get(..16).unwrap_or_default();
+        self.order = match head.first_chunk::<8>() {
+            Some(&MAGIC) => Order::Little,
+            Some(&MAGIC_BIG) => Order::Big,
+            _ => return Err(ReadError::NotPerfData),
+        };
+        let size = u64_at(head, 8, self.order).unwrap_or(0);
+        if size == PIPE_HEADER_SIZE {
+            self.consume(PIPE_HEADER_SIZE as usize);
+            return Ok(());
+        }
+        if size != HEADER_SIZE {
+            let what = format!("its size is {size}, and only 104 and 16 are known");
+            return Err(ReadError::Header { what });
+        }
+        if !self.fill(HEADER_SIZE as usize)? {
+            return Err(ReadError::Header { what: "the file ends within it".to_owned() });
+        }
+        self.read_file_header()
+    }
+
+    fn read_file_header(&mut self) -> Result<(), ReadError> {
+        let bytes = self.buffer.get(16..104).unwrap_or_default().to_vec();
+        let mut bytes = Bytes::new(&bytes, self.order);
+        let mut word = || bytes.u64().unwrap_or(0);
+        let attr_size = word();
+        let (attrs_at, attrs_size) = (word(), word());
+        let (data_at, data_size) = (word(), word());
+        let (_, _) = (word(), word()); // event types: gone since Linux 3.0
+        let bits = [word(), word(), word(), word()];
+
+        let prefix = match self.input {
+            Input::File(_) => Vec::new(),
+            Input::Stream(_) => self.prefix(data_at)?,
+        };
+        self.read_attrs(attr_size, attrs_at, attrs_size, &prefix)?;
+        self.data_end = match data_size {
+            0 => {
+                self.notes.unfinished = true;
+                None
+            }
+            size => Some(data_at.saturating_add(size)),
+        };
+        match self.data_end {
+            Some(end) if matches!(self.input, Input::File(_)) => {
+                let count: u64 = bits.iter().map(|b| u64::from(b.count_ones())).sum();
+                let table = self.section(end, 16 * count, &[]);
+                self.features(bits, &table, |reader, at, size| Some(reader.section(at, size, &[])));
+            }
+            Some(_) => self.late_features = Some(bits),
+            None => {}
+        }
+        if let Input::File(file) = &mut self.input {
+            file.seek(SeekFrom::Start(data_at))
+                .map_err(|cause| ReadError::Io { offset: data_at, cause })?;
+            self.start = 0;
+            self.end = 0;
+            self.offset = data_at;
+        }
+        self.require_branches()
+    }
+
+    /// Everything before the records, of an input that cannot be sought.
+    fn prefix(&mut self, data_at: u64) -> Result<Vec<u8>, ReadError> {
+        let too_far = || ReadError::Header {
+            what: format!("its records begin at byte {data_at}, which is not plausible"),
+        };
+        if !(HEADER_SIZE..=MAX_SECTION).contains(&data_at) {
+            return Err(too_far());
+        }
+        let mut prefix = Vec::new();
+        while self.offset < data_at {
+            if !self.fill(1)? {
+                return Err(ReadError::Header { what: "the file ends within it".to_owned() });
+            }
+            let left = usize::try_from(data_at - self.offset).unwrap_or(usize::MAX);
+            let step = left.min(self.end - self.start);
+            let part = self.buffer.get(self.start..self.start + step).unwrap_or_default();
+            prefix.extend_from_slice(part);
+            self.consume(step);
+        }
+        Ok(prefix)
+    }
+
+    /// A part of the file, shorter where the file is.
+    fn section(&mut self, at: u64, size: u64, prefix: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let size = size.min(MAX_SECTION);
+        match &mut self.input {
+            Input::File(file) => {
+                if file.seek(SeekFrom::Start(at)).is_ok() {
+                    // What an unreadable part would have said stays unsaid.
+                    let _ = file.take(size).read_to_end(&mut bytes);
+                }
+            }
+            Input::Stream(_) => {
+                let at = usize::try_from(at).unwrap_or(usize::MAX);
+                let end = at.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+                let part = prefix.get(at..end.min(prefix.len()));
+                bytes.extend_from_slice(part.unwrap_or_default());
+            }
+        }
+        bytes
+    }
+
+    fn read_attrs(
+        &mut self,
+        attr_size: u64,
+        at: u64,
+        size: u64,
+        prefix: &[u8],
+    ) -> Result<(), ReadError> {
+        let each = usize::try_from(attr_size).unwrap_or(0);
+        // 64 bytes and the section of the ids are the least.
+        if !(80..=4096).contains(&each) {
+            let what = format!("attributes of {attr_size} bytes");
+            return Err(ReadError::Header { what });
+        }
+        let section = self.section(at, size, prefix);
+        // Sections may overlap: what all ids together may take is bounded, or a
+        // small file could ask for the same bytes again and again.
+        let mut budget = MAX_SECTION;
+        for entry in section.chunks_exact(each) {
+            let (attr, ids) = entry.split_at(each - 16);
+            let Some(mut attr) = EventAttr::parse(attr, self.order) else { continue };
+            let mut ids = Bytes::new(ids, self.order);
+            if let (Some(at), Some(size)) = (ids.u64(), ids.u64()) {
+                let ids = self.section(at, size.min(budget), prefix);
+                budget -= ids.len() as u64;
+                let mut bytes = Bytes::new(&ids, self.order);
+                attr.ids = std::iter::from_fn(|| bytes.u64()).collect();
+            }
+            self.add_event(attr);
+        }
+        if self.events.is_empty() {
+            return Err(ReadError::Header { what: "it describes no event".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Reads the features that the bits announce.
+    pub(super) fn features(
+        &mut self,
+        bits: [u64; 4],
+        table: &[u8],
+        mut section: impl FnMut(&mut Reader, u64, u64) -> Option<Vec<u8>>,
+    ) {
+        let set = (0..=255u8).filter(|bit| {
+            bits.get(usize::from(bit / 64)).is_some_and(|word| word >> (bit % 64) & 1 == 1)
+        });
+        let mut table = Bytes::new(table, self.order);
+        for bit in set {
+            let (Some(at), Some(size)) = (table.u64(), table.u64()) else { return };
+            let wanted =
+                matches!(bit, feature::BUILD_ID..=feature::EVENT_DESC | feature::SAMPLE_TIME);
+            if !wanted || size > MAX_SECTION {
+                continue;
+            }
+            if let Some(payload) = section(self, at, size) {
+                self.take_feature(bit, payload);
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `lbr report`.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use lbr_msr::BranchFilter;
+use lbr_msr::record::{
+    BranchEntry, BranchStack, Event, Head, Integrity, Label, Lost, Sample, Sink, SourceKnowledge,
+};
+use profile::note::Source;
+use profile::perf_data::{Meta, Writer};
+use serde_json::Value;
+
+use crate::corpus::corpus;
+
+fn report(args: &[&str], file: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lbr"))
+        .arg("report")
+        .args(args)
+        .arg("-i")
+        .arg(file)
+        .output()
+        .unwrap()
+}
+
+fn stdout(out: &Output) -> String {
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout.clone()).unwrap()
+}
+
+/// Two stacks of a software LBR that knows neither predictions nor cycles.
+fn software(dir: &Path) -> std::path::PathBuf {
+    let file = dir.join("perf.data");
+    let meta = Meta {
+        cpudesc: Some("software LBR (06_5E), not measured".to_owned()),
+        version: "lbr 0.1.0".to_owned(),
+        filter: BranchFilter::DEFAULT,
+        knowledge: SourceKnowledge { mispredict: false, cycles: false, kernel: false },
+        source: Source::Software,
+        ..Meta::of_this_machine()
+    };
+    let entry = |from, to| BranchEntry { from, to, ..BranchEntry::default() };
+    let exact = Integrity {
+        head: Head::Joined,
+        cut: false,
+        label: Label::Stream,
+        truncated: false,
+        underflow: false,
+    };
+    let sample = |time, entries: Vec<BranchEntry>, integrity| {
+        let stack = BranchStack { entries, integrity };
+        Event::Sample(Sample { time, pid: 1, tid: 1, cpu: 0, ip: 0x20, period: 0, stack })
+    };
+    let gap = Integrity { head: Head::Lost, label: Label::Gap, ..exact };
+    let mut writer = Writer::create(&file, meta).unwrap();
+    for event in [
+        sample(1, vec![entry(0x10, 0x20), entry(0x10, 0x20), entry(0x10, 0x20)], exact),
+        sample(2, vec![entry(0x10, 0x30)], gap),
+        Event::Lost(Lost { time: 3, pid: 1, tid: 1, cpu: 0, stacks: 4, label: Some(Label::Torn) }),
+    ] {
+        writer.event(&event).unwrap();
+    }
+    writer.finish_file().unwrap();
+    file
+}
+
+#[test]
+fn the_table_says_what_was_modelled_and_what_is_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = software(dir.path());
+    let text = stdout(&report(&[], &file));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        format!("{}: software LBR (06_5E), not measured; recorded by lbr 0.1.0", file.display())
+    );
+    assert_eq!(lines[1], "2 samples, 4 branches, 2 distinct; predictions not recorded");
+    assert_eq!(lines[2], "data quality: exact 50.00 % of stacks, stream 1, gap 1, lost 4 (torn)");
+    assert_eq!(lines[3], "");
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(
+        words(lines[4]),
+        ["rank", "count", "share", "mispredict", "cycles", "type", "from", "->", "to"]
+    );
+    assert_eq!(words(lines[5]), ["1", "3", "75.00", "%", "-", "-", "-", "0x10", "->", "0x20"]);
+    assert_eq!(words(lines[6]), ["2", "1", "25.00", "%", "-", "-", "-", "0x10", "->", "0x30"]);
+    assert_eq!(lines.len(), 7);
+    let one = stdout(&report(&["--limit", "1"], &file));
+    assert!(one.ends_with("1 more branches (--limit 0 shows all)\n"), "{one}");
+}
+
+#[test]
+fn json_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = stdout(&report(&["--json"], &software(dir.path())));
+    let objects: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(objects.len(), 3);
+    let hot = &objects[0];
+    assert_eq!((&hot["view"], &hot["rank"]), (&"hot".into(), &1.into()));
+    assert_eq!((&hot["from"], &hot["to"]), (&"0x10".into(), &"0x20".into()));
+    assert_eq!((&hot["count"], &hot["share"]), (&3.into(), &0.75.into()));
+    for key in ["mispredicted", "mispredict_rate", "cycles", "type", "from_symbol", "to_file"] {
+        assert!(hot.get(key).unwrap().is_null(), "{key}");
+    }
+    let quality = &objects[2];
+    assert_eq!(quality["view"], "quality");
+    assert_eq!((&quality["samples"], &quality["exact"]), (&2.into(), &1.into()));
+    assert_eq!((&quality["lost"], &quality["software"]), (&4.into(), &2.into()));
+    assert_eq!(quality["lost_by_reason"]["torn"], 4);
+}
+
+/// Only what exists is offered.
+#[test]
+fn other_views_are_refused() {
+    for view in ["mispredict", "blocks", "nonsense"] {
+        let out = report(&["--view", view], Path::new("perf.data"));
+        assert_eq!(out.status.code(), Some(2), "{view}");
+    }
+}
+
+#[test]
+fn a_cut_file_is_read_up_to_the_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = software(dir.path());
+    let bytes = std::fs::read(&file).unwrap();
+    let data_at = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+    // The first sample has 8 + 72 + 3 * 24 bytes; the second is cut in two.
+    std::fs::write(&file, &bytes[..data_at + 152 + 20]).unwrap();
+    let out = report(&["--json"], &file);
+    let text = stdout(&out);
+    assert!(text.lines().last().unwrap().contains("\"samples\":1"), "{text}");
+    let said = format!(
+        "lbr: {}: cut off or damaged at byte {}: what follows is missing\n",
+        file.display(),
+        data_at + 152
+    );
+    assert_eq!(String::from_utf8(out.stderr).unwrap(), said);
+}
+
+/// Counts of a real recording, computed from its golden entries.
+#[test]
+fn a_real_recording() {
+    let Some(corpus) = corpus() else { return };
+    let golden = corpus.join("golden-entries/autofdo.test.lbr.entries.csv.xz");
+    let Ok(xz) = Command::new("xz").arg("-dc").arg(golden).output() else {
+        return eprintln!("skipped: no xz here");
+    };
+    let mut expected = std::collections::HashMap::<(String, String), (u64, u64)>::new();
+    for line in String::from_utf8(xz.stdout).unwrap().lines().skip(1) {
+        let columns: Vec<&str> = line.split(',').collect();
+        let key = (columns[4].to_owned(), columns[5].to_owned());
+        let counts = expected.entry(key).or_default();
+        counts.0 += 1;
+        counts.1 += u64::from(columns[6] == "1");
+    }
+    let out = report(&["--json"], &corpus.join("autofdo/perfdata/test.lbr"));
+    let mut found = std::collections::HashMap::new();
+    for line in stdout(&out).lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        if row["view"] == "hot" {
+            let text = |key: &str| row[key].as_str().unwrap().to_owned();
+            let counts = (row["count"].as_u64().unwrap(), row["mispredicted"].as_u64().unwrap());
+            let sums = found.entry((text("from"), text("to"))).or_insert((0, 0));
+            // The same address in two processes is two branches.
+            *sums = (sums.0 + counts.0, sums.1 + counts.1);
+        } else {
+            assert_eq!((&row["branches"], &row["mispredicted"]), (&147_712.into(), &9319.into()));
+        }
+    }
+    assert_eq!(found, expected);
+}

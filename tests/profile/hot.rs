@@ -1,0 +1,199 @@
+//! Counting.
+
+use std::io::Cursor;
+
+use lbr_msr::record::{BranchEntry, BranchType, Event, Label, Lost, Task};
+use profile::hot::Order;
+use profile::maps::Location;
+use profile::{HotTable, Recording};
+
+use crate::recorded::{entry, exact, map, meta, sample, stream};
+
+fn count(events: &[Event]) -> HotTable {
+    let bytes = stream(meta(), events);
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
+    HotTable::count(&mut recording, |_, _| {}).unwrap()
+}
+
+fn text(text: &str) -> HotTable {
+    let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
+    let mut recording = Recording::from_stream(stream).unwrap();
+    HotTable::count(&mut recording, |_, _| {}).unwrap()
+}
+
+#[test]
+fn absent_is_not_zero() {
+    let bare = entry(0x10, 0x20);
+    let timed = BranchEntry { cycles: Some(4), ..entry(0x30, 0x40) };
+    let missed = BranchEntry { mispredicted: Some(true), ..entry(0x30, 0x40) };
+    let hit = BranchEntry { mispredicted: Some(false), cycles: Some(8), ..entry(0x30, 0x40) };
+    let table = count(&[sample(1, vec![bare, timed, missed, hit], exact())]);
+    let [hot, cold] = &*table.branches else { panic!() };
+    assert_eq!((hot.from, hot.count, hot.known, hot.mispredicted), (0x30, 3, 2, Some(1)));
+    assert_eq!((hot.cycles, hot.mispredict_rate()), (Some(6.0), Some(0.5)));
+    assert_eq!((cold.from, cold.count, cold.known, cold.mispredicted), (0x10, 1, 0, None));
+    assert_eq!((cold.cycles, cold.mispredict_rate()), (None, None));
+    assert_eq!((table.total, table.known, table.mispredicted), (4, 2, Some(1)));
+    assert_eq!(table.share(hot), 0.75);
+}
+
+#[test]
+fn quality_counts_what_is_missing() {
+    let mut gap = exact();
+    gap.label = Label::Gap;
+    let lost = |stacks, label| Event::Lost(Lost { time: 9, pid: 1, tid: 1, cpu: 0, stacks, label });
+    let table = count(&[
+        sample(1, vec![entry(1, 2)], exact()),
+        sample(2, vec![entry(1, 2)], gap),
+        sample(3, vec![], exact()),
+        lost(5, Some(Label::Torn)),
+        lost(6, Some(Label::Torn)),
+        lost(1, None),
+    ]);
+    let quality = &table.quality;
+    assert_eq!((quality.samples, quality.empty_stacks, quality.entries), (3, 1, 2));
+    assert_eq!((quality.exact, quality.software), (2, 3));
+    assert_eq!(quality.labels.get(&Label::Gap), Some(&1));
+    assert_eq!(quality.lost.get(&Some(Label::Torn)), Some(&11));
+    assert_eq!((quality.lost.get(&None), quality.lost_total()), (Some(&1), 12));
+}
+
+/// A hash map of the standard library counts the same.
+#[test]
+fn agrees_with_a_plain_map() {
+    let mut expected = std::collections::HashMap::new();
+    let mut state = 1u64;
+    let mut lines = String::new();
+    for _ in 0..3000 {
+        for _ in 0..32 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (from, to) = (state >> 49 | 1, state >> 33 & 1);
+            *expected.entry((from, to)).or_insert(0) += 1;
+            lines += &format!(" {from:#x}/{to:#x}/P/-/-/0 ");
+        }
+        lines.push('\n');
+    }
+    // More than the table begins with.
+    assert!(expected.len() > 20_000);
+    let table = text(&lines);
+    let found: std::collections::HashMap<_, _> =
+        table.branches.iter().map(|b| ((b.from, b.to), b.count)).collect();
+    assert_eq!(found, expected);
+    assert!(table.branches.is_sorted_by(|a, b| a.count >= b.count));
+}
+
+#[test]
+fn aggregated_text_counts_as_often_as_it_says() {
+    let table =
+        text("3\n 0x10/0x20/P/-/-/0 0x0/0x0/P/-/-/0\n0\n 0x30/0x40\n0x10/0x20 0x5/0x6/PN/-/-/1\n");
+    let [hot] = &*table.branches else { panic!("{:?}", table.branches) };
+    assert_eq!((hot.from, hot.count, hot.known), (0x10, 4, 3));
+    assert_eq!((table.quality.samples, table.quality.zero_entries), (4, 3));
+    assert_eq!(table.quality.not_taken, 1);
+}
+
+fn in_process(mut event: Event, pid: u32) -> Event {
+    match &mut event {
+        Event::Sample(sample) => sample.pid = pid,
+        Event::Mmap(map) => map.pid = pid,
+        _ => {}
+    }
+    event
+}
+
+/// One program at two places is one branch; two programs at one place are two.
+#[test]
+fn processes_are_told_apart_by_file() {
+    let a = |pid, base| in_process(map("/bin/a", base, 0x1000, 0), pid);
+    let run = |pid, from| in_process(sample(1, vec![entry(from, from + 8)], exact()), pid);
+    let table = count(&[a(1, 0x10000), a(2, 0x50000), run(1, 0x10010), run(2, 0x50010)]);
+    assert_eq!(table.branches.len(), 1);
+    assert_eq!(table.branches[0].count, 2);
+    assert_eq!(table.branches[0].from_location, Location::File { file: 0, offset: 0x10 });
+
+    let b = in_process(map("/bin/b", 0x10000, 0x1000, 0), 2);
+    let table = count(&[a(1, 0x10000), b, run(1, 0x10010), run(2, 0x10010)]);
+    assert_eq!(table.branches.len(), 2);
+
+    // No mapping: nobody knows whether it is the same.
+    let table = count(&[run(1, 0x10010), run(2, 0x10010)]);
+    assert_eq!(table.branches.len(), 2);
+}
+
+/// What ran before a file was replaced keeps its file, also in a child.
+#[test]
+fn replaced_mappings_keep_their_past() {
+    let run = |pid| in_process(sample(1, vec![entry(0x10010, 0x10020)], exact()), pid);
+    let fork = Event::Fork(Task { time: 1, pid: 200, tid: 200, ppid: 100, ptid: 100 });
+    let table = count(&[
+        map("/bin/a", 0x10000, 0x1000, 0),
+        run(100),
+        fork,
+        run(200),
+        map("/bin/b", 0x10000, 0x800, 0x3000),
+        run(100),
+        run(200),
+    ]);
+    let mut found: Vec<_> = table
+        .branches
+        .iter()
+        .map(|b| {
+            let Location::File { file, offset } = b.from_location else { panic!() };
+            (table.maps.path(file).unwrap(), offset, b.count)
+        })
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, [("/bin/a", 0x10, 3), ("/bin/b", 0x3010, 1)]);
+}
+
+#[test]
+fn orders() {
+    let branch = |from, missed: bool, cycles| BranchEntry {
+        mispredicted: Some(missed),
+        cycles: Some(cycles),
+        ..entry(from, 0x1)
+    };
+    let mut table = count(&[sample(
+        1,
+        vec![
+            branch(0x30, false, 1),
+            branch(0x30, false, 1),
+            branch(0x30, true, 1),
+            branch(0x20, true, 5),
+            branch(0x10, false, 9),
+            entry(0x40, 0x1),
+        ],
+        exact(),
+    )]);
+    let mut sorted = |order| {
+        table.sort(order);
+        table.branches.iter().map(|b| b.from).collect::<Vec<_>>()
+    };
+    assert_eq!(sorted(Order::Count), [0x30, 0x10, 0x20, 0x40]);
+    assert_eq!(sorted(Order::Mispredicts), [0x20, 0x30, 0x10, 0x40]);
+    assert_eq!(sorted(Order::Rate), [0x20, 0x30, 0x10, 0x40]);
+    assert_eq!(sorted(Order::Cycles), [0x10, 0x20, 0x30, 0x40]);
+    assert_eq!(sorted(Order::Address), [0x10, 0x20, 0x30, 0x40]);
+}
+
+/// A recording without types gets them from the code of the file: a `ret`
+/// somewhere in this very program.
+#[test]
+fn types_come_from_the_code() {
+    use object::{Object, ObjectSection};
+    let exe = std::env::current_exe().unwrap();
+    let bytes = std::fs::read(&exe).unwrap();
+    let elf = object::File::parse(&*bytes).unwrap();
+    let text = elf.section_by_name(".text").unwrap();
+    let at = text.data().unwrap().iter().position(|&b| b == 0xC3).unwrap();
+    let (start, _) = text.file_range().unwrap();
+    let base = 0x7000_0000_0000;
+    let ret = base + start + at as u64;
+    let mut table = count(&[
+        map(exe.to_str().unwrap(), base, bytes.len() as u64, 0),
+        sample(1, vec![entry(ret, 0x10)], exact()),
+    ]);
+    let branch = table.branches[0].clone();
+    assert_eq!(branch.branch_type, None);
+    assert_eq!(table.type_of(&branch), Some(BranchType::RET));
+}

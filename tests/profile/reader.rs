@@ -1,0 +1,419 @@
+//! The reader on files of every shape, whole and broken.
+
+use std::io::Cursor;
+
+use lbr_msr::record::{
+    BranchEntry, BranchSpec, BranchType, Event, Head, Integrity, Label, Lost, Sample,
+};
+use profile::note::StackNote;
+use profile::perf_data::{Meta, ReadError, Reader, Record};
+use profile::{EntryFlags, RawBranch};
+use proptest::prelude::*;
+
+use crate::recorded::{events, meta, sample, stream, write};
+
+fn reader(bytes: &[u8]) -> Result<Reader, ReadError> {
+    Reader::from_stream(Box::new(Cursor::new(bytes.to_vec())))
+}
+
+fn read(reader: &mut Reader) -> Result<Vec<Event>, ReadError> {
+    let mut events = Vec::new();
+    while let Some(record) = reader.next_record()? {
+        events.push(match record {
+            Record::Stack(stack) => Event::Sample(stack.to_sample()),
+            Record::Event(event) => event,
+        });
+    }
+    Ok(events)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    write(&file, meta(), &events());
+    let mut seekable = Reader::open(&file).unwrap();
+    assert_eq!(seekable.info().hostname.as_deref(), Some("box"));
+    assert_eq!(seekable.info().cpus_online, Some(2));
+    assert_eq!(seekable.info().cmdline, ["lbr", "record", "a b"]);
+    assert_eq!(seekable.info().sample_time, Some((2000, 3500)));
+    assert_eq!(seekable.events()[0].name.as_deref(), Some("branches:u"));
+    let expected = as_read(events());
+    assert_eq!(read(&mut seekable).unwrap(), expected);
+    assert_eq!(*seekable.notes(), Default::default());
+
+    let mut pipe = reader(&stream(meta(), &events())).unwrap();
+    assert_eq!(read(&mut pipe).unwrap(), expected);
+    assert_eq!(pipe.events()[0].name.as_deref(), Some("branches:u"));
+
+    // A seekable file through a pipe: features come last.
+    let mut piped = reader(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(read(&mut piped).unwrap(), expected);
+    assert_eq!(piped.info().hostname.as_deref(), Some("box"));
+    assert_eq!(piped.info().sample_time, Some((2000, 3500)));
+}
+
+/// What perf's word cannot carry: "not in a transaction" of entries beside
+/// ones that say nothing.
+fn as_read(mut events: Vec<Event>) -> Vec<Event> {
+    for event in &mut events {
+        let Event::Sample(Sample { stack, .. }) = event else { continue };
+        let told = stack.entries.iter().any(|e| e.in_tx.is_some() || e.abort.is_some());
+        for entry in &mut stack.entries {
+            if told {
+                entry.in_tx = Some(entry.in_tx == Some(true));
+                entry.abort = Some(entry.abort == Some(true));
+            }
+        }
+    }
+    events
+}
+
+/// Cut at every byte: the part before is read, or there is a sentence.
+#[test]
+fn cut_at_every_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    write(&file, meta(), &events());
+    let seekable = std::fs::read(&file).unwrap();
+    let pipe = stream(meta(), &events());
+    let whole = as_read(events());
+    let cut_file = dir.path().join("cut");
+    // A pipe that ends between two records cannot know that it was cut.
+    for (bytes, knows_its_end) in [(&seekable, true), (&pipe, false)] {
+        let mut most = 0;
+        for len in 0..=bytes.len() {
+            let part = &bytes[..len];
+            let mut outcomes = vec![reader(part)];
+            // Through the file system only now and then: it is slow.
+            if len % 7 == 0 {
+                std::fs::write(&cut_file, part).unwrap();
+                outcomes.push(Reader::open(&cut_file));
+            }
+            for outcome in outcomes {
+                match outcome.and_then(|mut reader| Ok((read(&mut reader)?, reader))) {
+                    Ok((found, reader)) => {
+                        assert!(whole.starts_with(&found), "at {len}");
+                        if found.len() < whole.len() && knows_its_end {
+                            assert!(reader.notes().cut_at.is_some(), "at {len}: no warning");
+                        }
+                        most = most.max(found.len());
+                    }
+                    Err(error) => assert!(!error.to_string().is_empty()),
+                }
+            }
+        }
+        assert_eq!(most, whole.len());
+    }
+}
+
+#[test]
+fn sentences() {
+    let sentence = |bytes: &[u8]| {
+        reader(bytes).and_then(|mut reader| read(&mut reader)).unwrap_err().to_string()
+    };
+    assert_eq!(sentence(b""), "not a perf.data file: it does not begin with PERFILE2");
+    assert_eq!(sentence(&[b'x'; 200]), "not a perf.data file: it does not begin with PERFILE2");
+    let mut wrong = stream(meta(), &events());
+    wrong[8] = 112;
+    assert_eq!(
+        sentence(&wrong),
+        "damaged perf.data header: its size is 112, and only 104 and 16 are known"
+    );
+    let mut compressed = stream(meta(), &[]);
+    compressed.extend([81, 0, 0, 0, 0, 0, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert!(sentence(&compressed).contains("compressed"));
+    let missing = Reader::open(std::path::Path::new("/nonexistent/perf.data")).unwrap_err();
+    assert!(missing.to_string().starts_with("cannot open /nonexistent/perf.data: No such file"));
+}
+
+// Files made by hand, byte for byte.
+
+const BRANCH_STACK: u64 = 0x800;
+
+/// A pipe file of one byte order.
+struct Crafted {
+    bytes: Vec<u8>,
+    big: bool,
+}
+
+impl Crafted {
+    fn new(big: bool) -> Crafted {
+        let mut file = Crafted { bytes: Vec::new(), big };
+        file.u64(u64::from_le_bytes(*b"PERFILE2"));
+        file.u64(16);
+        file
+    }
+
+    fn u64(&mut self, value: u64) {
+        let bytes = if self.big { value.to_be_bytes() } else { value.to_le_bytes() };
+        self.bytes.extend(bytes);
+    }
+
+    fn u32(&mut self, value: u32) {
+        let bytes = if self.big { value.to_be_bytes() } else { value.to_le_bytes() };
+        self.bytes.extend(bytes);
+    }
+
+    fn header(&mut self, kind: u32, misc: u16, size: usize) {
+        self.u32(kind);
+        let halves = [misc, size as u16];
+        for half in halves {
+            let bytes = if self.big { half.to_be_bytes() } else { half.to_le_bytes() };
+            self.bytes.extend(bytes);
+        }
+    }
+
+    fn attr(&mut self, size: u32, sample_type: u64, read_format: u64, branch: u64, ids: &[u64]) {
+        self.header(64, 0, 8 + size as usize + 8 * ids.len());
+        let start = self.bytes.len();
+        self.u32(0);
+        self.u32(size);
+        for word in [0, 1000, sample_type, read_format, 0, 0, 0, 0, branch] {
+            self.u64(word);
+        }
+        self.bytes.resize(start + size as usize, 0);
+        ids.iter().for_each(|id| self.u64(*id));
+    }
+
+    fn sample(&mut self, words: &[u64]) {
+        self.header(9, 2, 8 + 8 * words.len());
+        words.iter().for_each(|word| self.u64(*word));
+    }
+}
+
+fn stacks(file: &Crafted) -> Vec<Vec<RawBranch>> {
+    let mut reader = reader(&file.bytes).unwrap();
+    let mut found = Vec::new();
+    reader.for_each_stack(|stack| found.push(stack.entries.iter().collect())).unwrap();
+    found
+}
+
+fn branch(from: u64, to: u64, flags: u64) -> RawBranch {
+    RawBranch { from, to, flags: EntryFlags(flags) }
+}
+
+#[test]
+fn attributes_of_every_size() {
+    for size in [80, 96, 104, 112, 120, 128, 136, 144, 200] {
+        let mut file = Crafted::new(false);
+        file.attr(size, 1 | BRANCH_STACK, 0, 8, &[]);
+        file.sample(&[0xa0, 1, 0x10, 0x20, 2]);
+        assert_eq!(stacks(&file), [[branch(0x10, 0x20, 2)]], "{size}");
+    }
+}
+
+/// HW_INDEX before the entries, COUNTERS behind them.
+#[test]
+fn index_and_counters() {
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | BRANCH_STACK, 0, 8 | 1 << 17 | 1 << 19, &[]);
+    file.sample(&[0xa0, 2, 5, 0x10, 0x20, 2, 0x30, 0x40, 1, 77, 78]);
+    let mut reader = reader(&file.bytes).unwrap();
+    let Some(Record::Stack(stack)) = reader.next_record().unwrap() else { panic!() };
+    assert_eq!(stack.head.hw_idx, Some(5));
+    let found: Vec<_> = stack.entries.iter().collect();
+    assert_eq!(found, [branch(0x10, 0x20, 2), branch(0x30, 0x40, 1)]);
+}
+
+/// Every field that may stand before the stack.
+#[test]
+fn fields_before_the_stack() {
+    let all = 1 | 2 | 4 | 8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x10000;
+    let group = |format: u64, counters: &[u64]| {
+        let mut file = Crafted::new(false);
+        file.attr(128, all | BRANCH_STACK, format, 8, &[]);
+        // identifier, ip, tid, time, addr, id, stream, cpu, period
+        let mut words = vec![9, 0xa0, 7 << 32 | 6, 123, 0xdead, 9, 8, 3, 55];
+        words.extend(counters);
+        words.extend([2, 0x111, 0x222]); // call chain
+        words.extend([12 | 0xABCD << 32, 0x1234]); // raw, 4 + 12 bytes
+        words.extend([1, 0x10, 0x20, 2]);
+        file.sample(&words);
+        let mut reader = reader(&file.bytes).unwrap();
+        let Some(Record::Stack(stack)) = reader.next_record().unwrap() else { panic!() };
+        let head = stack.head;
+        assert_eq!((head.ip, head.pid, head.tid), (Some(0xa0), Some(6), Some(7)));
+        assert_eq!((head.time, head.cpu, head.period), (Some(123), Some(3), Some(55)));
+        assert_eq!(stack.entries.get(0), Some(branch(0x10, 0x20, 2)), "{format}");
+    };
+    group(0, &[1]);
+    group(1 | 2, &[1, 2, 3]);
+    group(4 | 16, &[1, 2, 3]);
+    group(8, &[3, 1, 2, 3]);
+    group(1 | 2 | 4 | 8 | 16, &[2, 91, 92, 1, 1, 1, 2, 2, 2]);
+}
+
+/// Samples of several events, some of them without branches.
+#[test]
+fn several_events() {
+    let mut file = Crafted::new(false);
+    file.attr(128, 0x10000 | 1 | BRANCH_STACK, 0, 8, &[11]);
+    file.attr(128, 0x10000 | 1 | 4 | BRANCH_STACK, 0, 8 | 1 << 17, &[12, 13]);
+    file.attr(128, 0x10000 | 1, 0, 0, &[14]);
+    file.sample(&[12, 0xa0, 99, 1, 5, 0x10, 0x20, 2]);
+    file.sample(&[11, 0xa0, 1, 0x30, 0x40, 2]);
+    file.sample(&[14, 0xa0]);
+    file.sample(&[66, 0xa0, 1, 2, 3]);
+    let mut reader = reader(&file.bytes).unwrap();
+    let mut found = Vec::new();
+    reader
+        .for_each_stack(|s| found.push((s.head.event, s.head.time, s.entries.get(0).unwrap().from)))
+        .unwrap();
+    assert_eq!(found, [(1, Some(99), 0x10), (0, None, 0x30)]);
+    assert_eq!((reader.notes().without_branches, reader.notes().unknown_event), (1, 1));
+}
+
+/// A big-endian machine's bit fields begin at the top.
+#[test]
+fn the_other_byte_order() {
+    let mut file = Crafted::new(true);
+    file.attr(112, 1 | 2 | BRANCH_STACK, 0, 8, &[]);
+    // mispredicted 63, predicted 62, in_tx 61, abort 60, cycles 59..44,
+    // type 43..40, spec 39..38, new type 37..34, privilege 33..31.
+    let word = 1 << 63 | 1 << 60 | 0x1234 << 44 | 15 << 40 | 2 << 38 | 5 << 34 | 3 << 31;
+    file.sample(&[0xa0, 6 << 32 | 7, 1, 0x10, 0x20, word]);
+    let mut reader = reader(&file.bytes).unwrap();
+    let Some(Record::Stack(stack)) = reader.next_record().unwrap() else { panic!() };
+    assert_eq!((stack.head.pid, stack.head.tid), (Some(6), Some(7)));
+    let little = 1 | 1 << 3 | 0x1234 << 4 | 15 << 20 | 2 << 24 | 5 << 26 | 3 << 30;
+    assert_eq!(stack.entries.get(0), Some(branch(0x10, 0x20, little)));
+    let entry = stack.entries.get(0).unwrap().decode(false);
+    assert_eq!((entry.mispredicted, entry.abort), (Some(true), Some(true)));
+    assert_eq!((entry.cycles, entry.branch_type), (Some(0x1234), Some(BranchType(21))));
+    assert_eq!(entry.spec, Some(BranchSpec::NonSpecCorrectPath));
+}
+
+/// Counts that claim more than the record holds skip the record, not the file.
+#[test]
+fn hostile_counts() {
+    for nr in [2, 1 << 20, 1 << 61, u64::MAX, u64::MAX / 24 + 1] {
+        let mut file = Crafted::new(false);
+        file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+        file.sample(&[0xa0, nr, 0x10, 0x20, 2]);
+        file.sample(&[0xa0, 1, 0x30, 0x40, 2]);
+        let mut reader = reader(&file.bytes).unwrap();
+        let mut found = Vec::new();
+        reader.for_each_stack(|s| found.push(s.entries.get(0).unwrap().from)).unwrap();
+        assert_eq!(found, [0x30], "{nr:#x}");
+        assert_eq!(reader.notes().malformed, 1);
+    }
+}
+
+/// What follows AUXTRACE and TRACING_DATA is no record.
+#[test]
+fn payloads_are_passed_over() {
+    let mut file = Crafted::new(false);
+    file.attr(128, 1 | BRANCH_STACK, 0, 8, &[]);
+    file.header(71, 0, 48);
+    for word in [40, 0, 0, 0, 0] {
+        file.u64(word);
+    }
+    file.bytes.extend([0xFF; 40]);
+    file.header(66, 0, 16);
+    file.u64(5);
+    file.bytes.extend([0xFF; 8]);
+    file.header(200, 0, 16);
+    file.u64(0);
+    file.sample(&[0xa0, 1, 0x30, 0x40, 2]);
+    assert_eq!(stacks(&file), [[branch(0x30, 0x40, 2)]]);
+}
+
+#[test]
+fn the_stack_note() {
+    let integrity = Integrity {
+        head: Head::Lost,
+        cut: true,
+        label: Label::Snapshot,
+        truncated: true,
+        underflow: false,
+    };
+    let note = StackNote { integrity, source: profile::note::Source::Software, tsx_known: true };
+    let bytes = [b'l', b'b', b'r', 1, 1, 2, 0b1011, 2, 0, 0, 0, 0];
+    assert_eq!(note.encode(), bytes);
+    assert_eq!(StackNote::decode(&bytes), Some(note));
+    let mut newer = bytes;
+    newer[3] = 2;
+    assert_eq!(StackNote::decode(&newer), None);
+    assert_eq!(StackNote::decode(&bytes[..7]), None);
+}
+
+fn any_entry() -> impl Strategy<Value = BranchEntry> {
+    let types = prop_oneof![Just(None), (1u8..15).prop_map(Some), (16u8..32).prop_map(Some)];
+    let fields = (1u64.., any::<u64>(), any::<Option<bool>>(), any::<bool>(), any::<bool>());
+    (fields, 0u32..=65535, types, 0u8..4).prop_map(
+        |((from, to, mispredicted, in_tx, abort), cycles, branch_type, spec)| BranchEntry {
+            from,
+            to,
+            mispredicted,
+            in_tx: Some(in_tx),
+            abort: Some(abort),
+            cycles: (cycles > 0).then_some(cycles),
+            cycles_saturated: (cycles > 0).then_some(cycles == 65535),
+            branch_type: branch_type.map(BranchType),
+            spec: BranchSpec::from_code(spec),
+            ..BranchEntry::default()
+        },
+    )
+}
+
+fn any_integrity() -> impl Strategy<Value = Integrity> {
+    let heads = prop_oneof![Just(Head::Joined), Just(Head::Lost), Just(Head::Unknown)];
+    let labels = prop_oneof![
+        Just(Label::Stream),
+        Just(Label::Snapshot),
+        Just(Label::Gap),
+        Just(Label::Stopped)
+    ];
+    (heads, any::<bool>(), labels, any::<bool>(), any::<bool>()).prop_map(
+        |(head, cut, label, truncated, underflow)| Integrity {
+            head,
+            cut,
+            label,
+            truncated,
+            underflow,
+        },
+    )
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let entries = proptest::collection::vec(any_entry(), 1..40);
+    let sample = (any::<u64>(), entries, any_integrity()).prop_map(|(t, e, i)| sample(t, e, i));
+    let lost = (any::<u64>(), any::<u64>()).prop_map(|(time, stacks)| {
+        Event::Lost(Lost { time, pid: 1, tid: 2, cpu: 3, stacks, label: Some(Label::Mixed) })
+    });
+    prop_oneof![4 => sample, 1 => lost]
+}
+
+fn quiet() -> Meta {
+    Meta { cmdline: vec![], ..meta() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn round_trip(events in proptest::collection::vec(any_event(), 0..20)) {
+        let mut reader = reader(&stream(quiet(), &events)).unwrap();
+        prop_assert_eq!(read(&mut reader).unwrap(), events);
+    }
+
+    /// Bytes changed anywhere: never a panic, memory by what is there.
+    #[test]
+    fn mutated(changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..12)) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("perf.data");
+        write(&file, quiet(), &events());
+        for mut bytes in [stream(quiet(), &events()), std::fs::read(&file).unwrap()] {
+            for (at, byte) in &changes {
+                let at = usize::from(*at) % bytes.len();
+                bytes[at] = *byte;
+            }
+            let _ = reader(&bytes).and_then(|mut reader| read(&mut reader));
+            std::fs::write(&file, &bytes).unwrap();
+            let _ = Reader::open(&file).and_then(|mut reader| read(&mut reader));
+            let recording = profile::Recording::open(&file);
+            let _ = recording.and_then(|mut r| profile::HotTable::count(&mut r, |_, _| {}));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Names and code of this very program.
+#![allow(
+    unsafe_code,
+    reason = "a symbol of its own, and the bytes in memory to hold the file against"
+)]
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use profile::symbols::{Module, SymbolError, build_id, demangle, find_symbol};
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn lbr_symbol_under_test(value: u64) -> u64 {
+    std::hint::black_box(value).wrapping_mul(3)
+}
+
+fn exe() -> std::path::PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+/// The address in memory less the place of the mapping is what the symbol
+/// table says: this program is position independent.
+#[test]
+fn finds_a_function_where_it_runs() {
+    let runs_at = lbr_symbol_under_test as *const () as u64;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let exe = exe();
+    let (start, pgoff) = maps
+        .lines()
+        .filter(|line| line.ends_with(exe.to_str().unwrap()))
+        .find_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let (start, end) = words.next()?.split_once('-')?;
+            let start = u64::from_str_radix(start, 16).ok()?;
+            let end = u64::from_str_radix(end, 16).ok()?;
+            let pgoff = u64::from_str_radix(words.nth(1)?, 16).ok()?;
+            (start..end).contains(&runs_at).then_some((start, pgoff))
+        })
+        .unwrap();
+    let mut module = Module::open(&exe).unwrap();
+    let addr = module.address_of_offset(runs_at - start + pgoff).unwrap();
+    assert_eq!(addr, find_symbol(&exe, "lbr_symbol_under_test").unwrap());
+    assert_eq!(module.symbol_at(addr + 1), Some(("lbr_symbol_under_test", 1)));
+    assert_eq!(lbr_symbol_under_test(2), 6);
+    // SAFETY: the function's first bytes are mapped and readable while it exists.
+    let code = unsafe { std::slice::from_raw_parts(runs_at as *const u8, 15) };
+    assert_eq!(module.code_at(addr), code);
+}
+
+/// Data and marks among it name no code.
+#[test]
+fn only_code_has_names() {
+    use object::{Object, ObjectSymbol};
+    let bytes = std::fs::read(exe()).unwrap();
+    let elf = object::File::parse(&*bytes).unwrap();
+    let dynamic = elf.symbols().find(|symbol| symbol.name() == Ok("_DYNAMIC")).unwrap();
+    let module = Module::open(&exe()).unwrap();
+    assert_eq!(module.symbol_at(dynamic.address()), None);
+    assert!(module.find("_DYNAMIC").is_err());
+}
+
+#[test]
+fn refusals_say_why() {
+    let refused = |path: &str| Module::open(Path::new(path)).unwrap_err();
+    assert!(matches!(refused("/nonexistent"), SymbolError::Open { .. }));
+    assert!(matches!(refused("/dev/null"), SymbolError::NotAFile { .. }));
+    assert!(matches!(refused("/proc/self/status"), SymbolError::NotElf { .. }));
+    let missing = find_symbol(&exe(), "no_such_function_at_all").unwrap_err();
+    assert!(missing.to_string().ends_with("has no symbol no_such_function_at_all"), "{missing}");
+    assert_eq!(build_id(Path::new("/dev/null")), None);
+    assert_eq!(build_id(Path::new("relative")), None);
+}
+
+#[test]
+fn addresses_outside_have_no_name() {
+    let mut module = Module::open(&exe()).unwrap();
+    assert_eq!(module.address_of_offset(u64::MAX), None);
+    assert_eq!(module.symbol_at(u64::MAX), None);
+    assert!(module.code_at(u64::MAX).is_empty());
+}
+
+#[test]
+fn names_as_their_language_writes_them() {
+    assert_eq!(demangle("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
+    assert_eq!(
+        demangle("_ZNSt6vectorIiSaIiEE9push_backEOi"),
+        "std::vector<int, std::allocator<int> >::push_back(int&&)"
+    );
+    assert_eq!(demangle("_Z"), "_Z");
+    assert_eq!(demangle("main"), "main");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A file that claims anything: never a panic.
+    #[test]
+    fn damaged_object_files(changes in proptest::collection::vec((0usize..4096, any::<u8>()), 1..20)) {
+        let Ok(mut bytes) = std::fs::read("/bin/true") else { return Ok(()) };
+        for (at, byte) in changes {
+            if let Some(place) = bytes.get_mut(at) {
+                *place = byte;
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("damaged");
+        std::fs::write(&path, &bytes).unwrap();
+        let _ = build_id(&path);
+        if let Ok(mut module) = Module::open(&path) {
+            for addr in (0..0x10000).step_by(0x123) {
+                let _ = (module.symbol_at(addr), module.address_of_offset(addr));
+                let _ = module.code_at(addr);
+            }
+        }
+    }
+}

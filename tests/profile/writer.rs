@@ -1,0 +1,293 @@
+//! What the writer leaves behind, as others read it.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use lbr_msr::record::{BranchEntry, Event, Label, Sink};
+use profile::perf_data::{Reader, Record, Writer};
+
+use crate::recorded::{BASE, entry, events, exact, map, meta, sample, stream, write};
+
+/// Runs perf; `None`, after saying so, where there is none.
+fn perf(args: &[&str], file: &Path) -> Option<String> {
+    let out = Command::new("perf").args(args).arg("-i").arg(file).stdin(Stdio::null()).output();
+    match out {
+        Ok(out) => {
+            let err = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success(), "perf {args:?}: {} {err}", out.status);
+            Some(String::from_utf8(out.stdout).unwrap())
+        }
+        Err(_) => {
+            eprintln!("skipped: no perf here");
+            None
+        }
+    }
+}
+
+/// Lines without the spec field that only newer perf prints, spaces squeezed.
+fn brstack_lines(text: &str) -> Vec<Vec<String>> {
+    let entry = |word: &str| word.split('/').take(7).collect::<Vec<_>>().join("/");
+    text.lines().map(|line| line.split_whitespace().map(entry).collect()).collect()
+}
+
+fn expected_lines() -> Vec<Vec<String>> {
+    [
+        "0x555555554010/0x555555554020/P/-/-/0/COND 0x555555554010/0x555555554020/M/-/-/0/FAULT_DATA 0x555555554030/0xffffffff80001000/M/X/A/65535/RET",
+        "0x555555554040/0x555555554050/-/-/-/0/ 0x555555554040/0x555555554050/-/-/-/0/",
+        "",
+    ]
+    .iter()
+    .map(|line| line.split_whitespace().map(str::to_owned).collect())
+    .collect()
+}
+
+#[test]
+fn perf_script_reads_the_same_branches() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    write(&file, meta(), &events());
+    let Some(text) = perf(&["script", "-F", "brstack"], &file) else { return };
+    assert_eq!(brstack_lines(&text), expected_lines());
+    let head = perf(&["script", "-F", "comm,pid,tid,cpu,time,event,ip,period"], &file).unwrap();
+    let first: Vec<&str> = head.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(
+        first,
+        ["prog", "100/101", "[001]", "0.000002:", "3", "branches:u:", "555555554020"]
+    );
+}
+
+#[test]
+fn perf_script_reads_the_pipe_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pipe");
+    std::fs::write(&file, stream(meta(), &events())).unwrap();
+    let input = std::fs::File::open(&file).unwrap();
+    let out =
+        Command::new("perf").args(["script", "-F", "brstack", "-i", "-"]).stdin(input).output();
+    let Ok(out) = out else { return eprintln!("skipped: no perf here") };
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    // From a pipe perf 6.1 prints address and symbol whatever is asked for.
+    let mut lines = brstack_lines(&String::from_utf8(out.stdout).unwrap());
+    lines.iter_mut().for_each(|words| words.retain(|word| word.contains('/')));
+    assert_eq!(lines, expected_lines());
+}
+
+#[test]
+fn perf_shows_the_header_and_the_mappings() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    write(&file, meta(), &events());
+    let Some(header) = perf(&["report", "--header-only"], &file) else { return };
+    for line in [
+        "# hostname : box",
+        "# os release : 6.1.0",
+        "# perf version : lbr 0.1.0",
+        "# arch : x86_64",
+        "# nrcpus online : 2",
+        "# nrcpus avail : 4",
+        "# cpudesc : software LBR (06_5E), not measured",
+        "# cpuid : GenuineIntel,6,94,3",
+        "# contains samples with branch stack",
+    ] {
+        assert!(header.contains(line), "{line} is not in\n{header}");
+    }
+    assert!(header.contains("name = branches:u"), "{header}");
+    assert!(header.contains("branch_sample_type = USER|ANY|TYPE_SAVE"), "{header}");
+    let maps = perf(&["script", "--show-mmap-events", "-F", "pid,brstack"], &file).unwrap();
+    let wanted = "[0x555555554000(0x2000) @ 0x1000 08:01 77 3]: r-xp /nowhere/prog";
+    assert!(maps.contains(wanted), "{maps}");
+    let lost = perf(&["report", "-D"], &file).unwrap();
+    assert!(lost.contains("PERF_RECORD_LOST: id:16962: lost:7"), "{lost}");
+}
+
+/// What the source does not know is announced as not recorded.
+#[test]
+fn unknown_fields_are_announced() {
+    let mut unknowing = meta();
+    unknowing.knowledge.mispredict = false;
+    unknowing.knowledge.cycles = false;
+    unknowing.types = false;
+    let bytes = stream(unknowing, &events());
+    let mut reader = Reader::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
+    while reader.next_record().unwrap().is_some() {}
+    // USER, ANY, NO_FLAGS, NO_CYCLES.
+    assert_eq!(reader.events()[0].branch_sample_type, 1 | 8 | 0x4000 | 0x8000);
+}
+
+/// Symbols through the mappings of this very program, which is a PIE.
+#[test]
+fn perf_report_counts_by_symbol() {
+    use object::{Object, ObjectSegment};
+    let exe = std::env::current_exe().unwrap();
+    let exe = exe.to_str().unwrap();
+    let bytes = std::fs::read(exe).unwrap();
+    let elf = object::File::parse(&*bytes).unwrap();
+    let main = profile::symbols::find_symbol(Path::new(exe), "main").unwrap();
+    let segment = elf
+        .segments()
+        .find(|s| main >= s.address() && main < s.address() + s.size())
+        .expect("main lies in a segment");
+    // As the kernel maps it: whole pages.
+    let page = |value: u64| value & !0xfff;
+    let start = page(segment.address());
+    let mapped = map(
+        exe,
+        BASE + start,
+        page(segment.address() + segment.size() + 0xfff) - start,
+        page(segment.file_range().0),
+    );
+    let hot = BranchEntry { mispredicted: Some(false), ..entry(BASE + main + 1, BASE + main) };
+    let cold = BranchEntry { mispredicted: Some(true), ..entry(BASE + main + 2, 0x10) };
+    let events = [
+        mapped,
+        sample(2000, vec![hot, hot, cold], exact()),
+        sample(3000, vec![hot, cold], exact()),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    write(&file, meta(), &events);
+
+    let mut recording = profile::Recording::open(&file).unwrap();
+    let mut table = profile::HotTable::count(&mut recording, |_, _| {}).unwrap();
+    let rows: Vec<_> =
+        table.branches.iter().map(|b| (b.from - BASE - main, b.count, b.mispredicted)).collect();
+    assert_eq!(rows, [(1, 3, Some(0)), (2, 2, Some(2))]);
+    let place = table.branches[0].from_location;
+    let named = table.maps.name(place).unwrap();
+    assert_eq!((named.name.as_str(), named.offset), ("main", 1));
+
+    let args = ["report", "--stdio", "-n", "--sort", "symbol_from,symbol_to", "-t", ";"];
+    let Some(text) = perf(&args, &file) else { return };
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+        .map(|line| line.split(';').map(str::trim).collect())
+        .collect();
+    assert_eq!(rows.len(), 2, "{text}");
+    assert_eq!(rows[0][1], "3", "{text}");
+    assert_eq!(&rows[0][2..4], ["[.] main", "[.] main"], "{text}");
+    assert_eq!(rows[1][1], "2", "{text}");
+}
+
+/// A recorder that dies leaves the pipe form, with everything it was given.
+#[test]
+fn a_dropped_writer_leaves_a_readable_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    let mut writer = Writer::create(&file, meta()).unwrap();
+    for event in events() {
+        writer.event(&event).unwrap();
+    }
+    drop(writer);
+    let mut reader = Reader::open(&file).unwrap();
+    let mut stacks = Vec::new();
+    reader.for_each_stack(|stack| stacks.push(stack.entries.len())).unwrap();
+    assert_eq!(stacks, [3, 2, 0]);
+    assert_eq!(reader.notes().cut_at, None);
+    assert_eq!(reader.info().cpudesc.as_deref(), Some("software LBR (06_5E), not measured"));
+}
+
+/// The seekable form has the bytes of the pipe form, but for the header.
+#[test]
+fn finishing_moves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    write(&file, meta(), &events());
+    let mut finished = Vec::new();
+    std::fs::File::open(&file).unwrap().read_to_end(&mut finished).unwrap();
+    let pipe = stream(meta(), &events());
+    let word = |at: usize| u64::from_le_bytes(finished[at..at + 8].try_into().unwrap());
+    assert_eq!((word(8), word(16)), (104, 144));
+    let (data_at, data_size) = (word(40) as usize, word(48) as usize);
+    assert!(data_at >= 256 && data_at % 8 == 0);
+    assert_eq!(finished[data_at..data_at + data_size], pipe[data_at..data_at + data_size]);
+}
+
+/// Stacks whose label excludes them become losses, empty entries vanish.
+#[test]
+fn what_must_not_be_counted_is_not_written() {
+    let torn = profile_integrity(Label::Torn);
+    let events = [
+        sample(2000, vec![entry(1, 2), entry(0, 0), entry(3, 4)], exact()),
+        sample(3000, vec![entry(5, 6)], torn),
+    ];
+    let bytes = stream(meta(), &events);
+    let mut reader = Reader::from_stream(Box::new(std::io::Cursor::new(bytes))).unwrap();
+    let mut seen = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        match record {
+            Record::Stack(stack) => {
+                seen.push(stack.entries.iter().map(|b| (b.from, b.to)).collect::<Vec<_>>());
+            }
+            Record::Event(Event::Lost(lost)) => {
+                assert_eq!((lost.stacks, lost.label), (1, Some(Label::Torn)));
+                seen.push(vec![]);
+            }
+            Record::Event(event) => panic!("{event:?}"),
+        }
+    }
+    assert_eq!(seen, [vec![(1, 2), (3, 4)], vec![]]);
+}
+
+fn profile_integrity(label: Label) -> lbr_msr::record::Integrity {
+    lbr_msr::record::Integrity { label, ..exact() }
+}
+
+/// An independent reader (which has no place for branch stacks) sees the same
+/// header, events and records.
+#[test]
+fn linux_perf_data_reads_it() {
+    use linux_perf_data::linux_perf_event_reader::EventRecord;
+    use linux_perf_data::{PerfFileReader, PerfFileRecord};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    let with_id = |event| match event {
+        Event::Mmap(mut map) => {
+            map.path = std::env::current_exe().unwrap().display().to_string();
+            map.build_id = Some((1..=20).collect());
+            Event::Mmap(map)
+        }
+        other => other,
+    };
+    let events: Vec<Event> = events().into_iter().map(with_id).collect();
+    write(&path, meta(), &events);
+    let file = std::fs::File::open(&path).unwrap();
+    let PerfFileReader { mut perf_file, mut record_iter } =
+        PerfFileReader::parse_file(file).unwrap();
+    assert_eq!(perf_file.hostname().unwrap(), Some("box"));
+    assert_eq!(perf_file.cpu_desc().unwrap(), Some("software LBR (06_5E), not measured"));
+    assert_eq!(perf_file.cmdline().unwrap(), Some(vec!["lbr", "record", "a b"]));
+    assert_eq!(perf_file.nr_cpus().unwrap().unwrap().nr_cpus_online, 2);
+    let range = perf_file.sample_time_range().unwrap().unwrap();
+    assert_eq!((range.first_sample_time, range.last_sample_time), (2000, 3500));
+    let ids = perf_file.build_ids().unwrap();
+    assert_eq!(ids.len(), 1);
+    assert!(ids.values().all(|dso| dso.build_id == (1..=20).collect::<Vec<u8>>()));
+    assert_eq!(perf_file.event_attributes()[0].name(), Some("branches:u"));
+    let mut seen = Vec::new();
+    while let Some(record) = record_iter.next_record(&mut perf_file).unwrap() {
+        let PerfFileRecord::EventRecord { record, .. } = record else { continue };
+        seen.push(match record.parse().unwrap() {
+            EventRecord::Sample(sample) => format!("sample {:?}", sample.timestamp),
+            EventRecord::Mmap2(map) => format!("mmap {:#x}", map.address),
+            EventRecord::Comm(comm) => format!("comm {}", comm.is_execve),
+            EventRecord::Fork(_) => "fork".to_owned(),
+            EventRecord::Exit(_) => "exit".to_owned(),
+            EventRecord::Lost(lost) => format!("lost {}", lost.count),
+            other => format!("{other:?}"),
+        });
+    }
+    let expected = [
+        "comm true",
+        "mmap 0x555555554000",
+        "fork",
+        "sample Some(2000)",
+        "sample Some(3000)",
+        "sample Some(3500)",
+        "lost 7",
+        "lost 2",
+        "exit",
+    ];
+    assert_eq!(seen, expected);
+}
