@@ -13,6 +13,7 @@ mod pace;
 pub mod pin;
 pub mod session;
 pub mod source;
+pub mod target;
 pub mod thread;
 
 pub use decoder::{Classify, Keep, Tally};

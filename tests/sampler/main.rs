@@ -12,3 +12,19 @@ mod scripted;
 mod session;
 mod soft;
 mod thread;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "../built.rs"]
+mod built;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod program;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod ptrace_oracle;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod ptrace_programs;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod ptrace_tasks;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod qemu;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod target;

@@ -1,6 +1,11 @@
 //! Branch sources: what stands in for the CPU's own recording where there is
 //! none.
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod ptrace;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod qemu;
+
 use std::path::PathBuf;
 
 use lbr_msr::record::SourceKnowledge;

@@ -1,0 +1,69 @@
+//! QEMU's plugin interface, version 1, as QEMU 7.2 exports it: declarations of
+//! what is used here. QEMU binds them when it loads the plugin.
+#![allow(unsafe_code, reason = "declarations of C functions")]
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// The only interface version this plugin speaks.
+pub(super) const VERSION: c_int = 1;
+/// A callback that looks at no guest register.
+pub(super) const NO_REGS: c_int = 0;
+
+/// `qemu_plugin_id_t`.
+pub(super) type Id = u64;
+/// `struct qemu_plugin_tb`: a block while it is translated.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Tb {
+    _opaque: [u8; 0],
+}
+/// `struct qemu_plugin_insn`: an instruction while it is translated.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Insn {
+    _opaque: [u8; 0],
+}
+
+/// `qemu_plugin_vcpu_simple_cb_t`.
+pub(super) type VcpuCallback = extern "C" fn(Id, c_uint);
+/// `qemu_plugin_vcpu_udata_cb_t`.
+pub(super) type ExecCallback = extern "C" fn(c_uint, *mut c_void);
+/// `qemu_plugin_vcpu_tb_trans_cb_t`.
+pub(super) type TranslateCallback = extern "C" fn(Id, *mut Tb);
+/// `qemu_plugin_vcpu_syscall_cb_t`: number and eight arguments.
+pub(super) type SyscallCallback =
+    extern "C" fn(Id, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
+/// `qemu_plugin_vcpu_syscall_ret_cb_t`: number and result.
+pub(super) type SyscallReturnCallback = extern "C" fn(Id, c_uint, i64, i64);
+
+unsafe extern "C" {
+    pub(super) fn qemu_plugin_register_vcpu_init_cb(id: Id, callback: VcpuCallback);
+    pub(super) fn qemu_plugin_register_vcpu_exit_cb(id: Id, callback: VcpuCallback);
+    pub(super) fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, callback: TranslateCallback);
+    pub(super) fn qemu_plugin_register_vcpu_tb_exec_cb(
+        tb: *mut Tb,
+        callback: ExecCallback,
+        flags: c_int,
+        userdata: *mut c_void,
+    );
+    pub(super) fn qemu_plugin_register_vcpu_insn_exec_cb(
+        insn: *mut Insn,
+        callback: ExecCallback,
+        flags: c_int,
+        userdata: *mut c_void,
+    );
+    pub(super) fn qemu_plugin_register_vcpu_syscall_cb(id: Id, callback: SyscallCallback);
+    pub(super) fn qemu_plugin_register_vcpu_syscall_ret_cb(id: Id, callback: SyscallReturnCallback);
+    pub(super) fn qemu_plugin_tb_n_insns(tb: *const Tb) -> usize;
+    pub(super) fn qemu_plugin_tb_vaddr(tb: *const Tb) -> u64;
+    pub(super) fn qemu_plugin_tb_get_insn(tb: *const Tb, index: usize) -> *mut Insn;
+    pub(super) fn qemu_plugin_insn_vaddr(insn: *const Insn) -> u64;
+    pub(super) fn qemu_plugin_insn_size(insn: *const Insn) -> usize;
+    /// Points to as many bytes as `qemu_plugin_insn_size` says.
+    pub(super) fn qemu_plugin_insn_data(insn: *const Insn) -> *const c_void;
+    /// Where the program's code was loaded; 0 before it was.
+    pub(super) fn qemu_plugin_start_code() -> u64;
+}
+
+/// The arguments after the plugin's path, as `qemu_plugin_install` gets them.
+pub(super) type Arguments = *const *const c_char;

@@ -1,0 +1,96 @@
+//! A translated block: where it is and what its last instruction does.
+
+use lbr_msr::insn::{self, BranchInsn, Insn};
+use lbr_msr::record::HwBranchType;
+
+use super::record;
+
+/// How a block ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Ending {
+    /// Without a near branch: it runs on, or enters the kernel.
+    Straight,
+    /// A conditional branch to somewhere else than the next instruction.
+    Conditional,
+    /// A conditional branch to the next instruction.
+    Invisible,
+    /// A direct jump or call.
+    Direct,
+    /// An indirect jump or call, or a return.
+    Indirect,
+}
+
+/// A block of the program's code. It ends with its first branch, if not before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Block {
+    /// Address of the first instruction.
+    pub(super) start: u64,
+    /// Address of the last instruction.
+    pub(super) last: u64,
+    /// Address behind the last instruction.
+    pub(super) next: u64,
+    /// Where the branch goes, if it is direct; 0 otherwise.
+    pub(super) target: u64,
+    /// The first word of the branch's record.
+    pub(super) word: u64,
+    /// Instructions.
+    pub(super) instructions: u32,
+    /// How it ends.
+    pub(super) ending: Ending,
+}
+
+impl Block {
+    /// The block from `start` whose last instruction, at `last`, has these
+    /// bytes.
+    pub(super) fn new(start: u64, last: u64, bytes: &[u8], instructions: usize) -> Block {
+        let next = last.wrapping_add(bytes.len() as u64);
+        let branch = match insn::decode(bytes, last) {
+            Insn::Branch(branch) => ending(&branch)
+                .zip(record::branch_word(last, branch.class, branch.is_zero_length_call()))
+                .map(|(ending, word)| (ending, word, branch.target.unwrap_or(0))),
+            Insn::Straight { .. } | Insn::Invalid => None,
+        };
+        let (ending, word, target) = branch.unwrap_or((Ending::Straight, 0, 0));
+        let instructions = u32::try_from(instructions).unwrap_or(u32::MAX);
+        Block { start, last, next, target, word, instructions, ending }
+    }
+
+    /// Whether an address lies in this block.
+    pub(super) fn contains(&self, address: u64) -> bool {
+        (self.start..self.next).contains(&address)
+    }
+}
+
+fn ending(branch: &BranchInsn) -> Option<Ending> {
+    Some(match branch.class {
+        HwBranchType::Cond if branch.target == Some(branch.next()) => Ending::Invisible,
+        HwBranchType::Cond => Ending::Conditional,
+        HwBranchType::RelJmp | HwBranchType::RelCall => Ending::Direct,
+        HwBranchType::IndJmp | HwBranchType::IndCall | HwBranchType::Ret => Ending::Indirect,
+        HwBranchType::Other => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings() {
+        let block = |bytes: &[u8]| Block::new(0x1000, 0x1010, bytes, 3);
+        let ends = |bytes: &[u8]| block(bytes).ending;
+        assert_eq!(ends(&[0x75, 0x10]), Ending::Conditional); // jnz +16
+        assert_eq!(ends(&[0x75, 0x00]), Ending::Invisible); // jnz +0
+        assert_eq!(ends(&[0xeb, 0x00]), Ending::Direct); // jmp +0
+        assert_eq!(ends(&[0xe8, 0, 0, 0, 0]), Ending::Direct); // call +0
+        assert_eq!(ends(&[0xc3]), Ending::Indirect); // ret
+        assert_eq!(ends(&[0xff, 0xe0]), Ending::Indirect); // jmp *rax
+        assert_eq!(ends(&[0x0f, 0x05]), Ending::Straight); // syscall
+        assert_eq!(ends(&[0xf3, 0xaa]), Ending::Straight); // rep stosb
+        assert_eq!(ends(&[0x06]), Ending::Straight, "no instruction of 64-bit code");
+        let jump = block(&[0x75, 0x10]);
+        assert_eq!((jump.next, jump.target), (0x1012, 0x1022));
+        let inside = [0xfff, 0x1000, 0x1011, 0x1012].map(|address| jump.contains(address));
+        assert_eq!(inside, [false, true, true, false]);
+    }
+}

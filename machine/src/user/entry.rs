@@ -1,0 +1,423 @@
+//! Where QEMU enters the plugin. Nothing may unwind into QEMU: a panic in any
+//! entry ends the recording, says so, and lets the program go on.
+#![allow(
+    unsafe_code,
+    reason = "QEMU's interface is C: pointers come and go, and symbols have fixed names"
+)]
+#![allow(unreachable_pub, reason = "QEMU reaches it by symbol name")]
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::api::{self, Id, Insn, Tb};
+use super::block::{Block, Ending};
+use super::channel::{Region, Stopped};
+use super::handlers::Handlers;
+use super::os;
+use super::thread::{Context, Thread};
+
+/// Buckets of [`CPUS`].
+const BUCKETS: usize = 1024;
+
+/// The interface version QEMU asks a plugin for.
+// SAFETY: QEMU looks this symbol up by name and reads an `int`; no other
+// symbol of the plugin has the name.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "QEMU looks it up under this name")]
+pub static qemu_plugin_version: c_int = api::VERSION;
+
+/// What is known when the plugin is loaded.
+#[derive(Debug)]
+struct Setup {
+    region: &'static Region,
+    /// `lbr`.
+    parent: c_int,
+    /// Where recording starts, and the lowest executable segment, both as the
+    /// program's file counts.
+    from: Option<(u64, u64)>,
+}
+
+static SETUP: OnceLock<Setup> = OnceLock::new();
+static HANDLERS: Handlers = Handlers::new();
+/// Branches are shipped.
+static RECORDING: AtomicBool = AtomicBool::new(false);
+/// Recording is over for good: a forked child, a failure, a consumer that is
+/// gone.
+static OVER: AtomicBool = AtomicBool::new(false);
+/// Where recording starts; 0 before it is known.
+static START: AtomicU64 = AtomicU64::new(0);
+static FIRST_TRANSLATION: AtomicBool = AtomicBool::new(true);
+/// Every translated block, so that translating it again takes no new memory.
+static BLOCKS: Mutex<Option<HashMap<Block, &'static Block>>> = Mutex::new(None);
+
+/// A thread, as QEMU knows it.
+struct Cpu {
+    /// QEMU's index, which may be given to another thread when this one ends.
+    index: AtomicU32,
+    thread: UnsafeCell<Thread>,
+    /// The next of the same bucket.
+    next: AtomicPtr<Cpu>,
+}
+
+/// An index that no thread has.
+const NOBODY: u32 = u32::MAX;
+
+/// Threads by index. Indices grow without bound while threads come and go, so
+/// that a bucket may hold several; entries are never removed, only reused.
+static CPUS: [AtomicPtr<Cpu>; BUCKETS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; BUCKETS];
+
+/// Serializes threads that come and go.
+static COMING: Mutex<()> = Mutex::new(());
+
+/// Runs an entry's body; a panic ends the recording.
+#[inline]
+fn guard(what: &str, body: impl FnOnce() -> Result<(), Stopped>) {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => {}
+        Ok(Err(Stopped)) => stop(),
+        Err(_) => fail(what),
+    }
+}
+
+#[cold]
+fn stop() {
+    OVER.store(true, Ordering::Relaxed);
+    RECORDING.store(false, Ordering::Relaxed);
+}
+
+#[cold]
+fn fail(what: &str) {
+    stop();
+    if let Some(setup) = SETUP.get() {
+        setup.region.header.failed.store(1, Ordering::Release);
+    }
+    // `eprintln!` panics where standard error is closed.
+    let message = format!("lbr: the plugin in qemu-x86_64 failed while {what}; recording ends\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
+}
+
+fn context(setup: &Setup) -> Context<'_> {
+    Context {
+        region: setup.region,
+        handlers: &HANDLERS,
+        recording: RECORDING.load(Ordering::Relaxed),
+        wait,
+    }
+}
+
+/// Waits for `lbr` to make room. It does while a drain runs; it no longer
+/// does where it has closed or died.
+fn wait(tries: u32) -> bool {
+    const SPINS: u32 = 64;
+    const YIELDS: u32 = 128;
+    const NAP: Duration = Duration::from_micros(30);
+    match tries {
+        0..SPINS => std::hint::spin_loop(),
+        SPINS..YIELDS => std::thread::yield_now(),
+        YIELDS.. => std::thread::sleep(NAP),
+    }
+    let Some(setup) = SETUP.get() else { return false };
+    !(setup.region.header.is_closed() || tries >= YIELDS && os::parent() != setup.parent)
+}
+
+/// The thread with that index.
+#[inline]
+fn cpu(index: c_uint) -> Option<&'static Cpu> {
+    let mut cpu = CPUS.get(index as usize % BUCKETS)?.load(Ordering::Acquire);
+    loop {
+        // SAFETY: the list holds null and leaked boxes only.
+        let found = unsafe { cpu.as_ref() }?;
+        if found.index.load(Ordering::Relaxed) == index {
+            return Some(found);
+        }
+        cpu = found.next.load(Ordering::Acquire);
+    }
+}
+
+/// Runs `body` on the calling thread's state.
+#[inline]
+fn with_thread(
+    what: &str,
+    index: c_uint,
+    body: impl FnOnce(&mut Thread, &Context<'_>) -> Result<(), Stopped>,
+) {
+    // A forked child must not touch locks that another thread of its parent
+    // may have held.
+    if OVER.load(Ordering::Relaxed) {
+        return;
+    }
+    guard(what, || {
+        let (Some(setup), Some(cpu)) = (SETUP.get(), cpu(index)) else { return Ok(()) };
+        // SAFETY: QEMU calls with an index from the thread that has it alone
+        // (before that thread runs, from the one that makes it), and no
+        // callback runs inside another on the same thread.
+        let thread = unsafe { &mut *cpu.thread.get() };
+        body(thread, &context(setup))
+    });
+}
+
+extern "C" fn thread_comes(_: Id, index: c_uint) {
+    guard("a thread came", || {
+        let _coming = COMING.lock().unwrap_or_else(PoisonError::into_inner);
+        // In the thread that makes it; the first of the process is its own.
+        let first = CPUS.iter().all(|bucket| bucket.load(Ordering::Relaxed).is_null());
+        let thread = Thread::new(if first { 0 } else { os::tid() });
+        let Some(bucket) = CPUS.get(index as usize % BUCKETS) else { return Ok(()) };
+        let head = bucket.load(Ordering::Acquire);
+        let mut entry = head;
+        // SAFETY: the list holds null and leaked boxes only.
+        while let Some(found) = unsafe { entry.as_ref() } {
+            if found.index.load(Ordering::Relaxed) == NOBODY {
+                // SAFETY: nobody has this entry, and comers are serialized.
+                unsafe { *found.thread.get() = thread };
+                found.index.store(index, Ordering::Release);
+                return Ok(());
+            }
+            entry = found.next.load(Ordering::Acquire);
+        }
+        let cpu = Cpu {
+            index: AtomicU32::new(index),
+            thread: UnsafeCell::new(thread),
+            next: AtomicPtr::new(head),
+        };
+        bucket.store(Box::into_raw(Box::new(cpu)), Ordering::Release);
+        Ok(())
+    });
+}
+
+extern "C" fn thread_goes(_: Id, index: c_uint) {
+    with_thread("a thread went", index, |thread, context| {
+        if context.recording { thread.end(context) } else { Ok(()) }
+    });
+    if let Some(cpu) = cpu(index) {
+        cpu.index.store(NOBODY, Ordering::Release);
+    }
+}
+
+extern "C" fn block_entered(index: c_uint, block: *mut c_void) {
+    with_thread("a block was entered", index, |thread, context| {
+        // SAFETY: `translated` registered this callback with a leaked block.
+        let block = unsafe { &*block.cast::<Block>() };
+        thread.enter(block, context)
+    });
+}
+
+extern "C" fn branch_reached(index: c_uint, block: *mut c_void) {
+    with_thread("a branch was reached", index, |thread, _| {
+        // SAFETY: `translated` registered this callback with a leaked block.
+        let block = unsafe { &*block.cast::<Block>() };
+        thread.branch(block);
+        Ok(())
+    });
+}
+
+extern "C" fn start_reached(_: c_uint, _: *mut c_void) {
+    guard("the start was reached", || {
+        if let Some(setup) = SETUP.get().filter(|_| !OVER.load(Ordering::Relaxed)) {
+            RECORDING.store(true, Ordering::Relaxed);
+            setup.region.header.reached.store(1, Ordering::Release);
+        }
+        Ok(())
+    });
+}
+
+#[allow(clippy::too_many_arguments, reason = "QEMU's signature")]
+extern "C" fn syscall(
+    _: Id,
+    index: c_uint,
+    number: i64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+    _: u64,
+) {
+    with_thread("a system call was made", index, |thread, context| {
+        thread.syscall(number, [a1, a2, a3], context)
+    });
+}
+
+extern "C" fn syscall_returned(_: Id, index: c_uint, number: i64, result: i64) {
+    with_thread("a system call returned", index, |thread, context| {
+        thread.syscall_returns(number, result, context)
+    });
+}
+
+extern "C" fn translated(_: Id, tb: *mut Tb) {
+    guard("a block was translated", || {
+        let Some(setup) = SETUP.get().filter(|_| !OVER.load(Ordering::Relaxed)) else {
+            return Ok(());
+        };
+        // SAFETY: QEMU passes a block that is valid during this callback.
+        unsafe { instrument(tb, setup) }
+        Ok(())
+    });
+}
+
+/// Registers the callbacks of a block.
+///
+/// # Safety
+/// `tb` is the argument of a running translation callback.
+unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
+    // SAFETY: the caller's; an index below the count names an instruction of
+    // the block, and its data is as long as its size says.
+    let (count, start, last, address, bytes) = unsafe {
+        let count = api::qemu_plugin_tb_n_insns(tb);
+        let Some(index) = count.checked_sub(1) else { return };
+        let last = api::qemu_plugin_tb_get_insn(tb, index);
+        let size = api::qemu_plugin_insn_size(last);
+        let data = api::qemu_plugin_insn_data(last).cast::<u8>();
+        if data.is_null() {
+            return;
+        }
+        let bytes = std::slice::from_raw_parts(data, size);
+        (count, api::qemu_plugin_tb_vaddr(tb), last, api::qemu_plugin_insn_vaddr(last), bytes)
+    };
+    if FIRST_TRANSLATION.swap(false, Ordering::Relaxed) {
+        first_translation(setup, address, bytes);
+    }
+    let block = known(Block::new(start, address, bytes, count));
+    let userdata: *mut c_void = std::ptr::from_ref(block).cast_mut().cast();
+    // SAFETY: as above; the block is leaked, so it outlives QEMU's code.
+    unsafe {
+        api::qemu_plugin_register_vcpu_tb_exec_cb(tb, block_entered, api::NO_REGS, userdata);
+        if block.ending != Ending::Straight {
+            api::qemu_plugin_register_vcpu_insn_exec_cb(
+                last,
+                branch_reached,
+                api::NO_REGS,
+                userdata,
+            );
+        }
+    }
+    let wanted = START.load(Ordering::Relaxed);
+    if wanted == 0 || !block.contains(wanted) || RECORDING.load(Ordering::Relaxed) {
+        return;
+    }
+    for index in 0..count {
+        // SAFETY: as above.
+        unsafe {
+            let insn: *mut Insn = api::qemu_plugin_tb_get_insn(tb, index);
+            if api::qemu_plugin_insn_vaddr(insn) == wanted {
+                let nothing = std::ptr::null_mut();
+                api::qemu_plugin_register_vcpu_insn_exec_cb(
+                    insn,
+                    start_reached,
+                    api::NO_REGS,
+                    nothing,
+                );
+            }
+        }
+    }
+}
+
+/// The program is loaded: finds out where.
+fn first_translation(setup: &Setup, address: u64, bytes: &[u8]) {
+    let same = os::read::<16>(address, bytes.len())
+        .is_some_and(|read| read.get(..bytes.len()) == Some(bytes));
+    if !same {
+        setup.region.header.relocated.store(1, Ordering::Release);
+    }
+    if let Some((from, text)) = setup.from {
+        // SAFETY: takes nothing; the program is loaded.
+        let start_code = unsafe { api::qemu_plugin_start_code() };
+        START.store(start_code.wrapping_sub(text).wrapping_add(from), Ordering::Relaxed);
+    }
+}
+
+/// The one copy of a block.
+fn known(block: Block) -> &'static Block {
+    let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    blocks
+        .get_or_insert_default()
+        .entry(block)
+        .or_insert_with_key(|block| Box::leak(Box::new(*block)))
+}
+
+extern "C" fn forked_parent() {
+    if let Some(setup) = SETUP.get().filter(|_| !OVER.load(Ordering::Relaxed)) {
+        setup.region.header.forks.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A forked child has the same rings as its parent, and may not write to them.
+extern "C" fn forked_child() {
+    stop();
+}
+
+/// Called by QEMU when it loads the plugin. Arguments: `fd=N`, the shared
+/// memory; `from=ADDRESS,text=ADDRESS`, where recording starts and the lowest
+/// executable segment, both hexadecimal and as the program's file counts; or
+/// `probe=on` alone, which ends QEMU with status 0 to show that it takes this
+/// plugin.
+///
+/// # Safety
+/// `argv` has `argc` strings.
+// SAFETY: QEMU looks this symbol up by name and calls it with these types; no
+// other symbol of the plugin has the name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    _info: *const c_void,
+    argc: c_int,
+    argv: api::Arguments,
+) -> c_int {
+    let installed = catch_unwind(|| {
+        let count = usize::try_from(argc).unwrap_or(0);
+        // SAFETY: the caller's.
+        let arguments = (0..count).map(|index| unsafe { CStr::from_ptr(*argv.add(index)) });
+        install(id, arguments.map(|argument| argument.to_string_lossy().into_owned()))
+    });
+    match installed {
+        Ok(Ok(())) => 0,
+        Ok(Err(why)) => {
+            let message = format!("lbr: the plugin in qemu-x86_64 cannot start: {why}\n");
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
+            1
+        }
+        Err(_) => 1,
+    }
+}
+
+fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String> {
+    let (mut fd, mut from, mut text) = (None, None, None);
+    for argument in arguments {
+        let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
+        let hex = || u64::from_str_radix(value.trim_start_matches("0x"), 16).ok();
+        match name {
+            "probe" => os::succeed(),
+            "fd" => fd = value.parse().ok(),
+            "from" => from = hex(),
+            "text" => text = hex(),
+            _ => return Err(format!("it does not know the argument {argument}")),
+        }
+    }
+    let fd = fd.ok_or("it is started by lbr, which passes it fd=N")?;
+    let region = os::map(fd).map_err(|cause| format!("the memory shared with lbr: {cause}"))?;
+    let from = from.zip(text);
+    SETUP.set(Setup { region, parent: os::parent(), from }).map_err(|_| "it is loaded twice")?;
+    if from.is_none() {
+        RECORDING.store(true, Ordering::Relaxed);
+        region.header.reached.store(1, Ordering::Release);
+    }
+    // SAFETY: callbacks of the types that the interface names, for the id we
+    // were given.
+    unsafe {
+        api::qemu_plugin_register_vcpu_init_cb(id, thread_comes);
+        api::qemu_plugin_register_vcpu_exit_cb(id, thread_goes);
+        api::qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+        api::qemu_plugin_register_vcpu_syscall_cb(id, syscall);
+        api::qemu_plugin_register_vcpu_syscall_ret_cb(id, syscall_returned);
+    }
+    os::at_fork(forked_parent, forked_child);
+    region.header.attached.store(1, Ordering::Release);
+    Ok(())
+}

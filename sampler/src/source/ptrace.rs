@@ -1,0 +1,209 @@
+//! Single-stepping a program with ptrace(2).
+//!
+//! Every thread of the target executes one instruction at a time. The
+//! instruction is decoded before it executes; where it was a branch and was
+//! taken, it is retired into that thread's ring. Nothing is guessed: what the
+//! step does not show (kernel code, predictions, cycles) is left out, and
+//! counted in [`SourceNotes`].
+//!
+//! The target and the thread that steps it share one CPU: the one asked for,
+//! or else the one they start on. Every step is a switch from one to the other
+//! and back, which is several times dearer across CPUs. Children that are left
+//! alone get back every CPU we may use.
+//!
+//! # What differs from a run without it
+//!
+//! - SIGTRAP cannot stay blocked: the kernel forces the step's own SIGTRAP
+//!   through, and would reset the program's handler. The mask is kept free of
+//!   it instead, so that the handler survives.
+//! - Restartable sequences (rseq) of the target are aborted by every step and
+//!   may never finish, as under any debugger.
+//! - A setuid program runs without the rights of its owner, unless we have
+//!   CAP_SYS_PTRACE.
+//! - Where a signal handler starts, one thread's branches do not join: the
+//!   kernel's transfer to it is not seen. It is counted.
+//! - A program that writes its own read-only code through `/proc/self/mem`
+//!   may execute instructions decoded before that.
+
+mod code;
+mod family;
+mod maps;
+mod start;
+mod step;
+mod sys;
+mod task;
+mod tracer;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use lbr_msr::record::{BranchType, Event, SourceKnowledge};
+use lbr_msr::soft::Retired;
+
+use super::{BranchSource, Command, Exit, SourceError, SourceNotes};
+use crate::gate::{Closed, Gate, Ring, ThreadId};
+use crate::target::{self, Affinity};
+use tracer::{Shared, Tracer};
+
+/// Where branches go: what the source needs of a [`Gate`].
+pub trait Recorder {
+    /// The ring of one thread.
+    type Ring: Retire;
+
+    /// A thread starts.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn start(&self, thread: ThreadId) -> Result<Self::Ring, Closed>;
+
+    /// Something happened beside the branches.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn emit(&self, event: Event) -> Result<(), Closed>;
+
+    /// Whether the source should stop.
+    fn is_closed(&self) -> bool;
+}
+
+/// Takes the branches of one thread: what the source needs of a [`Ring`].
+pub trait Retire {
+    /// Retires one taken branch.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn retire(&mut self, branch: &Retired) -> Result<(), Closed>;
+
+    /// The thread has ended.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn finish(self) -> Result<(), Closed>;
+}
+
+impl Recorder for Gate {
+    type Ring = Ring;
+
+    fn start(&self, thread: ThreadId) -> Result<Ring, Closed> {
+        Gate::start(self, thread)
+    }
+
+    fn emit(&self, event: Event) -> Result<(), Closed> {
+        Gate::emit(self, event)
+    }
+
+    fn is_closed(&self) -> bool {
+        Gate::is_closed(self)
+    }
+}
+
+impl Retire for Ring {
+    fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
+        Ring::retire(self, branch)
+    }
+
+    fn finish(self) -> Result<(), Closed> {
+        Ring::finish(self)
+    }
+}
+
+/// perf's type of each branch site, by process and address.
+type Sites = Arc<RwLock<HashMap<(u32, u64), BranchType>>>;
+
+/// A program that is single-stepped.
+#[derive(Debug)]
+pub struct Ptrace {
+    command: Command,
+    path: PathBuf,
+    /// `e_entry` of the program's file; `None` for a script.
+    entry: Option<u64>,
+    allowed: Affinity,
+    /// The CPU that was asked for.
+    pin: Option<Affinity>,
+    sites: Sites,
+}
+
+impl Ptrace {
+    /// Checks that the program can be found, is x86-64 and can be pinned as
+    /// asked. Nothing runs yet.
+    ///
+    /// # Errors
+    /// [`SourceError::NotFound`], [`SourceError::NotExecutable`],
+    /// [`SourceError::NotX86_64`] (also for [`Command::from`] with a script),
+    /// [`SourceError::NoSuchCpu`].
+    pub fn new(command: Command) -> Result<Ptrace, SourceError> {
+        let path = target::find(&command.program)?;
+        let entry = match target::inspect(&path)? {
+            target::Program::Elf { entry } => Some(entry),
+            target::Program::Script if command.from.is_some() => {
+                let what = "a script, which has no addresses to start from".to_owned();
+                return Err(SourceError::NotX86_64 { path, what });
+            }
+            target::Program::Script => None,
+        };
+        let allowed = Affinity::current()?;
+        let pin = command.cpu.map(|cpu| allowed.only(cpu)).transpose()?;
+        Ok(Ptrace { command, path, entry, allowed, pin, sites: Sites::default() })
+    }
+
+    /// Tells perf's type of the branch at an address of a process: `None`
+    /// where no branch has executed. Each branch is in the table before it is
+    /// retired for the first time; where code was replaced, the newest counts.
+    pub fn classifier(&self) -> impl FnMut(u32, u64) -> Option<BranchType> + Send + use<> {
+        let sites = Arc::clone(&self.sites);
+        move |pid, from| {
+            sites.read().unwrap_or_else(PoisonError::into_inner).get(&(pid, from)).copied()
+        }
+    }
+
+    /// [`run`](BranchSource::run) into any recorder.
+    ///
+    /// Returns when all threads of the target have ended, and of its children
+    /// where they are followed. When the recorder closes, they are killed.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    pub fn run_into<R: Recorder + Sync>(
+        &mut self,
+        recorder: &R,
+    ) -> Result<(Exit, SourceNotes), SourceError> {
+        /// How soon a closed recorder is noticed while the target sleeps.
+        const LOOK: Duration = Duration::from_millis(20);
+
+        let shared = Shared { running: Mutex::default(), sites: Arc::clone(&self.sites) };
+        let caller = std::thread::current();
+        // A thread of its own: ptrace and waitpid go by thread, so this one
+        // can neither steal nor lose the caller's children, and its death
+        // takes the target along (EXITKILL).
+        std::thread::scope(|scope| {
+            let tracer = scope.spawn(|| {
+                let result = Tracer::launch(self, recorder, &shared).and_then(Tracer::run);
+                caller.unpark();
+                result
+            });
+            while !tracer.is_finished() {
+                std::thread::park_timeout(LOOK);
+                if recorder.is_closed() {
+                    shared.kill();
+                }
+            }
+            tracer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl BranchSource for Ptrace {
+    fn name(&self) -> &'static str {
+        "ptrace"
+    }
+
+    fn knowledge(&self) -> SourceKnowledge {
+        SourceKnowledge { mispredict: false, cycles: false, kernel: false }
+    }
+
+    fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {
+        self.run_into(gate)
+    }
+}

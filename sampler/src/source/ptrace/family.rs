@@ -1,0 +1,177 @@
+//! Threads and processes that come, go, and become other programs.
+
+use lbr_msr::record::Event;
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+
+use super::task::{Process, Task, is_thread_of};
+use super::tracer::{Stop, Tracer, exit_of, os, task_event};
+use super::{Recorder, Retire, sys};
+use crate::gate::ThreadId;
+use crate::source::SourceError;
+use crate::target;
+
+impl<R: Recorder> Tracer<'_, R> {
+    /// Stops tracing a child that is stopped, and delivers `signal` (0: none).
+    /// It may use every CPU again.
+    pub(super) fn let_go(&mut self, tid: i32, signal: i32) -> Result<(), Stop> {
+        let _ = self.source.allowed.apply(tid);
+        self.notes.children_left += 1;
+        match sys::detach(tid, signal) {
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Err(e) => Err(os("leaving a child alone", e).into()),
+        }
+    }
+
+    /// A thread has made another, which is traced already.
+    pub(super) fn bore(&mut self, tid: i32) -> Result<(), Stop> {
+        let Some(parent) = self.tasks.get(&tid).map(|task| task.id) else { return Ok(()) };
+        let message = ptrace::getevent(Pid::from_raw(tid))
+            .map_err(|e| os("asking for a new thread's id", e))?;
+        let Ok(child) = i32::try_from(message) else { return Ok(()) };
+        let stopped = self.early.remove(&child);
+        let number = child.unsigned_abs();
+        if is_thread_of(child, parent.pid) {
+            self.adopt(ThreadId { pid: parent.pid, tid: number }, parent)?;
+        } else {
+            let shares_memory = self.shares_memory(tid)?;
+            let leave = !self.source.command.follow_children;
+            if let Some(start) = self.start.as_mut().filter(|_| !self.recording) {
+                start.inherited(number);
+                if leave && !shares_memory {
+                    // It may have died already.
+                    let _ = start.disarm(number);
+                }
+            }
+            if leave && (self.recording || !shares_memory) {
+                if stopped {
+                    return self.let_go(child, 0);
+                }
+                self.strangers.insert(child);
+                return Ok(());
+            }
+            self.processes.insert(number, Process::default());
+            self.shared.runs(number);
+            self.adopt(ThreadId { pid: number, tid: number }, parent)?;
+            if let Some(task) = self.tasks.get_mut(&child) {
+                task.leaving = leave;
+            }
+            self.tell_inherited(parent.pid, number);
+        }
+        if stopped { self.go_on(child, 0) } else { Ok(()) }
+    }
+
+    fn adopt(&mut self, id: ThreadId, parent: ThreadId) -> Result<(), Stop> {
+        let mut task = Task::new(id, parent);
+        task.in_syscall = self.recording;
+        if self.recording {
+            self.recorder.emit(Event::Fork(task_event(id, parent)))?;
+            task.ring = Some(self.recorder.start(id)?);
+        }
+        self.tasks.insert(id.tid as i32, task);
+        Ok(())
+    }
+
+    /// Whether the process that a thread is making will share its memory:
+    /// vfork, or clone with CLONE_VM.
+    fn shares_memory(&self, tid: i32) -> Result<bool, SourceError> {
+        let regs = self.regs(tid)?;
+        let flags = match regs.orig_rax.cast_signed() {
+            libc::SYS_vfork => return Ok(true),
+            libc::SYS_clone => regs.rdi,
+            libc::SYS_clone3 => {
+                let mut flags = [0u8; 8];
+                super::code::read(tid, regs.rdi, &mut flags);
+                u64::from_ne_bytes(flags)
+            }
+            _ => 0,
+        };
+        Ok(flags & libc::CLONE_VM as u64 != 0)
+    }
+
+    /// A process has replaced its program.
+    pub(super) fn executed(&mut self, tid: i32) -> Result<(), Stop> {
+        let pid = tid.unsigned_abs();
+        let former = ptrace::getevent(Pid::from_raw(tid))
+            .ok()
+            .and_then(|id| i32::try_from(id).ok())
+            .unwrap_or(tid);
+        if let Some(start) = &mut self.start {
+            start.dropped(pid);
+        }
+        if self.tasks.get(&tid).is_some_and(|task| task.leaving) {
+            self.tasks.remove(&tid);
+            self.shared.left(pid);
+            return self.let_go(tid, 0);
+        }
+        // The call that made it was executed by the thread that is now `tid`.
+        self.retire_call(former)?;
+        let others: Vec<i32> = self
+            .tasks
+            .iter()
+            .map(|(&id, task)| (id, task.id.pid))
+            .filter(|&(id, of)| of == pid && (id != tid || former != tid))
+            .map(|(id, _)| id)
+            .collect();
+        for other in others {
+            self.forget_task(other)?;
+        }
+        let id = ThreadId { pid, tid: pid };
+        if !self.tasks.contains_key(&tid) {
+            let mut task = Task::new(id, id);
+            if self.recording {
+                task.ring = Some(self.recorder.start(id)?);
+            }
+            self.tasks.insert(tid, task);
+        }
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.pending = None;
+            task.in_syscall = true;
+        }
+        self.processes.insert(pid, Process::default());
+        if let Err(error) = target::inspect(&self.exe(pid)) {
+            if pid == self.main {
+                return Err(self.named(error).into());
+            }
+            self.forget_task(tid)?;
+            self.shared.left(pid);
+            return self.let_go(tid, 0);
+        }
+        if self.recording {
+            self.tell_comm(id, true)?;
+            self.tell_mappings(tid)?;
+        }
+        self.go_on(tid, 0)
+    }
+
+    /// A thread is gone: drains its ring and tells of it.
+    fn forget_task(&mut self, tid: i32) -> Result<(), Stop> {
+        let Some(task) = self.tasks.remove(&tid) else { return Ok(()) };
+        if let Some(ring) = task.ring {
+            ring.finish()?;
+            self.recorder.emit(Event::Exit(task_event(task.id, task.parent)))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn ended(&mut self, tid: i32, status: i32) -> Result<(), Stop> {
+        self.early.remove(&tid);
+        self.strangers.remove(&tid);
+        let pid = tid.unsigned_abs();
+        if pid == self.main {
+            self.exit = exit_of(status);
+        }
+        if self.shared.left(pid) {
+            self.processes.remove(&pid);
+        }
+        if let Some(start) = &mut self.start {
+            start.dropped(pid);
+        }
+        if libc::WIFEXITED(status) {
+            self.retire_exit(tid)?;
+        }
+        self.forget_task(tid)
+    }
+}

@@ -1,0 +1,98 @@
+//! The mappings of a process, from `/proc/PID/maps`.
+
+use std::io;
+
+use nix::libc;
+
+/// One line of `/proc/PID/maps`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Mapping {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) prot: u32,
+    pub(super) shared: bool,
+    pub(super) pgoff: u64,
+    pub(super) dev: (u32, u32),
+    pub(super) ino: u64,
+    /// As the kernel names it; empty for anonymous memory.
+    pub(super) path: String,
+}
+
+impl Mapping {
+    pub(super) fn is_executable(&self) -> bool {
+        self.prot & libc::PROT_EXEC as u32 != 0
+    }
+
+    /// Whether nobody can change its bytes without a system call that maps:
+    /// private, so that other mappings of the file do not show through, and
+    /// not writable.
+    pub(super) fn is_fixed(&self) -> bool {
+        !self.shared && self.prot & libc::PROT_WRITE as u32 == 0
+    }
+
+    /// MAP_* bits, as far as the file tells them.
+    pub(super) fn flags(&self) -> u32 {
+        (if self.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE }) as u32
+    }
+}
+
+/// Reads the mappings of the process that a thread belongs to.
+pub(super) fn read(tid: i32) -> io::Result<Vec<Mapping>> {
+    let text = std::fs::read(format!("/proc/{tid}/maps"))?;
+    Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
+}
+
+/// `start-end perms offset major:minor inode    path`
+fn parse(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let mut next = || fields.next();
+    let (start, end) = next()?.split_once('-')?;
+    let perms = next()?.as_bytes();
+    let pgoff = next()?;
+    let (major, minor) = next()?.split_once(':')?;
+    let ino = next()?;
+    let path = next().unwrap_or("").trim_start();
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let mut prot = 0;
+    for (at, letter, bit) in
+        [(0, b'r', libc::PROT_READ), (1, b'w', libc::PROT_WRITE), (2, b'x', libc::PROT_EXEC)]
+    {
+        if perms.get(at) == Some(&letter) {
+            prot |= bit as u32;
+        }
+    }
+    Some(Mapping {
+        start: hex(start)?,
+        end: hex(end)?,
+        prot,
+        shared: perms.get(3) == Some(&b's'),
+        pgoff: hex(pgoff)?,
+        dev: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
+        ino: ino.parse().ok()?,
+        path: path.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_proc_maps() {
+        let line = "7f0012340000-7f0012345000 r-xs 0001a000 fe:01 4711                       /tmp/a b (deleted)";
+        let wanted = Mapping {
+            start: 0x7f00_1234_0000,
+            end: 0x7f00_1234_5000,
+            prot: 5,
+            shared: true,
+            pgoff: 0x1a000,
+            dev: (0xfe, 1),
+            ino: 4711,
+            path: "/tmp/a b (deleted)".to_owned(),
+        };
+        assert_eq!(parse(line), Some(wanted));
+        let anonymous = parse("00400000-00401000 rw-p 00000000 00:00 0 ").expect("a mapping");
+        assert_eq!((anonymous.path.as_str(), anonymous.prot, anonymous.shared), ("", 3, false));
+        assert_eq!(parse("no mapping"), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Running at full speed to the place where recording starts.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// INT3.
+const BREAKPOINT: u8 = 0xcc;
+/// Auxiliary vector: entry address of the program.
+const AT_ENTRY: u64 = 9;
+
+/// A breakpoint that waits for the first thread to reach it.
+#[derive(Debug)]
+pub(super) struct Start {
+    /// Where it is in the target.
+    pub(super) address: u64,
+    original: u8,
+    /// Processes with the breakpoint in their memory.
+    armed: HashSet<u32>,
+}
+
+impl Start {
+    /// Puts a breakpoint at `asked` of the program that process `pid` has just
+    /// started. `entry` is `e_entry` of its file.
+    pub(super) fn arm(pid: u32, asked: u64, entry: u64) -> io::Result<Start> {
+        let relocation = runtime_entry(pid)?.wrapping_sub(entry);
+        let address = asked.wrapping_add(relocation);
+        let mut original = [0u8];
+        let memory = memory(pid)?;
+        memory.read_exact_at(&mut original, address)?;
+        memory.write_all_at(&[BREAKPOINT], address)?;
+        let [original] = original;
+        Ok(Start { address, original, armed: HashSet::from([pid]) })
+    }
+
+    /// Whether a trap that left a thread at `ip` came from this breakpoint.
+    pub(super) fn is_hit(&self, ip: u64) -> bool {
+        ip.wrapping_sub(1) == self.address && self.original != BREAKPOINT
+    }
+
+    /// A forked process has inherited the breakpoint.
+    pub(super) fn inherited(&mut self, pid: u32) {
+        self.armed.insert(pid);
+    }
+
+    /// A process has dropped its memory: by exec, or by its end.
+    pub(super) fn dropped(&mut self, pid: u32) {
+        self.armed.remove(&pid);
+    }
+
+    /// Takes the breakpoint out of one process.
+    pub(super) fn disarm(&mut self, pid: u32) -> io::Result<()> {
+        if self.armed.remove(&pid) {
+            memory(pid)?.write_all_at(&[self.original], self.address)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the breakpoint out of every process. One that has just died has
+    /// no memory left to repair.
+    pub(super) fn disarm_all(&mut self) {
+        for pid in std::mem::take(&mut self.armed) {
+            if let Ok(memory) = memory(pid) {
+                let _ = memory.write_all_at(&[self.original], self.address);
+            }
+        }
+    }
+}
+
+/// The memory of a process: writes by its tracer reach read-only pages, and
+/// need no stop.
+fn memory(pid: u32) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))
+}
+
+fn runtime_entry(pid: u32) -> io::Result<u64> {
+    let auxv = std::fs::read(format!("/proc/{pid}/auxv"))?;
+    let words: Vec<u64> =
+        auxv.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let pair = words.as_chunks::<2>().0.iter().find(|[kind, _]| *kind == AT_ENTRY);
+    pair.map(|[_, value]| *value)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no AT_ENTRY in its auxv"))
+}

@@ -1,0 +1,334 @@
+//! One step of one thread: what is about to execute, and what came of it.
+
+use std::sync::PoisonError;
+
+use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag};
+use lbr_msr::record::{BranchType, Comm, Event, HwBranchType, Mmap};
+use lbr_msr::soft::Retired;
+use nix::libc::{self, user_regs_struct};
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+
+use super::code::Decoded;
+use super::task::{Call, Passage, Pending, comm, next_ip};
+use super::tracer::{Stop, Tracer, os};
+use super::{Recorder, Retire, maps, sys};
+use crate::clock::monotonic_ns;
+use crate::gate::ThreadId;
+
+/// RFLAGS.TF.
+const TRAP_FLAG: u64 = 1 << 8;
+/// The code segment of 64-bit programs, Linux arch/x86/include/asm/segment.h.
+const USER_CS: u64 = 0x33;
+/// The page of emulated system calls, Documentation/arch/x86/x86_64/mm.rst.
+const VSYSCALL: std::ops::Range<u64> = 0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000;
+/// `si_code` of a stop that the kernel makes at the first instruction of a
+/// signal handler when the thread is stepped: SIGTRAP itself, where a step
+/// says TRAP_TRACE and the exit of a system call TRAP_BRKPT.
+const AT_HANDLER: i32 = libc::SIGTRAP;
+
+impl<R: Recorder> Tracer<'_, R> {
+    /// Takes a SIGTRAP of a thread that is stepped. `false` where the signal is
+    /// the program's own and must reach it.
+    pub(super) fn stepped(
+        &mut self,
+        tid: i32,
+        code: i32,
+        regs: &user_regs_struct,
+    ) -> Result<bool, Stop> {
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(true) };
+        let pending = task.pending;
+        let traps = pending.is_some_and(|p| p.call.is_none() && is_interrupt(&p.decoded));
+        match code {
+            libc::TRAP_TRACE => {
+                task.in_syscall = false;
+                self.complete(tid, regs)?;
+                Ok(true)
+            }
+            AT_HANDLER => {
+                task.pending = None;
+                self.notes.kernel_returns_omitted += 1;
+                // The handler's own mask, often everything, is in force now.
+                sys::unblock_sigtrap(tid).map_err(|e| os("changing the signal mask", e))?;
+                Ok(true)
+            }
+            libc::TRAP_BRKPT if !traps => {
+                if std::mem::take(&mut task.in_syscall) {
+                    task.pending = None;
+                    self.notes.kernel_returns_omitted += 1;
+                } else {
+                    self.complete(tid, regs)?;
+                }
+                Ok(true)
+            }
+            _ => {
+                // A SIGTRAP that the program sent itself takes the place of
+                // the step's: the call that sent it has been executed.
+                if pending.is_some_and(|p| p.decoded.ip != regs.rip) {
+                    self.complete(tid, regs)?;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Finds out what executes next, and lets it.
+    pub(super) fn advance(
+        &mut self,
+        tid: i32,
+        regs: &user_regs_struct,
+        signal: i32,
+    ) -> Result<(), Stop> {
+        let ip = next_ip(regs);
+        let pending = self.plan(tid, ip, regs);
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        task.pending = Some(pending);
+        // The step's own SIGTRAP would unblock itself and reset the handler
+        // right where a mask with SIGTRAP comes into force.
+        let masks =
+            pending.call.is_some_and(|call| call.number.cast_signed() == libc::SYS_rt_sigprocmask);
+        if masks && signal == 0 && !task.in_syscall && ip == regs.rip {
+            task.passage = Passage::Entering;
+            return sys::to_syscall(tid).map_err(|e| os("running a system call", e).into());
+        }
+        task.passage = Passage::Stepped;
+        sys::step(tid, signal).map_err(|e| os("stepping the program", e).into())
+    }
+
+    fn plan(&mut self, tid: i32, ip: u64, regs: &user_regs_struct) -> Pending {
+        let mut decoded = self.decode(tid, ip, regs);
+        if VSYSCALL.contains(&ip) {
+            // The kernel emulates the call and returns from it before a trap
+            // is possible; what traps is the instruction it returns to.
+            let mut back = [0u8; 8];
+            if super::code::read(tid, regs.rsp, &mut back) == back.len() {
+                decoded = self.decode(tid, u64::from_ne_bytes(back), regs);
+                self.notes.kernel_returns_omitted += 1;
+            }
+        }
+        if let (UnderTrapFlag::DelaysTrap, Insn::Straight { len }) =
+            (decoded.under_trap_flag, decoded.insn)
+        {
+            self.notes.instructions += 1;
+            decoded = self.decode(tid, decoded.ip.wrapping_add(u64::from(len)), regs);
+        }
+        let mut pending = Pending { decoded, taken: None, call: None };
+        if let Insn::Branch(branch) = decoded.insn {
+            if branch.target == Some(branch.next()) {
+                pending.taken = branch.taken(regs.eflags, regs.rcx);
+            }
+            if branch.branch_type == BranchType::SYSCALL || decoded.int80 {
+                let args = [regs.rdi, regs.rsi, regs.rdx];
+                pending.call = Some(Call { number: regs.rax, args });
+            }
+        }
+        pending
+    }
+
+    fn decode(&mut self, tid: i32, ip: u64, regs: &user_regs_struct) -> Decoded {
+        let Some(task) = self.tasks.get(&tid) else { return Decoded::unknown(ip) };
+        let pid = task.id.pid;
+        if regs.cs != USER_CS {
+            return Decoded::unknown(ip);
+        }
+        let (decoded, new) = self.processes.entry(pid).or_default().code.at(tid, ip);
+        if let (true, Insn::Branch(branch)) = (new, decoded.insn) {
+            let mut sites = self.shared.sites.write().unwrap_or_else(PoisonError::into_inner);
+            sites.insert((pid, ip), branch.branch_type);
+        }
+        decoded
+    }
+
+    /// The pending instruction has executed; retires it where it branched.
+    pub(super) fn complete(&mut self, tid: i32, regs: &user_regs_struct) -> Result<(), Stop> {
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        let Some(pending) = task.pending.take() else { return Ok(()) };
+        self.notes.instructions += 1;
+        let (from, to) = (pending.decoded.ip, regs.rip);
+        match pending.decoded.insn {
+            Insn::Branch(branch) if pending.call.is_some() => {
+                self.retire(tid, &entering_kernel(&branch))?;
+                self.notes.kernel_returns_omitted += 1;
+                if let Some(call) = pending.call {
+                    self.called(tid, call, &branch, regs)?;
+                }
+            }
+            Insn::Branch(branch) if is_interrupt(&pending.decoded) => {
+                self.retire(tid, &entering_kernel(&branch))?;
+            }
+            Insn::Branch(branch) => {
+                let taken = match pending.taken {
+                    Some(taken) => taken,
+                    None => !(branch.is_conditional() && to == branch.next()),
+                };
+                if !branch.can_reach(to) && taken {
+                    // The kernel has moved the thread (a restartable sequence
+                    // that was cut off): its way cannot be told.
+                    self.notes.undecoded += 1;
+                } else if taken {
+                    let mut retired = Retired::user(from, to, branch.class);
+                    retired.zero_length_call = branch.is_zero_length_call();
+                    self.retire(tid, &retired)?;
+                }
+            }
+            Insn::Straight { len } => {
+                let next = from.wrapping_add(u64::from(len));
+                if pending.decoded.abort_target == Some(to) && to != next {
+                    let mut retired = Retired::user(from, to, HwBranchType::Other);
+                    retired.abort = true;
+                    self.retire(tid, &retired)?;
+                } else if to != next && to != from {
+                    self.notes.undecoded += 1;
+                }
+                if pending.decoded.under_trap_flag == UnderTrapFlag::PushesFlags {
+                    hide_trap_flag(tid, regs.rsp);
+                }
+            }
+            Insn::Invalid => self.notes.undecoded += 1,
+        }
+        Ok(())
+    }
+
+    fn retire(&mut self, tid: i32, branch: &Retired) -> Result<(), Stop> {
+        match self.tasks.get_mut(&tid).and_then(|task| task.ring.as_mut()) {
+            Some(ring) => Ok(ring.retire(branch)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Retires the system call that a thread does not return from.
+    pub(super) fn retire_call(&mut self, tid: i32) -> Result<(), Stop> {
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        let Some(pending) = task.pending.take_if(|pending| pending.call.is_some()) else {
+            return Ok(());
+        };
+        let Insn::Branch(branch) = pending.decoded.insn else { return Ok(()) };
+        self.notes.instructions += 1;
+        self.retire(tid, &entering_kernel(&branch))
+    }
+
+    /// Retires the call by which a thread ended itself. One that was ended by
+    /// another's exit may not have come to its own pending instruction.
+    pub(super) fn retire_exit(&mut self, tid: i32) -> Result<(), Stop> {
+        let call = self.tasks.get(&tid).and_then(|task| task.pending?.call);
+        match call.map(|call| call.number.cast_signed()) {
+            Some(libc::SYS_exit | libc::SYS_exit_group) => self.retire_call(tid),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a finished system call may have changed.
+    fn called(
+        &mut self,
+        tid: i32,
+        call: Call,
+        branch: &BranchInsn,
+        regs: &user_regs_struct,
+    ) -> Result<(), Stop> {
+        const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
+        let executable = call.args[2] & libc::PROT_EXEC as u64 != 0;
+        let is_syscall = branch.branch_type == BranchType::SYSCALL;
+        let (changes, maps) = match call.number.cast_signed() {
+            // Numbers of the 32-bit table: expect anything.
+            _ if !is_syscall => (true, true),
+            libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect => (true, executable),
+            libc::SYS_mremap | libc::SYS_remap_file_pages | libc::SYS_shmat => (true, true),
+            libc::SYS_munmap
+            | libc::SYS_madvise
+            | libc::SYS_shmdt
+            | libc::SYS_brk
+            | libc::SYS_process_madvise => (true, false),
+            _ => (false, false),
+        };
+        if changes {
+            // Of every process: some may share their memory.
+            for process in self.processes.values_mut() {
+                process.code.forget();
+            }
+        }
+        if maps {
+            self.tell_mappings(tid)?;
+        }
+        let Some(id) = self.tasks.get(&tid).map(|task| task.id) else { return Ok(()) };
+        let number = call.number.cast_signed();
+        if number == libc::SYS_prctl && call.args[0] == PR_SET_NAME {
+            self.tell_comm(id, false)?;
+        }
+        if is_syscall && number != libc::SYS_rt_sigreturn && regs.r11 & TRAP_FLAG != 0 {
+            // SYSCALL leaves RFLAGS in R11, our trap flag too.
+            let offset = std::mem::offset_of!(user_regs_struct, r11);
+            let clean = (regs.r11 & !TRAP_FLAG).cast_signed();
+            ptrace::write_user(Pid::from_raw(tid), offset as ptrace::AddressType, clean)
+                .map_err(|e| os("writing registers", e))?;
+        }
+        Ok(())
+    }
+
+    /// Tells of executable mappings that were not there before.
+    pub(super) fn tell_mappings(&mut self, tid: i32) -> Result<(), Stop> {
+        let Some(id) = self.tasks.get(&tid).map(|task| task.id) else { return Ok(()) };
+        let Ok(mut mappings) = maps::read(tid) else { return Ok(()) };
+        mappings.retain(|m| m.is_executable() && !VSYSCALL.contains(&m.start));
+        let told = &mut self.processes.entry(id.pid).or_default().told;
+        for mapping in mappings.iter().filter(|&mapping| !told.contains(mapping)) {
+            let path = match mapping.path.as_str() {
+                // perf's name for memory without a file.
+                "" => "//anon".to_owned(),
+                path => path.to_owned(),
+            };
+            self.recorder.emit(Event::Mmap(Box::new(Mmap {
+                time: monotonic_ns(),
+                pid: id.pid,
+                tid: id.tid,
+                addr: mapping.start,
+                len: mapping.end.saturating_sub(mapping.start),
+                pgoff: mapping.pgoff,
+                dev: mapping.dev,
+                ino: mapping.ino,
+                ino_generation: 0,
+                build_id: None,
+                prot: mapping.prot,
+                flags: mapping.flags(),
+                path,
+            })))?;
+        }
+        *told = mappings.into_iter().collect();
+        Ok(())
+    }
+
+    /// A forked process has its parent's mappings, which a reader of the
+    /// recording copies at FORK.
+    pub(super) fn tell_inherited(&mut self, parent: u32, child: u32) {
+        let told = self.processes.get(&parent).map(|process| process.told.clone());
+        self.processes.entry(child).or_default().told = told.unwrap_or_default();
+    }
+
+    /// Tells a thread's name.
+    pub(super) fn tell_comm(&mut self, id: ThreadId, exec: bool) -> Result<(), Stop> {
+        if let (true, Some(comm)) = (self.recording, comm(id)) {
+            let time = monotonic_ns();
+            self.recorder.emit(Event::Comm(Comm { time, pid: id.pid, tid: id.tid, comm, exec }))?;
+        }
+        Ok(())
+    }
+}
+
+/// INT3, INT1, INT n, but no system call.
+fn is_interrupt(decoded: &Decoded) -> bool {
+    !decoded.int80 && matches!(decoded.insn, Insn::Branch(b) if b.branch_type == BranchType::IRQ)
+}
+
+/// A branch into the kernel. Where it lands is not seen: `to` is 0, and a
+/// record of it is suppressed with the ring 0 that it lands in.
+fn entering_kernel(branch: &BranchInsn) -> Retired {
+    Retired { cpl_after: 0, ..Retired::user(branch.ip, 0, branch.class) }
+}
+
+/// PUSHF has pushed our trap flag: a later POPF would set it for good.
+fn hide_trap_flag(tid: i32, rsp: u64) {
+    let (pid, address) = (Pid::from_raw(tid), rsp as ptrace::AddressType);
+    if let Ok(word) = ptrace::read(pid, address) {
+        // The push has just succeeded, so the word can be written.
+        let _ = ptrace::write(pid, address, word & !TRAP_FLAG.cast_signed());
+    }
+}

@@ -1,0 +1,77 @@
+//! The ptrace requests that nix has no function for, or only one that cannot
+//! carry a real-time signal.
+#![allow(unsafe_code, reason = "raw ptrace(2) and waitpid(2)")]
+
+use std::ptr;
+
+use nix::errno::Errno;
+use nix::libc;
+
+/// A request without data, or with a signal number as data.
+fn request(request: libc::c_uint, tid: i32, data: i32) -> Result<(), Errno> {
+    // SAFETY: none of the requests that call this reads or writes memory of
+    // ours: address and data are plain numbers to them.
+    let done =
+        unsafe { libc::ptrace(request, tid, ptr::null_mut::<libc::c_void>(), data as usize) };
+    Errno::result(done).map(drop)
+}
+
+/// Runs a stopped thread for one instruction, delivering `signal` (0: none).
+pub(super) fn step(tid: i32, signal: i32) -> Result<(), Errno> {
+    request(libc::PTRACE_SINGLESTEP, tid, signal)
+}
+
+/// Runs a stopped thread at full speed, delivering `signal`.
+pub(super) fn cont(tid: i32, signal: i32) -> Result<(), Errno> {
+    request(libc::PTRACE_CONT, tid, signal)
+}
+
+/// Runs a stopped thread to the next entry or exit of a system call.
+pub(super) fn to_syscall(tid: i32) -> Result<(), Errno> {
+    request(libc::PTRACE_SYSCALL, tid, 0)
+}
+
+/// Lets a stopped thread go for good, delivering `signal`.
+pub(super) fn detach(tid: i32, signal: i32) -> Result<(), Errno> {
+    request(libc::PTRACE_DETACH, tid, signal)
+}
+
+/// Leaves a thread in its group stop, until SIGCONT.
+pub(super) fn listen(tid: i32) -> Result<(), Errno> {
+    request(libc::PTRACE_LISTEN, tid, 0)
+}
+
+/// Takes SIGTRAP out of a stopped thread's signal mask.
+///
+/// The kernel forces the step's SIGTRAP through: where it is blocked, the
+/// program's own handler for it would be reset to the default.
+pub(super) fn unblock_sigtrap(tid: i32) -> Result<(), Errno> {
+    const SIZE: usize = size_of::<u64>();
+    let mut mask = 0u64;
+    let sigtrap = 1u64 << (libc::SIGTRAP - 1);
+    // SAFETY: both requests take the size of the kernel's signal set, which is
+    // 8 bytes on x86-64, and a pointer to that many bytes.
+    let done = unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, tid, SIZE, &raw mut mask) };
+    Errno::result(done)?;
+    if mask & sigtrap == 0 {
+        return Ok(());
+    }
+    mask &= !sigtrap;
+    // SAFETY: as above.
+    let done = unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, tid, SIZE, &raw mut mask) };
+    Errno::result(done).map(drop)
+}
+
+/// Waits for any child or tracee of **this thread**; children of our other
+/// threads are theirs. Returns the thread and its wait status.
+pub(super) fn wait() -> Result<(i32, i32), Errno> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for the result.
+        let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+        match Errno::result(tid) {
+            Err(Errno::EINTR) => {}
+            result => return result.map(|tid| (tid, status)),
+        }
+    }
+}

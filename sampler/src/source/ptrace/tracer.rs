@@ -1,0 +1,448 @@
+//! The loop that waits for the target's threads and sends them on.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use lbr_msr::record::{Event, Task as TaskEvent};
+use nix::errno::Errno;
+use nix::libc::{self, user_regs_struct};
+use nix::sys::ptrace::{self, Options};
+use nix::unistd::Pid;
+
+use super::start::Start;
+use super::task::{Passage, Process, Task};
+use super::{Ptrace, Recorder, Sites, sys};
+use crate::clock::monotonic_ns;
+use crate::gate::{Closed, ThreadId};
+use crate::source::{Exit, SourceError, SourceNotes};
+use crate::target::{self, Held, Program};
+
+/// Why the loop ends early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The recorder has closed.
+    Closed,
+    /// The target cannot be traced further.
+    Failed(SourceError),
+}
+
+impl From<Closed> for Stop {
+    fn from(_: Closed) -> Stop {
+        Stop::Closed
+    }
+}
+
+impl From<SourceError> for Stop {
+    fn from(error: SourceError) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+/// What the tracer and the thread that waits for it both see.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Processes that run under us.
+    pub(super) running: Mutex<HashSet<u32>>,
+    pub(super) sites: Sites,
+}
+
+impl Shared {
+    /// Kills every process of the target.
+    pub(super) fn kill(&self) {
+        for &pid in self.running.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = nix::sys::signal::kill(pid_of(pid), nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+
+    /// A process runs under us from here on.
+    pub(super) fn runs(&self, pid: u32) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+    }
+
+    /// A process is no longer ours; whether it was.
+    pub(super) fn left(&self, pid: u32) -> bool {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid)
+    }
+
+    fn none_left(&self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+pub(super) fn pid_of(id: u32) -> Pid {
+    // Linux counts pids up to 2^22.
+    Pid::from_raw(id as i32)
+}
+
+pub(super) fn os(what: impl Into<String>, cause: impl Into<std::io::Error>) -> SourceError {
+    SourceError::Os { what: what.into(), cause: cause.into() }
+}
+
+/// A target under way.
+#[derive(Debug)]
+pub(super) struct Tracer<'a, R: Recorder> {
+    pub(super) source: &'a Ptrace,
+    pub(super) recorder: &'a R,
+    pub(super) shared: &'a Shared,
+    pub(super) tasks: HashMap<i32, Task<R::Ring>>,
+    pub(super) processes: HashMap<u32, Process>,
+    /// New threads that stopped before their parent's stop told of them.
+    pub(super) early: HashSet<i32>,
+    /// Children to be let go at their first stop.
+    pub(super) strangers: HashSet<i32>,
+    pub(super) main: u32,
+    pub(super) exit: Option<Exit>,
+    /// The breakpoint that recording starts at.
+    pub(super) start: Option<Start>,
+    pub(super) recording: bool,
+    pub(super) notes: SourceNotes,
+}
+
+impl<'a, R: Recorder> Tracer<'a, R> {
+    /// Starts the program and stops it before its first instruction.
+    pub(super) fn launch(
+        source: &'a Ptrace,
+        recorder: &'a R,
+        shared: &'a Shared,
+    ) -> Result<Tracer<'a, R>, SourceError> {
+        let options = Options::PTRACE_O_EXITKILL
+            | Options::PTRACE_O_TRACECLONE
+            | Options::PTRACE_O_TRACEFORK
+            | Options::PTRACE_O_TRACEVFORK
+            | Options::PTRACE_O_TRACEVFORKDONE
+            | Options::PTRACE_O_TRACEEXEC
+            | Options::PTRACE_O_TRACESYSGOOD;
+        let pin = match source.pin {
+            Some(pin) => pin,
+            None => {
+                let here =
+                    nix::sched::sched_getcpu().map_err(|e| os("asking which CPU this is", e))?;
+                source.allowed.only(u32::try_from(here).unwrap_or(0))?
+            }
+        };
+        pin.apply(0)?;
+        let mut held = Held::spawn(&source.path, &source.command)?;
+        let pid = held.pid();
+        ptrace::seize(pid, options).map_err(|e| match e {
+            Errno::EPERM => os(
+                "tracing the program (a sandbox or /proc/sys/kernel/yama/ptrace_scope forbids it)",
+                e,
+            ),
+            e => os("tracing the program", e),
+        })?;
+        held.release()?;
+        let mut tracer = Tracer {
+            source,
+            recorder,
+            shared,
+            tasks: HashMap::new(),
+            processes: HashMap::new(),
+            early: HashSet::new(),
+            strangers: HashSet::new(),
+            main: pid.as_raw().unsigned_abs(),
+            exit: None,
+            start: None,
+            recording: false,
+            notes: SourceNotes::default(),
+        };
+        shared.runs(tracer.main);
+        tracer.wait_for_exec(&mut held)?;
+        Ok(tracer)
+    }
+
+    fn wait_for_exec(&mut self, held: &mut Held) -> Result<(), SourceError> {
+        loop {
+            let (tid, status) = sys::wait().map_err(|e| os("waiting for the program", e))?;
+            if !libc::WIFSTOPPED(status) {
+                self.shared.none_left();
+                let path = self.source.path.clone();
+                return Err(match held.exec_error() {
+                    Some(cause) => SourceError::NotExecutable { path, cause },
+                    None => os("starting the program", std::io::Error::other("it was killed")),
+                });
+            }
+            if status >> 16 == libc::PTRACE_EVENT_EXEC {
+                return Ok(());
+            }
+            let signal = if status >> 16 == 0 { libc::WSTOPSIG(status) } else { 0 };
+            sys::cont(tid, signal).map_err(|e| os("starting the program", e))?;
+        }
+    }
+
+    /// Runs the target to its end.
+    pub(super) fn run(mut self) -> Result<(Exit, SourceNotes), SourceError> {
+        let stop = self.trace().err();
+        if stop.is_some() {
+            self.reap();
+        }
+        match (stop, self.exit) {
+            (Some(Stop::Failed(error)), _) => Err(error),
+            // Told to stop, the target was killed.
+            (Some(Stop::Closed), exit) => {
+                Ok((exit.unwrap_or(Exit::Signal(libc::SIGKILL)), self.notes))
+            }
+            (None, Some(_)) if !self.recording && !self.recorder.is_closed() => {
+                let asked = self.source.command.from.unwrap_or(0);
+                Err(SourceError::NeverReached { symbol: format!("{asked:#x}") })
+            }
+            (None, Some(exit)) => Ok((exit, self.notes)),
+            (None, None) => {
+                Err(os("waiting for the program", std::io::Error::other("its end was not seen")))
+            }
+        }
+    }
+
+    /// Kills the target and waits until it has gone.
+    fn reap(&mut self) {
+        self.shared.kill();
+        let kill =
+            |tid| nix::sys::signal::kill(Pid::from_raw(tid), nix::sys::signal::Signal::SIGKILL);
+        for orphan in std::mem::take(&mut self.early) {
+            let _ = kill(orphan);
+        }
+        while let Ok((tid, status)) = sys::wait() {
+            if libc::WIFSTOPPED(status) {
+                // A new child, whose stop has not been heard of before.
+                let _ = if self.strangers.remove(&tid) { sys::detach(tid, 0) } else { kill(tid) };
+            } else if tid.unsigned_abs() == self.main {
+                self.exit = exit_of(status);
+            }
+        }
+        self.shared.none_left();
+    }
+
+    fn trace(&mut self) -> Result<(), Stop> {
+        self.begin()?;
+        while !(self.tasks.is_empty() && self.strangers.is_empty()) {
+            let (tid, status) = match sys::wait() {
+                Ok(news) => news,
+                Err(Errno::ECHILD) => break,
+                Err(e) => return Err(os("waiting for the program", e).into()),
+            };
+            let done = match libc::WIFSTOPPED(status) {
+                true => self.stopped(tid, libc::WSTOPSIG(status), status >> 16),
+                false => self.ended(tid, status),
+            };
+            match done {
+                // A thread that is killed while it is stopped is gone before
+                // its end is reported.
+                Err(Stop::Failed(SourceError::Os { cause, .. }))
+                    if cause.raw_os_error() == Some(libc::ESRCH) => {}
+                done => done?,
+            }
+            if self.recorder.is_closed() {
+                return Err(Stop::Closed);
+            }
+        }
+        // Their parents were killed before they could tell of them.
+        for orphan in std::mem::take(&mut self.early) {
+            self.let_go(orphan, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The first stop, at the exec of the program.
+    fn begin(&mut self) -> Result<(), Stop> {
+        let id = ThreadId { pid: self.main, tid: self.main };
+        let ours = std::process::id();
+        let mut task = Task::new(id, ThreadId { pid: ours, tid: ours });
+        task.in_syscall = true;
+        self.tasks.insert(self.main as i32, task);
+        self.processes.insert(self.main, Process::default());
+        let program = target::inspect(&self.exe(self.main)).map_err(|e| self.named(e))?;
+        match (self.source.command.from, program) {
+            (Some(from), Program::Elf { entry }) => {
+                let entry = self.source.entry.unwrap_or(entry);
+                let start = Start::arm(self.main, from, entry)
+                    .map_err(|e| os(format!("setting a breakpoint at {from:#x}"), e))?;
+                self.start = Some(start);
+            }
+            _ => self.begin_recording()?,
+        }
+        self.go_on(self.main as i32, 0)
+    }
+
+    pub(super) fn exe(&self, pid: u32) -> std::path::PathBuf {
+        format!("/proc/{pid}/exe").into()
+    }
+
+    /// The error with the file's own path in place of the link in `/proc`.
+    pub(super) fn named(&self, error: SourceError) -> SourceError {
+        match error {
+            SourceError::NotX86_64 { path, what } => {
+                SourceError::NotX86_64 { path: std::fs::read_link(&path).unwrap_or(path), what }
+            }
+            SourceError::NotExecutable { path, cause } => SourceError::NotExecutable {
+                path: std::fs::read_link(&path).unwrap_or(path),
+                cause,
+            },
+            other => other,
+        }
+    }
+
+    /// From here on every thread is stepped and recorded.
+    fn begin_recording(&mut self) -> Result<(), Stop> {
+        if let Some(start) = &mut self.start {
+            start.disarm_all();
+        }
+        self.recording = true;
+        let mut threads: Vec<_> = self
+            .tasks
+            .iter()
+            .filter(|(_, task)| !task.leaving)
+            .map(|(&tid, task)| (task.id, tid, task.parent))
+            .collect();
+        // Each process before its threads.
+        threads.sort_by_key(|(id, _, _)| (id.pid, id.tid != id.pid, id.tid));
+        for (id, tid, parent) in threads {
+            if id.pid != id.tid || id.pid != self.main {
+                self.recorder.emit(Event::Fork(task_event(id, parent)))?;
+            }
+            self.tell_comm(id, id.pid == id.tid)?;
+            if id.pid == id.tid {
+                self.tell_mappings(tid)?;
+            }
+            let ring = self.recorder.start(id)?;
+            if let Some(task) = self.tasks.get_mut(&tid) {
+                task.ring = Some(ring);
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped(&mut self, tid: i32, signal: i32, event: i32) -> Result<(), Stop> {
+        if self.strangers.remove(&tid) {
+            return self.let_go(tid, 0);
+        }
+        let Some(task) = self.tasks.get_mut(&tid) else {
+            self.early.insert(tid);
+            return Ok(());
+        };
+        if task.leaving && self.recording {
+            self.tasks.remove(&tid);
+            self.shared.left(tid.unsigned_abs());
+            return self.let_go(tid, if event == 0 { signal } else { 0 });
+        }
+        match event {
+            0 if signal == libc::SIGTRAP => self.trapped(tid),
+            0 if signal == libc::SIGTRAP | 0x80 => self.at_syscall(tid),
+            0 => self.go_on(tid, signal),
+            libc::PTRACE_EVENT_EXEC => self.executed(tid),
+            libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
+                task.in_syscall |= task.pending.is_none();
+                self.bore(tid)?;
+                self.go_on(tid, 0)
+            }
+            libc::PTRACE_EVENT_STOP
+                if matches!(
+                    signal,
+                    libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
+                ) =>
+            {
+                sys::listen(tid).map_err(|e| os("waiting out a stop", e).into())
+            }
+            libc::PTRACE_EVENT_STOP => self.go_on(tid, 0),
+            _ => {
+                task.in_syscall |= task.pending.is_none();
+                self.go_on(tid, 0)
+            }
+        }
+    }
+
+    /// A SIGTRAP: the step's, the breakpoint's, or the program's own.
+    fn trapped(&mut self, tid: i32) -> Result<(), Stop> {
+        let code = ptrace::getsiginfo(Pid::from_raw(tid))
+            .map_err(|e| os("asking why the program stopped", e))?
+            .si_code;
+        let regs = self.regs(tid)?;
+        let start = self.start.as_ref().filter(|start| start.is_hit(regs.rip));
+        if let (libc::SI_KERNEL, Some(start)) = (code, start) {
+            let address = start.address;
+            // Nothing was stepped: a thread may have hit the breakpoint just
+            // before it was taken out.
+            let pending = self.tasks.get(&tid).and_then(|task| task.pending);
+            if pending.is_none_or(|pending| pending.decoded.ip == regs.rip) {
+                return self.at_start(tid, user_regs_struct { rip: address, ..regs });
+            }
+        }
+        if !self.recording {
+            return self.go_on(tid, libc::SIGTRAP);
+        }
+        match self.stepped(tid, code, &regs)? {
+            true => self.advance(tid, &regs, 0),
+            false => self.advance(tid, &regs, libc::SIGTRAP),
+        }
+    }
+
+    /// A thread has hit the breakpoint; `regs` are those before.
+    fn at_start(&mut self, tid: i32, regs: user_regs_struct) -> Result<(), Stop> {
+        ptrace::setregs(Pid::from_raw(tid), regs)
+            .map_err(|e| os("going back to the breakpoint", e))?;
+        if !self.recording {
+            self.begin_recording()?;
+            self.gather(tid);
+        }
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        task.pending = None;
+        if task.leaving {
+            return self.stopped(tid, libc::SIGTRAP, libc::PTRACE_EVENT_STOP);
+        }
+        self.go_on(tid, 0)
+    }
+
+    /// Stops every thread but one, so that each is stepped from its next stop.
+    fn gather(&self, except: i32) {
+        for &tid in self.tasks.keys().filter(|&&tid| tid != except) {
+            // One that is stopped already stops once more, which is harmless.
+            let _ = ptrace::interrupt(Pid::from_raw(tid));
+        }
+    }
+
+    /// The entry or exit stop of a system call that is run at full speed.
+    fn at_syscall(&mut self, tid: i32) -> Result<(), Stop> {
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        if task.passage == Passage::Entering {
+            task.passage = Passage::Leaving;
+            return sys::to_syscall(tid).map_err(|e| os("running a system call", e).into());
+        }
+        task.passage = Passage::Stepped;
+        sys::unblock_sigtrap(tid).map_err(|e| os("changing the signal mask", e))?;
+        let regs = self.regs(tid)?;
+        self.complete(tid, &regs)?;
+        self.advance(tid, &regs, 0)
+    }
+
+    /// Sends a thread on as it stands: with its pending step, or at full speed
+    /// while nothing is recorded.
+    pub(super) fn go_on(&mut self, tid: i32, signal: i32) -> Result<(), Stop> {
+        if !self.recording {
+            if let Some(task) = self.tasks.get_mut(&tid) {
+                // At full speed no exit of a system call is reported.
+                task.in_syscall = false;
+            }
+            return sys::cont(tid, signal).map_err(|e| os("running the program", e).into());
+        }
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        if task.pending.is_none() {
+            let regs = self.regs(tid)?;
+            return self.advance(tid, &regs, signal);
+        }
+        task.passage = Passage::Stepped;
+        sys::step(tid, signal).map_err(|e| os("stepping the program", e).into())
+    }
+
+    pub(super) fn regs(&self, tid: i32) -> Result<user_regs_struct, SourceError> {
+        ptrace::getregs(Pid::from_raw(tid)).map_err(|e| os("reading registers", e))
+    }
+}
+
+pub(super) fn exit_of(status: i32) -> Option<Exit> {
+    Some(match libc::WIFEXITED(status) {
+        true => Exit::Code(libc::WEXITSTATUS(status)),
+        false => Exit::Signal(libc::WTERMSIG(status)),
+    })
+}
+
+pub(super) fn task_event(id: ThreadId, parent: ThreadId) -> TaskEvent {
+    TaskEvent { time: monotonic_ns(), pid: id.pid, tid: id.tid, ppid: parent.pid, ptid: parent.tid }
+}

@@ -1,0 +1,428 @@
+//! The reading half: from the rings of the plugin to those of the recorder.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command as Process, ExitStatus};
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use lbr_msr::record::{BranchType, Comm, Event, HwBranchType, Mmap, Task};
+use lbr_msr::soft::Retired;
+
+use super::channel::{Consumer, Counts, RINGS, Region, Ring};
+use super::record::{Corrupt, Record};
+use super::shared::Shared;
+use super::{Emulated, code, find};
+use crate::clock::monotonic_ns;
+use crate::gate::{Closed, ThreadId};
+use crate::source::ptrace::{Recorder, Retire};
+use crate::source::{Exit, SourceError, SourceNotes};
+
+/// Records taken from one ring before the next has its turn.
+const BATCH: u64 = 1024;
+
+/// perf's type of each branch site, by process and address.
+#[derive(Debug, Default)]
+pub(super) struct Sites(HashMap<(u32, u64), BranchType>);
+
+impl Sites {
+    pub(super) fn get(&self, pid: u32, from: u64) -> Option<BranchType> {
+        self.0.get(&(pid, from)).copied()
+    }
+}
+
+fn branch_type(class: HwBranchType) -> Option<BranchType> {
+    Some(match class {
+        HwBranchType::Cond => BranchType::COND,
+        HwBranchType::IndJmp => BranchType::IND,
+        HwBranchType::RelJmp => BranchType::UNCOND,
+        HwBranchType::IndCall => BranchType::IND_CALL,
+        HwBranchType::RelCall => BranchType::CALL,
+        HwBranchType::Ret => BranchType::RET,
+        HwBranchType::Other => return None,
+    })
+}
+
+/// Why reading stops before the program's end.
+enum Stop {
+    /// The recorder has closed.
+    Closed,
+    Failed(SourceError),
+}
+
+impl From<Closed> for Stop {
+    fn from(_: Closed) -> Stop {
+        Stop::Closed
+    }
+}
+
+impl From<Corrupt> for Stop {
+    fn from(_: Corrupt) -> Stop {
+        Stop::Failed(failed(
+            "the target has overwritten the memory that the plugin and lbr share".to_owned(),
+        ))
+    }
+}
+
+fn failed(why: String) -> SourceError {
+    os("recording in qemu-x86_64", io::Error::other(why))
+}
+
+fn os(what: &str, cause: io::Error) -> SourceError {
+    SourceError::Os { what: what.to_owned(), cause }
+}
+
+/// The emulator while it runs. Dropped, it is killed.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Neither fails for a child that is ours, not even for a dead one.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) fn run<R: Recorder>(
+    source: &Emulated,
+    recorder: &R,
+) -> Result<(Exit, SourceNotes), SourceError> {
+    let shared = Shared::new().map_err(|cause| os("making memory to share with qemu", cause))?;
+    let mut running = Running(start(source, &shared)?);
+    let pid = running.0.id();
+    if let Some(pin) = &source.pin {
+        pin.apply(pid.cast_signed())?;
+    }
+    let mut reader = Reader::new(source, recorder, pid, shared.region());
+    let ended = reader.read(&mut running.0);
+    // The plugin waits no longer, and forked children hold no lock of ours.
+    shared.region().header.close();
+    let status = match ended {
+        Ok(status) => status,
+        Err(Stop::Failed(error)) => return Err(error),
+        Err(Stop::Closed) => {
+            let wait = running.0.kill().and_then(|()| running.0.wait());
+            wait.map_err(|cause| os("ending qemu-x86_64", cause))?
+        }
+    };
+    let closed = recorder.is_closed();
+    let nothing = !reader.introduced;
+    let notes = reader.finish();
+    let header = &shared.region().header;
+    if header.failed.load(Ordering::Acquire) != 0 {
+        return Err(failed("the plugin has failed; standard error has its reason".to_owned()));
+    }
+    if let Some(start) = source.start.filter(|_| !closed)
+        && header.attached.load(Ordering::Acquire) != 0
+        && header.reached.load(Ordering::Acquire) == 0
+    {
+        return Err(SourceError::NeverReached { symbol: format!("{:#x}", start.from) });
+    }
+    if nothing && !closed {
+        let why = if header.attached.load(Ordering::Acquire) == 0 {
+            "it did not load the plugin"
+        } else {
+            "it did not start the program"
+        };
+        return Err(failed(format!("{why} ({status}); standard error has its reason")));
+    }
+    Ok((exit(status), notes))
+}
+
+fn start(source: &Emulated, shared: &Shared) -> Result<Child, SourceError> {
+    let mut arguments = vec![format!("fd={}", shared.fd())];
+    if let Some(code::Start { from, text }) = source.start {
+        arguments.push(format!("from={from:#x}"));
+        arguments.push(format!("text={text:#x}"));
+    }
+    let mut process = Process::new(&source.qemu.emulator);
+    process.args(["-cpu", "max", "-plugin"]);
+    process.arg(find::option(&source.qemu.plugin, &arguments));
+    process.args(["-0", &source.command.program]);
+    // A path that begins with `-` would be an option.
+    process.arg(Path::new(".").join(&source.path)).args(&source.command.args);
+    shared.inherit(&mut process);
+    process
+        .spawn()
+        .map_err(|cause| os(&format!("starting {}", source.qemu.emulator.display()), cause))
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        // wait(2) reports nothing else without WUNTRACED.
+        (None, None) => Exit::Code(status.into_raw()),
+    }
+}
+
+/// A thread that is recorded.
+struct Thread<G> {
+    task: Task,
+    ring: G,
+}
+
+struct Reader<'a, R: Recorder> {
+    recorder: &'a R,
+    pid: u32,
+    comm: String,
+    region: &'a Region,
+    consumers: Vec<Consumer<'a>>,
+    /// By ring.
+    threads: [Option<Thread<R::Ring>>; RINGS],
+    /// Recording has started: the process was introduced.
+    introduced: bool,
+    sites: SiteCache<'a>,
+    notes: SourceNotes,
+}
+
+impl<'a, R: Recorder> Reader<'a, R> {
+    fn new(source: &'a Emulated, recorder: &'a R, pid: u32, region: &'a Region) -> Self {
+        let name = source.path.file_name().unwrap_or_default().as_bytes();
+        // The kernel's limit for a name.
+        let comm = String::from_utf8_lossy(name.get(..15).unwrap_or(name)).into_owned();
+        Reader {
+            recorder,
+            pid,
+            comm,
+            region,
+            consumers: region.rings.iter().map(Consumer::new).collect(),
+            threads: [const { None }; RINGS],
+            introduced: false,
+            sites: SiteCache::new(&source.sites),
+            notes: SourceNotes::default(),
+        }
+    }
+
+    /// Reads until the program has ended and every ring is empty.
+    fn read(&mut self, child: &mut Child) -> Result<ExitStatus, Stop> {
+        const SHORTEST: Duration = Duration::from_micros(20);
+        const LONGEST: Duration = Duration::from_millis(1);
+        let mut nap = SHORTEST;
+        loop {
+            if self.recorder.is_closed() {
+                return Err(Stop::Closed);
+            }
+            match self.round()? {
+                0 => {
+                    let status = child
+                        .try_wait()
+                        .map_err(|cause| Stop::Failed(os("waiting for qemu-x86_64", cause)))?;
+                    if let Some(status) = status {
+                        while self.round()? > 0 {}
+                        return Ok(status);
+                    }
+                    std::thread::sleep(nap);
+                    nap = (nap * 2).min(LONGEST);
+                }
+                // Looking at a ring takes its cache line from the thread that
+                // writes it: let a few records gather first.
+                few @ 1..BATCH => {
+                    nap = SHORTEST;
+                    if few < BATCH / 4 {
+                        std::thread::sleep(nap);
+                    }
+                }
+                _ => nap = SHORTEST,
+            }
+        }
+    }
+
+    /// Takes what is there from each ring, a batch at most. Returns how many
+    /// records that were.
+    fn round(&mut self) -> Result<u64, Stop> {
+        let mut count = 0;
+        for (index, ring) in self.region.claimed().iter().enumerate() {
+            count += self.take(index, ring)?;
+        }
+        Ok(count)
+    }
+
+    fn take(&mut self, index: usize, ring: &Ring) -> Result<u64, Stop> {
+        let (Some(consumer), Some(thread)) =
+            (self.consumers.get_mut(index), self.threads.get_mut(index))
+        else {
+            return Ok(0);
+        };
+        let count = consumer.available()?.min(BATCH);
+        for n in 0..count {
+            let record = consumer.record(n)?;
+            let Record::Branch { from, to, class, zero_length_call } = record else {
+                // The thread may be waiting for just this record.
+                self.beside(index, record)?;
+                if record == Record::End {
+                    self.collect(&ring.counts);
+                }
+                if let Some(consumer) = self.consumers.get_mut(index) {
+                    consumer.release(n + 1);
+                    if record == Record::End {
+                        consumer.free();
+                    }
+                }
+                return Ok(n + 1);
+            };
+            let Some(thread) = thread else { return Err(Corrupt.into()) };
+            self.sites.note(self.pid, from, class);
+            thread.ring.retire(&Retired { zero_length_call, ..Retired::user(from, to, class) })?;
+        }
+        consumer.release(count);
+        Ok(count)
+    }
+
+    /// Anything but a branch.
+    fn beside(&mut self, index: usize, record: Record) -> Result<(), Stop> {
+        let Some(slot) = self.threads.get_mut(index) else { return Ok(()) };
+        let tid = slot.as_ref().map(|thread| thread.task.tid);
+        match (record, tid) {
+            (Record::Start { tid, parent }, None) => {
+                let thread = self.introduce(tid, parent)?;
+                if let Some(slot) = self.threads.get_mut(index) {
+                    *slot = Some(thread);
+                }
+            }
+            (Record::End, Some(_)) => {
+                if let Some(thread) = slot.take() {
+                    end(self.recorder, thread)?;
+                }
+            }
+            (Record::Mapped { addr, len }, Some(tid)) => {
+                self.tell_mappings(code::mapped_at(self.pid, tid, addr, len))?;
+            }
+            (Record::Named, Some(tid)) => self.tell_name(tid)?,
+            (Record::Exec, Some(_)) => self.notes.children_left += 1,
+            (Record::ExecFailed, Some(_)) => {
+                self.notes.children_left = self.notes.children_left.saturating_sub(1);
+            }
+            _ => return Err(Corrupt.into()),
+        }
+        Ok(())
+    }
+
+    /// A thread ships its first record.
+    fn introduce(&mut self, tid: u32, parent: u32) -> Result<Thread<R::Ring>, Stop> {
+        let pid = self.pid;
+        if !std::mem::replace(&mut self.introduced, true) {
+            if self.region.header.relocated.load(Ordering::Acquire) != 0 {
+                let why = "it has moved the program to other addresses (guest_base is not 0)";
+                return Err(Stop::Failed(failed(why.to_owned())));
+            }
+            let comm = self.comm.clone();
+            self.recorder.emit(Event::Comm(Comm {
+                time: monotonic_ns(),
+                pid,
+                tid: pid,
+                comm,
+                exec: true,
+            }))?;
+            self.tell_mappings(code::mapped(pid, pid))?;
+        }
+        let task = Task { time: monotonic_ns(), pid, tid, ppid: pid, ptid: parent };
+        if tid != pid {
+            self.recorder.emit(Event::Fork(task))?;
+        }
+        let ring = self.recorder.start(ThreadId { pid, tid })?;
+        Ok(Thread { task, ring })
+    }
+
+    fn tell_name(&self, tid: u32) -> Result<(), Stop> {
+        let pid = self.pid;
+        // A thread that was killed meanwhile has no name any more.
+        if let Ok(name) = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")) {
+            let comm = String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned();
+            let comm = Comm { time: monotonic_ns(), pid, tid, comm, exec: false };
+            self.recorder.emit(Event::Comm(comm))?;
+        }
+        Ok(())
+    }
+
+    fn tell_mappings(&self, mappings: io::Result<Vec<Mmap>>) -> Result<(), Stop> {
+        let mappings = match mappings {
+            Ok(mappings) => mappings,
+            // It was killed; its branches are still in the rings.
+            Err(cause)
+                if matches!(cause.raw_os_error(), Some(nix::libc::ENOENT | nix::libc::ESRCH)) =>
+            {
+                return Ok(());
+            }
+            Err(cause) => {
+                return Err(Stop::Failed(os("reading the program's mappings", cause)));
+            }
+        };
+        for mapping in mappings {
+            self.recorder.emit(Event::Mmap(Box::new(mapping)))?;
+        }
+        Ok(())
+    }
+
+    /// Adds what a thread has counted, and starts its ring's counts again.
+    fn collect(&mut self, counts: &Counts) {
+        let take = |count: &std::sync::atomic::AtomicU64| count.swap(0, Ordering::Relaxed);
+        let notes = &mut self.notes;
+        notes.instructions += take(&counts.instructions);
+        notes.kernel_returns_omitted += take(&counts.kernel_returns);
+        notes.unresolved += take(&counts.impossible) + take(&counts.interrupted);
+        notes.invisible += take(&counts.invisible);
+    }
+
+    /// The program has ended, and with it every thread that is left.
+    fn finish(mut self) -> SourceNotes {
+        for thread in std::mem::replace(&mut self.threads, [const { None }; RINGS]) {
+            if let Some(thread) = thread
+                && end(self.recorder, thread).is_err()
+            {
+                break;
+            }
+        }
+        for ring in self.region.claimed() {
+            self.collect(&ring.counts);
+        }
+        let header = &self.region.header;
+        self.notes.children_left += header.forks.load(Ordering::Relaxed);
+        self.notes.threads_left = header.threads_left.load(Ordering::Relaxed);
+        self.notes
+    }
+}
+
+fn end<R: Recorder>(recorder: &R, thread: Thread<R::Ring>) -> Result<(), Closed> {
+    thread.ring.finish()?;
+    recorder.emit(Event::Exit(Task { time: monotonic_ns(), ..thread.task }))
+}
+
+/// The sites seen last, before the table that is shared with the classifier:
+/// most branches are found here without a lock.
+struct SiteCache<'a> {
+    shared: &'a RwLock<Sites>,
+    recent: Box<[(u64, HwBranchType); SiteCache::SIZE]>,
+}
+
+impl<'a> SiteCache<'a> {
+    const SIZE: usize = 4096;
+
+    fn new(shared: &'a RwLock<Sites>) -> SiteCache<'a> {
+        // No far branch is recorded: the entry stands for none.
+        SiteCache { shared, recent: Box::new([(0, HwBranchType::Other); SiteCache::SIZE]) }
+    }
+
+    #[inline]
+    fn note(&mut self, pid: u32, from: u64, class: HwBranchType) {
+        let index = from as usize % SiteCache::SIZE;
+        if let Some(recent) = self.recent.get_mut(index)
+            && *recent != (from, class)
+        {
+            *recent = (from, class);
+            self.add(pid, from, class);
+        }
+    }
+
+    #[cold]
+    fn add(&self, pid: u32, from: u64, class: HwBranchType) {
+        if let Some(branch_type) = branch_type(class) {
+            let mut sites = self.shared.write().unwrap_or_else(PoisonError::into_inner);
+            sites.0.insert((pid, from), branch_type);
+        }
+    }
+}

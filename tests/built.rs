@@ -1,0 +1,72 @@
+//! Programs that tests build from `tests/programs`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+
+use object::{Object, ObjectSymbol};
+use sampler::source::Command;
+
+/// A program in a folder that is removed with it.
+pub(crate) struct Program {
+    pub(crate) path: PathBuf,
+    _folder: tempfile::TempDir,
+    labels: HashMap<String, u64>,
+}
+
+/// Builds `tests/programs/NAME`; `None`, after saying so, without a compiler.
+pub(crate) fn build(name: &str, flags: &[&str]) -> Option<Program> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs").join(name);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("program");
+    let compile =
+        |flags: &[&str]| Process::new("cc").args(flags).arg("-o").arg(&path).arg(&source).status();
+    let Ok(mut status) = compile(flags) else {
+        eprintln!("skipped: no C compiler (cc) to build {name}");
+        return None;
+    };
+    if !status.success() && flags.contains(&"-static") {
+        // Not every system has a libc to link statically; this one is slower.
+        let dynamic = flags.iter().map(|&flag| if flag == "-static" { "-no-pie" } else { flag });
+        status = compile(&dynamic.collect::<Vec<_>>()).expect("it was there a moment ago");
+    }
+    assert!(status.success(), "cc {name}: {status}");
+    let bytes = std::fs::read(&path).expect("the program");
+    let file = object::File::parse(&*bytes).expect("ELF");
+    let labels = file
+        .symbols()
+        .filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address())))
+        .collect();
+    Some(Program { path, _folder: folder, labels })
+}
+
+/// Assembly without libc, at fixed addresses.
+pub(crate) const BARE: &[&str] = &["-nostdlib", "-static", "-no-pie"];
+
+impl Program {
+    /// The address of a symbol in the file.
+    #[track_caller]
+    pub(crate) fn at(&self, label: &str) -> u64 {
+        *self.labels.get(label).unwrap_or_else(|| panic!("no symbol {label}"))
+    }
+
+    /// The address of a symbol, if the file has it.
+    pub(crate) fn label(&self, label: &str) -> Option<u64> {
+        self.labels.get(label).copied()
+    }
+
+    /// Its path.
+    pub(crate) fn name(&self) -> &str {
+        self.path.to_str().expect("UTF-8")
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        Command {
+            program: self.path.to_str().expect("UTF-8").to_owned(),
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            from: None,
+            follow_children: false,
+            cpu: None,
+        }
+    }
+}

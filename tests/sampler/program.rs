@@ -1,0 +1,128 @@
+//! A recorder that keeps everything it is told.
+
+use std::sync::Mutex;
+
+use lbr_msr::record::Event;
+use lbr_msr::soft::Retired;
+use sampler::gate::{Closed, ThreadId};
+use sampler::source::ptrace::{Ptrace, Recorder, Retire};
+use sampler::source::{Command, Exit, SourceError, SourceNotes};
+
+pub(crate) use crate::built::{BARE, Program, build};
+
+/// What a recorder was told, in order.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    Start(ThreadId),
+    Branch(ThreadId, Retired),
+    Finish(ThreadId),
+    Event(Event),
+}
+
+/// Keeps everything; closes after `limit` branches.
+#[derive(Debug, Default)]
+pub(crate) struct Keeper {
+    pub(crate) told: Mutex<Vec<Told>>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) closed: std::sync::atomic::AtomicBool,
+}
+
+fn threads(told: &[Told]) -> Vec<ThreadId> {
+    let started = told.iter().filter_map(|told| match told {
+        Told::Start(id) => Some(*id),
+        _ => None,
+    });
+    started.collect()
+}
+
+impl Keeper {
+    /// The threads that started, in order.
+    pub(crate) fn threads(&self) -> Vec<ThreadId> {
+        threads(&self.told.lock().expect("no panic"))
+    }
+
+    fn tell(&self, what: Told) -> Result<(), Closed> {
+        let mut told = self.told.lock().expect("no panic");
+        told.push(what);
+        if self.limit.is_some_and(|limit| told.len() >= limit) {
+            self.closed.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+        if self.is_closed() { Err(Closed) } else { Ok(()) }
+    }
+}
+
+pub(crate) struct KeptRing<'a>(&'a Keeper, ThreadId);
+
+impl<'a> Recorder for &'a Keeper {
+    type Ring = KeptRing<'a>;
+    fn start(&self, thread: ThreadId) -> Result<KeptRing<'a>, Closed> {
+        self.tell(Told::Start(thread))?;
+        Ok(KeptRing(self, thread))
+    }
+    fn emit(&self, event: Event) -> Result<(), Closed> {
+        self.tell(Told::Event(event))
+    }
+    fn is_closed(&self) -> bool {
+        self.closed.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl Retire for KeptRing<'_> {
+    fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
+        self.0.tell(Told::Branch(self.1, *branch))
+    }
+    fn finish(self) -> Result<(), Closed> {
+        self.0.tell(Told::Finish(self.1))
+    }
+}
+
+/// One run and all that came of it.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) exit: Exit,
+    pub(crate) notes: SourceNotes,
+    pub(crate) told: Vec<Told>,
+}
+
+impl Run {
+    /// The threads that started, in order.
+    pub(crate) fn threads(&self) -> Vec<ThreadId> {
+        threads(&self.told)
+    }
+
+    /// Branches of every thread in order, as (from, to).
+    pub(crate) fn edges(&self) -> Vec<(u64, u64)> {
+        self.branches().map(|(_, b)| (b.from, b.to)).collect()
+    }
+
+    pub(crate) fn branches(&self) -> impl Iterator<Item = (ThreadId, Retired)> + '_ {
+        self.told.iter().filter_map(|told| match told {
+            Told::Branch(id, branch) => Some((*id, *branch)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn events(&self) -> impl Iterator<Item = &Event> + '_ {
+        self.told.iter().filter_map(|told| match told {
+            Told::Event(event) => Some(event),
+            _ => None,
+        })
+    }
+
+    /// How often a branch from one address to another was retired.
+    pub(crate) fn count(&self, from: u64, to: u64) -> usize {
+        self.branches().filter(|(_, b)| (b.from, b.to) == (from, to)).count()
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn try_run(command: Command) -> Result<Run, SourceError> {
+    let keeper = Keeper::default();
+    let (exit, notes) = Ptrace::new(command)?.run_into(&&keeper)?;
+    Ok(Run { exit, notes, told: keeper.told.into_inner().expect("no panic") })
+}
+
+#[track_caller]
+pub(crate) fn run(command: Command) -> Run {
+    try_run(command).expect("the program runs")
+}

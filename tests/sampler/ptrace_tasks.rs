@@ -1,0 +1,219 @@
+//! Threads, signals and children of a target.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use lbr_msr::record::Event;
+use sampler::source::ptrace::Ptrace;
+use sampler::source::{Command, Exit};
+
+use crate::program::{Keeper, Program, Run, Told, build, run};
+
+/// Static, so that no dynamic linker is stepped through after an exec.
+const HOSTED: &[&str] = &["-static", "-O1", "-pthread"];
+
+fn from_main(program: &Program, args: &[&str]) -> Command {
+    Command { from: Some(program.at("main")), ..program.command(args) }
+}
+
+/// Turns of `spin` by thread.
+fn turns(run: &Run, program: &Program) -> BTreeMap<u32, usize> {
+    let mut turns = BTreeMap::new();
+    for (id, branch) in run.branches() {
+        if (branch.from, branch.to) == (program.at("spin_b"), program.at("spin_l")) {
+            *turns.entry(id.tid).or_default() += 1;
+        }
+    }
+    turns
+}
+
+#[test]
+fn each_thread_has_its_own_branches() {
+    let Some(program) = build("threads.c", HOSTED) else { return };
+    let run = run(from_main(&program, &[]));
+    assert_eq!(run.exit, Exit::Code(0));
+    let mut names = BTreeMap::new();
+    let (mut forks, mut exits) = (Vec::new(), Vec::new());
+    for event in run.events() {
+        match event {
+            Event::Comm(comm) => drop(names.insert(comm.tid, comm.comm.clone())),
+            Event::Fork(task) => forks.push((task.pid, task.tid, task.ppid, task.ptid)),
+            Event::Exit(task) => exits.push(task.tid),
+            _ => {}
+        }
+    }
+    let (main, _) = run.branches().next().unwrap();
+    assert_eq!(forks.len(), 2);
+    assert!(forks.iter().all(|&(pid, tid, ppid, ptid)| {
+        (pid, ppid, ptid) == (main.pid, main.pid, main.tid) && tid != main.tid
+    }));
+    assert_eq!(exits.len(), 3);
+    assert_eq!(exits.last(), Some(&main.tid));
+    let mut open = std::collections::BTreeSet::new();
+    for told in &run.told {
+        match told {
+            Told::Start(id) => assert!(open.insert(*id), "a ring of its own"),
+            Told::Branch(id, _) => assert!(open.contains(id), "branches between start and end"),
+            Told::Finish(id) => assert!(open.remove(id)),
+            Told::Event(_) => {}
+        }
+    }
+    assert!(open.is_empty(), "every ring is drained");
+    let by_name: BTreeMap<&str, usize> =
+        turns(&run, &program).iter().map(|(tid, n)| (names[tid].as_str(), *n)).collect();
+    assert_eq!(by_name, BTreeMap::from([("ten", 9), ("twenty", 19), ("program", 4)]));
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let Some(program) = build("signals.c", HOSTED) else { return };
+    let run = run(from_main(&program, &[]));
+    assert_eq!(run.exit, Exit::Code(0), "the number of the check that failed");
+    assert_eq!(run.notes.undecoded, 0);
+    for handler in ["on_user", "on_trap", "on_fault", "on_queued", "on_alarm"] {
+        let entry = program.at(handler);
+        assert!(run.branches().all(|(_, b)| b.to != entry), "{handler} is entered by the kernel");
+    }
+    let from = |label: &str| run.branches().filter(|(_, b)| b.from == program.at(label)).count();
+    assert_eq!(from("fault_i"), 0, "it never completes");
+    assert_eq!(from("fault_n"), 1);
+    assert_eq!(from("trap_i"), 2);
+    assert_eq!(from("trap_n"), 2);
+    // In on_user, with everything blocked, and at the end.
+    assert_eq!(turns(&run, &program).values().sum::<usize>(), 2 + 1 + 3);
+}
+
+#[test]
+fn a_killing_signal_is_the_exit() {
+    let Some(program) = build("signals.c", HOSTED) else { return };
+    assert_eq!(run(from_main(&program, &["die"])).exit, Exit::Signal(6));
+}
+
+#[test]
+fn children_are_followed_when_asked() {
+    let Some(program) = build("children.c", HOSTED) else { return };
+    for how in ["fork", "vfork"] {
+        let run = run(Command { follow_children: true, ..from_main(&program, &[how, "8"]) });
+        assert_eq!(run.exit, Exit::Code(4), "{how}");
+        assert_eq!(run.notes.children_left, 0);
+        let turns: Vec<_> = turns(&run, &program).into_values().collect();
+        assert_eq!(turns, [3, 7], "{how}: parent and child");
+        let execs = run.events().filter(|e| matches!(e, Event::Comm(c) if c.exec)).count();
+        assert_eq!(execs, if how == "vfork" { 2 } else { 1 });
+        assert_eq!(run.events().filter(|e| matches!(e, Event::Fork(_))).count(), 1);
+        assert_eq!(run.events().filter(|e| matches!(e, Event::Exit(_))).count(), 2);
+    }
+}
+
+#[test]
+fn children_left_alone_run_at_full_speed() {
+    let Some(program) = build("children.c", HOSTED) else { return };
+    for how in ["fork", "vfork"] {
+        let started = std::time::Instant::now();
+        // Stepped, 30 million turns would take half an hour.
+        let run = run(from_main(&program, &[how, "30000000"]));
+        assert!(started.elapsed().as_secs() < 20);
+        assert_eq!(run.exit, Exit::Code(4), "{how}");
+        assert_eq!(run.notes.children_left, 1, "{how}");
+        assert_eq!(turns(&run, &program).into_values().collect::<Vec<_>>(), [3], "{how}");
+        assert!(!run.events().any(|e| matches!(e, Event::Fork(_))));
+    }
+}
+
+#[test]
+fn recording_starts_in_whichever_child_gets_there() {
+    let Some(program) = build("children.c", HOSTED) else { return };
+    for how in ["fork", "vfork"] {
+        // The parent forks at full speed; with a start that only `spin`
+        // reaches, the child's memory holds the breakpoint too.
+        let mut command = program.command(&[how, "30000000"]);
+        command.from = Some(program.at("spin"));
+        let run = run(command);
+        assert_eq!(run.exit, Exit::Code(4), "{how}");
+        assert_eq!(turns(&run, &program).into_values().collect::<Vec<_>>(), [3], "{how}");
+        assert_eq!(run.notes.children_left, 1, "{how}");
+    }
+    let mut command = program.command(&["fork", "8"]);
+    command.from = Some(program.at("spin"));
+    command.follow_children = true;
+    let run = run(command);
+    assert_eq!(run.exit, Exit::Code(4));
+    assert_eq!(turns(&run, &program).into_values().collect::<Vec<_>>(), [3, 7]);
+}
+
+#[test]
+fn exec_replaces_the_program_also_from_a_thread() {
+    let Some(program) = build("children.c", HOSTED) else { return };
+    let one = run(from_main(&program, &["exec", "7"]));
+    assert_eq!(one.exit, Exit::Code(3));
+    assert_eq!(turns(&one, &program).into_values().collect::<Vec<_>>(), [3 + 6]);
+    let (main, _) = one.branches().next().unwrap();
+    let text = |event: &&Event| matches!(event, Event::Mmap(map) if map.path == program.path.to_str().unwrap());
+    assert_eq!(one.events().filter(text).count(), 2, "its text is mapped once more");
+
+    let thread = run(from_main(&program, &["thread", "-"]));
+    assert_eq!(thread.exit, Exit::Code(3));
+    let turns = turns(&thread, &program);
+    assert_eq!(turns.values().copied().collect::<Vec<_>>(), [5]);
+    assert_ne!(main.tid, *turns.keys().next().unwrap());
+    let (first, _) = thread.branches().next().unwrap();
+    assert_eq!(turns.keys().next(), Some(&first.pid), "the thread becomes the leader");
+}
+
+#[test]
+fn recording_starts_in_whichever_thread_gets_there() {
+    let Some(program) = build("threads.c", HOSTED) else { return };
+    let mut command = program.command(&[]);
+    command.from = Some(program.at("spin"));
+    let run = run(command);
+    assert_eq!(run.exit, Exit::Code(0));
+    let mut turns: Vec<_> = turns(&run, &program).into_values().collect();
+    turns.sort_unstable();
+    assert_eq!(turns, [4, 9, 19]);
+}
+
+#[test]
+fn a_stopped_child_stays_stopped_until_it_is_continued() {
+    let Some(program) = build("children.c", HOSTED) else { return };
+    let run = run(Command { follow_children: true, ..from_main(&program, &["stop", "8"]) });
+    assert_eq!(run.exit, Exit::Code(4));
+    let spins: Vec<_> = run.branches().filter(|(_, b)| b.from == program.at("spin_b")).collect();
+    let (first, last) = (spins.first().unwrap().0, spins.last().unwrap().0);
+    assert_eq!(first.pid, run.branches().next().unwrap().0.pid, "the parent spins first");
+    assert_ne!(first.pid, last.pid);
+}
+
+#[test]
+fn the_target_is_pinned_and_its_children_are_not() {
+    let Some(program) = build("children.c", HOSTED) else { return };
+    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
+    let cpus: Vec<usize> =
+        (0..nix::sched::CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap()).collect();
+    let cpu = *cpus.last().unwrap();
+    let mut command = from_main(&program, &["cpus", "-"]);
+    command.cpu = Some(cpu as u32);
+    // One CPU, which fits an exit status up to number 15.
+    assert_eq!(run(command).exit, Exit::Code((16 + cpu as i32) & 0xff));
+    let alone = run(from_main(&program, &["child-cpus", "-"]));
+    assert_eq!(alone.exit, Exit::Code(cpus.len() as i32 & 0xff));
+}
+
+#[test]
+fn a_closed_recorder_ends_a_target_that_sleeps() {
+    let Some(program) = build("children.c", HOSTED) else { return };
+    let mut source = Ptrace::new(from_main(&program, &["sleep", "60"])).unwrap();
+    let keeper = Keeper::default();
+    let started = std::time::Instant::now();
+    let (exit, _) = std::thread::scope(|scope| {
+        let run = scope.spawn(|| source.run_into(&&keeper));
+        // Long enough to fall asleep; too short only makes the test weaker.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        keeper.closed.store(true, std::sync::atomic::Ordering::Relaxed);
+        run.join().unwrap().unwrap()
+    });
+    assert_eq!(exit, Exit::Signal(9));
+    assert!(started.elapsed().as_secs() < 20);
+    let pid = i32::try_from(keeper.threads()[0].pid).unwrap();
+    let gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None);
+    assert_eq!(gone, Err(nix::errno::Errno::ESRCH), "dead and reaped");
+}
