@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     decode::DecodeArgs, doctor::DoctorArgs, dump::DumpArgs, explain::ExplainArgs, probe::ProbeArgs,
-    report::Report, script::Script,
+    record::Record, report::Report, script::Script,
 };
 
 /// Last Branch Records: decode, probe, record and report.
@@ -31,6 +31,7 @@ pub(crate) enum Command {
     Dump(DumpArgs),
     Explain(ExplainArgs),
     Decode(DecodeArgs),
+    Record(Record),
     Report(Report),
     Script(Script),
 }

@@ -1,6 +1,9 @@
 //! Table of contents of this test target; a file for each subject.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../built.rs"]
+#[allow(dead_code, reason = "not every target needs all of it")]
+mod built;
 #[path = "../corpus.rs"]
 #[allow(dead_code, unreachable_pub, reason = "not every target reads the corpus")]
 mod corpus;
@@ -13,5 +16,6 @@ mod doctor;
 mod dump;
 mod explain;
 mod probe;
+mod record;
 mod report;
 mod script;

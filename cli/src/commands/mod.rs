@@ -7,6 +7,7 @@ pub(crate) mod explain;
 mod machine;
 mod number;
 pub(crate) mod probe;
+pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod script;
 
@@ -20,6 +21,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Dump(args) => dump::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Decode(args) => decode::run(args),
+        Command::Record(args) => record::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Script(args) => script::run(&args),
     }

@@ -72,6 +72,17 @@ impl From<Sort> for Order {
     }
 }
 
+/// Prints the hot branches of a recording that has just been made.
+pub(crate) fn hot(recording: &Path) -> Outcome {
+    run(&Report {
+        input: recording.to_owned(),
+        view: View::Hot,
+        sort: Sort::Count,
+        limit: None,
+        json: false,
+    })
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Report) -> Outcome {
     let View::Hot = args.view;

@@ -1,0 +1,228 @@
+//! Recording on the software LBR.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, anyhow};
+use lbr_msr::BranchFilter;
+use lbr_msr::caps::{FilterRegister, LbrCaps};
+use lbr_msr::filter::{BranchClasses, software_filter, to_register_disarmed};
+use lbr_msr::record::{BranchEntry, BranchType};
+use lbr_msr::soft::SoftCpu;
+use profile::perf_data::{Meta, Rate, Writer};
+use profile::symbols::find_symbol;
+use sampler::session::{RecordConfig, RecordError, Sampling, record as run_session};
+use sampler::source::ptrace::Ptrace;
+use sampler::source::qemu::Qemu;
+use sampler::source::{BranchSource, Command, SourceError};
+use sampler::{Classify, Keep, fresh_seed, target};
+
+use super::sink::Watched;
+use super::{Record, Source, summary};
+use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+
+/// Runs the program and records it. `why` says why the software LBR stands in
+/// where nobody asked for it.
+pub(super) fn record(args: &Record, why: Option<&str>) -> Outcome {
+    let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
+    let filter = in_user_mode(filter)?;
+    let cpu = SoftCpu::preset(&args.soft_cpu).or_exit(USAGE)?;
+    let ring = ring_filter(filter, &cpu.caps)?;
+    let sampling = sampling(args, &cpu.caps);
+    let mut tracer = tracer(args)?;
+
+    let desc = format!("software LBR ({}), not measured", cpu.key);
+    anstream::eprintln!("lbr: recording on the {desc}, through {}", tracer.source.name());
+    if let Some(why) = why {
+        anstream::eprintln!("lbr: the CPU's own branch records are out of reach: {why}");
+    }
+    if let Some(why) = &tracer.why_slow {
+        anstream::eprintln!("lbr: single-stepping, which is slow: {why}");
+    }
+
+    let mut meta = Meta::of_this_machine();
+    meta.cmdline.push(format!("# {desc}"));
+    meta.cpudesc = Some(desc);
+    let identity = &cpu.caps.cpu;
+    meta.cpuid = Some(format!(
+        "{},{},{},{}",
+        identity.vendor.as_str(),
+        identity.family,
+        identity.model,
+        identity.stepping
+    ));
+    meta.filter = filter;
+    let knowledge = tracer.source.knowledge();
+    meta.knowledge = knowledge;
+    meta.source = profile::note::Source::Software;
+    meta.rate = match sampling {
+        Sampling::Period(period) => Rate::Period(period),
+        Sampling::Rate { hz, .. } => Rate::Frequency(u64::from(hz)),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .context("signals cannot be listened for")?;
+    }
+    let writer = Writer::create(&args.output, meta)
+        .with_context(|| format!("cannot write {}", args.output.display()))?;
+    let mut sink = Watched::new(writer);
+    let config = RecordConfig {
+        perf_capabilities: cpu.perf_capabilities,
+        select: ring.select,
+        sampling,
+        call_stack: filter.contains(BranchFilter::STACK),
+        classify: Some(tracer.classify),
+        keep: ring.keep,
+        stop: Arc::clone(&stop),
+        ..RecordConfig::new(cpu.caps)
+    };
+    let recorded = run_session(&mut *tracer.source, config, &mut sink);
+    // What was recorded before a failure is worth keeping: the file is finished either way.
+    let finished = sink.finish().finish_file();
+    let recorded = recorded.map_err(|error| failure(error, args))?;
+    finished.with_context(|| format!("cannot finish {}", args.output.display()))?;
+    summary::print(&recorded, knowledge, &args.output, &stop);
+    if args.report {
+        crate::commands::report::hot(&args.output)?;
+    }
+    // A status is 0 to 255, or 128 + a signal's number.
+    Ok(u8::try_from(recorded.exit.status()).unwrap_or(FAILED))
+}
+
+/// The filter with its ring named: the sources under the software LBR see no
+/// kernel.
+fn in_user_mode(filter: BranchFilter) -> Result<BranchFilter, Failure> {
+    if filter.contains(BranchFilter::KERNEL) {
+        let error = anyhow!(
+            "`{filter}` asks for branches of the kernel, which the software LBR does not see: it is \
+             fed by ptrace or user-mode QEMU; ask for `u`, or record on hardware"
+        );
+        return Err(Failure { code: USAGE, error });
+    }
+    Ok(filter | BranchFilter::USER)
+}
+
+/// A filter, split into what the ring does and what is left to do afterwards.
+struct RingFilter {
+    select: u64,
+    keep: Option<Keep>,
+}
+
+fn ring_filter(filter: BranchFilter, caps: &LbrCaps) -> Result<RingFilter, Failure> {
+    if caps.filter == FilterRegister::None {
+        // On hardware the kernel's branches would overwrite the ring; here none arrive, and the
+        // types can be told from the code.
+        if filter.contains(BranchFilter::STACK) {
+            to_register_disarmed(filter, caps.filter).or_exit(USAGE)?;
+        }
+        return Ok(RingFilter { select: 0, keep: Some(keep(filter.classes())) });
+    }
+    let select = to_register_disarmed(filter, caps.filter).or_exit(USAGE)?;
+    Ok(RingFilter { select, keep: software_filter(filter, caps.filter).map(keep) })
+}
+
+/// Keeps the entries whose type is in `classes`, and those of unknown type.
+fn keep(classes: BranchClasses) -> Keep {
+    Box::new(move |entry: &BranchEntry| {
+        entry.branch_type.is_none_or(|branch_type| {
+            let class = match branch_type {
+                BranchType::COND => BranchClasses::COND,
+                BranchType::UNCOND => BranchClasses::REL_JMP,
+                BranchType::IND => BranchClasses::IND_JMP,
+                BranchType::CALL => BranchClasses::REL_CALL,
+                BranchType::IND_CALL => BranchClasses::IND_CALL,
+                BranchType::RET => BranchClasses::RET,
+                _ => BranchClasses::OTHER,
+            };
+            classes.contains(class)
+        })
+    })
+}
+
+fn sampling(args: &Record, caps: &LbrCaps) -> Sampling {
+    match (args.freq, args.count) {
+        (Some(hz), _) => Sampling::Rate { hz, seed: args.seed.unwrap_or_else(fresh_seed) },
+        (None, Some(count)) => Sampling::Period(count),
+        (None, None) => Sampling::Period(u64::from(caps.depth.saturating_sub(1).max(1))),
+    }
+}
+
+/// What runs the program.
+struct Tracer {
+    source: Box<dyn BranchSource>,
+    classify: Classify,
+    /// Why the faster source was not taken, where nobody decided it.
+    why_slow: Option<String>,
+}
+
+fn tracer(args: &Record) -> Result<Tracer, Failure> {
+    let command = command(args)?;
+    let qemu = match args.source {
+        Source::Ptrace => Err(None),
+        Source::Auto | Source::Qemu => Qemu::find().map_err(|why| Some(why.to_string())),
+    };
+    match qemu {
+        Ok(qemu) => {
+            let source = qemu.program(command).map_err(|error| refused(error, args))?;
+            let classify = Box::new(source.classifier());
+            Ok(Tracer { source: Box::new(source), classify, why_slow: None })
+        }
+        Err(Some(why)) if args.source == Source::Qemu => {
+            Err(Failure { code: FAILED, error: anyhow!("--source qemu: {why}") })
+        }
+        Err(why_slow) => {
+            let source = Ptrace::new(command).map_err(|error| refused(error, args))?;
+            let classify = Box::new(source.classifier());
+            Ok(Tracer { source: Box::new(source), classify, why_slow })
+        }
+    }
+}
+
+fn command(args: &Record) -> Result<Command, Failure> {
+    let (program, arguments) = args.command.split_first().context("no program is given")?;
+    let from = match &args.from {
+        None => None,
+        Some(symbol) => {
+            let path = target::find(program).map_err(|error| refused(error, args))?;
+            Some(find_symbol(&path, symbol).or_exit(USAGE)?)
+        }
+    };
+    Ok(Command {
+        program: program.clone(),
+        args: arguments.to_vec(),
+        from,
+        follow_children: args.children,
+        cpu: args.cpu,
+    })
+}
+
+/// A source that cannot begin: most often what was typed.
+fn refused(error: SourceError, args: &Record) -> Failure {
+    let code = match &error {
+        SourceError::NotFound { .. }
+        | SourceError::NotExecutable { .. }
+        | SourceError::NotX86_64 { .. }
+        | SourceError::NoSuchCpu { .. } => USAGE,
+        _ => FAILED,
+    };
+    let error = match (error, &args.from) {
+        (SourceError::NeverReached { .. }, Some(symbol)) => {
+            SourceError::NeverReached { symbol: symbol.clone() }
+        }
+        (error, _) => error,
+    };
+    Failure { code, error: error.into() }
+}
+
+fn failure<E>(error: RecordError<E>, args: &Record) -> Failure
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    match error {
+        RecordError::Source(error) => refused(error, args),
+        // One-entry and read-only facilities refuse to be armed.
+        RecordError::Arm(error) => Failure { code: NO_LBR, error: error.into() },
+        error => Failure { code: FAILED, error: error.into() },
+    }
+}

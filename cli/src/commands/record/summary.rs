@@ -1,0 +1,136 @@
+//! What a recording came to, in a few lines on stderr.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lbr_msr::record::{Label, SourceKnowledge};
+use sampler::Summary;
+use sampler::source::SourceNotes;
+
+use crate::present::number::counted;
+
+/// Prints it.
+pub(super) fn print(
+    summary: &Summary,
+    knowledge: SourceKnowledge,
+    output: &Path,
+    stopped: &AtomicBool,
+) {
+    anstream::eprint!("{}", text(summary, knowledge, output, stopped.load(Ordering::Relaxed)));
+}
+
+fn text(summary: &Summary, knowledge: SourceKnowledge, output: &Path, stopped: bool) -> String {
+    let mut lines = Vec::new();
+    lines.push(format!(
+        "{} in {} to {}, {:.1} s, {}",
+        counted(summary.branches, "branch", "branches"),
+        counted(summary.samples, "sample", "samples"),
+        output.display(),
+        summary.time.as_secs_f64(),
+        cost(summary),
+    ));
+    lines.push(quality(summary, stopped));
+    if let Some(unknown) = unknown(summary, knowledge) {
+        lines.push(unknown);
+    }
+    lines.extend(missed(&summary.notes));
+    if let Some(seed) = summary.seed {
+        lines.push(format!("seed of the jitter: {seed}"));
+    }
+    lines.into_iter().fold(String::new(), |mut text, line| {
+        // Writing into a String cannot fail.
+        let _ = writeln!(text, "lbr: {line}");
+        text
+    })
+}
+
+/// What the source saw and could not record.
+fn missed(notes: &SourceNotes) -> impl Iterator<Item = String> {
+    let notes = [
+        (notes.undecoded, "transfer", "transfers", "at code that could not be read: not recorded"),
+        (
+            notes.invisible,
+            "conditional branch",
+            "conditional branches",
+            "to the very next instruction, taken or not: not recorded",
+        ),
+        (notes.unresolved, "branch", "branches", "cut off by a signal, taken or not: not recorded"),
+        (notes.threads_left, "thread", "threads", "too many at once: not recorded"),
+        (
+            notes.children_left,
+            "child process",
+            "child processes",
+            "left alone (--children with --source ptrace records them)",
+        ),
+    ];
+    notes
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many, what)| format!("{} {what}", counted(count, one, many)))
+}
+
+fn cost(summary: &Summary) -> String {
+    if summary.drains == 0 {
+        return "no drain".to_owned();
+    }
+    format!(
+        "{}, {:.1} register accesses each",
+        counted(summary.drains, "drain", "drains"),
+        summary.accesses as f64 / summary.drains as f64
+    )
+}
+
+/// What can be said of the recording as a whole.
+fn quality(summary: &Summary, stopped: bool) -> String {
+    let end = if stopped { ", until it was stopped" } else { "" };
+    if summary.complete {
+        return format!(
+            "complete: every taken branch that the filter lets into the ring, once and in order{end}"
+        );
+    }
+    let mut said = Vec::new();
+    for (label, tally) in &summary.labels {
+        // An ordinary stack is told by the rest of the line.
+        if *label != Label::Stream {
+            said.push(format!("{} {}", tally.stacks, label.name()));
+        }
+    }
+    if summary.not_joined > 0 {
+        said.push(format!("{} not joined to the stack before", summary.not_joined));
+    }
+    if summary.dropped > 0 {
+        said.push(format!("{} dropped, the queue was full", summary.dropped));
+    }
+    if summary.lost > 0 {
+        said.push(format!("{} left out and announced as lost", summary.lost));
+    }
+    if summary.unreadable > 0 {
+        said.push(format!("{} unreadable records", summary.unreadable));
+    }
+    if said.is_empty() {
+        return format!("every stack joins to the one before{end}");
+    }
+    format!("not one stream: {}{end}", said.join(", "))
+}
+
+/// What this source cannot know.
+fn unknown(summary: &Summary, knowledge: SourceKnowledge) -> Option<String> {
+    let mut unknown = Vec::new();
+    if !knowledge.mispredict {
+        unknown.push("predictions".to_owned());
+    }
+    if !knowledge.cycles {
+        unknown.push("cycles".to_owned());
+    }
+    if !knowledge.kernel {
+        unknown.push(match summary.notes.kernel_returns_omitted {
+            0 => "the kernel".to_owned(),
+            n => {
+                format!("the kernel ({} to the program left out)", counted(n, "return", "returns"))
+            }
+        });
+    }
+    (!unknown.is_empty())
+        .then(|| format!("not known to {}: {}", summary.source, unknown.join(", ")))
+}
