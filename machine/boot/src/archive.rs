@@ -1,0 +1,148 @@
+//! The kernel's first file system: a cpio archive in the "new ASCII" format
+//! that `Documentation/driver-api/early-userspace/buffer-format.rst` of Linux
+//! describes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const FOLDER: u32 = 0o040_755;
+const FILE: u32 = 0o100_000;
+const CHARACTER_DEVICE: u32 = 0o020_600;
+
+/// Writes an archive. Folders are made as files need them.
+#[derive(Debug)]
+pub struct Archive<W> {
+    out: W,
+    folders: BTreeSet<String>,
+    entries: u32,
+}
+
+impl<W: Write> Archive<W> {
+    /// An archive with nothing but `/dev/console`, which the kernel opens for
+    /// its first process.
+    ///
+    /// # Errors
+    /// What writing failed with.
+    pub fn new(out: W) -> io::Result<Archive<W>> {
+        let mut archive = Archive { out, folders: BTreeSet::new(), entries: 0 };
+        archive.folder("dev")?;
+        archive.entry("dev/console", CHARACTER_DEVICE, (5, 1), &[])?;
+        Ok(archive)
+    }
+
+    /// Adds a folder and those above it. A name has no slash at its start.
+    ///
+    /// # Errors
+    /// What writing failed with.
+    pub fn folder(&mut self, name: &str) -> io::Result<()> {
+        let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
+        for prefix in ends.filter_map(|end| name.get(..end)).filter(|prefix| !prefix.is_empty()) {
+            if self.folders.insert(prefix.to_owned()) {
+                self.entry(prefix, FOLDER, (0, 0), &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a file with these permissions and contents.
+    ///
+    /// # Errors
+    /// What writing failed with; `InvalidInput` for a file of 4 GiB or more.
+    pub fn file(&mut self, name: &str, permissions: u32, contents: &[u8]) -> io::Result<()> {
+        if let Some((folder, _)) = name.rsplit_once('/') {
+            self.folder(folder)?;
+        }
+        self.entry(name, FILE | (permissions & 0o7777), (0, 0), contents)
+    }
+
+    /// Adds everything below `folder` of the host, under its name there.
+    ///
+    /// # Errors
+    /// What reading or writing failed with.
+    pub fn tree(&mut self, folder: &Path, prefix: &str) -> io::Result<()> {
+        let mut found = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+        found.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in found {
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            let path = entry.path();
+            let about = fs::metadata(&path)?;
+            if about.is_dir() {
+                self.folder(&name)?;
+                self.tree(&path, &format!("{name}/"))?;
+            } else {
+                self.file(&name, about.permissions().mode(), &fs::read(&path)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the archive.
+    ///
+    /// # Errors
+    /// What writing failed with.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.entry("TRAILER!!!", 0, (0, 0), &[])?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn entry(&mut self, name: &str, mode: u32, dev: (u32, u32), data: &[u8]) -> io::Result<()> {
+        let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "4 GiB or more");
+        let len = u32::try_from(data.len()).map_err(too_long)?;
+        let name_len = u32::try_from(name.len() + 1).map_err(too_long)?;
+        self.entries += 1;
+        // inode, mode, uid, gid, links, mtime, size, device of the file (2),
+        // device it is (2), length of the name, checksum (unused).
+        let fields = [self.entries, mode, 0, 0, 1, 0, len, 0, 0, dev.0, dev.1, name_len, 0];
+        self.out.write_all(b"070701")?;
+        for field in fields {
+            write!(self.out, "{field:08x}")?;
+        }
+        self.out.write_all(name.as_bytes())?;
+        self.out.write_all(&[0])?;
+        self.pad(6 + 13 * 8 + name.len() + 1)?;
+        self.out.write_all(data)?;
+        self.pad(data.len())
+    }
+
+    fn pad(&mut self, written: usize) -> io::Result<()> {
+        let missing = written.next_multiple_of(4) - written;
+        self.out.write_all(&[0; 4][..missing])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_laid_out_as_the_kernel_documents() {
+        let mut archive = Archive::new(Vec::new()).expect("a vector");
+        let start = archive.out.len();
+        archive.file("a/bc", 0o755, b"hello").expect("a vector");
+        let bytes = &archive.out[start..];
+        // The folder first: 110 bytes of header, "a\0", padded to 112.
+        assert_eq!(&bytes[..6], b"070701");
+        assert_eq!(&bytes[14..22], b"000041ed");
+        assert_eq!(&bytes[110..112], b"a\0");
+        // Then the file: 110 + "a/bc\0" = 115, padded to 116; 5 bytes, padded to 8.
+        let file = &bytes[112..];
+        assert_eq!(&file[14..22], b"000081ed");
+        assert_eq!(&file[54..62], b"00000005");
+        assert_eq!(&file[94..102], b"00000005");
+        assert_eq!(&file[110..116], b"a/bc\0\0");
+        assert_eq!(&file[116..], b"hello\0\0\0");
+    }
+
+    #[test]
+    fn a_folder_is_written_once() {
+        let mut archive = Archive::new(Vec::new()).expect("a vector");
+        archive.file("x/1", 0o644, b"").expect("a vector");
+        let before = archive.out.len();
+        archive.file("x/2", 0o644, b"").expect("a vector");
+        assert_eq!(archive.out.len() - before, (110 + 4usize).next_multiple_of(4));
+    }
+}

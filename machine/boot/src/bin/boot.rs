@@ -1,0 +1,446 @@
+//! Starts the test machine's guest in QEMU, passes on what its command prints,
+//! keeps the files it left, and ends with its exit status.
+//!
+//! `scripts/test-machine` calls it with the parts it has fetched and built.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use lbr_test_machine::archive::Archive;
+use lbr_test_machine::frame::{self, Kind};
+use lbr_test_machine::{COMMAND_FILE, ENVIRONMENT_FILE, FRAME_PORT, MODULE_FOLDER, WORK_FOLDER};
+
+const USAGE: &str = "\
+usage: test-machine run [OPTION]... -- COMMAND [ARGUMENT]...
+       test-machine run [OPTION]... --script FILE [-- ARGUMENT...]
+
+Runs a command as root in a virtual machine whose CPU has an LBR. There are
+busybox's commands beside lbr; `su user -c COMMAND` runs one without rights.
+
+  --cpu FF_MM         the CPU whose LBR the guest has, or a name such as
+                      skylake or zen4 (default 06_5E)
+  --smp N             CPUs of the guest (default 2)
+  --memory MIB        memory of the guest (default 512)
+  --file PATH[:NAME]  put this file into the guest, as /work/NAME; a NAME that
+                      starts with / is a path there
+  --script FILE       run FILE with the guest's sh
+  --out DIR           put what the command leaves in /out here
+  --env NAME=VALUE    an environment variable of the command
+  --no-msr            do not load the msr module (it is then in /work/msr.ko)
+  --append WORDS      further words for the kernel's command line
+  --timeout SECONDS   stop the machine after this time (default 300)
+  --verbose           show the kernel's console and how long each part took
+";
+
+/// Bad usage, as the `lbr` command ends with.
+const USAGE_STATUS: u8 = 2;
+/// The machine itself failed.
+const FAILED: u8 = 1;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let mut part = || arguments.next().map(PathBuf::from);
+    let (Some(qemu), Some(kernel), Some(plugin), Some(root), Some(modules)) =
+        (part(), part(), part(), part(), part())
+    else {
+        eprintln!("test-machine: start this through scripts/test-machine");
+        return ExitCode::from(USAGE_STATUS);
+    };
+    let parts = Parts { qemu, kernel, plugin, root, modules };
+    let options = match Options::parse(arguments) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => {
+            eprintln!("test-machine: {why}; see test-machine run --help");
+            return ExitCode::from(USAGE_STATUS);
+        }
+    };
+    match boot(&parts, &options) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("test-machine: {error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// What the script has fetched and built.
+#[derive(Debug)]
+struct Parts {
+    /// Runs one of QEMU's programs, named by its first argument.
+    qemu: PathBuf,
+    kernel: PathBuf,
+    plugin: PathBuf,
+    /// What the guest's file system holds in any case.
+    root: PathBuf,
+    /// The kernel modules.
+    modules: PathBuf,
+}
+
+#[derive(Debug)]
+struct Options {
+    cpu: String,
+    smp: u32,
+    memory: u32,
+    files: Vec<(PathBuf, String)>,
+    out: Option<PathBuf>,
+    environment: Vec<String>,
+    msr: bool,
+    append: String,
+    timeout: Duration,
+    verbose: bool,
+    command: Vec<String>,
+}
+
+impl Options {
+    /// `None`: help was asked for.
+    fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Options>, String> {
+        let mut options = Options {
+            cpu: "06_5E".to_owned(),
+            smp: 2,
+            memory: 512,
+            files: Vec::new(),
+            out: None,
+            environment: Vec::new(),
+            msr: true,
+            append: String::new(),
+            timeout: Duration::from_secs(300),
+            verbose: false,
+            command: Vec::new(),
+        };
+        let mut script = Vec::new();
+        let mut words = words.map(|word| {
+            word.into_string().map_err(|word| format!("{} is not UTF-8", word.display()))
+        });
+        while let Some(word) = words.next() {
+            let word = word?;
+            let mut value = || words.next().unwrap_or(Err(format!("{word} needs a value")));
+            match word.as_str() {
+                "--help" | "-h" => return Ok(None),
+                "--cpu" => options.cpu = value()?,
+                "--smp" => options.smp = number(&word, &value()?, 1..=64)?,
+                "--memory" => options.memory = number(&word, &value()?, 128..=65536)?,
+                "--file" => {
+                    let value = value()?;
+                    let (path, name) = match value.rsplit_once(':') {
+                        Some((path, name)) if !name.is_empty() => (path, name.to_owned()),
+                        _ => (value.as_str(), file_name(&value)?),
+                    };
+                    options.files.push((path.into(), name));
+                }
+                "--script" => {
+                    let path = value()?;
+                    let name = file_name(&path)?;
+                    script = vec!["sh".to_owned(), format!("/{WORK_FOLDER}/{name}")];
+                    options.files.push((path.into(), name));
+                }
+                "--out" => options.out = Some(value()?.into()),
+                "--env" => options.environment.push(value()?),
+                "--no-msr" => options.msr = false,
+                "--append" => options.append = value()?,
+                "--timeout" => {
+                    let seconds = number(&word, &value()?, 1..=86_400)?;
+                    options.timeout = Duration::from_secs(seconds.into());
+                }
+                "--verbose" => options.verbose = true,
+                "--" => {
+                    for word in words.by_ref() {
+                        options.command.push(word?);
+                    }
+                }
+                _ => return Err(format!("unknown option {word}")),
+            }
+        }
+        if !script.is_empty() {
+            options.command.splice(0..0, script);
+        }
+        if options.command.is_empty() {
+            return Err("no command to run in the guest".to_owned());
+        }
+        Ok(Some(options))
+    }
+
+    /// QEMU's CPU model: all that it can emulate, with the right vendor, as the
+    /// plugin patches everything about CPUID but that. The leaves that the
+    /// plugin fills must lie below the highest. No AVX: where CPUID announces
+    /// TSX, the C library's AVX functions execute XTEST, which QEMU lacks.
+    fn qemu_cpu(&self) -> String {
+        let amd = self.cpu.starts_with("zen")
+            || matches!(
+                self.cpu.split('_').next(),
+                Some("10" | "11" | "12" | "14" | "15" | "16" | "17" | "19" | "1a" | "1A")
+            );
+        let vendor = if amd {
+            "vendor=AuthenticAMD,xlevel=0x80000022"
+        } else {
+            "vendor=GenuineIntel,level=0x1c,-svm"
+        };
+        format!("max,{vendor},-avx,-avx2,-monitor,-x2apic,-la57")
+    }
+}
+
+fn number(option: &str, value: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, String> {
+    value
+        .parse()
+        .ok()
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| format!("{option} {value}: expected {} to {}", range.start(), range.end()))
+}
+
+fn file_name(path: &str) -> Result<String, String> {
+    Path::new(path)
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .ok_or_else(|| format!("{path} names no file"))
+}
+
+/// An error with what was being done.
+fn doing<T>(result: io::Result<T>, what: impl FnOnce() -> String) -> io::Result<T> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", what())))
+}
+
+/// A folder that is removed again.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> io::Result<Scratch> {
+        let base = std::env::temp_dir();
+        for attempt in 0..100u32 {
+            let path = base.join(format!("lbr-test-machine-{}-{attempt}", std::process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Scratch(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return doing(Err(error), || path.display().to_string()),
+            }
+        }
+        Err(io::Error::other(format!("no free name for a folder in {}", base.display())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed stays in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// QEMU, killed when nobody waits for it any more.
+#[derive(Debug)]
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
+    let started = Instant::now();
+    let scratch = Scratch::new()?;
+    let initrd = scratch.0.join("initrd");
+    let console = scratch.0.join("console");
+    doing(write_initrd(&initrd, parts, options), || "writing the guest's files".to_owned())?;
+    if options.verbose {
+        eprintln!("test-machine: guest's files written after {:.2?}", started.elapsed());
+    }
+
+    let mut command = Command::new(&parts.qemu);
+    command
+        .arg("qemu-system-x86_64")
+        .args(["-accel", "tcg,thread=multi"])
+        .args(["-cpu", &options.qemu_cpu()])
+        .args(["-smp", &options.smp.to_string()])
+        .args(["-m", &options.memory.to_string()])
+        .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+        .args(["-chardev", "file,id=frames,path=/dev/stdout"])
+        .args(["-device", &format!("isa-debugcon,iobase={FRAME_PORT:#x},chardev=frames")])
+        .args(["-serial", &format!("file:{}", console.display())])
+        .args(["-plugin", &format!("{},cpu={}", parts.plugin.display(), options.cpu)])
+        // The plugin's last word.
+        .args(if options.verbose { &["-d", "plugin"][..] } else { &[] })
+        .arg("-kernel")
+        .arg(&parts.kernel)
+        .arg("-initrd")
+        .arg(&initrd)
+        .arg("-append")
+        .arg(format!("console=ttyS0 panic=-1 quiet loglevel=4 {}", options.append))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit());
+    let mut machine = Machine(doing(command.spawn(), || parts.qemu.display().to_string())?);
+    let frames = machine.0.stdout.take().ok_or_else(|| io::Error::other("no pipe from QEMU"))?;
+    let (sender, receiver) = mpsc::sync_channel(16);
+    std::thread::spawn(move || receive(frames, &sender));
+
+    let status = follow(&receiver, options, started);
+    let log = fs::read(&console).unwrap_or_default();
+    if options.verbose || !matches!(status, Ok(Some(_))) {
+        // The end of it: a panic or an error of the kernel stands there.
+        let from = if options.verbose { 0 } else { log.len().saturating_sub(4000) };
+        let log = String::from_utf8_lossy(log.get(from..).unwrap_or_default()).into_owned();
+        for line in log.lines() {
+            eprintln!("console: {line}");
+        }
+    }
+    let Some(status) = status? else {
+        drop(machine);
+        return Err(io::Error::other(if log.is_empty() {
+            "QEMU did not start the guest; its reason stands above"
+        } else {
+            "the guest stopped before its command had ended; the end of its console stands above"
+        }));
+    };
+    // The guest powers off by itself; the plugin has a last word to say then.
+    let patience = Instant::now();
+    while patience.elapsed() < Duration::from_secs(5) && machine.0.try_wait()?.is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if options.verbose {
+        eprintln!("test-machine: off after {:.2?}", started.elapsed());
+    }
+    Ok(u8::try_from(status).unwrap_or(FAILED))
+}
+
+fn write_initrd(path: &Path, parts: &Parts, options: &Options) -> io::Result<()> {
+    let mut archive = Archive::new(BufWriter::new(File::create(path)?))?;
+    for folder in ["proc", "sys", "tmp", "root", WORK_FOLDER] {
+        archive.folder(folder)?;
+    }
+    archive.tree(&parts.root, "")?;
+    let modules = if options.msr { MODULE_FOLDER } else { WORK_FOLDER };
+    archive.tree(&parts.modules, &format!("{modules}/"))?;
+    for (path, name) in &options.files {
+        let contents = doing(fs::read(path), || path.display().to_string())?;
+        let mode = fs::metadata(path)?.permissions().mode();
+        let name = match name.strip_prefix('/') {
+            Some(absolute) => absolute.to_owned(),
+            None => format!("{WORK_FOLDER}/{name}"),
+        };
+        archive.file(&name, mode, &contents)?;
+    }
+    // `su user -c COMMAND` runs one without rights.
+    archive.file(
+        "etc/passwd",
+        0o644,
+        b"root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n",
+    )?;
+    archive.file("etc/group", 0o644, b"root:x:0:\nuser:x:1000:\n")?;
+    let list = |words: &[String]| words.iter().flat_map(|word| [word, "\0"]).collect::<String>();
+    archive.file(COMMAND_FILE, 0o644, list(&options.command).as_bytes())?;
+    archive.file(ENVIRONMENT_FILE, 0o644, list(&options.environment).as_bytes())?;
+    archive.finish()?;
+    Ok(())
+}
+
+/// What the receiving thread hands on: a frame, or why there are no more.
+type Received = io::Result<(Kind, Vec<u8>)>;
+
+/// Reads frames until the guest is gone. Apart from the main thread so that
+/// its time can run out.
+fn receive(stream: impl Read, sender: &mpsc::SyncSender<Received>) {
+    let mut stream = BufReader::new(stream);
+    match frame::skip_to_preamble(&mut stream) {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(error) => return drop(sender.send(Err(error))),
+    }
+    loop {
+        let mut contents = Vec::new();
+        let message = match frame::read(&mut stream, &mut contents) {
+            Ok(Some(kind)) => Ok((kind, contents)),
+            Ok(None) => return,
+            Err(error) => Err(error),
+        };
+        let last = message.is_err();
+        if sender.send(message).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Acts on frames until the command has ended. `None`: the guest stopped
+/// without saying how it went.
+fn follow(
+    frames: &mpsc::Receiver<Received>,
+    options: &Options,
+    started: Instant,
+) -> io::Result<Option<u32>> {
+    let mut file: Option<File> = None;
+    let mut first = true;
+    loop {
+        let left = options.timeout.saturating_sub(started.elapsed());
+        let (kind, contents) = match frames.recv_timeout(left) {
+            Ok(message) => message?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("the command did not end within {} s", options.timeout.as_secs()),
+                ));
+            }
+        };
+        if first && options.verbose {
+            eprintln!("test-machine: first word of the guest after {:.2?}", started.elapsed());
+        }
+        first = false;
+        match kind {
+            Kind::Stdout => pass_on(&mut io::stdout(), &contents)?,
+            Kind::Stderr => pass_on(&mut io::stderr(), &contents)?,
+            Kind::Notice => {
+                eprintln!("{}", String::from_utf8_lossy(&contents));
+            }
+            Kind::FileName => {
+                let name = String::from_utf8_lossy(&contents).into_owned();
+                file = match &options.out {
+                    Some(out) => Some(doing(create_below(out, &name), || name.clone())?),
+                    None => None,
+                };
+            }
+            Kind::FileData => {
+                if let Some(file) = &mut file {
+                    file.write_all(&contents)?;
+                }
+            }
+            Kind::Status => {
+                let bytes = <[u8; 4]>::try_from(contents.as_slice())
+                    .map_err(|_| io::Error::other("the guest's status is not four bytes"))?;
+                return Ok(Some(u32::from_le_bytes(bytes)));
+            }
+        }
+    }
+}
+
+/// A reader that went away is no failure.
+fn pass_on(stream: &mut impl Write, contents: &[u8]) -> io::Result<()> {
+    match stream.write_all(contents).and_then(|()| stream.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Creates a file that the guest named, below `folder` whatever the name says.
+fn create_below(folder: &Path, name: &str) -> io::Result<File> {
+    let mut path = folder.to_owned();
+    for part in Path::new(name).components() {
+        let Component::Normal(part) = part else {
+            return Err(io::Error::other("the guest named a file outside its folder"));
+        };
+        path.push(part);
+    }
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    File::create(path)
+}

@@ -1,0 +1,263 @@
+//! The first process of the test machine's guest: loads the modules, runs one
+//! command as root, sends back what it printed and wrote, powers off.
+#![allow(
+    unsafe_code,
+    reason = "the frames leave through an I/O port, which takes ioperm and OUTSB"
+)]
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use lbr_test_machine::frame::{self, Kind};
+use lbr_test_machine::{
+    COMMAND_FILE, ENVIRONMENT_FILE, FRAME_PORT, MODULE_FOLDER, OUT_FOLDER, WORK_FOLDER,
+};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::kmod::{ModuleInitFlags, finit_module};
+use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::reboot::{RebootMode, reboot};
+
+/// The status of a command that could not be started, as in a shell.
+const NOT_STARTED: i32 = 127;
+
+fn main() {
+    let status = match Port::open() {
+        Ok(mut port) => {
+            let status = run(&mut port).unwrap_or_else(|error| {
+                port.send(Kind::Notice, format!("guest init: {error}").as_bytes());
+                NOT_STARTED
+            });
+            port.send(Kind::Status, &status.to_le_bytes());
+            status
+        }
+        Err(error) => {
+            // Reaches the console's log, which the host shows when no status comes.
+            eprintln!("guest init: no access to port {FRAME_PORT:#x}: {error}");
+            NOT_STARTED
+        }
+    };
+    nix::unistd::sync();
+    // Returns only if it failed.
+    let Err(error) = reboot(RebootMode::RB_POWER_OFF);
+    eprintln!("guest init: cannot power off after status {status}: {error}");
+}
+
+fn run(port: &mut Port) -> io::Result<i32> {
+    let nothing = None::<&str>;
+    for (source, target) in
+        [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/tmp")]
+    {
+        fs::create_dir_all(target)?;
+        mount(Some(source), target, Some(source), MsFlags::empty(), nothing)
+            .map_err(|error| io::Error::other(format!("mounting {target}: {error}")))?;
+    }
+    fs::create_dir_all("/dev/shm")?;
+    for folder in [OUT_FOLDER, WORK_FOLDER] {
+        fs::create_dir_all(Path::new("/").join(folder))?;
+    }
+    if Path::new("/sys/kernel/security").exists() {
+        // Where lockdown is set; a kernel without it is not an error.
+        let _ = mount(
+            Some("securityfs"),
+            "/sys/kernel/security",
+            Some("securityfs"),
+            MsFlags::empty(),
+            nothing,
+        );
+    }
+    load_modules(port)?;
+    if Path::new("/bin/busybox").exists() {
+        Command::new("/bin/busybox").args(["--install", "-s", "/bin"]).status()?;
+    }
+    let words = words_of(COMMAND_FILE)?;
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(io::Error::other("no command was given"));
+    };
+    let environment: BTreeMap<String, String> = words_of(ENVIRONMENT_FILE)?
+        .iter()
+        .filter_map(|word| word.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    let child = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .env("PATH", "/bin:/work")
+        .env("HOME", "/root")
+        .env("TMPDIR", "/tmp")
+        .envs(environment)
+        .current_dir(Path::new("/").join(WORK_FOLDER))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let status = match child {
+        Ok(mut child) => exit_code(forward(port, &mut child)?),
+        Err(error) => {
+            port.send(
+                Kind::Notice,
+                format!("guest init: cannot run {program}: {error}").as_bytes(),
+            );
+            NOT_STARTED
+        }
+    };
+    send_files(port, &Path::new("/").join(OUT_FOLDER), "")?;
+    Ok(status)
+}
+
+/// The words of a file in which each ends with a zero byte; none where there
+/// is no such file.
+fn words_of(file: &str) -> io::Result<Vec<String>> {
+    match fs::read(Path::new("/").join(file)) {
+        Ok(bytes) => Ok(bytes
+            .split_inclusive(|byte| *byte == 0)
+            .map(|word| String::from_utf8_lossy(word).trim_end_matches('\0').to_owned())
+            .collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn load_modules(port: &mut Port) -> io::Result<()> {
+    let folder = Path::new("/").join(MODULE_FOLDER);
+    let Ok(found) = fs::read_dir(folder) else { return Ok(()) };
+    let mut modules: Vec<PathBuf> = found.filter_map(|e| e.ok().map(|e| e.path())).collect();
+    modules.sort();
+    for module in modules {
+        let file = File::open(&module)?;
+        if let Err(error) = finit_module(&file, &CString::default(), ModuleInitFlags::empty()) {
+            port.send(
+                Kind::Notice,
+                format!("guest init: cannot load {}: {error}", module.display()).as_bytes(),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// As a shell tells it: the status, or 128 + the signal.
+fn exit_code(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(NOT_STARTED)
+}
+
+/// Sends on what the child prints until it has ended and both pipes are empty.
+/// What processes it left behind print later is not waited for.
+fn forward(port: &mut Port, child: &mut Child) -> io::Result<ExitStatus> {
+    let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
+        return child.wait();
+    };
+    for fd in [out.as_fd(), err.as_fd()] {
+        fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    }
+    let (mut out_open, mut err_open) = (true, true);
+    let mut ended = None;
+    loop {
+        // The end of the child shows as the end of its pipes, unless somebody
+        // it started holds them: then the pause finds it.
+        let mut fds = [
+            PollFd::new(out.as_fd(), PollFlags::POLLIN),
+            PollFd::new(err.as_fd(), PollFlags::POLLIN),
+        ];
+        let wanted = match (out_open, err_open) {
+            (true, true) => &mut fds[..],
+            (true, false) => &mut fds[..1],
+            (false, true) => &mut fds[1..],
+            (false, false) => return ended.map_or_else(|| child.wait(), Ok),
+        };
+        match poll(wanted, PollTimeout::from(100u8)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if ended.is_none() {
+            ended = child.try_wait()?;
+        }
+        out_open = out_open && drain(port, &mut out, Kind::Stdout)?;
+        err_open = err_open && drain(port, &mut err, Kind::Stderr)?;
+        if let Some(status) = ended {
+            return Ok(status);
+        }
+    }
+}
+
+/// Sends on what can be read now. `false`: the stream has ended.
+fn drain(port: &mut Port, stream: &mut impl Read, kind: Kind) -> io::Result<bool> {
+    let mut bytes = [0; 1 << 16];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return Ok(false),
+            Ok(n) => port.send(kind, bytes.get(..n).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn send_files(port: &mut Port, folder: &Path, prefix: &str) -> io::Result<()> {
+    let mut found = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+    found.sort_by_key(fs::DirEntry::file_name);
+    for entry in found {
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            send_files(port, &entry.path(), &format!("{name}/"))?;
+        } else if kind.is_file() {
+            port.send(Kind::FileName, name.as_bytes());
+            let mut file = File::open(entry.path())?;
+            let mut bytes = vec![0; 1 << 16];
+            loop {
+                let n = file.read(&mut bytes)?;
+                if n == 0 {
+                    break;
+                }
+                port.send(Kind::FileData, bytes.get(..n).unwrap_or_default());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The port that frames leave through, once the kernel has granted access.
+struct Port(());
+
+impl Port {
+    fn open() -> io::Result<Port> {
+        // SAFETY: grants this process one port, where QEMU's debug console
+        // listens; no memory is touched.
+        if unsafe { libc::ioperm(u64::from(FRAME_PORT), 1, 1) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut port = Port(());
+        port.write(&frame::PREAMBLE);
+        Ok(port)
+    }
+
+    fn send(&mut self, kind: Kind, contents: &[u8]) {
+        for part in contents.chunks(frame::LONGEST as usize) {
+            // The length of a part is at most LONGEST, a u32.
+            self.write(&frame::header(kind, part.len() as u32));
+            self.write(part);
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // SAFETY: `open` was granted the port; OUTSB reads exactly
+        // `bytes.len()` bytes from RSI upward (DF is clear by the ABI) and
+        // writes no memory.
+        unsafe {
+            core::arch::asm!(
+                "rep outsb",
+                in("dx") FRAME_PORT,
+                inout("rcx") bytes.len() => _,
+                inout("rsi") bytes.as_ptr() => _,
+                options(readonly, nostack, preserves_flags)
+            );
+        }
+    }
+}

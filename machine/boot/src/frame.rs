@@ -1,0 +1,136 @@
+//! Frames: a kind, a length, that many bytes.
+
+use std::io::{self, Read};
+
+/// Precedes the first frame, so that whatever firmware or kernel may have
+/// written to the port before is told apart.
+pub const PREAMBLE: [u8; 8] = *b"\0LBRTM1\n";
+
+/// No frame is longer; a longer length means that the stream is damaged.
+pub const LONGEST: u32 = 1 << 20;
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes the command wrote to its standard output.
+    Stdout,
+    /// Bytes the command wrote to its standard error.
+    Stderr,
+    /// The name of a file that comes back, relative to the folder of results;
+    /// its contents follow in [`Kind::FileData`].
+    FileName,
+    /// The next bytes of the file named last.
+    FileData,
+    /// What `init` has to say to the person who started the machine.
+    Notice,
+    /// The command has ended: its exit status, or 128 + the signal, as four
+    /// bytes, lowest first. The last frame.
+    Status,
+}
+
+impl Kind {
+    /// The byte that stands for the kind.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Kind::Stdout => b'1',
+            Kind::Stderr => b'2',
+            Kind::FileName => b'F',
+            Kind::FileData => b'D',
+            Kind::Notice => b'N',
+            Kind::Status => b'S',
+        }
+    }
+
+    /// The kind a byte stands for; `None` for any other byte.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Kind> {
+        Some(match code {
+            b'1' => Kind::Stdout,
+            b'2' => Kind::Stderr,
+            b'F' => Kind::FileName,
+            b'D' => Kind::FileData,
+            b'N' => Kind::Notice,
+            b'S' => Kind::Status,
+            _ => return None,
+        })
+    }
+}
+
+/// The five bytes before the contents of a frame.
+#[must_use]
+pub const fn header(kind: Kind, len: u32) -> [u8; 5] {
+    let [a, b, c, d] = len.to_le_bytes();
+    [kind.code(), a, b, c, d]
+}
+
+/// Reads on until the [`PREAMBLE`] is complete. `false`: the stream ended
+/// without one.
+///
+/// # Errors
+/// What reading failed with.
+pub fn skip_to_preamble(stream: &mut impl Read) -> io::Result<bool> {
+    let mut last = [0; PREAMBLE.len()];
+    while last != PREAMBLE {
+        let mut byte = [0];
+        if stream.read(&mut byte)? == 0 {
+            return Ok(false);
+        }
+        last.rotate_left(1);
+        last[PREAMBLE.len() - 1] = byte[0];
+    }
+    Ok(true)
+}
+
+/// Reads the next frame into `contents`. `None`: the stream ended.
+///
+/// # Errors
+/// What reading failed with; `InvalidData` for an unknown kind or a length
+/// above [`LONGEST`]; `UnexpectedEof` where the stream ends inside a frame.
+pub fn read(stream: &mut impl Read, contents: &mut Vec<u8>) -> io::Result<Option<Kind>> {
+    let mut code = [0];
+    if stream.read(&mut code)? == 0 {
+        return Ok(None);
+    }
+    let mut len = [0; 4];
+    stream.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len);
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the guest's frames are damaged");
+    let kind = Kind::from_code(code[0]).filter(|_| len <= LONGEST).ok_or_else(damaged)?;
+    contents.clear();
+    contents.resize(len as usize, 0);
+    stream.read_exact(contents)?;
+    Ok(Some(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_follow_whatever_came_before_the_preamble() {
+        let mut bytes = b"SeaBIOS\0\0LBR".to_vec();
+        bytes.extend(PREAMBLE);
+        bytes.extend(header(Kind::Stdout, 3));
+        bytes.extend(b"abc");
+        bytes.extend(header(Kind::Status, 4));
+        bytes.extend([3, 0, 0, 0]);
+        let mut stream = bytes.as_slice();
+        let mut contents = Vec::new();
+        assert!(skip_to_preamble(&mut stream).expect("a slice"));
+        assert_eq!(read(&mut stream, &mut contents).expect("a slice"), Some(Kind::Stdout));
+        assert_eq!(contents, b"abc");
+        assert_eq!(read(&mut stream, &mut contents).expect("a slice"), Some(Kind::Status));
+        assert_eq!(contents, [3, 0, 0, 0]);
+        assert_eq!(read(&mut stream, &mut contents).expect("a slice"), None);
+    }
+
+    #[test]
+    fn a_damaged_stream_is_an_error() {
+        let mut contents = Vec::new();
+        assert!(read(&mut b"x\0\0\0\0".as_slice(), &mut contents).is_err());
+        assert!(read(&mut b"1\xff\xff\xff\xff".as_slice(), &mut contents).is_err());
+        assert!(read(&mut b"1\x05\0\0\0abc".as_slice(), &mut contents).is_err());
+        assert!(!skip_to_preamble(&mut b"no preamble".as_slice()).expect("a slice"));
+    }
+}

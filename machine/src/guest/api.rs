@@ -1,0 +1,474 @@
+//! The part of QEMU's plugin interface that the guest plugin uses, version 7
+//! (QEMU 11). Declared by hand: the interface is C, and no header is needed.
+#![allow(unsafe_code, reason = "QEMU's plugin interface is C")]
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::NonNull;
+
+/// The version of the interface this plugin was written for. QEMU refuses to
+/// load it where its own differs too much.
+pub(super) const VERSION: c_int = 7;
+
+/// Which registers a callback touches: QEMU keeps them in memory accordingly.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) enum Registers {
+    Untouched = 0,
+    ReadWrite = 2,
+    ReadWriteAndPc = 3,
+}
+
+/// `QEMU_PLUGIN_COND_NE`.
+const NOT_EQUAL: c_int = 3;
+/// `QEMU_PLUGIN_MEM_R`.
+const MEMORY_READ: c_int = 1;
+/// `QEMU_PLUGIN_DISCON_ALL`.
+const EVERY_DISCONTINUITY: c_int = -1;
+/// `QEMU_PLUGIN_DISCON_INTERRUPT`.
+const INTERRUPT: c_int = 1;
+/// `QEMU_PLUGIN_DISCON_EXCEPTION`.
+const EXCEPTION: c_int = 2;
+
+/// What QEMU 11's x86 emulation means by a discontinuity, as seen with 11.1.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Discontinuity {
+    /// An exception (or INT n) has been raised and will be delivered next. The
+    /// guest's state is not brought up to date yet: the addresses mean nothing.
+    Raised,
+    /// An interrupt, or the exception raised before, has been delivered: from
+    /// the next instruction, or the faulting one, to the handler.
+    Delivered,
+    /// Anything else, such as a call into the emulator.
+    Other,
+}
+
+impl Discontinuity {
+    pub(super) const fn from_code(code: c_int) -> Discontinuity {
+        match code {
+            INTERRUPT => Discontinuity::Delivered,
+            EXCEPTION => Discontinuity::Raised,
+            _ => Discontinuity::Other,
+        }
+    }
+}
+
+/// What QEMU calls when a vCPU executes something.
+pub(super) type Executed = extern "C" fn(vcpu: c_uint, userdata: *mut c_void);
+/// What QEMU calls when a vCPU leaves the path of its instructions.
+pub(super) type Diverted =
+    extern "C" fn(vcpu: c_uint, kind: c_int, from: u64, to: u64, userdata: *mut c_void);
+/// What QEMU calls when it has translated a block.
+pub(super) type Translated = extern "C" fn(block: *mut c_void, userdata: *mut c_void);
+/// What QEMU calls when an instruction accesses memory.
+pub(super) type Accessed =
+    extern "C" fn(vcpu: c_uint, info: u32, address: u64, userdata: *mut c_void);
+/// What QEMU calls when a vCPU starts.
+pub(super) type VcpuStarted = extern "C" fn(vcpu: c_uint, userdata: *mut c_void);
+/// What QEMU calls at its end.
+pub(super) type Ended = extern "C" fn(userdata: *mut c_void);
+
+/// GLib's `GByteArray`.
+#[repr(C)]
+struct ByteArray {
+    data: *mut u8,
+    len: c_uint,
+}
+
+/// GLib's `GArray`.
+#[repr(C)]
+struct Array {
+    data: *mut c_void,
+    len: c_uint,
+}
+
+/// `qemu_plugin_reg_descriptor`.
+#[repr(C)]
+struct RegisterDescriptor {
+    handle: *mut c_void,
+    name: *const c_char,
+    feature: *const c_char,
+    read_only: bool,
+}
+
+/// `qemu_plugin_mem_value`.
+#[repr(C)]
+struct MemoryValue {
+    kind: c_int,
+    data: [u64; 2],
+}
+
+/// `qemu_plugin_u64`: one number per vCPU, which generated code tests.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct PerVcpu {
+    scoreboard: *mut c_void,
+    offset: usize,
+}
+
+unsafe extern "C" {
+    fn qemu_plugin_register_vcpu_init_cb(id: u64, callback: VcpuStarted, userdata: *mut c_void);
+    fn qemu_plugin_register_vcpu_tb_trans_cb(id: u64, callback: Translated, userdata: *mut c_void);
+    fn qemu_plugin_register_vcpu_discon_cb(
+        id: u64,
+        kinds: c_int,
+        callback: Diverted,
+        userdata: *mut c_void,
+    );
+    fn qemu_plugin_register_atexit_cb(id: u64, callback: Ended, userdata: *mut c_void);
+    fn qemu_plugin_register_vcpu_tb_exec_cond_cb(
+        block: *mut c_void,
+        callback: Executed,
+        registers: Registers,
+        condition: c_int,
+        entry: PerVcpu,
+        immediate: u64,
+        userdata: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_insn_exec_cb(
+        insn: *mut c_void,
+        callback: Executed,
+        registers: Registers,
+        userdata: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_insn_exec_cond_cb(
+        insn: *mut c_void,
+        callback: Executed,
+        registers: Registers,
+        condition: c_int,
+        entry: PerVcpu,
+        immediate: u64,
+        userdata: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_mem_cb(
+        insn: *mut c_void,
+        callback: Accessed,
+        registers: Registers,
+        accesses: c_int,
+        userdata: *mut c_void,
+    );
+    fn qemu_plugin_mem_get_value(info: u32) -> MemoryValue;
+    fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
+    fn qemu_plugin_read_memory_vaddr(address: u64, data: *mut ByteArray, len: usize) -> bool;
+    fn qemu_plugin_tb_n_insns(block: *const c_void) -> usize;
+    fn qemu_plugin_tb_vaddr(block: *const c_void) -> u64;
+    fn qemu_plugin_tb_get_insn(block: *const c_void, index: usize) -> *mut c_void;
+    fn qemu_plugin_insn_vaddr(insn: *const c_void) -> u64;
+    fn qemu_plugin_insn_size(insn: *const c_void) -> usize;
+    fn qemu_plugin_insn_data(insn: *const c_void, data: *mut c_void, len: usize) -> usize;
+    fn qemu_plugin_get_registers() -> *mut Array;
+    fn qemu_plugin_read_register(handle: *mut c_void, data: *mut ByteArray) -> bool;
+    fn qemu_plugin_write_register(handle: *mut c_void, data: *mut ByteArray) -> bool;
+    fn qemu_plugin_set_pc(address: u64) -> !;
+    fn qemu_plugin_scoreboard_new(element_size: usize) -> *mut c_void;
+    fn qemu_plugin_u64_set(entry: PerVcpu, vcpu: c_uint, value: u64);
+    fn qemu_plugin_outs(text: *const c_char);
+    fn g_byte_array_new() -> *mut ByteArray;
+    fn g_byte_array_set_size(array: *mut ByteArray, len: c_uint) -> *mut ByteArray;
+    fn g_array_free(array: *mut Array, free_segment: c_int) -> *mut c_char;
+}
+
+/// Writes to where QEMU's `-d plugin` log goes.
+pub(super) fn log(text: &CStr) {
+    // SAFETY: a string that ends with a zero byte; QEMU copies it.
+    unsafe { qemu_plugin_outs(text.as_ptr()) }
+}
+
+/// Registers what is called for the life of the machine.
+///
+/// # Safety
+/// `id` must be the one that QEMU gave to `qemu_plugin_install`.
+pub(super) unsafe fn register(
+    id: u64,
+    started: VcpuStarted,
+    translated: Translated,
+    diverted: Diverted,
+    ended: Ended,
+) {
+    let none = std::ptr::null_mut();
+    // SAFETY: the caller vouches for the id; the callbacks are of the types
+    // that version 7 calls.
+    unsafe {
+        qemu_plugin_register_vcpu_init_cb(id, started, none);
+        qemu_plugin_register_vcpu_tb_trans_cb(id, translated, none);
+        qemu_plugin_register_vcpu_discon_cb(id, EVERY_DISCONTINUITY, diverted, none);
+        qemu_plugin_register_atexit_cb(id, ended, none);
+    }
+}
+
+/// A number per vCPU; generated code calls a conditional callback while it is
+/// not zero.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Switch(PerVcpu);
+
+// SAFETY: the scoreboard lives as long as QEMU; QEMU itself lets every vCPU's
+// thread and the translator use it.
+unsafe impl Send for Switch {}
+// SAFETY: as above.
+unsafe impl Sync for Switch {}
+
+impl Switch {
+    pub(super) fn new() -> Switch {
+        // SAFETY: no arguments but the size of an element.
+        let scoreboard = unsafe { qemu_plugin_scoreboard_new(size_of::<u64>()) };
+        Switch(PerVcpu { scoreboard, offset: 0 })
+    }
+
+    pub(super) fn set(self, vcpu: c_uint, on: bool) {
+        // SAFETY: the scoreboard was made by QEMU and holds one u64 per vCPU.
+        unsafe { qemu_plugin_u64_set(self.0, vcpu, u64::from(on)) }
+    }
+}
+
+/// A block that QEMU is translating.
+pub(super) struct Block(*mut c_void);
+
+impl Block {
+    /// # Safety
+    /// `block` must be what QEMU passed to a [`Translated`] callback that has
+    /// not returned yet.
+    pub(super) unsafe fn new(block: *mut c_void) -> Block {
+        Block(block)
+    }
+
+    pub(super) fn start(&self) -> u64 {
+        // SAFETY: a block in translation, by `new`.
+        unsafe { qemu_plugin_tb_vaddr(self.0) }
+    }
+
+    pub(super) fn instructions(&self) -> impl ExactSizeIterator<Item = BlockInsn<'_>> {
+        // SAFETY: a block in translation, by `new`.
+        let count = unsafe { qemu_plugin_tb_n_insns(self.0) };
+        (0..count).map(|index| {
+            // SAFETY: as above; the index is below the count.
+            BlockInsn { insn: unsafe { qemu_plugin_tb_get_insn(self.0, index) }, _block: self }
+        })
+    }
+
+    /// Calls `callback` each time the block starts on a vCPU whose switch is on.
+    pub(super) fn on_start<T: Sync>(&self, switch: Switch, callback: Executed, data: &'static T) {
+        // SAFETY: a block in translation, by `new`; `data` lives for ever.
+        unsafe {
+            qemu_plugin_register_vcpu_tb_exec_cond_cb(
+                self.0,
+                callback,
+                Registers::ReadWrite,
+                NOT_EQUAL,
+                switch.0,
+                0,
+                userdata(data),
+            );
+        }
+    }
+}
+
+/// An instruction of a block in translation.
+pub(super) struct BlockInsn<'a> {
+    insn: *mut c_void,
+    _block: &'a Block,
+}
+
+impl BlockInsn<'_> {
+    pub(super) fn address(&self) -> u64 {
+        // SAFETY: an instruction of a block in translation.
+        unsafe { qemu_plugin_insn_vaddr(self.insn) }
+    }
+
+    /// Its bytes, and how many of them there are.
+    pub(super) fn bytes(&self) -> ([u8; 16], usize) {
+        let mut bytes = [0; 16];
+        // SAFETY: QEMU writes at most as many bytes as it is told there is
+        // room for.
+        let copied = unsafe {
+            let size = qemu_plugin_insn_size(self.insn).min(bytes.len());
+            qemu_plugin_insn_data(self.insn, bytes.as_mut_ptr().cast(), size)
+        };
+        (bytes, copied.min(bytes.len()))
+    }
+
+    /// Calls `callback` each time before the instruction executes.
+    pub(super) fn before(&self, registers: Registers, callback: Executed, word: u64) {
+        // SAFETY: an instruction of a block in translation; the word is passed
+        // through and never followed.
+        unsafe {
+            qemu_plugin_register_vcpu_insn_exec_cb(
+                self.insn,
+                callback,
+                registers,
+                word as *mut c_void,
+            );
+        }
+    }
+
+    /// The same on a vCPU whose switch is on.
+    pub(super) fn before_if<T: Sync>(&self, switch: Switch, callback: Executed, data: &'static T) {
+        // SAFETY: an instruction of a block in translation; `data` lives for ever.
+        unsafe {
+            qemu_plugin_register_vcpu_insn_exec_cond_cb(
+                self.insn,
+                callback,
+                Registers::Untouched,
+                NOT_EQUAL,
+                switch.0,
+                0,
+                userdata(data),
+            );
+        }
+    }
+
+    /// Calls `callback` for each piece of memory the instruction reads.
+    pub(super) fn on_read(&self, callback: Accessed) {
+        // SAFETY: an instruction of a block in translation.
+        unsafe {
+            qemu_plugin_register_vcpu_mem_cb(
+                self.insn,
+                callback,
+                Registers::Untouched,
+                MEMORY_READ,
+                std::ptr::null_mut(),
+            );
+        }
+    }
+}
+
+fn userdata<T: Sync>(data: &'static T) -> *mut c_void {
+    std::ptr::from_ref(data).cast_mut().cast()
+}
+
+/// What [`Block::on_start`] and [`BlockInsn::before_if`] were given.
+///
+/// # Safety
+/// `userdata` must be what QEMU passed to a callback that was registered with
+/// data of this type.
+pub(super) unsafe fn data<T: Sync>(userdata: *mut c_void) -> &'static T {
+    // SAFETY: the pointer was made from a `&'static T` by `userdata`.
+    unsafe { &*userdata.cast_const().cast() }
+}
+
+/// The 8 bytes an instruction has read; `None` for an access of another size.
+pub(super) fn value_of_8_bytes(info: u32) -> Option<u64> {
+    // SAFETY: the handle is that of the access being reported; the union's
+    // first 8 bytes are valid for a 64-bit value.
+    unsafe {
+        (qemu_plugin_mem_size_shift(info) == 3).then(|| qemu_plugin_mem_get_value(info).data[0])
+    }
+}
+
+/// Goes on at `address` instead of where the vCPU is. Leaves the callback by a
+/// jump over its frames: nothing may be left to drop, and no lock be held.
+///
+/// # Safety
+/// Only in a callback registered with [`Registers::ReadWriteAndPc`].
+pub(super) unsafe fn continue_at(address: u64) -> ! {
+    // SAFETY: by the caller.
+    unsafe { qemu_plugin_set_pc(address) }
+}
+
+/// The registers of a vCPU that the plugin reads or writes. Usable only on
+/// that vCPU's thread, in a callback that says it touches registers or in one
+/// that needs not say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RegisterFile {
+    pub(super) rax: Register,
+    pub(super) rbx: Register,
+    pub(super) rcx: Register,
+    pub(super) rdx: Register,
+    pub(super) cs: Register,
+}
+
+impl RegisterFile {
+    /// Finds them. `None` where QEMU does not name one of them.
+    pub(super) fn find() -> Option<RegisterFile> {
+        // SAFETY: called when a vCPU starts, on its thread; QEMU hands over an
+        // array of descriptors whose names are strings.
+        let found = unsafe {
+            let array = NonNull::new(qemu_plugin_get_registers())?;
+            let descriptors = array.as_ref().data.cast_const().cast::<RegisterDescriptor>();
+            let found: Vec<(String, Register)> = (0..array.as_ref().len as usize)
+                .map(|index| &*descriptors.add(index))
+                .filter(|descriptor| !descriptor.name.is_null())
+                .filter_map(|descriptor| {
+                    let name = CStr::from_ptr(descriptor.name).to_str().ok()?;
+                    Some((name.to_owned(), Register(NonNull::new(descriptor.handle)?)))
+                })
+                .collect();
+            g_array_free(array.as_ptr(), 1);
+            found
+        };
+        let named = |name| found.iter().find(|(n, _)| n == name).map(|(_, register)| *register);
+        Some(RegisterFile {
+            rax: named("rax")?,
+            rbx: named("rbx")?,
+            rcx: named("rcx")?,
+            rdx: named("rdx")?,
+            cs: named("cs")?,
+        })
+    }
+}
+
+/// One register of the guest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Register(NonNull<c_void>);
+
+// SAFETY: the handle is a number that QEMU passes as a pointer; it is the same
+// for all vCPUs.
+unsafe impl Send for Register {}
+
+thread_local! {
+    /// QEMU passes values of registers and memory in one of these.
+    static BYTES: NonNull<ByteArray> = {
+        // SAFETY: no arguments. GLib ends the process rather than return null.
+        unsafe { NonNull::new_unchecked(g_byte_array_new()) }
+    };
+}
+
+impl Register {
+    /// Its value; registers of fewer than 8 bytes are extended with zeros.
+    pub(super) fn get(self) -> u64 {
+        BYTES.with(|bytes| {
+            // SAFETY: the array belongs to this thread; the handle is QEMU's.
+            unsafe {
+                g_byte_array_set_size(bytes.as_ptr(), 0);
+                qemu_plugin_read_register(self.0.as_ptr(), bytes.as_ptr());
+            }
+            first_8_bytes(*bytes)
+        })
+    }
+
+    /// Sets a register of 8 bytes.
+    pub(super) fn set(self, value: u64) {
+        BYTES.with(|bytes| {
+            // SAFETY: the array belongs to this thread and holds 8 bytes, the
+            // size of the register.
+            unsafe {
+                g_byte_array_set_size(bytes.as_ptr(), 8);
+                std::ptr::copy_nonoverlapping(value.to_le_bytes().as_ptr(), bytes.as_ref().data, 8);
+                qemu_plugin_write_register(self.0.as_ptr(), bytes.as_ptr());
+            }
+        });
+    }
+}
+
+/// 8 bytes of the guest's memory, as its kernel sees it; `None` where nothing
+/// is mapped.
+pub(super) fn memory(address: u64) -> Option<u64> {
+    BYTES.with(|bytes| {
+        // SAFETY: the array belongs to this thread; QEMU makes it fit.
+        let found = unsafe {
+            g_byte_array_set_size(bytes.as_ptr(), 0);
+            qemu_plugin_read_memory_vaddr(address, bytes.as_ptr(), 8)
+        };
+        found.then(|| first_8_bytes(*bytes))
+    })
+}
+
+fn first_8_bytes(bytes: NonNull<ByteArray>) -> u64 {
+    let mut value = [0; 8];
+    // SAFETY: GLib's array holds `len` bytes at `data`.
+    unsafe {
+        let len = (bytes.as_ref().len as usize).min(8);
+        if len > 0 {
+            std::ptr::copy_nonoverlapping(bytes.as_ref().data, value.as_mut_ptr(), len);
+        }
+    }
+    u64::from_le_bytes(value)
+}

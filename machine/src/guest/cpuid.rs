@@ -1,0 +1,111 @@
+//! CPUID of the guest: the emulator's answer, patched where a driver of the
+//! LBR looks.
+//!
+//! Patched, not replaced: whatever else the chosen CPU has (AVX-512, a
+//! performance monitor), a guest that believed it would execute what the
+//! emulator lacks. Leaf 0AH stays as it is: there is no performance monitor.
+
+/// The four registers that CPUID fills.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Leaf {
+    pub(super) eax: u32,
+    pub(super) ebx: u32,
+    pub(super) ecx: u32,
+    pub(super) edx: u32,
+}
+
+/// CPUID.01H:ECX\[15\], PDCM: IA32_PERF_CAPABILITIES exists.
+const PDCM: u32 = 1 << 15;
+/// CPUID.(07H,0):EBX\[4\] and \[11\], HLE and RTM.
+const TSX: u32 = 1 << 4 | 1 << 11;
+/// CPUID.(07H,0):EDX\[19\], Architectural LBR.
+const ARCH_LBR: u32 = 1 << 19;
+/// CPUID.80000022H:EAX\[1\], LbrExtV2.
+const LBR_EXT_V2: u32 = 1 << 1;
+/// CPUID.80000022H:EBX\[9:4\], records of LbrExtV2.
+const LBR_STACK_SIZE: u32 = 0x3F << 4;
+
+/// What the chosen CPU says in the leaves that are patched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Patch {
+    leaf_1: Leaf,
+    leaf_7: Leaf,
+    leaf_1c: Leaf,
+    leaf_8000_0022: Leaf,
+}
+
+impl Patch {
+    /// Takes what matters from the chosen CPU's CPUID. IA32_PERF_CAPABILITIES
+    /// is announced exactly where the software LBR has it.
+    pub(super) fn new(cpuid: impl Fn(u32, u32) -> Leaf, perf_capabilities: bool) -> Patch {
+        let mut leaf_1 = cpuid(1, 0);
+        leaf_1.ecx = if perf_capabilities { PDCM } else { 0 };
+        Patch {
+            leaf_1,
+            leaf_7: cpuid(7, 0),
+            leaf_1c: cpuid(0x1C, 0),
+            leaf_8000_0022: cpuid(0x8000_0022, 0),
+        }
+    }
+
+    /// `answer` is what the emulator said for a leaf and sub-leaf.
+    pub(super) fn apply(&self, leaf: u32, sub_leaf: u32, answer: Leaf) -> Leaf {
+        match (leaf, sub_leaf) {
+            // No sub-leaves: ECX is ignored.
+            (1, _) => Leaf {
+                eax: self.leaf_1.eax,
+                ecx: bits(answer.ecx, self.leaf_1.ecx, PDCM),
+                ..answer
+            },
+            (7, 0) => Leaf {
+                ebx: bits(answer.ebx, self.leaf_7.ebx, TSX),
+                edx: bits(answer.edx, self.leaf_7.edx, ARCH_LBR),
+                ..answer
+            },
+            (0x1C, 0) => self.leaf_1c,
+            (0x8000_0022, _) => Leaf {
+                eax: bits(answer.eax, self.leaf_8000_0022.eax, LBR_EXT_V2),
+                ebx: bits(answer.ebx, self.leaf_8000_0022.ebx, LBR_STACK_SIZE),
+                ..answer
+            },
+            _ => answer,
+        }
+    }
+}
+
+/// `into` with the bits of `mask` taken from `from`.
+const fn bits(into: u32, from: u32, mask: u32) -> u32 {
+    into & !mask | from & mask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every bit set, as no CPU has: shows what is taken over.
+    fn all_ones(_leaf: u32, _sub_leaf: u32) -> Leaf {
+        Leaf { eax: !0, ebx: !0, ecx: !0, edx: !0 }
+    }
+
+    #[test]
+    fn exactly_the_documented_bits_are_patched() {
+        let zero = Leaf::default();
+        let patch = Patch::new(all_ones, true);
+        assert_eq!(patch.apply(1, 0, zero), Leaf { eax: !0, ecx: 0x8000, ..zero });
+        assert_eq!(patch.apply(7, 0, zero), Leaf { ebx: 0x810, edx: 0x8_0000, ..zero });
+        assert_eq!(patch.apply(7, 1, zero), zero);
+        assert_eq!(patch.apply(0xA, 0, zero), zero);
+        assert_eq!(patch.apply(0x1C, 0, zero), all_ones(0x1C, 0));
+        assert_eq!(patch.apply(0x8000_0022, 0, zero), Leaf { eax: 2, ebx: 0x3F0, ..zero });
+        assert_eq!(patch.apply(0x8000_0001, 0, zero), zero);
+    }
+
+    #[test]
+    fn bits_that_the_chosen_cpu_lacks_are_cleared() {
+        let patch = Patch::new(|_, _| Leaf::default(), false);
+        let ones = all_ones(0, 0);
+        assert_eq!(patch.apply(1, 0, ones), Leaf { eax: 0, ecx: !0x8000, ..ones });
+        assert_eq!(patch.apply(7, 0, ones), Leaf { ebx: !0x810, edx: !0x8_0000, ..ones });
+        assert_eq!(patch.apply(0x8000_0022, 0, ones), Leaf { eax: !2, ebx: !0x3F0, ..ones });
+    }
+}

@@ -1,0 +1,38 @@
+//! A virtual machine whose CPU has an LBR.
+//!
+//! QEMU's software emulation has no LBR: it answers 0 for its registers and
+//! drops writes. This plugin stands behind RDMSR, WRMSR and CPUID of the guest
+//! and follows what the guest executes, so that a software LBR
+//! ([`lbr_msr::soft::SoftLbr`]) of a chosen CPU sits there, one per virtual
+//! CPU, fed with every branch, interrupt, exception and return of kernel and
+//! user alike.
+//!
+//! - RDMSR and WRMSR of a register that belongs to an LBR facility are answered
+//!   by the software LBR; one that the chosen CPU lacks, or a reserved bit,
+//!   raises a real #GP. All other registers are QEMU's.
+//! - CPUID is patched, not replaced: a guest that is told of features the
+//!   emulator lacks dies of them.
+//! - A virtual CPU that does not record costs one test per block of code.
+//!
+//! Arguments: `cpu=FF_MM`, a preset of [`lbr_msr::soft`]. It needs QEMU 11
+//! (plugins that write registers) and `-accel tcg,thread=multi`: with one
+//! thread QEMU tells the wrong virtual CPU.
+//!
+//! What is modelled, not measured: cycles are counted instructions (of the
+//! first record after recording was turned on: not known), and nothing is ever
+//! mispredicted.
+//!
+//! What it cannot do: a conditional branch to the next instruction counts as
+//! not taken. Code is taken for 64-bit code. There is no performance monitor,
+//! hence no interrupt of it. Where CPUID announces TSX, XBEGIN still raises
+//! #UD, as nothing else than CPUID tells of it. What the CPU lacks beside the
+//! LBR facilities is answered as QEMU does, with 0.
+
+mod api;
+mod cpuid;
+mod entry;
+mod install;
+mod preset;
+mod registers;
+mod translate;
+mod vcpu;

@@ -1,0 +1,144 @@
+//! Which registers belong to the LBR facilities and are therefore answered by
+//! the software LBR: the chosen CPU's exist, all others raise #GP.
+
+use lbr_msr::Msr;
+use lbr_msr::address::{
+    AMD_DBG_EXTN_CFG, AMD_LBR_SELECT, AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR,
+    AMD_SAMP_BR_FROM, IA32_DEBUGCTL, IA32_LBR_0_FROM_IP, IA32_LBR_0_INFO, IA32_LBR_0_TO_IP,
+    IA32_LBR_CTL, IA32_LBR_DEPTH, IA32_LER_INFO, IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS,
+    IA32_PERF_GLOBAL_STATUS_RESET, IA32_RTIT_CTL, MSR_LASTBRANCH_0_FROM_IP,
+    MSR_LASTBRANCH_0_FROM_IP_CORE2, MSR_LASTBRANCH_0_TO_IP, MSR_LASTBRANCH_0_TO_IP_CORE2,
+    MSR_LASTBRANCH_TOS, MSR_LASTBRANCH_TOS_NETBURST, MSR_LASTBRANCHFROMIP, MSR_LBR_INFO_0,
+    MSR_LBR_SELECT, MSR_LER_FROM_LIP, MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP,
+};
+
+/// What becomes of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer<T> {
+    /// The register is none of ours: the emulator handles it.
+    NotOurs,
+    /// Done.
+    Done(T),
+    /// The access raises #GP.
+    Fault,
+}
+
+/// First register and number of registers of every family, of whichever CPU.
+const FAMILIES: [(Msr, u32); 19] = [
+    // Eight records are the most that have these (Silvermont): 0x48 is
+    // IA32_SPEC_CTRL.
+    (MSR_LASTBRANCH_0_FROM_IP_CORE2, 8),
+    (MSR_LASTBRANCH_0_TO_IP_CORE2, 8),
+    (MSR_LBR_SELECT, 1),
+    (MSR_LASTBRANCH_TOS, 1),
+    (MSR_LER_FROM_LIP_NETBURST, 2),
+    (IA32_DEBUGCTL, 1),
+    (MSR_LASTBRANCH_TOS_NETBURST, 1),
+    (MSR_LASTBRANCHFROMIP, 4),
+    (IA32_LER_INFO, 1),
+    (IA32_PERF_CAPABILITIES, 1),
+    (MSR_LASTBRANCH_0_FROM_IP, 32),
+    (MSR_LASTBRANCH_0_TO_IP, 32),
+    (MSR_LBR_INFO_0, 32),
+    (IA32_LBR_0_INFO, 32),
+    (IA32_LBR_CTL, 2),
+    (IA32_LBR_0_FROM_IP, 32),
+    (IA32_LBR_0_TO_IP, 32),
+    (AMD_LBR_SELECT, 2),
+    // FROM and TO alternate; 16 records.
+    (AMD_SAMP_BR_FROM, 32),
+];
+const _: () = assert!(IA32_LBR_DEPTH.0 == IA32_LBR_CTL.0 + 1);
+const _: () = assert!(AMD_DBG_EXTN_CFG.0 == AMD_LBR_SELECT.0 + 1);
+
+/// Registers that a chosen CPU may have beside the LBR and that the software
+/// LBR then models: the last-exception pair, the status of the performance
+/// monitor, Processor Trace. Where it does not, they are the emulator's.
+const BESIDE: [Msr; 7] = [
+    MSR_LER_FROM_LIP,
+    MSR_LER_TO_LIP,
+    IA32_PERF_GLOBAL_STATUS,
+    IA32_PERF_GLOBAL_STATUS_RESET,
+    AMD_PERF_CNTR_GLOBAL_STATUS,
+    AMD_PERF_CNTR_GLOBAL_STATUS_CLR,
+    IA32_RTIT_CTL,
+];
+
+/// Who answers for a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The software LBR: what it refuses raises #GP.
+    Lbr,
+    /// The software LBR where it has the register, else the emulator.
+    LbrOrEmulator,
+    /// The emulator.
+    Emulator,
+}
+
+impl Owner {
+    pub(super) fn of(msr: Msr) -> Owner {
+        if BESIDE.contains(&msr) {
+            Owner::LbrOrEmulator
+        } else if FAMILIES.iter().any(|(first, count)| (first.0..first.0 + count).contains(&msr.0))
+        {
+            Owner::Lbr
+        } else {
+            Owner::Emulator
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Owner;
+    use lbr_msr::Msr;
+
+    #[test]
+    fn registers_of_the_kernel_stay_the_emulators() {
+        // IA32_SPEC_CTRL and IA32_PRED_CMD lie just above Silvermont's records,
+        // IA32_TSC_DEADLINE above Nehalem's; EFER, APIC base.
+        for msr in [0x10, 0x1B, 0x48, 0x49, 0x1D8 - 2, 0x6E0, 0x800, 0x8FF, 0xC000_0080] {
+            assert_eq!(Owner::of(Msr(msr)), Owner::Emulator, "{msr:#x}");
+        }
+    }
+
+    #[test]
+    fn both_ends_of_every_family_are_the_lbrs() {
+        for msr in [
+            0x40,
+            0x47,
+            0x60,
+            0x67,
+            0x1C8,
+            0x1C9,
+            0x1D7,
+            0x1D8,
+            0x1D9,
+            0x1DA,
+            0x1DB,
+            0x1DC,
+            0x1E0,
+            0x345,
+            0x680,
+            0x69F,
+            0x6C0,
+            0x6DF,
+            0xDC0,
+            0xDDF,
+            0x1200,
+            0x121F,
+            0x14CE,
+            0x14CF,
+            0x1500,
+            0x151F,
+            0x1600,
+            0x161F,
+            0xC000_010E,
+            0xC000_010F,
+            0xC001_0300,
+            0xC001_031F,
+        ] {
+            assert_eq!(Owner::of(Msr(msr)), Owner::Lbr, "{msr:#x}");
+        }
+    }
+}
