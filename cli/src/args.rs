@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    decode::DecodeArgs, doctor::DoctorArgs, dump::DumpArgs, explain::ExplainArgs, probe::ProbeArgs,
-    record::Record, report::Report, script::Script,
+    decode::DecodeArgs, disarm::DisarmArgs, doctor::DoctorArgs, dump::DumpArgs,
+    explain::ExplainArgs, probe::ProbeArgs, record::Record, report::Report, script::Script,
 };
 
 /// Last Branch Records: decode, probe, record and report.
@@ -29,9 +29,10 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Probe(ProbeArgs),
     Dump(DumpArgs),
-    Explain(ExplainArgs),
     Decode(DecodeArgs),
+    Explain(ExplainArgs),
     Record(Record),
     Report(Report),
     Script(Script),
+    Disarm(DisarmArgs),
 }

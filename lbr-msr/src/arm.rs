@@ -18,10 +18,12 @@
 mod allowlist;
 mod check;
 mod error;
+mod needs;
 mod restore;
 
 pub use allowlist::Allowlisted;
 pub use error::ArmError;
+pub use needs::Need;
 
 use alloc::vec::Vec;
 
@@ -267,6 +269,12 @@ impl ArmPlan {
     #[must_use]
     pub fn allowed(&self) -> &[Msr] {
         &self.allowed
+    }
+
+    /// The register whose bit switches recording on, and that bit.
+    #[must_use]
+    pub const fn control(&self) -> (Msr, u64) {
+        (self.map.control, self.map.enable)
     }
 
     /// Every register that [`save`](Self::save) reads, in that order.

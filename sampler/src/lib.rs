@@ -9,6 +9,8 @@ pub mod clock;
 mod decoder;
 pub mod drain;
 pub mod gate;
+pub mod guard;
+pub mod keeper;
 mod pace;
 pub mod pin;
 pub mod session;

@@ -150,3 +150,58 @@ fn a_replay_keeps_to_the_recorded_order() {
     let incomplete = Step { access: Access::Read, msr: Msr(1), value: None, error: None };
     assert!(Replay::new(0, vec![incomplete]).read(Msr(1)).is_err());
 }
+
+#[test]
+fn writes_eight_bytes_at_the_address() {
+    let (dir, root) = tree();
+    let node = dir.path().join("dev/cpu/0/msr");
+    let mut device = Device::open_for_writing(0, &root).unwrap();
+    device.write(address::IA32_DEBUGCTL, 0x0123_4567_89AB_CDEE).unwrap();
+    let mut batch = [
+        Op::Write { msr: Msr(0x1C8), value: 0x101 },
+        Op::Read { msr: Msr(0x1C8), value: 0 },
+        Op::Read { msr: Msr(0x1D9), value: 0 },
+    ];
+    device.run(&mut batch).unwrap();
+    assert_eq!(batch[1], Op::Read { msr: Msr(0x1C8), value: 0x101 });
+    assert_eq!(batch[2], Op::Read { msr: Msr(0x1D9), value: 0x0123_4567_89AB_CDEE });
+    let bytes = fs::read(node).unwrap();
+    assert_eq!(bytes[0x1D9..0x1E1], 0x0123_4567_89AB_CDEEu64.to_le_bytes());
+    assert_eq!(bytes[0x1C8..0x1D0], 0x101u64.to_le_bytes());
+}
+
+#[test]
+fn opened_for_reading_nothing_can_be_written() {
+    let (dir, root) = tree();
+    let node = dir.path().join("dev/cpu/0/msr");
+    let before = fs::read(&node).unwrap();
+    let mut device = Device::open(0, &root).unwrap();
+    for error in [
+        device.write(address::IA32_DEBUGCTL, 0).unwrap_err(),
+        device.run(&mut [Op::Write { msr: Msr(0x345), value: 0 }]).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("for reading only"), "{error}");
+    }
+    assert_eq!(fs::read(&node).unwrap(), before);
+    assert_eq!(
+        Device::open_for_writing(7, &root).unwrap_err(),
+        MsrError::NoSuchCpu { cpu: 7, online: "0-1".into() }
+    );
+}
+
+#[test]
+fn says_what_forbids_writing() {
+    let (dir, root) = tree();
+    let write = |path: &str, text: &str| {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    assert_eq!(root.write_filter(), "kernel lockdown is active or msr.allow_writes=off");
+    write("sys/module/msr/parameters/allow_writes", "off\n");
+    assert!(root.write_filter().contains("echo on > /sys/module/msr/parameters/allow_writes"));
+    write("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
+    assert!(root.write_filter().contains("allow_writes is off"));
+    write("sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
+    assert!(root.write_filter().contains("lockdown is active (confidentiality)"));
+}

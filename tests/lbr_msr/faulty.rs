@@ -34,7 +34,7 @@ impl MsrWrite for Faulty {
         self.log.push((Access::Write, msr));
         self.writes += 1;
         if self.fails.contains(&(self.writes - 1)) {
-            return Err(MsrError::WriteFiltered { msr });
+            return Err(MsrError::WriteFiltered { msr, why: "off".into() });
         }
         self.soft.write(msr, value)
     }

@@ -9,6 +9,7 @@ mod device;
 #[allow(dead_code, reason = "not every target needs all of it")]
 mod oracle;
 
+mod arm_needs;
 mod brbe;
 mod decode;
 mod explain;

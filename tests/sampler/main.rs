@@ -6,6 +6,7 @@
 #[allow(dead_code, reason = "not every target reads the corpus")]
 mod corpus;
 mod drain;
+mod guard;
 mod labels;
 mod model;
 mod scripted;

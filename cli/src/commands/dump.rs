@@ -1,40 +1,50 @@
-//! `lbr dump`: the ring of one CPU as it stands.
+//! `lbr dump`: the ring of one CPU, as it stands or armed for a moment.
+
+mod armed;
 
 use std::io::{self, BufWriter, Write};
 
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
-use lbr_msr::{
-    LbrCaps, MsrError, MsrRead,
-    access::Device,
-    filter,
-    probe::{probe_assuming, recorded::RecordedCpu},
-    snapshot::Snapshot,
-    soft::SoftLbr,
-};
+use clap::Args;
+use lbr_msr::{BranchFilter, LbrCaps, filter, snapshot::Snapshot, soft::SoftLbr};
 use serde_json::{Value, json};
 
-use super::{decode, machine::MachineArgs};
+use super::{
+    backend::{self, Backend},
+    decode,
+    machine::MachineArgs,
+};
 use crate::{
-    exit::{DONE, FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE},
+    exit::{DONE, OrExit, Outcome, USAGE},
     present::json,
 };
 
-/// Read the branch records of one CPU as they stand
+/// Read the branch records of one CPU
 ///
-/// Prints each record, newest first, raw beside decoded. Only reads: where
-/// recording is on meanwhile, the records are torn, and it is said. With
-/// --json the first line holds the control registers, the others a record
-/// each.
+/// Prints each record, newest first, raw beside decoded. Without --arm it only
+/// reads: where recording is on meanwhile, the records are torn, and it is
+/// said. With --arm it switches recording on, waits, switches it off, reads,
+/// and puts the registers back as they were. With --json the first line holds
+/// the control registers, the others a record each.
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
     /// The CPU to read
     #[arg(short = 'C', long, value_name = "CPU", default_value_t = 0)]
     cpu: u32,
 
-    /// Where the registers are; auto is msr, and soft with --soft-cpu
+    /// Where the registers are; auto is soft with --soft-cpu
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     backend: Backend,
+
+    /// Record these branches first, perf's names separated by commas, and
+    /// no_far: such as any,u,no_far
+    #[arg(long, value_name = "FILTER", conflicts_with = "soft_cpu")]
+    arm: Option<BranchFilter>,
+
+    /// Record for so many milliseconds [default: 10, or until CMD ends]
+    #[arg(long = "for", value_name = "MS", requires = "arm",
+          value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    time: Option<u64>,
 
     #[command(flatten)]
     machine: MachineArgs,
@@ -42,17 +52,10 @@ pub(crate) struct DumpArgs {
     /// Print JSON Lines
     #[arg(long)]
     json: bool,
-}
 
-/// Where the registers are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Backend {
-    /// msr, or soft where --soft-cpu names a CPU
-    Auto,
-    /// The msr driver's device
-    Msr,
-    /// A software LBR: what its registers hold before anything was recorded
-    Soft,
+    /// A program to run on that CPU meanwhile; it is ended when the time is up
+    #[arg(last = true, requires = "arm", value_name = "CMD")]
+    command: Vec<String>,
 }
 
 /// Runs `lbr dump`.
@@ -62,18 +65,22 @@ pub(crate) fn run(args: DumpArgs) -> Outcome {
             let error = anyhow!("--backend soft needs --soft-cpu, such as --soft-cpu skylake");
             return Err(error).or_exit(USAGE);
         }
-        (Backend::Msr, Some(_)) => {
-            let error = anyhow!("--soft-cpu names a software CPU; leave out --backend msr");
+        (Backend::Msr | Backend::MsrSafe, Some(_)) => {
+            let error = anyhow!("--soft-cpu names a software CPU; leave out --backend");
             return Err(error).or_exit(USAGE);
         }
         (_, soft) => soft,
     };
     let (caps, snapshot) = if let Some(soft) = soft {
         let mut ring = SoftLbr::new(&soft.caps, soft.perf_capabilities).on_cpu(args.cpu);
-        let snapshot = Snapshot::read(&mut ring, &soft.caps).map_err(no_access)?;
+        let snapshot = Snapshot::read(&mut ring, &soft.caps).map_err(backend::refused)?;
         (soft.caps.clone(), snapshot)
+    } else if let Some(filter) = args.arm {
+        armed::snapshot(&args, filter)?
     } else {
-        hardware(&args)?
+        let (caps, mut registers) = backend::look(args.backend, args.cpu, &args.machine)?;
+        let snapshot = Snapshot::read(&mut registers, &caps).map_err(backend::refused)?;
+        (caps, snapshot)
     };
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
@@ -89,54 +96,6 @@ pub(crate) fn run(args: DumpArgs) -> Outcome {
         );
     }
     Ok(DONE)
-}
-
-fn hardware(args: &DumpArgs) -> Result<(LbrCaps, Snapshot), Failure> {
-    let cpus = args.machine.cpus().or_exit(USAGE)?;
-    let root = args.machine.root();
-    let found = cpus
-        .iter()
-        .find(|cpu| cpu.cpu == args.cpu)
-        // A recording of one CPU stands for all.
-        .or_else(|| cpus.first().filter(|_| cpus.len() == 1 && !args.machine.is_live()));
-    let Some(RecordedCpu { cpuid, .. }) = found else {
-        let cpu = args.cpu;
-        let exists = root.join(&format!("sys/devices/system/cpu/cpu{cpu}")).is_dir();
-        let error = if exists {
-            anyhow!("CPU {cpu} is offline, or this process may not run on it (see taskset)")
-        } else {
-            anyhow!("CPU {cpu} does not exist; online: {}", root.online())
-        };
-        return Err(error).or_exit(USAGE);
-    };
-    // Whether there is anything to read is said before what stands in the way.
-    let assume = args.machine.assume.as_ref();
-    let probed = probe_assuming(cpuid, None, assume).map(|_| ());
-    probed.or_exit(NO_LBR)?;
-    let mut device = Device::open(args.cpu, &root).map_err(no_access)?;
-    let given = args.machine.perf_capabilities.map(lbr_msr::probe::GivenPerfCapabilities);
-    let caps = match given {
-        Some(mut given) => probe_assuming(cpuid, Some(&mut given), assume),
-        None => probe_assuming(cpuid, Some(&mut device as &mut dyn MsrRead), assume),
-    };
-    let caps = caps.or_exit(NO_LBR)?;
-    let snapshot = Snapshot::read(&mut device, &caps).map_err(no_access)?;
-    Ok((caps, snapshot))
-}
-
-/// The exit status of a register that could not be read.
-fn no_access(error: MsrError) -> Failure {
-    let code = match error {
-        MsrError::Permission { .. } | MsrError::Capability { .. } | MsrError::NotListed { .. } => {
-            NOT_PERMITTED
-        }
-        MsrError::NoSuchCpu { .. } => USAGE,
-        MsrError::Fault { .. } | MsrError::DriverMissing { .. } | MsrError::Offline { .. } => {
-            NO_LBR
-        }
-        _ => FAILED,
-    };
-    Failure { code, error: error.into() }
 }
 
 /// What the filter register (or Architectural LBR's control) asks for, in

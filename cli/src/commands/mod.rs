@@ -1,6 +1,9 @@
 //! One file a command.
 
+pub(crate) mod backend;
+mod cpus;
 pub(crate) mod decode;
+pub(crate) mod disarm;
 pub(crate) mod doctor;
 pub(crate) mod dump;
 pub(crate) mod explain;
@@ -19,8 +22,9 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Doctor(args) => doctor::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Dump(args) => dump::run(args),
-        Command::Explain(args) => explain::run(args),
+        Command::Disarm(args) => disarm::run(args),
         Command::Decode(args) => decode::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Record(args) => record::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Script(args) => script::run(&args),

@@ -1,4 +1,10 @@
-//! The `msr` driver's character device, opened for reading.
+//! The `msr` driver's character device.
+//!
+//! A reader opens it read-only. Who arms opens it for writing: on the real
+//! root single writes then go through [`msru`], whose handle is aimed at each
+//! register in turn and whose errors are told apart here (it calls any missing
+//! path a missing module); reads and batches stay with `pread` and `pwrite`,
+//! because `msru` seeks before it reads. Both are one system call for a write.
 
 use alloc::{
     format,
@@ -6,13 +12,20 @@ use alloc::{
 };
 use std::{
     fs::File,
-    os::unix::fs::PermissionsExt,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::PermissionsExt,
+    },
     path::{Path, PathBuf},
 };
 
-use nix::{errno::Errno, sys::uio::pread};
+use msru::Accessor as _;
+use nix::{
+    errno::Errno,
+    sys::uio::{pread, pwrite},
+};
 
-use super::{Access, MsrError, MsrRead};
+use super::{Access, MsrError, MsrRead, MsrWrite, Op};
 use crate::address::Msr;
 
 /// Where `/dev`, `/sys` and `/proc` are looked for: `/`, unless a test or a
@@ -51,6 +64,29 @@ impl Root {
         self.join(&format!("dev/cpu/{cpu}/msr"))
     }
 
+    /// What keeps the driver from writing registers, as far as it can be read,
+    /// with the remedy. Both refuse with the same errno. Linux msr.c.
+    #[must_use]
+    pub fn write_filter(&self) -> String {
+        let read = |path| std::fs::read_to_string(self.join(path)).unwrap_or_default();
+        // The active level stands in brackets: `none [integrity] confidentiality`.
+        let locked = read("sys/kernel/security/lockdown")
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix('[')?.strip_suffix(']').map(String::from))
+            .filter(|level| level != "none");
+        let allow_writes = read("sys/module/msr/parameters/allow_writes");
+        match locked {
+            Some(level) => format!(
+                "kernel lockdown is active ({level}); boot without Secure Boot's lockdown, or use \
+                 msr-safe"
+            ),
+            None if allow_writes.trim() == "off" => "the driver's parameter allow_writes is off; \
+                 run: echo on > /sys/module/msr/parameters/allow_writes"
+                .into(),
+            None => "kernel lockdown is active or msr.allow_writes=off".into(),
+        }
+    }
+
     /// The CPUs that are online, as the kernel lists them (`0-7`); `unknown`
     /// where it does not say.
     #[must_use]
@@ -60,30 +96,115 @@ impl Root {
     }
 }
 
-/// `/dev/cpu/N/msr`, opened read-only: nothing can be written through it.
+/// `/dev/cpu/N/msr`.
 ///
 /// Each [`read`](MsrRead::read) is one `pread` of 8 bytes at the offset that
-/// is the register's address. Unless the caller runs on that CPU the kernel
-/// interrupts it for every register. Linux msr.c.
-#[derive(Debug)]
+/// is the register's address, each [`write`](MsrWrite::write) one `pwrite`.
+/// Unless the caller runs on that CPU the kernel interrupts it for every
+/// register. Linux msr.c.
+///
+/// The first write taints the kernel (CPU_OUT_OF_SPEC) until it reboots, even
+/// one that faults.
 pub struct Device {
     cpu: u32,
     file: File,
+    /// Writes through `msru`: on the real root, opened for writing.
+    control: Option<msru::Msr>,
     root: Root,
 }
 
+impl core::fmt::Debug for Device {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Device")
+            .field("cpu", &self.cpu)
+            .field("file", &self.file)
+            .field("root", &self.root)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Device {
-    /// Opens the node of a CPU.
+    /// Opens the node of a CPU read-only: nothing can be written through it,
+    /// [`write`](MsrWrite::write) fails with EBADF.
     ///
     /// # Errors
     /// What stands in the way, told apart as far as sysfs allows: no such CPU,
     /// CPU offline, driver not loaded, file mode, capability.
     pub fn open(cpu: u32, root: &Root) -> Result<Device, MsrError> {
+        Device::open_with(cpu, root, false)
+    }
+
+    /// Opens the node of a CPU for reading and writing. Nothing is written
+    /// yet.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). Whether the kernel lets registers be written
+    /// shows at the first write: [`MsrError::WriteFiltered`].
+    pub fn open_for_writing(cpu: u32, root: &Root) -> Result<Device, MsrError> {
+        let mut device = Device::open_with(cpu, root, true)?;
+        if root.is_real() {
+            let node = root.msr_node(cpu);
+            let number = u16::try_from(cpu).map_err(|_| absent(cpu, root))?;
+            // Any register: the handle is aimed anew for each access.
+            let opened = msru::Msr::new(0, number).map_err(|error| match error {
+                msru::MsrError::IoError(error) => open_error(cpu, root, &node, &error),
+                // The node has gone since it was opened above: what sysfs says
+                // tells why.
+                msru::MsrError::MissingKernelModule => {
+                    open_error(cpu, root, &node, &Errno::ENOENT.into())
+                }
+                error @ msru::MsrError::UnknownError => {
+                    MsrError::Open { path: node.display().to_string(), cause: error.to_string() }
+                }
+            })?;
+            device.control = Some(opened);
+        }
+        Ok(device)
+    }
+
+    fn open_with(cpu: u32, root: &Root, write: bool) -> Result<Device, MsrError> {
         let node = root.msr_node(cpu);
-        match File::open(&node) {
-            Ok(file) => Ok(Device { cpu, file, root: root.clone() }),
+        match File::options().read(true).write(write).open(&node) {
+            Ok(file) => Ok(Device { cpu, file, control: None, root: root.clone() }),
             Err(error) => Err(open_error(cpu, root, &node, &error)),
         }
+    }
+
+    fn pwrite(&self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        loop {
+            return match pwrite(&self.file, &value.to_le_bytes(), i64::from(msr.0)) {
+                Ok(8) => Ok(()),
+                Ok(count) => Err(MsrError::Os {
+                    cpu: self.cpu,
+                    msr,
+                    access: Access::Write,
+                    cause: format!("{count} bytes were written instead of 8"),
+                }),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => Err(self.write_error(msr, errno)),
+            };
+        }
+    }
+
+    fn write_error(&self, msr: Msr, errno: Errno) -> MsrError {
+        let (cpu, access) = (self.cpu, Access::Write);
+        match errno {
+            Errno::EIO => MsrError::Fault { cpu, msr, access },
+            Errno::ENXIO => absent(cpu, &self.root),
+            Errno::EPERM => MsrError::WriteFiltered { msr, why: self.root.write_filter() },
+            Errno::EBADF => {
+                let cause = "the device was opened for reading only".into();
+                MsrError::Os { cpu, msr, access, cause }
+            }
+            errno => MsrError::Os { cpu, msr, access, cause: errno.to_string() },
+        }
+    }
+}
+
+/// The descriptor that reads and, where opened for writing, writes.
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
@@ -110,7 +231,49 @@ impl MsrRead for Device {
     }
 }
 
-fn open_error(cpu: u32, root: &Root, node: &Path, error: &std::io::Error) -> MsrError {
+impl MsrWrite for Device {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        let Some(control) = &mut self.control else {
+            return self.pwrite(msr, value);
+        };
+        control.reg = msr.0;
+        control.set_value(value);
+        match control.write() {
+            Ok(()) => Ok(()),
+            Err(msru::MsrError::IoError(error)) => {
+                let errno = error.raw_os_error().map(Errno::from_raw);
+                Err(errno.map_or_else(
+                    // A short write, which the driver does not do for 8 bytes.
+                    || MsrError::Os {
+                        cpu: self.cpu,
+                        msr,
+                        access: Access::Write,
+                        cause: error.to_string(),
+                    },
+                    |errno| self.write_error(msr, errno),
+                ))
+            }
+            Err(error) => Err(MsrError::Os {
+                cpu: self.cpu,
+                msr,
+                access: Access::Write,
+                cause: error.to_string(),
+            }),
+        }
+    }
+
+    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        for op in batch {
+            match op {
+                Op::Read { msr, value } => *value = self.read(*msr)?,
+                Op::Write { msr, value } => self.pwrite(*msr, *value)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn open_error(cpu: u32, root: &Root, node: &Path, error: &std::io::Error) -> MsrError {
     let path = node.display().to_string();
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOENT | Errno::ENOTDIR) => match absent(cpu, root) {
@@ -133,7 +296,7 @@ fn open_error(cpu: u32, root: &Root, node: &Path, error: &std::io::Error) -> Msr
 
 /// A CPU whose registers nobody answers for: it does not exist, or it is
 /// offline.
-fn absent(cpu: u32, root: &Root) -> MsrError {
+pub(super) fn absent(cpu: u32, root: &Root) -> MsrError {
     let cpus = root.join("sys/devices/system/cpu");
     let known = cpus.join(format!("cpu{cpu}")).is_dir();
     // Without sysfs (a re-rooted tree) the device directory decides.

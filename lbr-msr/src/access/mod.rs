@@ -6,14 +6,22 @@
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub mod device;
 pub mod fake;
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub mod msr_safe;
 pub mod replay;
+#[cfg(all(feature = "ring0", target_arch = "x86_64"))]
+pub mod ring0;
 
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use device::{Device, Root};
 pub use fake::FakeMsrs;
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub use msr_safe::MsrSafe;
 pub use replay::{Recording, Replay};
+#[cfg(all(feature = "ring0", target_arch = "x86_64"))]
+pub use ring0::Ring0;
 
-use alloc::string::String;
+use alloc::{boxed::Box, string::String};
 
 use crate::address::Msr;
 
@@ -91,19 +99,23 @@ pub enum MsrError {
         path: String,
     },
     /// The kernel forbids writes.
-    #[error("the kernel refused to write {msr}: lockdown is active or msr.allow_writes=off")]
+    #[error("the kernel refused to write {msr}: {why}")]
     WriteFiltered {
         /// Register.
         msr: Msr,
+        /// Lockdown, or the driver's parameter `allow_writes`, and the remedy.
+        why: String,
     },
     /// The msr-safe allowlist lacks the register or the bits.
-    #[error("msr-safe does not allow {access} of {msr}; add to /dev/cpu/msr_allowlist: {line}")]
+    #[error(
+        "msr-safe does not allow {access} of {msr}; add to the list in /dev/cpu/msr_allowlist (writing there replaces it): {line}"
+    )]
     NotListed {
         /// Register.
         msr: Msr,
         /// What was tried.
         access: Access,
-        /// The line that is missing.
+        /// The line that is missing; where several are, each on its own line.
         line: String,
     },
     /// Our own allowlist: this facility never writes that register.
@@ -233,6 +245,30 @@ impl<T: MsrRead + ?Sized> MsrRead for &mut T {
 }
 
 impl<T: MsrWrite + ?Sized> MsrWrite for &mut T {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        (**self).write(msr, value)
+    }
+    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        (**self).run(batch)
+    }
+}
+
+impl<T: MsrRead + ?Sized> MsrRead for Box<T> {
+    fn cpu(&self) -> u32 {
+        (**self).cpu()
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        (**self).read(msr)
+    }
+    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
+        (**self).read_many(msrs, out)
+    }
+    fn one_call(&self) -> bool {
+        (**self).one_call()
+    }
+}
+
+impl<T: MsrWrite + ?Sized> MsrWrite for Box<T> {
     fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
         (**self).write(msr, value)
     }

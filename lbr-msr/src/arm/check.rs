@@ -8,22 +8,22 @@ use super::ArmError;
 const MAX_DEPTH: u32 = 64;
 
 /// MSR_LBR_SELECT.EN_CALLSTACK, and what SDM 17.9 asks of the other bits.
-mod select {
-    pub(super) const SUPPRESS: u64 = 0x1FF;
-    pub(super) const RINGS: u64 = 0b11;
-    pub(super) const EN_CALLSTACK: u64 = 1 << 9;
-    pub(super) const BRANCHES: u64 = 0x1FC;
+pub(super) mod select {
+    pub(in crate::arm) const SUPPRESS: u64 = 0x1FF;
+    pub(in crate::arm) const RINGS: u64 = 0b11;
+    pub(in crate::arm) const EN_CALLSTACK: u64 = 1 << 9;
+    pub(in crate::arm) const BRANCHES: u64 = 0x1FC;
     /// JCC, NEAR_IND_JMP, NEAR_REL_JMP and FAR_BRANCH suppressed, calls and
     /// returns not.
     pub(super) const BRANCHES_OF_CALL_STACK: u64 = 0x1C4;
 }
 
 /// IA32_LBR_CTL. Linux msr-index.h.
-mod ctl {
-    pub(super) const LBR_EN: u64 = 1;
-    pub(super) const RINGS: u64 = 0b110;
-    pub(super) const CALL_STACK: u64 = 1 << 3;
-    pub(super) const BRANCHES: u64 = 0x7F << 16;
+pub(super) mod ctl {
+    pub(in crate::arm) const LBR_EN: u64 = 1;
+    pub(in crate::arm) const RINGS: u64 = 0b110;
+    pub(in crate::arm) const CALL_STACK: u64 = 1 << 3;
+    pub(in crate::arm) const BRANCHES: u64 = 0x7F << 16;
     /// NEAR_REL_CALL, NEAR_IND_CALL and NEAR_RET.
     pub(super) const BRANCHES_OF_CALL_STACK: u64 = 0x38 << 16;
 }

@@ -38,7 +38,7 @@ const NO_CPU: u32 = u32::MAX;
 #[non_exhaustive]
 pub enum WriteError {
     /// The system refused.
-    #[error("writing the recording failed: {0}")]
+    #[error("the recording cannot be written")]
     Io(#[from] std::io::Error),
     /// A stack does not fit a record, which is at most 65,535 bytes.
     #[error("a stack of {entries} branches does not fit a perf.data record (2,700 at most)")]

@@ -1,0 +1,63 @@
+//! Lists of CPUs as people and the kernel write them: `0-3,6`.
+
+use std::str::FromStr;
+
+/// CPUs in ascending order, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CpuList(Vec<u32>);
+
+/// No kernel has more CPUs (CONFIG_NR_CPUS of x86 ends at 8192): a longer
+/// range is a typing error, not a list to build.
+const MOST: u32 = 8192;
+
+/// Why a text is no list of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no list of CPUs; write such as 0-3,6")]
+pub(crate) struct NotCpus(String);
+
+impl CpuList {
+    /// The CPUs; there is at least one.
+    pub(crate) fn cpus(&self) -> &[u32] {
+        &self.0
+    }
+}
+
+impl FromStr for CpuList {
+    type Err = NotCpus;
+
+    fn from_str(text: &str) -> Result<CpuList, NotCpus> {
+        let wrong = || NotCpus(text.to_owned());
+        let number = |word: &str| {
+            let digits = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+            word.parse::<u32>().ok().filter(|number| digits && *number < MOST).ok_or_else(wrong)
+        };
+        let mut cpus: Vec<u32> = Vec::new();
+        for word in text.trim().split(',') {
+            let (first, last) = word.split_once('-').unwrap_or((word, word));
+            let (first, last) = (number(first)?, number(last)?);
+            if last < first {
+                return Err(wrong());
+            }
+            cpus.extend(first..=last);
+        }
+        cpus.sort_unstable();
+        cpus.dedup();
+        Ok(CpuList(cpus))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_the_kernel_writes_them() {
+        let list = |text: &str| text.parse::<CpuList>().map(|list| list.0);
+        assert_eq!(list("0"), Ok(vec![0]));
+        assert_eq!(list("0-3,6\n"), Ok(vec![0, 1, 2, 3, 6]));
+        assert_eq!(list("6,0-1,1"), Ok(vec![0, 1, 6]));
+        for wrong in ["", "a", "1-", "-1", "3-1", "0,,1", "+1", "0-99999999", "unknown"] {
+            assert_eq!(list(wrong), Err(NotCpus(wrong.to_owned())), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `lbr disarm`: recording off, whoever left it on.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use lbr_msr::{
+    MsrRead,
+    arm::{ArmOptions, ArmPlan},
+};
+use serde_json::{Value, json};
+
+use super::{
+    backend::{self, Backend},
+    cpus::CpuList,
+    machine::MachineArgs,
+};
+use crate::{
+    exit::{DONE, Failure, OrExit, Outcome, USAGE},
+    present::json,
+};
+
+/// Switch branch recording off where something left it on
+///
+/// For each CPU: where recording is on or a filter is set, recording is
+/// switched off, the filter is set to 0 and the records are cleared; nothing
+/// is written elsewhere. A perf that records branches at that moment loses
+/// them.
+#[derive(Debug, Args)]
+pub(crate) struct DisarmArgs {
+    /// The CPUs, such as 0-3,6 [default: all that are online]
+    #[arg(short = 'C', long, value_name = "LIST")]
+    cpu: Option<CpuList>,
+
+    /// Where the registers are
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    backend: Backend,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Print JSON Lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found on a CPU, and done.
+struct Found {
+    recording: bool,
+    control: (String, u64),
+    filter: Option<(String, u64)>,
+    cleared: bool,
+}
+
+/// Runs `lbr disarm`.
+pub(crate) fn run(args: DisarmArgs) -> Outcome {
+    if args.backend == Backend::Soft || args.machine.soft_cpu.is_some() {
+        let error = anyhow!("a software LBR lives no longer than the command that uses it");
+        return Err(error).or_exit(USAGE);
+    }
+    let list = match &args.cpu {
+        Some(list) => list.clone(),
+        None => {
+            let online = args.machine.root().online();
+            online.parse().with_context(|| format!("the kernel lists {online} as online"))?
+        }
+    };
+    let mut out = io::stdout().lock();
+    let mut failures = Vec::new();
+    let mut announced = false;
+    for &cpu in list.cpus() {
+        match disarm(cpu, &args, &mut announced) {
+            Ok(found) if args.json => write_json(&mut out, cpu, &found)?,
+            Ok(found) => write_text(&mut out, cpu, &found)?,
+            Err(failure) => failures.push((cpu, failure)),
+        }
+    }
+    out.flush()?;
+    let alike = |code| failures.iter().all(|(_, failure)| failure.code == code);
+    let many = failures.len() > 1;
+    let code = failures.first().map(|(_, first)| if alike(first.code) { first.code } else { 1 });
+    for (cpu, failure) in failures {
+        // The others have been dealt with; the last word is the exit status.
+        if !many {
+            return Err(failure);
+        }
+        anstream::eprintln!("lbr: CPU {cpu}: {:#}", failure.error);
+    }
+    Ok(code.unwrap_or(DONE))
+}
+
+fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<Found, Failure> {
+    let (caps, mut registers) = backend::look(args.backend, cpu, &args.machine)?;
+    let plan = ArmPlan::new(&caps, 0, ArmOptions::default()).map_err(backend::no_plan)?;
+    let (control, enable) = plan.control();
+    let value = registers.read(control).map_err(backend::refused)?;
+    let mut filter = None;
+    if let Some(select) = caps.registers.select.filter(|select| *select != control) {
+        let value = registers.read(select).map_err(backend::refused)?;
+        filter = Some((select.to_string(), value));
+    }
+    let whole = caps.registers.select == Some(control);
+    let left = value & enable != 0 || whole && value != 0 || matches!(filter, Some((_, 1..)));
+    if left {
+        let root = args.machine.root();
+        let registers = backend::open_for(&plan, args.backend, cpu, &root)?;
+        if !std::mem::replace(announced, true)
+            && let Some(notice) = registers.taint_notice(&root)
+        {
+            anstream::eprintln!("lbr: {notice}");
+        }
+        let mut registers = lbr_msr::arm::Allowlisted::new(registers, &plan);
+        plan.disarm(&mut registers).map_err(backend::refused)?;
+    }
+    Ok(Found {
+        recording: value & enable != 0,
+        control: (control.to_string(), value),
+        filter,
+        cleared: left,
+    })
+}
+
+fn write_text(out: &mut impl Write, cpu: u32, found: &Found) -> io::Result<()> {
+    let (control, value) = &found.control;
+    let state = if found.recording { "on" } else { "off" };
+    write!(out, "CPU {cpu}: recording was {state} ({control} = {value:#x}")?;
+    if let Some((filter, value)) = &found.filter {
+        write!(out, ", filter {filter} = {value:#x}")?;
+    }
+    writeln!(
+        out,
+        "): {}",
+        match (found.recording, found.cleared) {
+            (true, _) => "switched off, filter and records cleared",
+            (false, true) => "filter and records cleared",
+            (false, false) => "nothing to do",
+        }
+    )
+}
+
+fn write_json(out: &mut impl Write, cpu: u32, found: &Found) -> io::Result<()> {
+    let filter = found.filter.as_ref();
+    json::line(
+        out,
+        &[
+            ("cpu", json!(cpu)),
+            ("recording", json!(found.recording)),
+            ("control", json::hex(found.control.1)),
+            ("select", filter.map_or(Value::Null, |(_, value)| json::hex(*value))),
+            ("disarmed", json!(found.cleared)),
+        ],
+    )
+}

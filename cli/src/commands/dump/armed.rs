@@ -1,0 +1,243 @@
+//! `lbr dump --arm`: arms a ring, lets a program or the CPU run, freezes.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, anyhow};
+use lbr_msr::{
+    BranchFilter, LbrCaps,
+    arm::{ArmOptions, ArmPlan},
+    filter::{FilterError, software_filter, to_register_disarmed},
+    snapshot::Snapshot,
+};
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    sys::{
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+use sampler::{
+    guard::{Armed, Ready},
+    keeper,
+    source::Command,
+    target::{self, Affinity, Held},
+};
+
+use super::DumpArgs;
+use crate::{
+    commands::backend::{self, Hardware},
+    exit::{FAILED, Failure, NO_LBR, OrExit, USAGE},
+};
+
+/// How long a CPU is left alone where neither a time nor a program is given.
+const DEFAULT: Duration = Duration::from_millis(10);
+/// How often the program, the clock and the signals are looked at.
+const LOOK: Duration = Duration::from_millis(1);
+/// How long the program has between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Arms, waits, freezes, reads and restores.
+pub(super) fn snapshot(
+    args: &DumpArgs,
+    filter: BranchFilter,
+) -> Result<(LbrCaps, Snapshot), Failure> {
+    let (caps, _) = backend::look(args.backend, args.cpu, &args.machine)?;
+    let value = to_register_disarmed(filter, caps.filter).map_err(not_here)?;
+    let plan = ArmPlan::new(&caps, value, ArmOptions::default()).map_err(backend::no_plan)?;
+    if software_filter(filter, caps.filter).is_some() {
+        anstream::eprintln!(
+            "lbr: {} cannot leave out jumps where calls are asked for: jumps are shown as well",
+            caps.filter.name()
+        );
+    }
+    let root = args.machine.root();
+    let registers = backend::open_for(&plan, args.backend, args.cpu, &root)?;
+    // A signal ends the wait, and what follows it puts the registers back.
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .context("signals cannot be listened for")?;
+    }
+    let affinity = Affinity::current()?;
+    leave_cpu(args.cpu);
+
+    let notice = registers.taint_notice(&root);
+    let ready = Ready::new(registers, plan).map_err(backend::not_armed)?;
+    if ready.saved().in_use() {
+        anstream::eprintln!(
+            "lbr: CPU {}: a branch filter or a freeze on PMI was set before: something such as \
+             perf has recorded here, and may take the records away again",
+            args.cpu
+        );
+    }
+    let mut ready = [ready];
+    keeper::watch(&mut ready)?;
+    let [ready] = ready;
+    // After the keeper, which would hold its pipe open.
+    let mut child = (!args.command.is_empty()).then(|| hold(args, &affinity)).transpose()?;
+    if let Some(notice) = notice {
+        anstream::eprintln!("lbr: {notice}");
+    }
+    let mut armed = ready.arm().map_err(backend::not_armed)?;
+    if let Some(child) = &mut child {
+        child.start()?;
+    }
+    let limit = args.time.map(Duration::from_millis);
+    let limit = limit.or((child.is_none()).then_some(DEFAULT));
+    let started = Instant::now();
+    let stopped = || stop.load(Ordering::Relaxed);
+    while !stopped() && limit.is_none_or(|limit| started.elapsed() < limit) {
+        if let Some(child) = &mut child
+            && child.has_ended()?
+        {
+            break;
+        }
+        let rest = limit.map_or(LOOK, |limit| limit.saturating_sub(started.elapsed()));
+        sleep(rest.min(LOOK));
+    }
+    let snapshot = read(&mut armed, &caps)?;
+    let restored = armed.restore().map_err(backend::refused)?;
+    if restored.foreign {
+        anstream::eprintln!(
+            "lbr: something else changed the branch filter meanwhile; it was left as it is"
+        );
+    }
+    if let Some(child) = child {
+        child.end();
+    }
+    Ok((caps, snapshot))
+}
+
+/// Freezes the ring and reads it.
+fn read(armed: &mut Armed<Hardware>, caps: &LbrCaps) -> Result<Snapshot, Failure> {
+    let frozen = armed.freeze().map_err(backend::refused)?;
+    if frozen.stopped {
+        anstream::eprintln!(
+            "lbr: recording had been switched off before (a debugger's exception, a performance \
+             interrupt or another program): the records end there"
+        );
+    } else if frozen.foreign {
+        anstream::eprintln!(
+            "lbr: something else changed the control register meanwhile: the records may be spoilt"
+        );
+    }
+    Snapshot::read(armed.registers(), caps).map_err(backend::refused)
+}
+
+/// Filters that no CPU takes are bad usage; those that this one lacks are not.
+fn not_here(error: FilterError) -> Failure {
+    let code = match error {
+        FilterError::NoFilterRegister { .. }
+        | FilterError::NoRingFilter { .. }
+        | FilterError::NoTypeFilter { .. }
+        | FilterError::NoCallStack { .. } => NO_LBR,
+        _ => USAGE,
+    };
+    Failure { code, error: error.into() }
+}
+
+/// What this program executes is not to fill the ring: it leaves the CPU
+/// where it may run on another.
+fn leave_cpu(cpu: u32) {
+    let others = || {
+        let mut others = nix::sched::sched_getaffinity(Pid::from_raw(0))?;
+        others.unset(usize::try_from(cpu).unwrap_or(usize::MAX))?;
+        if (0..CpuSet::count()).any(|other| others.is_set(other).unwrap_or(false)) {
+            sched_setaffinity(Pid::from_raw(0), &others)
+        } else {
+            Err(nix::errno::Errno::EINVAL)
+        }
+    };
+    if others().is_err() {
+        anstream::eprintln!(
+            "lbr: lbr may run on no other CPU: its own branches are among the records"
+        );
+    }
+}
+
+/// The program that runs meanwhile.
+struct Child {
+    held: Held,
+    name: String,
+    ended: Option<WaitStatus>,
+}
+
+/// Makes the program's process, pinned, before its first instruction.
+fn hold(args: &DumpArgs, affinity: &Affinity) -> Result<Child, Failure> {
+    let mut words = args.command.iter().cloned();
+    let program = words.next().unwrap_or_default();
+    let path = target::find(&program).or_exit(USAGE)?;
+    let command = Command {
+        program: program.clone(),
+        args: words.collect(),
+        from: None,
+        follow_children: false,
+        cpu: Some(args.cpu),
+    };
+    let pinned = affinity.only(args.cpu).or_exit(USAGE)?;
+    let held = Held::spawn(&path, &command)?;
+    pinned.apply(held.pid().as_raw())?;
+    Ok(Child { held, name: program, ended: None })
+}
+
+impl Child {
+    fn start(&mut self) -> Result<(), Failure> {
+        self.held.release()?;
+        match self.held.exec_error() {
+            None => Ok(()),
+            Some(cause) => {
+                let _ = waitpid(self.held.pid(), None);
+                let error = anyhow!("{} could not be started: {cause}", self.name);
+                Err(Failure { code: FAILED, error })
+            }
+        }
+    }
+
+    fn has_ended(&mut self) -> Result<bool, Failure> {
+        if self.ended.is_none() {
+            match waitpid(self.held.pid(), Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) | Err(nix::errno::Errno::EINTR) => {}
+                Ok(status) => self.ended = Some(status),
+                Err(errno) => {
+                    let error = anyhow!("waiting for {}: {errno}", self.name);
+                    return Err(Failure { code: FAILED, error });
+                }
+            }
+        }
+        Ok(self.ended.is_some())
+    }
+
+    /// Ends the program where it still runs, and says how it ended otherwise.
+    fn end(mut self) {
+        match self.ended {
+            Some(WaitStatus::Exited(_, 0)) => {}
+            Some(WaitStatus::Exited(_, status)) => {
+                anstream::eprintln!("lbr: {} ended with status {status}", self.name);
+            }
+            Some(WaitStatus::Signaled(_, signal, _)) => {
+                anstream::eprintln!("lbr: {} was ended by {signal}", self.name);
+            }
+            Some(_) => {}
+            None => {
+                let _ = kill(self.held.pid(), Signal::SIGTERM);
+                let asked = Instant::now();
+                while asked.elapsed() < GRACE {
+                    if self.has_ended().unwrap_or(true) {
+                        return;
+                    }
+                    sleep(LOOK);
+                }
+                let _ = kill(self.held.pid(), Signal::SIGKILL);
+                let _ = waitpid(self.held.pid(), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! msr-safe: registers that an administrator lists are open to users, and a
+//! batch of accesses reaches a CPU in one call with interrupts off.
+//!
+//! It asks for no capability, taints nothing and is not stopped by lockdown:
+//! file modes and its list decide. A write changes the bits of the list's mask
+//! alone and leaves the others as they are, without an error; the mask is
+//! therefore held against a plan before anything is written
+//! ([`MsrSafe::check`]).
+
+mod abi;
+mod allowlist;
+#[cfg(test)]
+mod stand_in;
+
+use alloc::{
+    boxed::Box,
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use std::{fs::File, path::Path};
+
+use nix::{
+    errno::Errno,
+    sys::uio::{pread, pwrite},
+};
+
+use super::{
+    Access, MsrError, MsrRead, MsrWrite, Op, Root,
+    device::{absent, open_error},
+};
+use crate::{address::Msr, arm::Need};
+use abi::{Batch, BatchOp};
+pub use allowlist::{Allowlist, line};
+
+/// One CPU through msr-safe.
+///
+/// [`read`](MsrRead::read) and [`write`](MsrWrite::write) are one `pread` or
+/// `pwrite` of `/dev/cpu/N/msr_safe`; [`read_many`](MsrRead::read_many) and
+/// [`run`](MsrWrite::run) one ioctl of `/dev/cpu/msr_batch`, which runs on the
+/// CPU uninterrupted. In a batch a write reads the register before, so that
+/// one that cannot be read cannot be written either. msr-safe msr_batch.c.
+#[derive(Debug)]
+pub struct MsrSafe {
+    cpu: u16,
+    node: File,
+    batch: Box<dyn Batch>,
+    version: u32,
+    allowlist: Option<Allowlist>,
+    root: Root,
+}
+
+impl MsrSafe {
+    /// Opens a CPU for reading, and for writing where `write` says so.
+    ///
+    /// # Errors
+    /// What stands in the way: no such CPU, CPU offline, module not loaded,
+    /// file mode.
+    pub fn open(cpu: u32, root: &Root, write: bool) -> Result<MsrSafe, MsrError> {
+        let path = root.join(&format!("dev/cpu/{cpu}/msr_safe"));
+        let node = File::options().read(true).write(write).open(&path);
+        let node = node.map_err(|error| not_opened(cpu, root, &path, &error))?;
+        let number = u16::try_from(cpu).map_err(|_| absent(cpu, root))?;
+        let path = root.join("dev/cpu/msr_batch");
+        let batch = File::open(&path).map_err(|error| not_opened(cpu, root, &path, &error))?;
+        let text = |name: &str| std::fs::read_to_string(root.join(&format!("dev/cpu/{name}"))).ok();
+        Ok(MsrSafe {
+            cpu: number,
+            node,
+            batch: Box::new(batch),
+            version: text("msr_safe_version").as_deref().and_then(packed_version).unwrap_or(0),
+            allowlist: text("msr_allowlist").as_deref().map(Allowlist::parse),
+            root: root.clone(),
+        })
+    }
+
+    /// The list of allowed registers; `None` where it cannot be read.
+    #[must_use]
+    pub const fn allowlist(&self) -> Option<&Allowlist> {
+        self.allowlist.as_ref()
+    }
+
+    /// Holds the list against what will be needed, such as
+    /// [`ArmPlan::needs`](crate::arm::ArmPlan::needs). A list that cannot be read
+    /// passes: the module itself refuses then, register by register.
+    ///
+    /// # Errors
+    /// [`MsrError::NotListed`] with every line that is missing.
+    pub fn check(&self, needs: &[Need]) -> Result<(), MsrError> {
+        let Some(allowlist) = &self.allowlist else { return Ok(()) };
+        let missing = allowlist.missing(needs);
+        let Some(first) = missing.first() else { return Ok(()) };
+        let listed = allowlist.write_mask(first.msr).is_some();
+        let access = if listed { Access::Write } else { Access::Read };
+        let lines: String = missing.iter().map(|need| format!("\n{}", line(need))).collect();
+        Err(MsrError::NotListed { msr: first.msr, access, line: lines })
+    }
+
+    fn not_listed(&self, msr: Msr, access: Access) -> MsrError {
+        let write_mask = match access {
+            Access::Read => 0,
+            Access::Write => u64::MAX,
+        };
+        MsrError::NotListed { msr, access, line: line(&Need { msr, write_mask }) }
+    }
+
+    fn error(&self, msr: Msr, access: Access, errno: Errno) -> MsrError {
+        let cpu = self.cpu.into();
+        match errno {
+            Errno::EIO => MsrError::Fault { cpu, msr, access },
+            Errno::ENXIO => absent(cpu, &self.root),
+            Errno::EACCES | Errno::EROFS => self.not_listed(msr, access),
+            errno => MsrError::Os { cpu, msr, access, cause: errno.to_string() },
+        }
+    }
+
+    fn call(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        // The module calls an empty batch an error.
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut ops = abi::encode(self.cpu, batch);
+        let result = self.batch.run(self.version, &mut ops);
+        match result {
+            Ok(()) => {
+                abi::decode(&ops, batch);
+                Ok(())
+            }
+            // Its lists are checked before anything runs: nothing was read.
+            Err(errno @ (Errno::EACCES | Errno::EROFS | Errno::ENXIO)) => {
+                Err(self.blame(&ops, errno))
+            }
+            Err(errno) => {
+                // A fault of one step: the others have run.
+                if ops.iter().any(|op| op.err != 0) {
+                    abi::decode(&ops, batch);
+                }
+                Err(self.blame(&ops, errno))
+            }
+        }
+    }
+
+    /// The error of the first step that failed; where none says so, of the
+    /// first that the list does not allow.
+    fn blame(&self, ops: &[BatchOp], errno: Errno) -> MsrError {
+        let access = |op: &BatchOp| if op.is_read != 0 { Access::Read } else { Access::Write };
+        if let Some(op) = ops.iter().find(|op| op.err != 0) {
+            let errno = Errno::from_raw(op.err.checked_neg().unwrap_or(0));
+            return self.error(Msr(op.msr), access(op), errno);
+        }
+        let refused = |op: &&BatchOp| {
+            let mask = self.allowlist.as_ref().and_then(|list| list.write_mask(Msr(op.msr)));
+            matches!((access(op), mask), (_, None) | (Access::Write, Some(0)))
+        };
+        match ops.iter().find(refused).or(ops.first()) {
+            Some(op) => self.error(Msr(op.msr), access(op), errno),
+            None => MsrError::Open { path: "msr_batch".into(), cause: errno.to_string() },
+        }
+    }
+}
+
+impl MsrRead for MsrSafe {
+    fn cpu(&self) -> u32 {
+        self.cpu.into()
+    }
+
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        let mut bytes = [0; 8];
+        loop {
+            return match pread(&self.node, &mut bytes, i64::from(msr.0)) {
+                Ok(8) => Ok(u64::from_le_bytes(bytes)),
+                Ok(count) => Err(self.short(msr, Access::Read, count)),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => Err(self.error(msr, Access::Read, errno)),
+            };
+        }
+    }
+
+    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
+        let mut batch: Vec<Op> =
+            msrs.iter().take(out.len()).map(|msr| Op::Read { msr: *msr, value: 0 }).collect();
+        let result = self.call(&mut batch);
+        for (op, slot) in batch.iter().zip(out) {
+            if let Op::Read { value, .. } = op {
+                *slot = *value;
+            }
+        }
+        result
+    }
+
+    fn one_call(&self) -> bool {
+        true
+    }
+}
+
+impl MsrWrite for MsrSafe {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        loop {
+            return match pwrite(&self.node, &value.to_le_bytes(), i64::from(msr.0)) {
+                Ok(8) => Ok(()),
+                Ok(count) => Err(self.short(msr, Access::Write, count)),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => Err(self.error(msr, Access::Write, errno)),
+            };
+        }
+    }
+
+    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        self.call(batch)
+    }
+}
+
+impl MsrSafe {
+    fn short(&self, msr: Msr, access: Access, count: usize) -> MsrError {
+        let cause = format!("{count} bytes were transferred instead of 8");
+        MsrError::Os { cpu: self.cpu.into(), msr, access, cause }
+    }
+}
+
+/// Why a node of msr-safe could not be opened. No capability is asked for, so
+/// that EPERM is a file's matter as well.
+fn not_opened(cpu: u32, root: &Root, path: &Path, error: &std::io::Error) -> MsrError {
+    match open_error(cpu, root, path, error) {
+        MsrError::DriverMissing { path } => MsrError::Open {
+            path,
+            cause: "it does not exist: the module msr-safe is not loaded; run: modprobe msr-safe"
+                .into(),
+        },
+        MsrError::Capability { path } => MsrError::Open { path, cause: error.to_string() },
+        other => other,
+    }
+}
+
+/// `1.8.0` as the batch call wants it: major, minor and patch in 8 bits each.
+/// msr-safe 2.0.0 and later check it.
+fn packed_version(text: &str) -> Option<u32> {
+    let mut numbers = text.trim().trim_start_matches('v').splitn(3, '.').map(|part| {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        part.get(..digits)?.parse::<u8>().ok()
+    });
+    let major = numbers.next()??;
+    let mut next = || numbers.next().flatten().unwrap_or(0);
+    let (minor, patch) = (next(), next());
+    Some(u32::from_be_bytes([0, major, minor, patch]))
+}

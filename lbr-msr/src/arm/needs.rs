@@ -1,0 +1,58 @@
+//! What a plan needs of a backend that has a list of its own.
+
+use alloc::vec::Vec;
+
+use super::{
+    ArmPlan, FREEZE_LBRS_ON_PMI, LBR_FRZ,
+    check::{ctl, select},
+};
+use crate::address::{IA32_DEBUGCTL, Msr};
+
+/// A register that a plan needs: readable, with these bits writable. A backend
+/// with a list of its own (msr-safe) is held against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Need {
+    /// Register.
+    pub msr: Msr,
+    /// Bits that are written; 0 where it is only read.
+    pub write_mask: u64,
+}
+
+impl ArmPlan {
+    /// Every register that saving, arming, draining and restoring read or
+    /// write, in ascending order, with the bits that are written. Records are
+    /// written whole, to empty them.
+    #[must_use]
+    pub fn needs(&self) -> Vec<Need> {
+        let select = self.select();
+        let mask = |msr: Msr| {
+            if msr == self.map.control {
+                let mut bits = self.map.enable;
+                if self.whole_control {
+                    bits |= ctl::LBR_EN | ctl::RINGS | ctl::CALL_STACK | ctl::BRANCHES;
+                } else if msr == IA32_DEBUGCTL && (self.freeze_on_pmi || self.call_stack) {
+                    bits |= FREEZE_LBRS_ON_PMI;
+                }
+                bits
+            } else if msr == IA32_DEBUGCTL {
+                FREEZE_LBRS_ON_PMI
+            } else if Some(msr) == select {
+                select::SUPPRESS | select::EN_CALLSTACK
+            } else if Some(msr) == self.map.depth {
+                0xFF
+            } else if self.status.is_some_and(|(_, reset)| msr == reset) {
+                LBR_FRZ
+            } else {
+                u64::MAX
+            }
+        };
+        let mut needs: Vec<Need> =
+            self.allowed.iter().map(|&msr| Need { msr, write_mask: mask(msr) }).collect();
+        let read = self.saved_registers().into_iter().chain(self.map.tos);
+        for msr in read.filter(|msr| self.allowed.binary_search(msr).is_err()) {
+            needs.push(Need { msr, write_mask: 0 });
+        }
+        needs.sort_unstable();
+        needs
+    }
+}

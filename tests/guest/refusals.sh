@@ -1,0 +1,68 @@
+# What stands in the way of the registers, each for real, on a Skylake.
+. /work/lib.sh
+
+module=$(find / -xdev -name 'msr.ko' | head -n1)
+echo 'tester:x:1000:1000::/:/bin/sh' >/etc/passwd
+[ -e /bin/sh ] || ln -s busybox /bin/sh
+user() { su -s /bin/sh tester -c "$*"; }
+
+# File mode, then the capability that root does not need to think of.
+expect 4 'mode 0600' user lbr dump -C 1
+expect 4 'mode 0600' user lbr dump -C 1 --arm any,u
+chmod 666 /dev/cpu/1/msr
+expect 4 'CAP_SYS_RAWIO' user lbr dump -C 1
+expect 4 'CAP_SYS_RAWIO' user lbr dump -C 1 --arm any,u
+chmod 600 /dev/cpu/1/msr
+
+# Writing is forbidden, reading is not.
+echo off >/sys/module/msr/parameters/allow_writes
+expect 4 'echo on > /sys/module/msr/parameters/allow_writes' lbr dump -C 1 --arm any,u
+lbr dump -C 1 >/dev/null || fail "dump with allow_writes=off: status $?"
+[ "$(($(cat /proc/sys/kernel/tainted) & 4))" = 0 ] || fail "a refused write taints"
+echo on >/sys/module/msr/parameters/allow_writes
+
+# The taint is said before the first write, and only then.
+expect 0 'CPU_OUT_OF_SPEC' lbr dump -C 1 --arm any,u
+[ "$(($(cat /proc/sys/kernel/tainted) & 4))" = 4 ] || fail "a write does not taint"
+lbr dump -C 1 --arm any,u 2>/tmp/stderr >/dev/null
+grep -q CPU_OUT_OF_SPEC /tmp/stderr && fail "the taint is announced twice"
+
+# A register that does not exist: the CPUID of a Core 2, whose FROM registers
+# start at 0x40, on this Skylake.
+cat >/tmp/core2 <<'CPUID'
+CPU:
+0x00000000 0x00: eax=0x00000006 ebx=0x756e6547 ecx=0x6c65746e edx=0x49656e69
+0x00000001 0x00: eax=0x000006f6 ebx=0x00000000 ecx=0x00008000 edx=0x00000020
+CPUID
+expect 3 '#GP on read of 0x40 on CPU 1' lbr dump -C 1 --cpuid /tmp/core2 --perf-capabilities 2
+
+# CPUs that are not there.
+expect 2 'online: 0-1' lbr dump -C 7
+expect 2 'CPU 7 does not exist' lbr dump -C 7 --cpuid /tmp/core2
+lbr dump -C 1 --arm any,u --for 3000 -- /work/loop >/dev/null 2>/tmp/stderr &
+pid=$!
+within 5 recording_is 1 true || fail "not armed: $(cat /tmp/stderr)"
+echo 0 >/sys/devices/system/cpu/cpu1/online || fail "CPU 1 cannot be taken offline"
+wait "$pid"
+status=$?
+[ "$status" -eq 3 ] || fail "offline while armed: status $status: $(cat /tmp/stderr)"
+grep -q 'CPU 1 is offline' /tmp/stderr || fail "offline while armed: $(cat /tmp/stderr)"
+killall loop 2>/dev/null
+expect 3 'CPU 1 is offline; bring it online' lbr dump -C 1
+expect 3 'CPU 1 is offline' lbr disarm -C 1
+# A node that nobody took away: ENXIO.
+mkdir -p /tmp/root/dev/cpu/1 /tmp/root/sys/devices/system/cpu/cpu1
+mknod /tmp/root/dev/cpu/1/msr c 202 1
+expect 3 'CPU 1 is offline' lbr dump -C 1 --cpuid /tmp/core2 --msr-root /tmp/root
+echo 1 >/sys/devices/system/cpu/cpu1/online
+within 5 test -e /dev/cpu/1/msr || fail "no node after CPU 1 came back"
+lbr disarm >/dev/null || fail "disarm after CPU 1 came back: status $?"
+
+# No driver.
+rmmod msr
+expect 3 'modprobe msr' lbr dump -C 1
+expect 3 'modprobe msr' lbr dump -C 1 --arm any,u
+expect 3 'modprobe msr' lbr disarm -C 1
+insmod "$module"
+lbr dump -C 1 >/dev/null || fail "dump with the driver back: status $?"
+finish

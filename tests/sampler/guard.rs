@@ -1,0 +1,380 @@
+//! The guard restores whatever happens, and the keeper what no guard can.
+#![allow(unsafe_code, reason = "fork, for recorders that die")]
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lbr_msr::access::{Access, FakeMsrs};
+use lbr_msr::arm::{ArmError, ArmOptions, ArmPlan};
+use lbr_msr::soft::{SoftCpu, SoftLbr};
+use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, pipe, setpgid};
+use sampler::guard::{GuardError, Ready};
+use sampler::keeper::{self, KeeperError};
+
+const DEBUGCTL: Msr = Msr(0x1D9);
+const SELECT: Msr = Msr(0x1C8);
+const LBR_CTL: Msr = Msr(0x14CE);
+
+fn caps(key: &str) -> (LbrCaps, Option<u64>) {
+    let cpu = SoftCpu::preset(key).unwrap();
+    (cpu.caps, cpu.perf_capabilities)
+}
+
+fn plan(caps: &LbrCaps, filter: u64) -> ArmPlan {
+    ArmPlan::new(caps, filter, ArmOptions::default()).unwrap()
+}
+
+/// What goes wrong at a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    Once,
+    Panic,
+    FromThenOn,
+    Filtered,
+}
+
+/// A software LBR that others can look at, some of whose writes go wrong.
+#[derive(Clone)]
+struct Watched {
+    soft: Arc<Mutex<SoftLbr>>,
+    writes: Arc<Mutex<u32>>,
+    fault: Option<(u32, Fault)>,
+}
+
+impl Watched {
+    fn new(key: &str, fault: Option<(u32, Fault)>) -> (Watched, LbrCaps) {
+        let (caps, perf_capabilities) = caps(key);
+        let soft = Arc::new(Mutex::new(SoftLbr::new(&caps, perf_capabilities)));
+        (Watched { soft, writes: Arc::default(), fault }, caps)
+    }
+
+    fn get(&self, msr: Msr) -> u64 {
+        self.soft.lock().unwrap_or_else(PoisonError::into_inner).read(msr).unwrap()
+    }
+
+    fn set(&self, msr: Msr, value: u64) {
+        self.soft.lock().unwrap().write(msr, value).unwrap();
+    }
+
+    fn writes(&self) -> u32 {
+        *self.writes.lock().unwrap()
+    }
+}
+
+impl MsrRead for Watched {
+    fn cpu(&self) -> u32 {
+        3
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.soft.lock().unwrap().read(msr)
+    }
+}
+
+impl MsrWrite for Watched {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        let count = {
+            let mut writes = self.writes.lock().unwrap();
+            *writes += 1;
+            *writes
+        };
+        let fault = MsrError::Fault { cpu: 3, msr, access: Access::Write };
+        match self.fault {
+            Some((at, Fault::Once)) if count == at => return Err(fault),
+            Some((at, Fault::Panic)) if count == at => panic!("write {count}"),
+            Some((at, Fault::FromThenOn)) if count >= at => return Err(fault),
+            Some((_, Fault::Filtered)) => {
+                return Err(MsrError::WriteFiltered { msr, why: "off".into() });
+            }
+            _ => {}
+        }
+        self.soft.lock().unwrap().write(msr, value)
+    }
+}
+
+/// BTF is the kernel's, the filter was somebody's before.
+fn with_foreign_bits(fault: Option<(u32, Fault)>) -> (Watched, LbrCaps) {
+    let (watched, caps) = Watched::new("06_5E", fault);
+    watched.set(DEBUGCTL, 2);
+    watched.set(SELECT, 0x1C4);
+    watched.set(Msr(0x680), 0x1234);
+    (watched, caps)
+}
+
+#[test]
+fn an_armed_ring_is_put_back_by_drop_and_by_name() {
+    for by_name in [false, true] {
+        let (watched, caps) = with_foreign_bits(None);
+        let ready = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap();
+        assert!(ready.saved().in_use(), "the filter was set");
+        assert_eq!((ready.cpu(), watched.writes()), (3, 0), "reading writes nothing");
+        let mut armed = ready.arm().unwrap();
+        assert_eq!((watched.get(DEBUGCTL), watched.get(SELECT)), (3, 0x101));
+        assert_eq!(watched.get(Msr(0x680)), 0, "the ring is empty when it is armed");
+        let frozen = armed.freeze().unwrap();
+        assert_eq!((watched.get(DEBUGCTL), frozen.stopped, frozen.foreign), (2, false, false));
+        armed.thaw(&frozen).unwrap();
+        assert_eq!(watched.get(DEBUGCTL), 3);
+        watched.set(Msr(0x6C0), 0x5678);
+        if by_name {
+            assert!(!armed.restore().unwrap().foreign);
+        } else {
+            drop(armed);
+        }
+        assert_eq!((watched.get(DEBUGCTL), watched.get(SELECT)), (2, 0x1C4));
+        assert_eq!(watched.get(Msr(0x6C0)), 0, "no record is left behind");
+    }
+}
+
+#[test]
+fn architectural_lbr_is_put_back() {
+    let (watched, caps) = Watched::new("06_8F", None);
+    watched.set(LBR_CTL, 0x2);
+    let armed = Ready::new(watched.clone(), plan(&caps, 0x3F_0004)).unwrap().arm().unwrap();
+    assert_eq!(watched.get(LBR_CTL), 0x3F_0005);
+    drop(armed);
+    assert_eq!(watched.get(LBR_CTL), 0x2);
+}
+
+#[test]
+fn every_write_that_fails_while_arming_is_undone() {
+    // Off, the filter, 3 * 32 records, on.
+    for at in 1..=99 {
+        for fault in [Fault::Once, Fault::Panic] {
+            let (watched, caps) = with_foreign_bits(Some((at, fault)));
+            let ready = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap();
+            match catch_unwind(AssertUnwindSafe(|| ready.arm())) {
+                Ok(Err(GuardError::Failed(MsrError::Fault { cpu: 3, .. }))) => {
+                    assert_eq!(fault, Fault::Once);
+                }
+                Err(_) => assert_eq!(fault, Fault::Panic),
+                Ok(other) => panic!("write {at}: {:?}", other.map(|_| "armed")),
+            }
+            let now = (watched.get(DEBUGCTL), watched.get(SELECT));
+            assert_eq!(now, (2, 0x1C4), "after {fault:?} at write {at}");
+        }
+    }
+    let (watched, caps) = with_foreign_bits(Some((100, Fault::Once)));
+    assert!(Ready::new(watched, plan(&caps, 0x101)).unwrap().arm().is_ok(), "99 writes arm");
+}
+
+#[test]
+fn what_cannot_be_put_back_is_said() {
+    let (watched, caps) = with_foreign_bits(Some((3, Fault::FromThenOn)));
+    let error = Ready::new(watched, plan(&caps, 0x101)).unwrap().arm().err().unwrap();
+    assert!(matches!(error, GuardError::LeftOver { .. }), "{error}");
+    assert!(error.to_string().ends_with("try lbr disarm"), "{error}");
+}
+
+#[test]
+fn nothing_is_undone_where_the_kernel_refuses_writes() {
+    let (watched, caps) = with_foreign_bits(Some((0, Fault::Filtered)));
+    let error = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap().arm().err().unwrap();
+    assert!(matches!(error, GuardError::Failed(MsrError::WriteFiltered { .. })), "{error}");
+    assert_eq!(watched.writes(), 1, "one try is enough");
+}
+
+#[test]
+fn a_panic_while_armed_puts_back() {
+    let (watched, caps) = with_foreign_bits(None);
+    let armed = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap().arm().unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _armed = armed;
+        panic!("the decoder fell over");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!((watched.get(DEBUGCTL), watched.get(SELECT)), (2, 0x1C4));
+}
+
+#[test]
+fn a_ring_in_use_is_refused() {
+    let (watched, caps) = with_foreign_bits(None);
+    watched.set(DEBUGCTL, 0x801);
+    let error = Ready::new(watched.clone(), plan(&caps, 0x101)).err().unwrap();
+    assert!(
+        matches!(error, GuardError::InUse { cpu: 3, control: DEBUGCTL, value: 0x801 }),
+        "{error}"
+    );
+    assert_eq!(watched.writes(), 0);
+}
+
+#[test]
+fn a_trace_by_intel_pt_is_refused() {
+    let (caps, _) = caps("06_5E");
+    let fake = FakeMsrs::new(3).with(Msr(0x570), 1);
+    let error = Ready::new(fake, plan(&caps, 0)).err().unwrap();
+    assert!(matches!(error, GuardError::Arm(ArmError::IntelPt { cpu: 3 })), "{error}");
+}
+
+#[test]
+fn registers_beside_the_plan_cannot_be_written() {
+    let (watched, caps) = with_foreign_bits(None);
+    let mut armed = Ready::new(watched, plan(&caps, 0x101)).unwrap().arm().unwrap();
+    let msr = Msr(0x10);
+    assert_eq!(armed.registers().write(msr, 1), Err(MsrError::NotAllowed { msr }));
+}
+
+/// Registers in a file, each at eight times its address: they outlive the
+/// process that writes them, as those of a CPU do.
+#[derive(Debug)]
+struct Filed {
+    file: File,
+    cpu: u32,
+}
+
+impl MsrRead for Filed {
+    fn cpu(&self) -> u32 {
+        self.cpu
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, u64::from(msr.0) * 8).unwrap();
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+impl MsrWrite for Filed {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.file.write_all_at(&value.to_le_bytes(), u64::from(msr.0) * 8).unwrap();
+        Ok(())
+    }
+}
+
+fn filed(cpu: u32) -> Filed {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(0x2000 * 8).unwrap();
+    let mut filed = Filed { file, cpu };
+    filed.write(DEBUGCTL, 2).unwrap();
+    filed.write(SELECT, 0x1C4).unwrap();
+    filed
+}
+
+fn again(filed: &Filed) -> Filed {
+    Filed { file: filed.file.try_clone().unwrap(), cpu: filed.cpu }
+}
+
+/// One recorder at a time: a fork copies the pipes of all tests.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Runs `recorder` in a process of its own, which is not to return, until it
+/// has written a byte to its pipe; then does `end` to it; returns when it and
+/// its keeper have gone, with its status.
+fn recorded(recorder: impl FnOnce(&mut File), end: impl FnOnce(Pid)) -> WaitStatus {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (read, write): (OwnedFd, OwnedFd) = pipe().unwrap();
+    // SAFETY: the child runs on with the C library's promise that memory can
+    // be allocated after a fork, and leaves by `_exit`.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            drop(read);
+            let mut write = File::from(write);
+            let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+            let ended = catch_unwind(AssertUnwindSafe(|| recorder(&mut write)));
+            // SAFETY: ends the process.
+            unsafe { nix::libc::_exit(if ended.is_ok() { 0 } else { 99 }) }
+        }
+        ForkResult::Parent { child } => {
+            drop(write);
+            let mut read = File::from(read);
+            let told = read.read_exact(&mut [0]);
+            if told.is_ok() {
+                end(child);
+            }
+            let status = waitpid(child, None).unwrap();
+            // The keeper holds the other end.
+            let mut rest = Vec::new();
+            read.read_to_end(&mut rest).unwrap();
+            assert!(told.is_ok(), "the recorder failed: {status:?}");
+            status
+        }
+    }
+}
+
+fn wait_for_death() -> ! {
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn the_keeper_puts_back_when_the_recorder_is_killed() {
+    for whole_group in [false, true] {
+        let (caps, _) = caps("06_5E");
+        let mut rings = [filed(0), filed(1), filed(2)];
+        let views: Vec<Filed> = rings.iter().map(again).collect();
+        let status = recorded(
+            |tell| {
+                let mut ready: Vec<_> = rings
+                    .iter()
+                    .map(|ring| Ready::new(again(ring), plan(&caps, 0x101)).unwrap())
+                    .collect();
+                keeper::watch(&mut ready).unwrap();
+                let never_armed = ready.pop();
+                let second = ready.pop().unwrap().arm().unwrap();
+                let _first = ready.pop().unwrap().arm().unwrap();
+                second.restore().unwrap();
+                // Somebody else takes it, while the first is still ours.
+                again(&rings[1]).write(DEBUGCTL, 1).unwrap();
+                again(&rings[2]).write(Msr(0x680), 0x77).unwrap();
+                tell.write_all(&[1]).unwrap();
+                let _unused = never_armed;
+                wait_for_death();
+            },
+            |recorder| {
+                let armed = again(&views[0]).read(DEBUGCTL).unwrap();
+                assert_eq!(armed, 3, "armed while the recorder lives");
+                if whole_group {
+                    killpg(recorder, Signal::SIGKILL).unwrap();
+                } else {
+                    kill(recorder, Signal::SIGKILL).unwrap();
+                }
+            },
+        );
+        assert!(matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{status:?}");
+        let first = &mut rings[0];
+        assert_eq!((first.read(DEBUGCTL), first.read(SELECT)), (Ok(2), Ok(0x1C4)));
+        assert_eq!(rings[1].read(DEBUGCTL), Ok(1), "settled: not the keeper's any more");
+        assert_eq!(rings[2].read(Msr(0x680)), Ok(0x77), "never armed: not the keeper's");
+    }
+}
+
+#[test]
+fn the_keeper_of_a_recorder_that_ended_well_does_nothing() {
+    let (caps, _) = caps("06_5E");
+    let mut ring = filed(0);
+    let status = recorded(
+        |tell| {
+            let mut ready = [Ready::new(again(&ring), plan(&caps, 0x101)).unwrap()];
+            keeper::watch(&mut ready).unwrap();
+            let [ready] = ready;
+            let armed = ready.arm().unwrap();
+            armed.restore().unwrap();
+            // The keeper is reaped.
+            let none = waitpid(None, None);
+            assert_eq!(none, Err(nix::errno::Errno::ECHILD));
+            again(&ring).write(DEBUGCTL, 0x801).unwrap();
+            tell.write_all(&[1]).unwrap();
+        },
+        |_| {},
+    );
+    assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
+    assert_eq!(ring.read(DEBUGCTL), Ok(0x801));
+}
+
+#[test]
+fn a_process_with_threads_gets_no_keeper() {
+    let (watched, caps) = with_foreign_bits(None);
+    let mut ready = [Ready::new(watched, plan(&caps, 0x101)).unwrap()];
+    // The test runner's own threads are there.
+    std::thread::scope(|threads| {
+        threads.spawn(|| std::thread::sleep(std::time::Duration::from_millis(300)));
+        let error = keeper::watch(&mut ready).unwrap_err();
+        assert!(matches!(error, KeeperError::Threads(2..)), "{error}");
+    });
+}
