@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     decode::DecodeArgs, disarm::DisarmArgs, doctor::DoctorArgs, dump::DumpArgs,
-    explain::ExplainArgs, probe::ProbeArgs, record::Record, report::Report, script::Script,
+    explain::ExplainArgs, lint::LintArgs, probe::ProbeArgs, record::Record, report::Report,
+    script::Script,
 };
 
 /// Last Branch Records: decode, probe, record and report.
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     Record(Record),
     Report(Report),
+    Lint(LintArgs),
     Script(Script),
     Disarm(DisarmArgs),
 }

@@ -24,6 +24,8 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const NO_LBR: u8 = 3;
 /// Not permitted.
 pub(crate) const NOT_PERMITTED: u8 = 4;
+/// Data of too poor quality.
+pub(crate) const POOR: u8 = 5;
 
 /// Attaches an exit code to an error.
 pub(crate) trait OrExit<T> {

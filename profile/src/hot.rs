@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use lbr_msr::record::{BranchType, Event};
 
+use crate::clean::{self, DUPLICATE_STRIDE, Streams};
+use crate::collect::{self, Collect};
 use crate::maps::{Location, Maps};
-use crate::perf_data::ReadError;
+use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::Quality;
-use crate::recording::{Item, Recording};
+use crate::recording::Recording;
 use crate::stack::{RawBranch, Stack};
 
 /// Slots to begin with: 2 MiB.
@@ -237,22 +239,10 @@ impl HotTable {
     /// [`ReadError`].
     pub fn count(
         recording: &mut Recording,
-        mut progress: impl FnMut(u64, Option<u64>),
+        progress: impl FnMut(u64, Option<u64>),
     ) -> Result<HotTable, ReadError> {
         let mut counter = Counter::new();
-        let mut items = 0u32;
-        let size = recording.size();
-        loop {
-            items = items.wrapping_add(1);
-            if items.is_multiple_of(4096) {
-                progress(recording.position(), size);
-            }
-            match recording.next_item()? {
-                Some(Item::Stack(stack)) => counter.stack(&stack),
-                Some(Item::Event(event)) => counter.event(&event),
-                None => break,
-            }
-        }
+        collect::collect(recording, &mut counter, progress)?;
         if let Some(info) = recording.info() {
             counter.maps.build_ids(&info.build_ids);
         }
@@ -297,6 +287,7 @@ pub struct Counter {
     counts: Counts,
     quality: Quality,
     maps: Maps,
+    streams: Streams,
     /// The space of the process seen last.
     last: Option<(Option<u32>, u32)>,
 }
@@ -315,8 +306,14 @@ impl Counter {
             counts: Counts::new(),
             quality: Quality::default(),
             maps: Maps::default(),
+            streams: Streams::default(),
             last: None,
         }
+    }
+
+    /// Learns which events there are: their filters say what a duplicate is.
+    pub fn events(&mut self, events: &[EventAttr]) {
+        self.streams.look(events);
     }
 
     /// Takes a stack in.
@@ -335,10 +332,19 @@ impl Counter {
                 space
             }
         };
+        let mut skip = self.streams.is_duplicated(head, &stack.entries, DUPLICATE_STRIDE);
         let (counts, quality) = (&mut self.counts, &mut self.quality);
         let mut batch = Batch::new(space, head.weight);
+        let aborts = clean::second_aborts(&stack.entries);
+        let (mut index, mut aborts) = (0usize, aborts.iter().peekable());
         stack.entries.for_each(|branch| {
-            if branch.is_empty() {
+            let here = index;
+            index += 1;
+            if aborts.next_if_eq(&&here).is_some() {
+                quality.double_aborts = quality.double_aborts.saturating_add(head.weight);
+            } else if std::mem::take(&mut skip) {
+                quality.duplicated_newest = quality.duplicated_newest.saturating_add(head.weight);
+            } else if branch.is_empty() {
                 quality.zero_entries = quality.zero_entries.saturating_add(head.weight);
             } else if branch.flags.not_taken() {
                 quality.not_taken = quality.not_taken.saturating_add(head.weight);
@@ -420,6 +426,21 @@ impl Counter {
         };
         table.sort(Order::Count);
         table
+    }
+}
+
+impl Collect for Counter {
+    fn events(&mut self, events: &[EventAttr]) {
+        Counter::events(self, events);
+    }
+    fn knows(&self, event: usize) -> bool {
+        self.streams.knows(event)
+    }
+    fn stack(&mut self, stack: &Stack<'_>) {
+        Counter::stack(self, stack);
+    }
+    fn event(&mut self, event: &Event) {
+        Counter::event(self, event);
     }
 }
 

@@ -4,14 +4,25 @@
 //! - [`brstack`] parses and prints the text of `perf script -F brstack`,
 //! - [`recording`] opens either, and streams its branch [`stack`]s,
 //! - [`symbols`] names addresses, [`maps`] says which file they belong to,
-//! - [`hot`] counts branches, [`quality`] what speaks against trusting the counts,
+//! - [`hot`] counts branches, [`flow`] follows control through them: outcomes,
+//!   blocks ([`basic`]) and their [`cycles`],
+//! - [`interval`] says how sure a ratio is, [`clean`] what is no branch that ran,
+//!   [`lint`] whether to trust a recording, [`quality`] what speaks against it,
 //! - [`note`] is what our recordings say of a stack beyond perf's fields.
 //!
 //! Everything streams: memory is bounded by the number of distinct branches,
 //! never by the size of a recording. It never prints.
 
+pub mod basic;
 pub mod brstack;
+pub mod clean;
+mod code;
+mod collect;
+pub mod cycles;
+pub mod flow;
 pub mod hot;
+pub mod interval;
+pub mod lint;
 pub mod maps;
 pub mod note;
 pub mod perf_data;
@@ -20,6 +31,7 @@ pub mod recording;
 pub mod stack;
 pub mod symbols;
 
+pub use flow::Flow;
 pub use hot::HotTable;
 pub use recording::{Item, Recording};
 pub use stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack};

@@ -290,10 +290,15 @@ impl Maps {
     /// The branch instruction at a place, out of the file's code bytes.
     /// `ip` is where it ran.
     pub fn branch(&mut self, location: Location, ip: u64) -> Option<BranchInsn> {
+        insn::branch_kind(&self.code(location)?, ip)
+    }
+
+    /// Code bytes at a place, up to 15; `None` where its file has none there.
+    pub fn code(&mut self, location: Location) -> Option<Vec<u8>> {
         let Location::File { file, offset } = location else { return None };
         let module = self.module(file)?;
         let addr = module.address_of_offset(offset)?;
-        insn::branch_kind(&module.code_at(addr), ip)
+        Some(module.code_at(addr)).filter(|code| !code.is_empty())
     }
 
     /// Why files gave no symbols, each once.

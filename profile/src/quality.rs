@@ -20,6 +20,11 @@ pub struct Quality {
     pub zero_entries: u64,
     /// Branches that were not taken: they are not counted as taken ones.
     pub not_taken: u64,
+    /// Newest entries that stood there twice: one of them is not counted. See
+    /// [`clean::newest_twice`](crate::clean::newest_twice).
+    pub duplicated_newest: u64,
+    /// Transaction aborts that were logged twice: one of them is not counted.
+    pub double_aborts: u64,
     /// Stacks that join to the one before and were not cut.
     pub exact: u64,
     /// Stacks by label.
@@ -69,6 +74,13 @@ impl Quality {
     #[must_use]
     pub fn lost_total(&self) -> u64 {
         self.lost.values().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// Whether every taken branch is here, in order: counts are then the truth,
+    /// and no interval is about them.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.samples > 0 && self.exact == self.samples && self.lost_total() == 0
     }
 
     /// Share of exact stacks, 0 to 1; `None` where the recording does not say

@@ -21,3 +21,5 @@ mod probe;
 mod record;
 mod report;
 mod script;
+
+mod views;

@@ -113,7 +113,7 @@ fn json_lines() {
 /// Only what exists is offered.
 #[test]
 fn other_views_are_refused() {
-    for view in ["mispredict", "blocks", "nonsense"] {
+    for view in ["paths", "callgraph", "loops", "nonsense"] {
         let out = report(&["--view", view], Path::new("perf.data"));
         assert_eq!(out.status.code(), Some(2), "{view}");
     }

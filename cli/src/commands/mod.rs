@@ -7,6 +7,7 @@ pub(crate) mod disarm;
 pub(crate) mod doctor;
 pub(crate) mod dump;
 pub(crate) mod explain;
+pub(crate) mod lint;
 mod machine;
 mod number;
 pub(crate) mod probe;
@@ -27,6 +28,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Explain(args) => explain::run(args),
         Command::Record(args) => record::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Lint(args) => lint::run(&args),
         Command::Script(args) => script::run(&args),
     }
 }

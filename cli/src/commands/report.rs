@@ -1,16 +1,21 @@
 //! `lbr report`: what a recording says.
 
+mod blocks;
+mod flow;
+mod mispredict;
+mod outcomes;
+
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use profile::brstack::type_name;
 use profile::hot::{HotBranch, HotTable, Order};
-use profile::maps::{Location, Named};
+use profile::maps::{Location, Maps, Named};
 use profile::{Recording, quality::Quality};
 use serde_json::{Value, json};
 
-use crate::exit::{DONE, Outcome};
+use crate::exit::{DONE, Failure, Outcome, USAGE};
 use crate::input;
 use crate::present::number::grouped;
 
@@ -18,6 +23,11 @@ use crate::present::number::grouped;
 const ROWS: usize = 25;
 
 /// Count the branches of a recording.
+///
+/// The shares in the views mispredict and outcomes have a 95 % interval, which
+/// knows that the entries of one stack are alike; where every branch was
+/// recorded the counts are the truth and have none. Entries that no code can
+/// have left (see `lbr lint`) are left out of every view, and counted.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
@@ -26,14 +36,21 @@ pub(crate) struct Report {
     /// What to look at.
     #[arg(long, value_enum, default_value_t = View::Hot)]
     view: View,
-    /// By what to sort.
-    #[arg(long, value_enum, default_value_t = Sort::Count)]
-    sort: Sort,
+    /// By what to sort [default: count; mispredicts in its view].
+    #[arg(long, value_enum)]
+    sort: Option<Sort>,
+    /// Known predictions that a branch needs for a rate (view mispredict).
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    min_n: u64,
+    /// One block and the distribution of its cycles (view blocks); its ends as
+    /// the view prints them with --json.
+    #[arg(long, value_name = "ENTRY..EXIT", value_parser = blocks::range)]
+    block: Option<(u64, u64)>,
     /// Rows at most; 0 is all [default: 25, with --json all].
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// One JSON object a branch (`"view":"hot"`), and at the end one with the
-    /// totals and the quality of the data (`"view":"quality"`).
+    /// One JSON object a row (`"view":"hot"` and so on), and at the end one with
+    /// the totals and the quality of the data (`"view":"quality"`).
     #[arg(long)]
     json: bool,
 }
@@ -43,6 +60,13 @@ pub(crate) struct Report {
 enum View {
     /// Branches by (from, to).
     Hot,
+    /// How often each branch was mispredicted when it was taken.
+    Mispredict,
+    /// Taken and not taken of each conditional branch; targets of indirect
+    /// jumps and calls.
+    Outcomes,
+    /// Straight code between branches: how often it ran and in how many cycles.
+    Blocks,
 }
 
 /// By what to sort.
@@ -54,7 +78,7 @@ enum Sort {
     Mispredicts,
     /// Share of mispredictions.
     Rate,
-    /// Mean cycles.
+    /// Mean cycles; median in the view blocks.
     Cycles,
     /// Address of the branch.
     Address,
@@ -77,7 +101,9 @@ pub(crate) fn hot(recording: &Path) -> Outcome {
     run(&Report {
         input: recording.to_owned(),
         view: View::Hot,
-        sort: Sort::Count,
+        sort: None,
+        min_n: 0,
+        block: None,
         limit: None,
         json: false,
     })
@@ -85,41 +111,91 @@ pub(crate) fn hot(recording: &Path) -> Outcome {
 
 /// Runs the command.
 pub(crate) fn run(args: &Report) -> Outcome {
-    let View::Hot = args.view;
+    if args.block.is_some() && args.view != View::Blocks {
+        return usage("--block is of the view blocks: add --view blocks");
+    }
+    let sorts: &[Sort] = match args.view {
+        View::Hot => Sort::value_variants(),
+        View::Mispredict => &[Sort::Count, Sort::Mispredicts, Sort::Rate, Sort::Address],
+        View::Outcomes => &[Sort::Count, Sort::Address],
+        View::Blocks => &[Sort::Count, Sort::Cycles, Sort::Address],
+    };
+    if args.sort.is_some_and(|sort| !sorts.contains(&sort)) {
+        return usage("this view cannot be sorted so: it has no such column");
+    }
+    if args.view != View::Hot {
+        return flow::run(args);
+    }
     let mut recording = input::open(&args.input)?;
     let mut progress = input::Progress::new();
     let table = HotTable::count(&mut recording, |at, size| progress.at(at, size));
     let mut table = table.map_err(|e| input::failure(&args.input, e))?;
     drop(progress);
-    if args.sort != Sort::Count {
-        table.sort(args.sort.into());
+    if let Some(sort) = args.sort {
+        table.sort(sort.into());
     }
-    let limit = match (args.limit, args.json) {
-        (Some(0), _) | (None, true) => usize::MAX,
-        (Some(limit), _) => limit,
-        (None, false) => ROWS,
+    let branches: Vec<HotBranch> = table.branches.iter().take(args.rows()).cloned().collect();
+    let totals = Totals {
+        branches: table.total,
+        distinct: table.branches.len() as u64,
+        known: table.known,
+        mispredicted: table.mispredicted,
     };
-    let branches: Vec<HotBranch> = table.branches.iter().take(limit).cloned().collect();
     let mut out = BufWriter::new(anstream::stdout().lock());
     if args.json {
         for (rank, branch) in branches.iter().enumerate() {
             print_json(&mut out, &row_json(&mut table, branch, rank + 1))?;
         }
-        print_json(&mut out, &quality_json(&table))?;
+        print_json(&mut out, &quality_json(&table.quality, &totals))?;
     } else {
-        print_head(&mut out, &args.input, &recording, &table)?;
+        print_head(&mut out, &args.input, &recording, &table.quality, &totals)?;
+        writeln!(out)?;
         print_table(&mut out, &mut table, &branches)?;
-        let hidden = table.branches.len() - branches.len();
-        if hidden > 0 {
-            writeln!(out, "{} more branches (--limit 0 shows all)", grouped(hidden as u64))?;
-        }
+        print_hidden(&mut out, table.branches.len(), branches.len(), "branches")?;
     }
     out.flush()?;
-    input::warn(&args.input, &recording);
-    for failure in table.maps.failures() {
+    finish(args, &recording, &table.maps);
+    Ok(DONE)
+}
+
+impl Report {
+    /// Rows of a table at most.
+    fn rows(&self) -> usize {
+        match (self.limit, self.json) {
+            (Some(0), _) | (None, true) => usize::MAX,
+            (Some(limit), _) => limit,
+            (None, false) => ROWS,
+        }
+    }
+}
+
+fn usage(what: &'static str) -> Outcome {
+    Err(Failure { code: USAGE, error: anyhow::Error::msg(what) })
+}
+
+/// What was odd about the recording and its files.
+fn finish(args: &Report, recording: &Recording, maps: &Maps) {
+    input::warn(&args.input, recording);
+    for failure in maps.failures() {
         anstream::eprintln!("lbr: no names for its addresses: {failure}");
     }
-    Ok(DONE)
+}
+
+/// Says that rows were left out.
+fn print_hidden(out: &mut impl Write, all: usize, shown: usize, what: &str) -> std::io::Result<()> {
+    let hidden = all.saturating_sub(shown);
+    if hidden > 0 {
+        writeln!(out, "{} more {what} (--limit 0 shows all)", grouped(hidden as u64))?;
+    }
+    Ok(())
+}
+
+/// What all views count.
+struct Totals {
+    branches: u64,
+    distinct: u64,
+    known: u64,
+    mispredicted: Option<u64>,
 }
 
 fn print_json(out: &mut impl Write, value: &Value) -> std::io::Result<()> {
@@ -132,7 +208,8 @@ fn print_head(
     out: &mut impl Write,
     path: &Path,
     recording: &Recording,
-    table: &HotTable,
+    quality: &Quality,
+    totals: &Totals,
 ) -> std::io::Result<()> {
     let info = recording.info();
     let cpu = info.and_then(|info| info.cpudesc.as_deref());
@@ -143,28 +220,27 @@ fn print_head(
         write!(out, "; recorded by {by}")?;
     }
     writeln!(out)?;
-    if table.quality.software > 0 && !cpu.is_some_and(|cpu| cpu.contains("not measured")) {
+    if quality.software > 0 && !cpu.is_some_and(|cpu| cpu.contains("not measured")) {
         writeln!(out, "software LBR, not measured")?;
     }
-    let quality = &table.quality;
     write!(
         out,
         "{} samples, {} branches, {} distinct",
         grouped(quality.samples),
-        grouped(table.total),
-        grouped(table.branches.len() as u64)
+        grouped(totals.branches),
+        grouped(totals.distinct)
     )?;
-    match table.mispredicted {
+    match totals.mispredicted {
         Some(missed) => writeln!(
             out,
             "; {} of {} known predictions missed ({})",
             grouped(missed),
-            grouped(table.known),
-            percent(missed as f64 / table.known as f64)
+            grouped(totals.known),
+            percent(missed as f64 / totals.known as f64)
         )?,
         None => writeln!(out, "; predictions not recorded")?,
     }
-    writeln!(out, "data quality: {}\n", quality_line(quality))
+    writeln!(out, "data quality: {}", quality_line(quality))
 }
 
 /// The quality in words.
@@ -188,6 +264,8 @@ fn quality_line(quality: &Quality) -> String {
         ("empty stacks", quality.empty_stacks),
         ("entries 0x0 -> 0x0 left out", quality.zero_entries),
         ("branches not taken left out", quality.not_taken),
+        ("duplicated newest entries left out", quality.duplicated_newest),
+        ("second records of aborts left out", quality.double_aborts),
         ("stacks kept out", quality.excluded),
     ];
     for (what, count) in odd.into_iter().filter(|(_, count)| *count > 0) {
@@ -212,8 +290,8 @@ fn print_table(
         "rank", "count", "share", "mispredict", "cycles", "type"
     )?;
     for (rank, branch) in branches.iter().enumerate() {
-        let from = place(table, branch.from_location, branch.from);
-        let to = place(table, branch.to_location, branch.to);
+        let from = place(&mut table.maps, branch.from_location, branch.from);
+        let to = place(&mut table.maps, branch.to_location, branch.to);
         writeln!(
             out,
             "{:>rank_width$}  {:>count_width$}  {:>8}  {:>10}  {:>7}  {:<10}  {from} -> {to}",
@@ -229,13 +307,13 @@ fn print_table(
 }
 
 /// A place as people read it: symbol, else file, else address.
-fn place(table: &mut HotTable, location: Location, addr: u64) -> String {
-    if let Some(Named { name, offset }) = table.maps.name(location) {
+fn place(maps: &mut Maps, location: Location, addr: u64) -> String {
+    if let Some(Named { name, offset }) = maps.name(location) {
         return format!("{name}+{offset:#x}");
     }
     match location {
         Location::File { file, .. } => {
-            let path = table.maps.path(file).unwrap_or_default();
+            let path = maps.path(file).unwrap_or_default();
             let name = path.rsplit('/').next().unwrap_or(path);
             format!("{addr:#x} ({name})")
         }
@@ -244,8 +322,8 @@ fn place(table: &mut HotTable, location: Location, addr: u64) -> String {
 }
 
 fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
-    let from = end_json(table, branch.from_location);
-    let to = end_json(table, branch.to_location);
+    let from = end_json(&mut table.maps, branch.from_location);
+    let to = end_json(&mut table.maps, branch.to_location);
     let branch_type = table.type_of(branch).map(type_name);
     json!({
         "view": "hot",
@@ -269,21 +347,17 @@ fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
 }
 
 /// Symbol, offset in it and file of one end.
-fn end_json(
-    table: &mut HotTable,
-    location: Location,
-) -> (Option<String>, Option<u64>, Option<String>) {
-    let named = table.maps.name(location);
+fn end_json(maps: &mut Maps, location: Location) -> (Option<String>, Option<u64>, Option<String>) {
+    let named = maps.name(location);
     let path = match location {
-        Location::File { file, .. } => table.maps.path(file).map(str::to_owned),
+        Location::File { file, .. } => maps.path(file).map(str::to_owned),
         Location::Address(_) => None,
     };
     let (name, offset) = named.map(|Named { name, offset }| (name, offset)).unzip();
     (name, offset, path)
 }
 
-fn quality_json(table: &HotTable) -> Value {
-    let quality = &table.quality;
+fn quality_json(quality: &Quality, totals: &Totals) -> Value {
     let labels: serde_json::Map<String, Value> =
         quality.labels.iter().map(|(label, n)| (label.name().to_owned(), json!(n))).collect();
     let lost: serde_json::Map<String, Value> = quality
@@ -298,10 +372,12 @@ fn quality_json(table: &HotTable) -> Value {
         "entries": quality.entries,
         "zero_entries": quality.zero_entries,
         "not_taken": quality.not_taken,
-        "branches": table.total,
-        "distinct": table.branches.len(),
-        "mispredicted": table.mispredicted,
-        "predictions_known": table.known,
+        "duplicated_newest": quality.duplicated_newest,
+        "double_aborts": quality.double_aborts,
+        "branches": totals.branches,
+        "distinct": totals.distinct,
+        "mispredicted": totals.mispredicted,
+        "predictions_known": totals.known,
         "exact": quality.exact_share().map(|_| quality.exact),
         "labels": labels,
         "lost": quality.lost_total(),
@@ -316,6 +392,6 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }

@@ -1,0 +1,144 @@
+//! `lbr lint`: whether to trust a recording.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Verdict};
+use serde_json::{Value, json};
+
+use crate::exit::{DONE, Outcome, POOR};
+use crate::input;
+use crate::present::number::{counted, grouped};
+
+/// Say whether the numbers of a recording can be trusted
+///
+/// One verdict: sound (nothing but notes), doubtful (warnings: some numbers are off) or poor
+/// (errors). Each finding says how often it was found, what it means and what `lbr report` does
+/// about it.
+#[derive(Debug, Args)]
+#[command(after_help = STRIDE)]
+pub(crate) struct LintArgs {
+    /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+    /// Exit with status 5 unless the verdict is sound.
+    #[arg(long)]
+    strict: bool,
+    /// Longest block, in bytes, that a newest entry standing there twice may end without being
+    /// suspected of being a duplicate.
+    #[arg(long, value_name = "BYTES", default_value_t = Stride(DEFAULT_STRIDE), value_parser = stride)]
+    stride: Stride,
+    /// One JSON object a finding (`"view":"lint"`), and at the end the verdict (`"view":"verdict"`).
+    #[arg(long)]
+    json: bool,
+}
+
+const STRIDE: &str = "Duplicated newest entries:
+  Skylake writes the newest record twice now and then; a loop that is one block does the same.
+  They are told apart by the stride, FROM - TO of the repeated branch: loops of one long block are
+  rare, and a branch forwards cannot be repeated at all. The rule is AutoFDO's: count a stack whose
+  two newest entries have the same FROM and TO if the stride is larger than the limit. As AutoFDO,
+  which looks at one program, the count is of branches of the program that each process runs; those
+  in its libraries are said beside it. Beyond 0x50 bytes it is a suspicion; beyond 0x1000, AutoFDO's
+  own limit, `lbr report` drops one of the two.";
+
+/// A number of bytes, printed as people write strides.
+#[derive(Clone, Copy, Debug)]
+struct Stride(u64);
+
+impl std::fmt::Display for Stride {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+fn stride(text: &str) -> Result<Stride, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map(Stride).map_err(|_| "a number of bytes, such as 80 or 0x50".to_owned())
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &LintArgs) -> Outcome {
+    let mut recording = input::open(&args.input)?;
+    let mut progress = input::Progress::new();
+    let lint = Lint::check(&mut recording, args.stride.0, |at, size| progress.at(at, size));
+    let lint = lint.map_err(|e| input::failure(&args.input, e))?;
+    drop(progress);
+    let verdict = lint.verdict();
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    if args.json {
+        for finding in &lint.findings {
+            writeln!(out, "{}", finding_json(finding))?;
+        }
+        let summary = json!({
+            "view": "verdict",
+            "verdict": verdict.name(),
+            "findings": lint.findings.len(),
+            "samples": lint.samples,
+            "entries": lint.entries,
+            "software": lint.flow.quality.software,
+        });
+        writeln!(out, "{summary}")?;
+    } else {
+        writeln!(
+            out,
+            "{}: {} ({}, {})",
+            input::name(&args.input),
+            verdict.name(),
+            counted(lint.samples, "sample", "samples"),
+            counted(lint.entries, "entry", "entries"),
+        )?;
+        for finding in &lint.findings {
+            print(&mut out, finding)?;
+        }
+        if lint.findings.is_empty() {
+            writeln!(out, "nothing speaks against it")?;
+        }
+    }
+    out.flush()?;
+    input::warn(&args.input, &recording);
+    Ok(if args.strict && verdict > Verdict::Sound { POOR } else { DONE })
+}
+
+fn print(out: &mut impl Write, finding: &Finding) -> std::io::Result<()> {
+    let Finding { id, severity, count, of, unit, meaning, report, parts } = finding;
+    write!(out, "\n{}: {id}: {}", severity.name(), grouped(*count))?;
+    match finding.share() {
+        Some(share) => {
+            let share = super::report::percent(share);
+            writeln!(out, " of {} {unit} ({share})", grouped(*of))?;
+        }
+        None => writeln!(out)?,
+    }
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(what, n)| format!("{} {what}", grouped(*n)))
+        .collect();
+    if !parts.is_empty() {
+        writeln!(out, "  details: {}", parts.join(", "))?;
+    }
+    writeln!(out, "  means: {meaning}")?;
+    writeln!(out, "  report: {report}")
+}
+
+fn finding_json(finding: &Finding) -> Value {
+    let parts: serde_json::Map<String, Value> =
+        finding.parts.iter().map(|(what, n)| (what.replace(' ', "_"), json!(n))).collect();
+    json!({
+        "view": "lint",
+        "id": finding.id,
+        "severity": finding.severity.name(),
+        "count": finding.count,
+        "of": finding.of,
+        "unit": finding.unit,
+        "share": finding.share(),
+        "parts": parts,
+        "meaning": finding.meaning,
+        "report": finding.report,
+    })
+}

@@ -1,0 +1,104 @@
+//! What the views of the flow of control share.
+
+use std::io::{BufWriter, Write};
+
+use profile::Flow;
+use profile::interval::Interval;
+use serde_json::{Value, json};
+
+use super::{Report, Totals, View, blocks, mispredict, outcomes};
+use crate::exit::{DONE, Outcome};
+use crate::input;
+use crate::present::number::grouped;
+
+/// Runs one of these views.
+pub(super) fn run(args: &Report) -> Outcome {
+    let mut recording = input::open(&args.input)?;
+    let mut progress = input::Progress::new();
+    let flow = Flow::count(&mut recording, |at, size| progress.at(at, size));
+    let mut flow = flow.map_err(|e| input::failure(&args.input, e))?;
+    drop(progress);
+    let totals = totals(&flow);
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    if !args.json {
+        super::print_head(&mut out, &args.input, &recording, &flow.quality, &totals)?;
+        print_sureness(&mut out, &flow, args.view)?;
+        writeln!(out)?;
+    }
+    let status = match args.view {
+        View::Hot | View::Mispredict => mispredict::print(&mut out, args, &mut flow)?,
+        View::Outcomes => outcomes::print(&mut out, args, &mut flow)?,
+        View::Blocks => blocks::print(&mut out, args, &mut flow)?,
+    };
+    if args.json {
+        super::print_json(&mut out, &quality(&flow, &totals))?;
+    }
+    out.flush()?;
+    super::finish(args, &recording, &flow.maps);
+    Ok(status.unwrap_or(DONE))
+}
+
+fn totals(flow: &Flow) -> Totals {
+    let sites = || flow.sites.iter();
+    let add = |sum: u64, n: u64| sum.saturating_add(n);
+    let known = sites().fold(0, |sum, site| add(sum, site.known));
+    let missed = sites().fold(0, |sum, site| add(sum, site.mispredicted.unwrap_or(0)));
+    Totals {
+        branches: flow.taken,
+        distinct: sites().fold(0, |sum, site| add(sum, site.targets.len() as u64)),
+        known,
+        mispredicted: (known > 0).then_some(missed),
+    }
+}
+
+/// The line that says what the numbers below are worth.
+fn print_sureness(out: &mut impl Write, flow: &Flow, view: View) -> std::io::Result<()> {
+    if flow.is_complete() {
+        writeln!(out, "every taken branch is here: counts are the truth and need no interval")?;
+    } else {
+        writeln!(out, "a sample: intervals are 95 %, by stack")?;
+    }
+    if view == View::Mispredict {
+        return Ok(());
+    }
+    let quality = &flow.block_quality;
+    let odd = [
+        ("blocks without code bytes", quality.without_code),
+        ("blocks that the code bytes contradict", quality.contradicted),
+        ("impossible blocks left out", quality.impossible()),
+        ("neighbours across the kernel's boundary", quality.crossing),
+        ("stacks without blocks, because not every branch was recorded", quality.filtered),
+    ];
+    let odd: Vec<String> = odd
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(what, count)| format!("{} {what}", grouped(count)))
+        .collect();
+    let odd = if odd.is_empty() { String::new() } else { format!(", {}", odd.join(", ")) };
+    writeln!(out, "blocks: {} ran{odd}", grouped(quality.blocks))
+}
+
+fn quality(flow: &Flow, totals: &Totals) -> Value {
+    let mut json = super::quality_json(&flow.quality, totals);
+    let blocks = &flow.block_quality;
+    json["complete"] = json!(flow.is_complete());
+    json["blocks"] = json!(blocks.blocks);
+    json["blocks_without_code"] = json!(blocks.without_code);
+    json["blocks_contradicted"] = json!(blocks.contradicted);
+    json["blocks_impossible"] = json!(blocks.impossible());
+    json["blocks_crossing"] = json!(blocks.crossing);
+    json["stacks_filtered"] = json!(blocks.filtered);
+    json
+}
+
+/// An interval in a table.
+pub(super) fn interval(interval: Option<Interval>) -> String {
+    interval.map_or_else(super::dash, |Interval { low, high }| {
+        format!("{:.2} to {:.2} %", low * 100.0, high * 100.0)
+    })
+}
+
+/// The two ends of an interval in JSON.
+pub(super) fn ends(interval: Option<Interval>) -> (Option<f64>, Option<f64>) {
+    interval.map(|Interval { low, high }| (low, high)).unzip()
+}

@@ -1,0 +1,80 @@
+//! Straight code: what lies between the target of a branch and the next
+//! branch that was taken.
+
+use lbr_msr::insn::{self, BranchInsn, Insn};
+use lbr_msr::record::BranchType;
+
+use crate::clean::LONGEST_BLOCK;
+use crate::maps::{Location, Maps};
+
+/// A conditional branch that was passed without being taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// Its address.
+    pub(crate) from: u64,
+    /// Address of the instruction behind it.
+    pub(crate) next: u64,
+}
+
+/// What the code bytes say about a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Straight {
+    /// It runs from end to end, past these conditional branches.
+    Runs(Vec<Passed>),
+    /// The bytes are not to be had.
+    NoCode,
+    /// It cannot run so: a branch on the way always leaves, or the last
+    /// address is in the middle of an instruction.
+    Contradicts,
+}
+
+/// Decodes the block from its entry to its exit, addresses of one space.
+pub(crate) fn straight(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> Straight {
+    let Location::File { file, offset } = maps.locate(space, entry) else {
+        return Straight::NoCode;
+    };
+    let Some(length) = exit.checked_sub(entry).filter(|length| *length <= LONGEST_BLOCK) else {
+        return Straight::Contradicts;
+    };
+    let end = Location::File { file, offset: offset.wrapping_add(length) };
+    if maps.locate(space, exit) != end {
+        return Straight::Contradicts;
+    }
+    let (mut passed, mut ip) = (Vec::new(), entry);
+    while ip < exit {
+        let at = Location::File { file, offset: offset.wrapping_add(ip.wrapping_sub(entry)) };
+        let Some(bytes) = maps.code(at) else { return Straight::NoCode };
+        let len = match insn::decode(&bytes, ip) {
+            Insn::Straight { len } => len,
+            Insn::Branch(branch) if branch.is_conditional() => {
+                passed.push(Passed { from: ip, next: branch.next() });
+                branch.len
+            }
+            Insn::Branch(branch) if runs_on(&branch) => branch.len,
+            Insn::Branch(_) | Insn::Invalid => return Straight::Contradicts,
+        };
+        ip = ip.wrapping_add(u64::from(len));
+    }
+    if ip == exit { Straight::Runs(passed) } else { Straight::Contradicts }
+}
+
+/// Branches that leave no record where only user code is recorded, and come
+/// back behind themselves; and calls of the next instruction, which some CPUs
+/// do not record.
+fn runs_on(branch: &BranchInsn) -> bool {
+    branch.is_zero_length_call()
+        || matches!(branch.branch_type, BranchType::SYSCALL | BranchType::IRQ)
+}
+
+/// The branch that a record's FROM stands for: the instruction there, or the
+/// conditional branch that a CPU fused with it.
+pub(crate) fn branch_at(
+    maps: &mut Maps,
+    location: Location,
+    from: u64,
+    to: u64,
+) -> (bool, Option<BranchInsn>) {
+    let Some(bytes) = maps.code(location) else { return (false, None) };
+    let branch = insn::fused_branch(&bytes, from);
+    (true, branch.filter(|branch| branch.ip == from || branch.target == Some(to)))
+}

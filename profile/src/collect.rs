@@ -1,0 +1,62 @@
+//! One walk through a recording for everything that counts.
+
+use lbr_msr::record::Event;
+
+use crate::perf_data::{EventAttr, ReadError};
+use crate::recording::{Item, Recording};
+use crate::stack::{Entries, RawBranch, Stack};
+
+/// Items between two reports of progress.
+const STEP: u32 = 4096;
+
+/// Takes a recording in, piece by piece.
+pub(crate) trait Collect {
+    /// The events that are known so far.
+    fn events(&mut self, events: &[EventAttr]);
+    /// Whether an event is among those.
+    fn knows(&self, event: usize) -> bool;
+    /// A stack.
+    fn stack(&mut self, stack: &Stack<'_>);
+    /// Anything else.
+    fn event(&mut self, event: &Event);
+}
+
+/// Reads a recording to its end. `progress` is called now and then with the
+/// bytes read and the bytes of the whole, where known.
+pub(crate) fn collect(
+    recording: &mut Recording,
+    into: &mut impl Collect,
+    mut progress: impl FnMut(u64, Option<u64>),
+) -> Result<(), ReadError> {
+    let has_events = matches!(recording, Recording::PerfData(_));
+    let size = recording.size();
+    let mut items = 0u32;
+    let mut kept: Vec<RawBranch> = Vec::new();
+    into.events(recording.events());
+    loop {
+        items = items.wrapping_add(1);
+        if items.is_multiple_of(STEP) {
+            progress(recording.position(), size);
+        }
+        let head = match recording.next_item()? {
+            Some(Item::Stack(stack)) if has_events && !into.knows(stack.head.event) => {
+                // A pipe tells its events on the way: the stack has to wait
+                // until they are looked at.
+                kept.clear();
+                stack.entries.for_each(|branch| kept.push(branch));
+                stack.head
+            }
+            Some(Item::Stack(stack)) => {
+                into.stack(&stack);
+                continue;
+            }
+            Some(Item::Event(event)) => {
+                into.event(&event);
+                continue;
+            }
+            None => return Ok(()),
+        };
+        into.events(recording.events());
+        into.stack(&Stack { head, entries: Entries::Parsed(&kept) });
+    }
+}

@@ -1,0 +1,157 @@
+//! How sure a ratio is: intervals that know that branches come in stacks.
+//!
+//! The entries of one stack are neighbours in time and much alike: 32 of them
+//! say far less than 32 branches drawn one by one. The unit that was drawn is
+//! the stack. A ratio of two sums over stacks (missed of known, taken of
+//! passed) therefore gets its variance from the stacks' residuals, which is
+//! the linearised estimator for clusters (Cochran, Sampling Techniques, 3rd
+//! edition, 6.3 and 9A.1), and its interval from the number of independent
+//! draws with the same variance (Korn and Graubard, Analysis of Health
+//! Surveys, 2.4), in Wilson's form, which stays within 0 and 1.
+
+/// Stacks below which no interval is given: their residuals say too little
+/// about the variance.
+pub const MIN_STACKS: u64 = 10;
+
+/// Quantile of the normal distribution for 95 %, both tails.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// A 95 % interval of a ratio, each end 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// The sums over stacks that a ratio y / x and its variance need. Stacks in
+/// which x is 0 need not be added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clusters {
+    /// Stacks with x above 0.
+    pub stacks: u64,
+    /// Sum of x.
+    pub x: u64,
+    /// Sum of y.
+    pub y: u64,
+    /// Sum of x squared.
+    pub xx: u64,
+    /// Sum of x times y.
+    pub xy: u64,
+    /// Sum of y squared.
+    pub yy: u64,
+}
+
+impl Clusters {
+    /// Adds `weight` stacks, each with this x and y.
+    pub fn add(&mut self, weight: u64, x: u64, y: u64) {
+        if x == 0 {
+            return;
+        }
+        let add = |sum: &mut u64, a: u64, b: u64| {
+            *sum = sum.saturating_add(weight.saturating_mul(a.saturating_mul(b)));
+        };
+        add(&mut self.stacks, 1, 1);
+        add(&mut self.x, x, 1);
+        add(&mut self.y, y, 1);
+        add(&mut self.xx, x, x);
+        add(&mut self.xy, x, y);
+        add(&mut self.yy, y, y);
+    }
+
+    /// Adds the sums over other stacks.
+    pub fn merge(&mut self, other: &Clusters) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.stacks, other.stacks);
+        add(&mut self.x, other.x);
+        add(&mut self.y, other.y);
+        add(&mut self.xx, other.xx);
+        add(&mut self.xy, other.xy);
+        add(&mut self.yy, other.yy);
+    }
+
+    /// The ratio; `None` where x is 0.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        (self.x > 0).then(|| self.y as f64 / self.x as f64)
+    }
+
+    /// Variance of the ratio; `None` with fewer than two stacks.
+    #[must_use]
+    pub fn variance(&self) -> Option<f64> {
+        let ratio = self.ratio()?;
+        if self.stacks < 2 {
+            return None;
+        }
+        let squares = self.exact_squares().unwrap_or_else(|| {
+            let [xx, xy, yy] = [self.xx, self.xy, self.yy].map(|sum| sum as f64);
+            (yy - 2.0 * ratio * xy + ratio * ratio * xx).max(0.0)
+        });
+        let (stacks, x) = (self.stacks as f64, self.x as f64);
+        Some(stacks / (stacks - 1.0) * squares / (x * x))
+    }
+
+    /// Sum of the squared residuals y − ratio · x. In whole numbers, because
+    /// the terms nearly cancel where stacks are alike; `None` where they grow
+    /// too large for that.
+    fn exact_squares(&self) -> Option<f64> {
+        let [x, y, xx, xy, yy] = [self.x, self.y, self.xx, self.xy, self.yy].map(i128::from);
+        let a = yy.checked_mul(x)?.checked_mul(x)?;
+        let b = xy.checked_mul(x)?.checked_mul(y)?.checked_mul(2)?;
+        let c = xx.checked_mul(y)?.checked_mul(y)?;
+        let sum = a.checked_sub(b)?.checked_add(c)?;
+        Some(sum as f64 / (self.x as f64 * self.x as f64))
+    }
+
+    /// The 95 % interval of the ratio; `None` below [`MIN_STACKS`].
+    ///
+    /// Where all stacks agree on 0 or on 1 their residuals say nothing: each
+    /// stack then counts as one draw, which is the worst that the likeness of
+    /// its entries can do.
+    #[must_use]
+    pub fn interval(&self) -> Option<Interval> {
+        let ratio = self.ratio()?;
+        if self.stacks < MIN_STACKS {
+            return None;
+        }
+        let variance = self.variance()?;
+        let spread = ratio * (1.0 - ratio);
+        let draws = if spread <= 0.0 {
+            self.stacks as f64
+        } else if variance > 0.0 {
+            spread / variance
+        } else {
+            self.x as f64
+        };
+        let t = student(self.stacks - 1);
+        let k = t * t / draws;
+        let middle = (ratio + k / 2.0) / (1.0 + k);
+        let half = (k * spread + k * k / 4.0).sqrt() / (1.0 + k);
+        Some(Interval { low: (middle - half).max(0.0), high: (middle + half).min(1.0) })
+    }
+}
+
+/// Quantile of Student's distribution for 95 %, both tails, by the expansion
+/// of Abramowitz and Stegun 26.7.5; good to 0.001 from 5 degrees up.
+fn student(degrees: u64) -> f64 {
+    let n = degrees as f64;
+    let z2 = Z * Z;
+    let g1 = Z * (z2 + 1.0) / 4.0;
+    let g2 = Z * (5.0 * z2 * z2 + 16.0 * z2 + 3.0) / 96.0;
+    let g3 = Z * (3.0 * z2.powi(3) + 19.0 * z2 * z2 + 17.0 * z2 - 15.0) / 384.0;
+    Z + g1 / n + g2 / (n * n) + g3 / n.powi(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables of Student's distribution.
+    #[test]
+    fn quantiles() {
+        for (degrees, quantile) in [(9, 2.262), (29, 2.045), (100, 1.984), (1_000_000, 1.960)] {
+            assert!((student(degrees) - quantile).abs() < 0.001, "{degrees}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Findings.
+
+use std::io::Cursor;
+
+use lbr_msr::record::{BranchEntry, Event, Label, Lost};
+use profile::Recording;
+use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
+
+use crate::corpus::corpus;
+use crate::recorded::{entry, exact, map, meta, sample, stream};
+
+fn lint(recording: &mut Recording, stride: u64) -> Lint {
+    Lint::check(recording, stride, |_, _| {}).unwrap()
+}
+
+fn text(text: &str) -> Lint {
+    let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
+    lint(&mut Recording::from_stream(stream).unwrap(), DEFAULT_STRIDE)
+}
+
+fn events(events: &[Event]) -> Lint {
+    let bytes = stream(meta(), events);
+    lint(&mut Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap(), DEFAULT_STRIDE)
+}
+
+fn find<'a>(lint: &'a Lint, id: &str) -> Option<&'a Finding> {
+    lint.findings.iter().find(|finding| finding.id == id)
+}
+
+fn part(finding: &Finding, name: &str) -> u64 {
+    finding.parts.iter().find(|(what, _)| what == name).unwrap().1
+}
+
+/// AutoFDO's own test counts duplicates of the program in this file with a
+/// stride limit of 0x50; nine more lie in its C library, and with AutoFDO's
+/// usual limit, beyond which the reports drop, there is none.
+#[test]
+fn test_lbr_has_55_duplicates() {
+    let Some(corpus) = corpus() else { return };
+    let mut recording = Recording::open(&corpus.join("autofdo/perfdata/test.lbr")).unwrap();
+    let lint = lint(&mut recording, 0x50);
+    assert_eq!((lint.samples, lint.entries), (9232, 147_712));
+    let finding = find(&lint, "duplicated_newest").unwrap();
+    assert_eq!((finding.count, finding.of, finding.severity), (55, 9232, Severity::Note));
+    assert_eq!(part(finding, "more outside the program"), 9);
+    assert_eq!(part(finding, "dropped by report"), 0);
+    assert_eq!(lint.flow.taken, 147_712);
+}
+
+/// Pairs counted in its golden entries: 966 repeated newest ones, of which
+/// 733 are branches forwards.
+#[test]
+fn skylake_has_many_duplicates() {
+    let Some(corpus) = corpus() else { return };
+    let file = corpus.join("autofdo/perfdata/propeller_sample_1.perfdata1");
+    let lint = lint(&mut Recording::open(&file).unwrap(), 0x50);
+    let finding = find(&lint, "duplicated_newest").unwrap();
+    assert_eq!((finding.count, finding.severity), (966, Severity::Warning));
+    assert_eq!(part(finding, "dropped by report"), 733);
+    assert_eq!(find(&lint, "empty_stacks").unwrap().count, 8);
+    assert_eq!(lint.flow.taken, 119_424 - 733);
+    // Blocks between duplicates would have run backwards: none is left.
+    assert_eq!(find(&lint, "impossible_fall_through"), None);
+}
+
+#[test]
+fn a_sound_recording() {
+    let known = |from, to| BranchEntry {
+        mispredicted: Some(false),
+        cycles: Some(from as u32),
+        ..entry(from, to)
+    };
+    let lint = events(&[sample(1, vec![known(0x20, 0x10), known(0x18, 0x10)], exact())]);
+    assert_eq!((lint.verdict(), &*lint.findings), (Verdict::Sound, &[][..]));
+}
+
+/// Nothing to find fault with is no sound recording.
+#[test]
+fn no_branches_at_all() {
+    for nothing in [&[][..], &[sample(1, vec![], exact())]] {
+        let lint = events(nothing);
+        assert_eq!(lint.verdict(), Verdict::Poor);
+        assert_eq!(find(&lint, "no_branches").unwrap().severity, Severity::Error);
+    }
+}
+
+/// Two stacks of a library and none of the program.
+#[test]
+fn duplicates_outside_the_program() {
+    let twice = vec![entry(0x7000_2000, 0x7000_0000); 2];
+    let hardware = profile::perf_data::Meta { source: profile::note::Source::Hardware, ..meta() };
+    let bytes = stream(
+        hardware,
+        &[
+            map("/bin/program", 0x40_0000, 0x1000, 0),
+            map("/lib/library", 0x7000_0000, 0x10_0000, 0),
+            sample(1, twice.clone(), exact()),
+            sample(2, twice, exact()),
+        ],
+    );
+    let lint =
+        lint(&mut Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap(), DEFAULT_STRIDE);
+    let finding = find(&lint, "duplicated_newest").unwrap();
+    assert_eq!((finding.count, part(finding, "outside the program")), (2, 2));
+    assert_eq!((part(finding, "dropped by report"), lint.flow.taken), (2, 2));
+    assert_eq!(finding.severity, Severity::Error);
+}
+
+#[test]
+fn what_is_missing() {
+    let lost = Lost { time: 9, pid: 1, tid: 1, cpu: 0, stacks: 3, label: Some(Label::Torn) };
+    let lint = events(&[
+        sample(1, vec![entry(0x20, 0x10)], exact()),
+        sample(2, vec![], exact()),
+        Event::Lost(lost),
+    ]);
+    let finding = find(&lint, "lost").unwrap();
+    assert_eq!((finding.count, finding.of), (3, 5));
+    assert_eq!((part(finding, "torn"), finding.severity), (3, Severity::Error));
+    assert_eq!(find(&lint, "empty_stacks").unwrap().share(), Some(0.5));
+    assert_eq!(lint.verdict(), Verdict::Poor);
+    // The worst comes first.
+    assert!(lint.findings.is_sorted_by(|a, b| a.severity >= b.severity));
+}
+
+#[test]
+fn odd_entries() {
+    let lint = text(
+        " 0x10/0x20/P/-/-/0 0x0/0x0/P/-/-/0 0x18/0x8/P/-/-/0\n 0x10/0x20/P/-/-/0 0x30/0x40/P/-/-/0\n 0x10/0x20/P/-/-/0 0x10/0x20/P/-/A/0\n 0x40/0x8/P/-/-/0 0x10/0x20/P/-/-/0 0x10/0x20/P/-/-/0\n",
+    );
+    let count = |id| find(&lint, id).map(|finding| (finding.count, finding.of));
+    assert_eq!(count("zero_entries"), Some((1, 10)));
+    // 0x40 back to 0x10; and from 0x20 back to 0x10 in the oldest pair.
+    assert_eq!(count("impossible_fall_through"), Some((2, 3)));
+    assert_eq!(count("double_aborts"), Some((1, 10)));
+    assert_eq!(count("repeated_last_pair"), Some((1, 4)));
+    assert_eq!(count("joins_unknown"), Some((4, 4)));
+}
+
+#[test]
+fn fields_that_nobody_filled() {
+    let stacks = " 0x20/0x10/P/-/-/7  0x20/0x10/P/-/-/7  0x20/0x10/P/-/-/7\n".repeat(600);
+    let lint = text(&stacks);
+    let count = |id| find(&lint, id).map(|finding| (finding.count, finding.of));
+    assert_eq!(count("mispredict_never_set"), Some((1800, 1800)));
+    // The oldest of each stack counts since who knows when.
+    assert_eq!(count("cycles_constant"), Some((1200, 1200)));
+    assert_eq!(lint.verdict(), Verdict::Doubtful);
+    let lint = text(&stacks.replacen("P/-/-/7", "M/-/-/65535", 1));
+    assert_eq!(find(&lint, "mispredict_never_set"), None);
+    assert_eq!(find(&lint, "cycles_constant"), None);
+    assert_eq!(find(&lint, "cycles_saturated").unwrap().count, 1);
+    let lint = text(&stacks.replace("/7", "/0").replace("/P/", "/-/"));
+    assert_eq!(find(&lint, "cycles_zero").unwrap().severity, Severity::Note);
+    assert_eq!(find(&lint, "predictions_unknown").unwrap().count, 1800);
+}
+
+/// The default filter of the recorded file is user mode.
+#[test]
+fn kernel_entries() {
+    let lint = events(&[sample(1, vec![entry(0x20, 0x10), entry(1 << 63, 0x10)], exact())]);
+    let finding = find(&lint, "kernel_entries").unwrap();
+    assert_eq!((finding.count, finding.of, part(finding, "from")), (1, 2, 1));
+    assert_eq!(find(&text(" 0x20/0x10 0xffffffff80000000/0x10\n"), "kernel_entries"), None);
+}
+
+/// One branch is newest in every stack and elsewhere never.
+#[test]
+fn bias() {
+    let lint = text(&" 0x90/0x10 0x20/0x10 0x20/0x10 0x20/0x10\n".repeat(100));
+    let finding = find(&lint, "top_of_stack_bias").unwrap();
+    assert_eq!((finding.count, finding.of, finding.severity), (100, 100, Severity::Warning));
+    let even = " 0x20/0x10 0x20/0x10 0x20/0x10 0x20/0x10\n".repeat(100);
+    assert_eq!(find(&text(&even), "top_of_stack_bias"), None);
+}

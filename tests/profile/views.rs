@@ -1,0 +1,355 @@
+//! The flow of control: outcomes, blocks, cycles, mispredictions.
+
+use std::io::Cursor;
+
+use lbr_msr::BranchFilter;
+use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Label, Lost};
+use profile::basic::{Edge, basic_blocks};
+use profile::cycles::Cycles;
+use profile::flow::{Flow, FlowCounter, Site};
+use profile::note::Source;
+use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
+
+use crate::interval::Random;
+use crate::recorded::{entry, exact, map, meta, sample, stream};
+
+const BASE: u64 = 0x40_0000;
+
+fn count_as(meta: profile::perf_data::Meta, events: &[Event]) -> Flow {
+    let bytes = stream(meta, events);
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
+    Flow::count(&mut recording, |_, _| {}).unwrap()
+}
+
+fn count(events: &[Event]) -> Flow {
+    count_as(meta(), events)
+}
+
+fn text(text: &str) -> Flow {
+    let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
+    Flow::count(&mut Recording::from_stream(stream).unwrap(), |_, _| {}).unwrap()
+}
+
+/// An ELF file of one executable segment at [`BASE`], written by hand.
+fn elf(code: &[u8]) -> (tempfile::TempDir, String) {
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    let mut put = |bytes: &[u8]| file.extend_from_slice(bytes);
+    for half in [2u16, 62] {
+        put(&half.to_le_bytes());
+    }
+    put(&1u32.to_le_bytes());
+    for word in [BASE + 0x1000, 64, 0] {
+        put(&word.to_le_bytes());
+    }
+    put(&0u32.to_le_bytes());
+    for half in [64u16, 56, 1, 64, 0, 0] {
+        put(&half.to_le_bytes());
+    }
+    // PT_LOAD, readable and executable.
+    put(&1u32.to_le_bytes());
+    put(&5u32.to_le_bytes());
+    let len = code.len() as u64;
+    for word in [0x1000, BASE + 0x1000, BASE + 0x1000, len, len, 0x1000] {
+        put(&word.to_le_bytes());
+    }
+    file.resize(0x1000, 0);
+    file.extend_from_slice(code);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("program");
+    std::fs::write(&path, file).unwrap();
+    (dir, path.to_str().unwrap().to_owned())
+}
+
+/// ```text
+/// 0: jne 4    2: nop nop    4: je 8    6: nop nop    8: jmp 0    a: jmp *%rax
+/// c: cmp %eax,%eax    e: jne 0
+/// ```
+const CODE: &[u8] = &[
+    0x75, 0x02, 0x90, 0x90, 0x74, 0x02, 0x90, 0x90, 0xEB, 0xF6, 0xFF, 0xE0, 0x39, 0xC0, 0x75, 0xF0,
+];
+/// Where it is mapped.
+const AT: u64 = 0x7000_0000_0000;
+
+fn at(offset: u64) -> u64 {
+    AT + offset
+}
+
+/// Oldest first, as people write it.
+fn ran(time: u64, branches: &[(u64, u64)]) -> Event {
+    let entries = branches.iter().rev().map(|&(from, to)| entry(at(from), at(to))).collect();
+    sample(time, entries, exact())
+}
+
+fn site(flow: &Flow, offset: u64) -> &Site {
+    flow.sites.iter().find(|site| site.from == at(offset)).unwrap()
+}
+
+fn outcome(flow: &Flow, offset: u64) -> (u64, Option<u64>) {
+    let site = site(flow, offset);
+    (site.taken, site.not_taken)
+}
+
+#[test]
+fn branches_that_fall_through_are_seen_in_the_code() {
+    let (_dir, path) = elf(CODE);
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    // Both taken; both passed; the first passed and the second taken.
+    let flow =
+        count(&[mapped.clone(), ran(1, &[(8, 0), (0, 4), (4, 8), (8, 0), (8, 0), (4, 8), (8, 0)])]);
+    assert_eq!(outcome(&flow, 0), (1, Some(2)));
+    assert_eq!(outcome(&flow, 4), (2, Some(1)));
+    assert_eq!(outcome(&flow, 8), (4, Some(0)));
+    assert_eq!(site(&flow, 0).conditional, Some(true));
+    assert_eq!(site(&flow, 8).conditional, Some(false));
+    assert_eq!(site(&flow, 0).branch_type, Some(BranchType::COND));
+    assert!(flow.is_complete());
+
+    // A branch that never was taken is there all the same.
+    let flow = count(&[mapped, ran(1, &[(8, 0), (8, 0)])]);
+    assert_eq!((outcome(&flow, 0), outcome(&flow, 4)), ((0, Some(1)), (0, Some(1))));
+    assert_eq!(flow.taken, 2);
+}
+
+#[test]
+fn without_code_nobody_knows() {
+    let typed =
+        |from, to| BranchEntry { branch_type: Some(BranchType::COND), ..entry(at(from), at(to)) };
+    let flow = count(&[sample(1, vec![typed(8, 0), typed(8, 0)], exact())]);
+    let site = site(&flow, 8);
+    assert_eq!((site.taken, site.not_taken, site.conditional), (2, None, Some(true)));
+    assert_eq!(flow.block_quality.without_code, 1);
+    let [block] = &*flow.blocks else { panic!() };
+    assert_eq!((block.entry, block.exit, block.count, block.decoded), (at(0), at(8), 1, false));
+}
+
+/// Code that cannot run so says nothing about its branches.
+#[test]
+fn contradictions_are_counted() {
+    let (_dir, path) = elf(CODE);
+    // From 6 to a: the jump at 8 is in the way. From 0 to 5: between two
+    // instructions.
+    let flow = count(&[map(&path, AT, 0x1000, 0x1000), ran(1, &[(10, 6), (10, 0), (5, 0)])]);
+    assert_eq!(flow.block_quality.contradicted, 2);
+    assert_eq!((flow.block_quality.blocks, flow.blocks.len()), (2, 2));
+    assert!(flow.sites.iter().all(|site| site.from != at(0)));
+}
+
+/// Zen 4 records the compare of a fused pair: it is the branch all the same.
+#[test]
+fn fused_pairs_are_one_branch() {
+    let (_dir, path) = elf(CODE);
+    let flow = count(&[
+        map(&path, AT, 0x1000, 0x1000),
+        ran(1, &[(10, 12), (12, 0), (8, 12), (12, 0), (10, 12)]),
+    ]);
+    assert_eq!(outcome(&flow, 14), (2, Some(0)));
+    assert!(flow.sites.iter().all(|site| site.from != at(12)));
+}
+
+#[test]
+fn targets_of_indirect_jumps() {
+    let (_dir, path) = elf(CODE);
+    let flow = count(&[
+        map(&path, AT, 0x1000, 0x1000),
+        ran(1, &[(10, 10), (10, 8), (8, 0), (8, 10), (10, 10), (10, 4)]),
+    ]);
+    let jump = site(&flow, 10);
+    assert_eq!(jump.branch_type, Some(BranchType::IND));
+    let targets: Vec<_> = jump.targets.iter().map(|t| (t.to - AT, t.count)).collect();
+    assert_eq!(targets, [(10, 2), (4, 1), (8, 1)]);
+    assert_eq!((jump.targets[0].clusters.x, jump.targets[0].clusters.y), (4, 2));
+}
+
+/// The oldest entry ends a block that nobody saw begin, unless the stack joins.
+#[test]
+fn blocks_span_exact_stacks_only() {
+    let timed = |from, to| BranchEntry { cycles: Some(7), ..entry(at(from), at(to)) };
+    let stack = |time, integrity| sample(time, vec![timed(8, 0), timed(4, 8)], integrity);
+    let counts = |second: &[Event]| {
+        let mut events = vec![stack(1, exact())];
+        events.extend_from_slice(second);
+        let flow = count(&events);
+        let find = |entry, exit| {
+            let block = |b: &&profile::flow::Block| (b.entry, b.exit) == (at(entry), at(exit));
+            flow.blocks.iter().find(block).map(|b| (b.count, b.cycles.n()))
+        };
+        // Inside the stacks; and from the newest of the first to the oldest
+        // of the second.
+        (find(8, 8), find(0, 4))
+    };
+    assert_eq!(counts(&[stack(2, exact())]), (Some((2, 2)), Some((1, 0))));
+    let lost = profile_integrity(Head::Lost, false, Label::Gap);
+    assert_eq!(counts(&[stack(2, lost)]), (Some((2, 2)), None));
+    let unknown = profile_integrity(Head::Unknown, false, Label::Stream);
+    assert_eq!(counts(&[stack(2, unknown)]), (Some((2, 2)), None));
+    let gone = Lost { time: 2, pid: 100, tid: 101, cpu: 1, stacks: 1, label: Some(Label::Torn) };
+    assert_eq!(counts(&[Event::Lost(gone), stack(2, exact())]), (Some((2, 2)), None));
+
+    // Cut: something ran between freeze and thaw.
+    let cut = profile_integrity(Head::Joined, true, Label::Stream);
+    let flow = count(&[stack(1, cut), stack(2, exact())]);
+    assert_eq!(flow.blocks.len(), 1);
+    // Another thread's stack is none to join to.
+    let mut other = stack(2, exact());
+    if let Event::Sample(sample) = &mut other {
+        sample.tid = 102;
+    }
+    assert_eq!(count(&[stack(1, exact()), other]).blocks.len(), 1);
+}
+
+fn profile_integrity(head: Head, cut: bool, label: Label) -> lbr_msr::record::Integrity {
+    lbr_msr::record::Integrity { head, cut, label, ..exact() }
+}
+
+/// A filter that lets only some branches in leaves no straight code.
+#[test]
+fn filtered_recordings_have_no_blocks() {
+    let calls: BranchFilter = "any_call,u".parse().unwrap();
+    let meta = profile::perf_data::Meta { filter: calls, ..meta() };
+    let flow = count_as(meta, &[ran(1, &[(8, 0), (8, 0), (8, 0)])]);
+    assert_eq!((flow.blocks.len(), flow.block_quality.filtered, flow.taken), (0, 1, 3));
+    assert!(!flow.is_complete());
+}
+
+#[test]
+fn odd_neighbours_join_no_block() {
+    // Newest first: a hole, the kernel's boundary, backwards, too far.
+    let flow = text(
+        " 0x10/0x20 0x0/0x0 0x10/0x18\n 0x30/0x40 0xffffffff80000000/0x28\n 0x10/0x20 0x30/0x40\n 0x200000/0x8 0x10/0x20\n 0x20/0x8 0x10/0x20\n",
+    );
+    let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
+    assert_eq!(blocks, [(0x20, 0x20, 1), (0x28, 0x30, 1)]);
+    let quality = &flow.block_quality;
+    assert_eq!((quality.backwards, quality.too_long, quality.crossing), (1, 1, 0));
+    let flow = text(" 0xffffffff80000000/0x28 0x10/0x20\n");
+    assert_eq!((flow.block_quality.crossing, flow.blocks.len()), (1, 0));
+    assert_eq!(flow.quality.zero_entries, 0);
+}
+
+/// Overlapping blocks stay apart; their basic blocks add up.
+#[test]
+fn basic_blocks_cut_at_every_end() {
+    let (_dir, path) = elf(CODE);
+    // 0..8 once, 0..4 twice, 8..8 three times (twice after 4, once after 0..).
+    let flow = count(&[
+        map(&path, AT, 0x1000, 0x1000),
+        ran(1, &[(8, 0), (8, 0), (4, 8), (8, 0), (4, 8), (8, 8), (8, 10)]),
+    ]);
+    let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry - AT, b.exit - AT, b.count)).collect();
+    assert_eq!(blocks, [(8, 8, 3), (0, 4, 2), (0, 8, 1)]);
+    let mut basics: Vec<_> =
+        basic_blocks(&flow.blocks).iter().map(|b| (b.start, b.end, b.count)).collect();
+    basics.sort_unstable();
+    let a = |offset| Edge::At(at(offset));
+    assert_eq!(
+        basics,
+        [(a(0), a(0), 3), (a(2), a(4), 3), (a(6), Edge::Before(at(8)), 1), (a(8), a(8), 4)]
+    );
+    // Without code bytes the start behind a branch is not known.
+    let flow = count(&[ran(1, &[(8, 0), (8, 0), (4, 4), (4, 0)])]);
+    let mut basics: Vec<_> =
+        basic_blocks(&flow.blocks).iter().map(|b| (b.start, b.end, b.count)).collect();
+    basics.sort_unstable();
+    assert_eq!(
+        basics,
+        [(a(0), Edge::Before(at(4)), 2), (a(4), a(4), 3), (Edge::Behind(at(4)), a(8), 1)]
+    );
+}
+
+#[test]
+fn distributions() {
+    let mut cycles = Cycles::default();
+    for (value, n) in [(10, 50), (11, 20), (40, 29), (65_535, 1)] {
+        cycles.add(value, n);
+    }
+    assert_eq!((cycles.n(), cycles.saturated()), (100, 1));
+    assert_eq!((cycles.min(), cycles.max()), (Some(10), Some(65_535)));
+    let quantiles = [0.0, 0.5, 0.51, 0.7, 0.71, 0.99, 1.0].map(|q| cycles.quantile(q).unwrap());
+    assert_eq!(quantiles, [10, 10, 11, 11, 40, 40, 65_535]);
+    // 11 lies beside 10; one sample of a hundred is no mode.
+    assert_eq!(cycles.modes(), [10, 40]);
+    assert_eq!(Cycles::default().quantile(0.5), None);
+    assert!(Cycles::default().modes().is_empty());
+
+    // Memory has an end: then five bits are left.
+    let mut wide = Cycles::default();
+    for value in 1..=40_000 {
+        wide.add(value, 1);
+    }
+    assert!(wide.is_rounded() && wide.iter().count() < 400);
+    assert_eq!((wide.n(), wide.min(), wide.max()), (40_000, Some(1), Some(40_000)));
+    assert_eq!(wide.quantile(0.5), Some(19_456)); // 20,000 is 0b10011… of 15 bits
+}
+
+#[test]
+fn mispredictions_by_stack() {
+    let flow = text(
+        " 0x30/0x10/M/-/-/0 0x30/0x10/P/-/-/0 0x30/0x10/M/-/-/0\n 0x30/0x10/P/-/-/0 0x30/0x20/-/-/-/0\n2\n 0x30/0x10/M/-/-/0\n",
+    );
+    let [site] = &*flow.sites else { panic!() };
+    assert_eq!((site.taken, site.known, site.mispredicted), (7, 6, Some(4)));
+    let misses = &site.misses;
+    assert_eq!((misses.stacks, misses.x, misses.y), (4, 6, 4));
+    assert_eq!((misses.xx, misses.xy, misses.yy), (9 + 1 + 2, 6 + 2, 4 + 2));
+    let flow = text(" 0x30/0x10/-/-/-/0\n");
+    assert_eq!((flow.sites[0].known, flow.sites[0].mispredicted), (0, None));
+}
+
+/// Newest entries that no code can repeat are counted once.
+#[test]
+fn duplicates_are_dropped() {
+    let flow =
+        text(" 0x10/0x20 0x10/0x20 0x18/0x8\n 0x5000/0x10 0x5000/0x10\n 0x900/0x10 0x900/0x10\n");
+    assert_eq!(flow.quality.duplicated_newest, 2);
+    assert_eq!(flow.taken, 2 + 1 + 2);
+    // The abort is logged twice, the second time without its bit.
+    let flow = text(" 0x10/0x20/P/-/-/0 0x10/0x20/P/-/A/0 0x18/0x8/P/-/-/0\n");
+    assert_eq!((flow.quality.double_aborts, flow.taken), (1, 2));
+}
+
+/// 1,000 subsamples of the stacks of one long run: the intervals that the
+/// views print cover the truth of the whole run as often as they say.
+#[test]
+fn subsamples_cover_the_truth() {
+    // A branch at 0x100 with two targets. The run is in one of three phases
+    // for a while; each has its own rate of mispredictions and targets.
+    let mut random = Random(21);
+    let phases = [(0.02, 0.8), (0.3, 0.5), (0.08, 0.1)];
+    let mut phase = 0;
+    let mut stacks: Vec<Vec<RawBranch>> = Vec::new();
+    let (mut all, mut missed, mut there) = (0u64, 0u64, 0u64);
+    for _ in 0..5000 {
+        if random.below(4) == 0 {
+            phase = random.below(3);
+        }
+        let (miss, first) = phases[phase];
+        let mut stack = Vec::new();
+        for _ in 0..4 + random.below(8) {
+            let (is_missed, is_first) = (random.share() < miss, random.share() < first);
+            (all, missed) = (all + 1, missed + u64::from(is_missed));
+            there += u64::from(is_first);
+            let flags = EntryFlags(if is_missed { 1 } else { 2 });
+            stack.push(RawBranch { from: 0x100, to: if is_first { 0x80 } else { 0x90 }, flags });
+        }
+        stacks.push(stack);
+    }
+    let truth = [missed as f64 / all as f64, there as f64 / all as f64];
+    let head = SampleHead { source: Source::Unsaid, ..SampleHead::default() };
+    let mut covered = [0; 2];
+    for _ in 0..1000 {
+        let mut counter = FlowCounter::new();
+        for _ in 0..60 {
+            let entries = Entries::Parsed(&stacks[random.below(stacks.len())]);
+            counter.stack(&Stack { head, entries });
+        }
+        let flow = counter.finish();
+        let [site] = &*flow.sites else { panic!() };
+        let target = site.targets.iter().find(|target| target.to == 0x80).unwrap();
+        for (i, sums) in [&site.misses, &target.clusters].into_iter().enumerate() {
+            let interval = sums.interval().unwrap();
+            covered[i] += u32::from(interval.low <= truth[i] && truth[i] <= interval.high);
+        }
+    }
+    assert!(covered.iter().all(|n| (930..=970).contains(n)), "{covered:?} of 1000");
+}
