@@ -2,11 +2,14 @@
 
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use profile::Recording;
 use profile::perf_data::ReadError;
+use signal_hook::{consts::SIGINT, flag};
 
 use crate::exit::{FAILED, Failure, USAGE};
 
@@ -17,7 +20,18 @@ pub(crate) fn open(path: &Path) -> Result<Recording, Failure> {
     } else {
         Recording::open(path)
     };
-    opened.map_err(|error| failure(path, error))
+    let mut recording = opened.map_err(|error| failure(path, error))?;
+    recording.stop_when(interrupted()?);
+    Ok(recording)
+}
+
+/// Set by Ctrl-C: reading ends, and what was read so far is reported. The
+/// second Ctrl-C ends the process, as it would have without us.
+fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    flag::register_conditional_default(SIGINT, Arc::clone(&flag))?;
+    flag::register(SIGINT, Arc::clone(&flag))?;
+    Ok(flag)
 }
 
 /// What a reading error means for the exit status: a recording that cannot be
@@ -40,6 +54,9 @@ pub(crate) fn name(path: &Path) -> String {
 pub(crate) fn warn(path: &Path, recording: &Recording) {
     let name = name(path);
     let notes = recording.notes();
+    if notes.stopped {
+        anstream::eprintln!("lbr: {name}: stopped by Ctrl-C: partial, what follows was not read");
+    }
     if let Some(at) = notes.cut_at {
         anstream::eprintln!(
             "lbr: {name}: cut off or damaged at byte {at}: what follows is missing"

@@ -238,7 +238,7 @@ impl ArmPlan {
             freeze_on_pmi: options.freeze_on_pmi,
             whole_control: caps.registers.select == Some(caps.registers.control),
             status,
-            pt_disables: caps.quirks.contains(Quirks::PT_DISABLES),
+            pt_disables: caps.quirks.intersects(Quirks::PT_DISABLES | Quirks::PT_EXCLUDES),
             tr_conflicts: caps.quirks.contains(Quirks::TR_CONFLICTS),
             allowed: Vec::new(),
         };

@@ -3,7 +3,10 @@
 
 use alloc::{borrow::Cow, string::String};
 
-use crate::{address::Msr, format::LbrFormat};
+use crate::{
+    address::{AMD_PERF_CNTR_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS, Msr},
+    format::LbrFormat,
+};
 
 /// The mechanism that records branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -189,15 +192,22 @@ bitflags::bitflags! {
         const SELECT_SHARED_BY_CORE = 1 << 6;
         /// AMD macro-op fusion: FROM may be the instruction before the branch.
         const FUSED_FROM = 1 << 7;
-        /// Intel PT with TraceEn makes LBR registers read 0 and drops writes.
+        /// Intel PT with TraceEn makes LBR registers read 0 and drops writes
+        /// (SDM 36.3.1.2 names six models).
         const PT_DISABLES = 1 << 8;
         /// The records and TOS cannot be written (NetBurst).
         const READ_ONLY_RECORDS = 1 << 9;
         /// DEBUGCTL.TR must not be set with LBR (P6, Pentium M, Core 2).
         const TR_CONFLICTS = 1 << 10;
-        /// Streamlined freeze: IA32_PERF_GLOBAL_STATUS\[58\] stops recording
-        /// while DEBUGCTL.LBR stays 1 (perfmon version 4 and later).
+        /// Streamlined freeze: bit 58 of IA32_PERF_GLOBAL_STATUS (perfmon
+        /// version 4 and later), or of AMD's PerfCntrGlobalStatus
+        /// (CPUID.80000022H:EAX\[2\]), stops recording while the enable bit
+        /// stays 1.
         const STREAMLINED_FREEZE = 1 << 11;
+        /// Linux uses LBR or Intel PT, never both (the models with PT before
+        /// Ice Lake that [`PT_DISABLES`](Self::PT_DISABLES) does not name).
+        /// What the LBR does under TraceEn is not documented.
+        const PT_EXCLUDES = 1 << 12;
     }
 }
 
@@ -318,6 +328,19 @@ impl LbrCaps {
     #[must_use]
     pub const fn types(&self) -> bool {
         matches!(self.layout, Layout::Arch { types: true, .. })
+    }
+
+    /// The register whose bit 58 says that a PMI froze recording; `None`
+    /// where a PMI clears the enable bit, or freezes nothing.
+    #[must_use]
+    pub const fn freeze_status(&self) -> Option<Msr> {
+        if !self.quirks.contains(Quirks::STREAMLINED_FREEZE) {
+            return None;
+        }
+        Some(match self.cpu.vendor {
+            Vendor::Amd => AMD_PERF_CNTR_GLOBAL_STATUS,
+            Vendor::Intel | Vendor::Other(_) => IA32_PERF_GLOBAL_STATUS,
+        })
     }
 
     /// Call-stack mode exists.

@@ -4,13 +4,14 @@ use alloc::vec::Vec;
 
 use crate::{
     access::{MsrError, MsrRead},
-    address::{IA32_PERF_GLOBAL_STATUS, Msr},
-    caps::{LbrCaps, Order, Quirks},
+    address::Msr,
+    caps::{LbrCaps, Order},
     decode::ring_order,
     record::RawEntry,
 };
 
-/// IA32_PERF_GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
+/// IA32_PERF_GLOBAL_STATUS.LBR_FRZ (SDM 18.2.4.1), and the same place of AMD's
+/// PerfCntrGlobalStatus (Linux msr-index.h).
 const GLOBAL_STATUS_LBR_FRZ: u64 = 1 << 58;
 /// DBG_EXTN_CFG\[19:16\], MSROFF: the index that BRS writes next. Linux
 /// amd/brs.c.
@@ -66,8 +67,9 @@ impl Snapshot {
             None => false,
         };
         // A register that cannot be read says nothing against recording.
-        let frozen = caps.quirks.contains(Quirks::STREAMLINED_FREEZE)
-            && msr.read(IA32_PERF_GLOBAL_STATUS).is_ok_and(|v| v & GLOBAL_STATUS_LBR_FRZ != 0);
+        let frozen = caps
+            .freeze_status()
+            .is_some_and(|status| msr.read(status).is_ok_and(|v| v & GLOBAL_STATUS_LBR_FRZ != 0));
         Ok(Snapshot {
             control,
             select,

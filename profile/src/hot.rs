@@ -12,15 +12,14 @@ use crate::quality::Quality;
 use crate::recording::Recording;
 use crate::stack::{RawBranch, Stack};
 
-/// Slots to begin with: 2 MiB.
-const FIRST_SLOTS: usize = 1 << 15;
+/// Places of the index to begin with: 256 KiB.
+const FIRST_PLACES: usize = 1 << 15;
 
 /// What is counted for a branch. 64 bytes, one line of the cache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     from: u64,
     to: u64,
-    /// 0: the slot is free.
     count: u64,
     mispredicted: u64,
     known: u64,
@@ -31,68 +30,75 @@ struct Slot {
     branch_type: u8,
 }
 
-/// Counts by (from, to, address space), open addressing.
+/// Counts by (from, to, address space). An index of eight bytes a place with
+/// open addressing stays in the second-level cache where the counts do not;
+/// the counts stand side by side in the order of their first branch.
 #[derive(Debug)]
 struct Counts {
+    /// Upper half: hash; lower half: number of the slot counted from 1, 0 where
+    /// the place is free.
+    index: Vec<u64>,
     slots: Vec<Slot>,
-    used: usize,
 }
 
 impl Counts {
     fn new() -> Counts {
-        Counts { slots: vec![Slot::default(); FIRST_SLOTS], used: 0 }
+        Counts { index: vec![0; FIRST_PLACES], slots: Vec::new() }
     }
 
     /// Multiplicative hashing; the upper half is the well mixed one.
     #[inline]
-    fn hash(from: u64, to: u64, space: u32) -> usize {
+    fn hash(from: u64, to: u64, space: u32) -> u32 {
         const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
         let mixed = from.wrapping_mul(ODD) ^ to.rotate_left(32) ^ u64::from(space) << 17;
-        (mixed.wrapping_mul(ODD) >> 32) as usize
+        (mixed.wrapping_mul(ODD) >> 32) as u32
     }
 
-    /// Loads the first slot of each hash. The loads do not wait for each
-    /// other, as the searches that come after them would.
+    /// Loads what adding branches of these hashes will need. The loads do not
+    /// wait for each other, as the searches that come after them would.
     #[inline]
-    fn touch(&self, hashes: &[usize]) {
-        let mask = self.slots.len() - 1;
-        let load = |hash: &usize| self.slots.get(hash & mask).map_or(0, |slot| slot.from);
+    fn touch(&self, hashes: &[u32]) {
+        let mask = self.index.len() - 1;
+        let place = |hash: &u32| self.index.get(*hash as usize & mask).copied().unwrap_or(0);
+        std::hint::black_box(hashes.iter().fold(0, |all, hash| all ^ place(hash)));
+        let slot = |hash| self.slots.get((place(hash) as u32 as usize).wrapping_sub(1));
+        let load = |hash| slot(hash).map_or(0, |slot| slot.from ^ slot.count);
         std::hint::black_box(hashes.iter().fold(0, |all, hash| all ^ load(hash)));
     }
 
-    /// The slot of a branch, taken if it was free.
+    /// The slot of a branch, a new one if there was none.
     #[inline]
-    fn slot(&mut self, hash: usize, from: u64, to: u64, space: u32) -> &mut Slot {
-        let mask = self.slots.len() - 1;
-        let mut at = hash & mask;
-        // The table is never full, so the search ends.
-        loop {
-            let Some(slot) = self.slots.get(at) else {
-                at = 0;
-                continue;
-            };
-            if slot.count == 0 {
-                self.used += 1;
-                break;
+    fn slot(&mut self, hash: u32, from: u64, to: u64, space: u32) -> Option<&mut Slot> {
+        let mask = self.index.len() - 1;
+        let mut at = hash as usize & mask;
+        // The index is never full, so the search ends.
+        let found = loop {
+            let place = self.index.get_mut(at)?;
+            if *place == 0 {
+                let number = u32::try_from(self.slots.len() + 1).ok()?;
+                *place = u64::from(hash) << 32 | u64::from(number);
+                self.slots.push(Slot { from, to, space, ..Slot::default() });
+                break self.slots.len() - 1;
             }
-            if slot.from == from && slot.to == to && slot.space == space {
-                break;
+            let number = (*place as u32 as usize).wrapping_sub(1);
+            if (*place >> 32) as u32 == hash
+                && let Some(slot) = self.slots.get(number)
+                && (slot.from, slot.to, slot.space) == (from, to, space)
+            {
+                break number;
             }
             at = (at + 1) & mask;
-        }
-        &mut self.slots[at]
+        };
+        self.slots.get_mut(found)
     }
 
     #[inline]
-    fn add(&mut self, hash: usize, branch: RawBranch, space: u32, weight: u64) {
-        // Half full at most.
-        if self.used * 2 >= self.slots.len() {
+    fn add(&mut self, hash: u32, branch: RawBranch, space: u32, weight: u64) {
+        // Two thirds full at most.
+        if self.slots.len() * 3 >= self.index.len() * 2 {
             self.grow();
         }
-        let slot = self.slot(hash, branch.from, branch.to, space);
-        slot.from = branch.from;
-        slot.to = branch.to;
-        slot.space = space;
+        let Some(slot) = self.slot(hash, branch.from, branch.to, space) else { return };
         slot.count = slot.count.saturating_add(weight);
         let flags = branch.flags;
         if let Some(mispredicted) = flags.mispredicted() {
@@ -111,12 +117,17 @@ impl Counts {
     }
 
     fn grow(&mut self) {
-        let doubled = vec![Slot::default(); self.slots.len() * 2];
-        let old = std::mem::replace(&mut self.slots, doubled);
-        self.used = 0;
-        for slot in old.into_iter().filter(|slot| slot.count != 0) {
-            let hash = Counts::hash(slot.from, slot.to, slot.space);
-            *self.slot(hash, slot.from, slot.to, slot.space) = slot;
+        let doubled = vec![0; self.index.len() * 2];
+        let old = std::mem::replace(&mut self.index, doubled);
+        let mask = self.index.len() - 1;
+        for place in old.into_iter().filter(|place| *place != 0) {
+            let mut at = (place >> 32) as usize & mask;
+            while self.index.get(at).is_some_and(|taken| *taken != 0) {
+                at = (at + 1) & mask;
+            }
+            if let Some(free) = self.index.get_mut(at) {
+                *free = place;
+            }
         }
     }
 }
@@ -128,7 +139,7 @@ const BATCH: usize = 32;
 /// lies outside the caches; collected, their slots are fetched side by side.
 struct Batch {
     branches: [RawBranch; BATCH],
-    hashes: [usize; BATCH],
+    hashes: [u32; BATCH],
     len: usize,
     space: u32,
     weight: u64,
@@ -242,17 +253,15 @@ impl HotTable {
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<HotTable, ReadError> {
         let mut counter = Counter::new();
-        collect::collect(recording, &mut counter, progress)?;
-        if let Some(info) = recording.info() {
-            counter.maps.build_ids(&info.build_ids);
-        }
+        counter.recording(recording, progress)?;
         Ok(counter.finish())
     }
 
     /// Sorts anew. Ties are in the order of addresses.
     pub fn sort(&mut self, order: Order) {
         let falling = |a: f64, b: f64| b.total_cmp(&a);
-        self.branches.sort_by(|a, b| {
+        // A stable sort would move each row several times.
+        self.branches.sort_unstable_by(|a, b| {
             let first = match order {
                 Order::Count => b.count.cmp(&a.count),
                 Order::Mispredicts => b.mispredicted.cmp(&a.mispredicted),
@@ -263,7 +272,7 @@ impl HotTable {
                 Order::Cycles => falling(a.cycles.unwrap_or(-1.0), b.cycles.unwrap_or(-1.0)),
                 Order::Address => std::cmp::Ordering::Equal,
             };
-            first.then((a.from, a.to).cmp(&(b.from, b.to)))
+            first.then_with(|| (a.from, a.to).cmp(&(b.from, b.to)))
         });
     }
 
@@ -280,6 +289,9 @@ impl HotTable {
         if self.total == 0 { 0.0 } else { branch.count as f64 / self.total as f64 }
     }
 }
+
+/// A recording, and a process of it.
+type Owner = (u32, Option<u32>);
 
 /// Counts branches as they come.
 #[derive(Debug)]
@@ -316,11 +328,34 @@ impl Counter {
         self.streams.look(events);
     }
 
+    /// Counts a recording to its end, beside those counted before: their
+    /// address spaces stay apart, and a branch of the same file is one.
+    /// `progress` is as in [`HotTable::count`].
+    ///
+    /// # Errors
+    /// [`ReadError`]; what was read before it stays counted.
+    pub fn recording(
+        &mut self,
+        recording: &mut Recording,
+        progress: impl FnMut(u64, Option<u64>),
+    ) -> Result<(), ReadError> {
+        if !self.maps.is_empty() {
+            self.maps.next_recording();
+            self.last = None;
+            self.streams = Streams::default();
+        }
+        collect::collect(recording, self, progress)?;
+        if let Some(info) = recording.info() {
+            self.maps.build_ids(&info.build_ids);
+        }
+        Ok(())
+    }
+
     /// Takes a stack in.
     pub fn stack(&mut self, stack: &Stack<'_>) {
         let head = &stack.head;
         let counts = self.quality.sample(head, stack.entries.len());
-        // A slot whose count is 0 is free: nothing may be counted no times.
+        // What stands for no stack is counted no times.
         if !counts || head.weight == 0 {
             return;
         }
@@ -369,10 +404,10 @@ impl Counter {
     #[must_use]
     pub fn finish(self) -> HotTable {
         let Counter { counts, quality, maps, .. } = self;
-        let slots: Vec<Slot> = counts.slots.into_iter().filter(|slot| slot.count != 0).collect();
+        let slots = counts.slots;
         let mut rows: Vec<Slot> = Vec::with_capacity(slots.len());
         let mut places = Vec::with_capacity(slots.len());
-        let mut seen: HashMap<(Location, Location, Option<u32>), usize> = HashMap::new();
+        let mut seen: HashMap<(Location, Location, Option<Owner>), usize> = HashMap::new();
         let one_space = slots.windows(2).all(|pair| match pair {
             [a, b] => a.space == b.space,
             _ => true,

@@ -30,6 +30,7 @@ pub mod quality;
 pub mod recording;
 pub mod stack;
 pub mod symbols;
+mod text;
 
 pub use flow::Flow;
 pub use hot::HotTable;

@@ -80,6 +80,9 @@ struct Space {
     /// Shared with the parent until either changes it.
     mappings: Arc<Mappings>,
     owner: Option<u32>,
+    /// Which recording, counted from 0: a process number of one means nothing
+    /// in another.
+    recording: u32,
     /// Samples refer to it: it must not change its meaning.
     used: bool,
 }
@@ -94,6 +97,7 @@ pub struct Maps {
     by_path: HashMap<String, usize>,
     spaces: Vec<Space>,
     current: HashMap<Option<u32>, usize>,
+    recording: u32,
 }
 
 impl Maps {
@@ -133,14 +137,21 @@ impl Maps {
 
     fn add_space(&mut self, owner: Option<u32>, mappings: Arc<Mappings>) -> usize {
         let space = self.spaces.len();
-        self.spaces.push(Space { mappings, owner, used: false });
+        self.spaces.push(Space { mappings, owner, recording: self.recording, used: false });
         self.current.insert(owner, space);
         space
     }
 
-    /// The process of a space.
-    pub(crate) fn owner(&self, space: usize) -> Option<u32> {
-        self.spaces.get(space).and_then(|space| space.owner)
+    /// The recording of a space, and its process there.
+    pub(crate) fn owner(&self, space: usize) -> Option<(u32, Option<u32>)> {
+        self.spaces.get(space).map(|space| (space.recording, space.owner))
+    }
+
+    /// What follows comes from another recording: its processes are others,
+    /// whatever their numbers.
+    pub fn next_recording(&mut self) {
+        self.current.clear();
+        self.recording += 1;
     }
 
     /// How many address spaces there are.
@@ -167,7 +178,13 @@ impl Maps {
     }
 
     fn file(&mut self, map: &Mmap) -> usize {
-        if let Some(&file) = self.by_path.get(&map.path) {
+        let known = self.by_path.get(&map.path).copied();
+        // The same path may be another file in another recording.
+        let same = known.filter(|&file| {
+            let known = self.files.get(file).and_then(|file| file.build_id.as_deref());
+            !differs(known, map.build_id.as_deref())
+        });
+        if let Some(file) = same {
             if let Some(known) = self.files.get_mut(file).filter(|f| f.build_id.is_none()) {
                 known.build_id.clone_from(&map.build_id);
             }
@@ -253,9 +270,34 @@ impl Maps {
     /// Build ids that the recording has beside the mappings.
     pub fn build_ids(&mut self, ids: &[(String, Vec<u8>)]) {
         for (path, id) in ids {
-            let file = self.by_path.get(path).and_then(|&file| self.files.get_mut(file));
-            if let Some(file) = file {
-                file.build_id.get_or_insert_with(|| id.clone());
+            let Some(&file) = self.by_path.get(path) else { continue };
+            let Some(known) = self.files.get_mut(file) else { continue };
+            if self.recording > 0 && differs(known.build_id.as_deref(), Some(id)) {
+                self.part(file, id);
+            } else {
+                known.build_id.get_or_insert_with(|| id.clone());
+            }
+        }
+    }
+
+    /// This recording's file turns out to be another than the earlier ones'
+    /// of the same path: gives it a place of its own.
+    fn part(&mut self, file: usize, id: &[u8]) {
+        let Some(earlier) = self.files.get(file) else { return };
+        let path = earlier.path.clone();
+        let is_file = !matches!(earlier.module, State::NoFile);
+        let own = self.files.len();
+        self.files.push(MappedFile {
+            path: path.clone(),
+            build_id: Some(id.to_vec()),
+            module: if is_file { State::NotTried } else { State::NoFile },
+        });
+        self.by_path.insert(path, own);
+        let ours = self.spaces.iter_mut().filter(|space| space.recording == self.recording);
+        for space in ours {
+            let mappings = Arc::make_mut(&mut space.mappings);
+            for mapping in mappings.values_mut().filter(|mapping| mapping.file == file) {
+                mapping.file = own;
             }
         }
     }

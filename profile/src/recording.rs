@@ -1,17 +1,17 @@
 //! Any recording: perf.data or brstack text, told apart by how it begins.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{Cursor, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use flate2::read::MultiGzDecoder;
 use lbr_msr::record::Event;
 
-use crate::brstack::{self, Line, LineError};
 use crate::perf_data::{EventAttr, FileInfo, Notes, ReadError, Reader, Record, layout};
-use crate::stack::{Entries, RawBranch, SampleHead, Stack};
-
-/// No sensible line is longer: 2,700 entries take 200 KB.
-const MAX_LINE: u64 = 1 << 20;
+use crate::stack::Stack;
+pub use crate::text::{Refused, TextReader};
 
 /// One thing out of a recording.
 #[derive(Debug)]
@@ -44,7 +44,10 @@ impl Recording {
             return Recording::from_stream(Box::new(file));
         }
         let magic = first_bytes(&mut file)?;
-        refuse_wrapped(&magic)?;
+        if is_wrapped(&magic)? {
+            let stream = unwrapped(&magic, Cursor::new(magic.clone()).chain(file))?;
+            return Recording::from_plain(stream);
+        }
         if is_perf_data(&magic) {
             return Ok(Recording::PerfData(Box::new(Reader::open(path)?)));
         }
@@ -58,7 +61,14 @@ impl Recording {
     /// [`ReadError`].
     pub fn from_stream(mut stream: Box<dyn Read>) -> Result<Recording, ReadError> {
         let magic = first_bytes(&mut stream)?;
-        refuse_wrapped(&magic)?;
+        let wrapped = is_wrapped(&magic)?;
+        let stream = Cursor::new(magic.clone()).chain(stream);
+        Recording::from_plain(if wrapped { unwrapped(&magic, stream)? } else { Box::new(stream) })
+    }
+
+    /// As [`from_stream`](Self::from_stream), unwrapped.
+    fn from_plain(mut stream: Box<dyn Read>) -> Result<Recording, ReadError> {
+        let magic = first_bytes(&mut stream)?;
         let perf_data = is_perf_data(&magic);
         let stream: Box<dyn Read> = Box::new(Cursor::new(magic).chain(stream));
         Ok(if perf_data {
@@ -82,6 +92,16 @@ impl Recording {
         }
     }
 
+    /// Ends the recording before its end as soon as `flag` is set, such as by a
+    /// signal: what was read so far keeps its meaning, and
+    /// [`notes`](Self::notes) say that it is a part.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        match self {
+            Recording::PerfData(reader) => reader.stop_when(flag),
+            Recording::Text(text) => text.stop_when(flag),
+        }
+    }
+
     /// What the recording says about itself; text says nothing.
     #[must_use]
     pub fn info(&self) -> Option<&FileInfo> {
@@ -100,12 +120,14 @@ impl Recording {
         }
     }
 
-    /// What was odd about a perf.data so far.
+    /// What was odd so far.
     #[must_use]
     pub fn notes(&self) -> Notes {
         match self {
             Recording::PerfData(reader) => reader.notes().clone(),
-            Recording::Text(_) => Notes::default(),
+            Recording::Text(text) => {
+                Notes { cut_at: text.cut_at(), stopped: text.is_stopped(), ..Notes::default() }
+            }
         }
     }
 
@@ -114,7 +136,7 @@ impl Recording {
     pub fn refused(&self) -> Option<&Refused> {
         match self {
             Recording::PerfData(_) => None,
-            Recording::Text(text) => text.refused.as_ref(),
+            Recording::Text(text) => text.refused(),
         }
     }
 
@@ -123,7 +145,7 @@ impl Recording {
     pub fn position(&self) -> u64 {
         match self {
             Recording::PerfData(reader) => reader.position(),
-            Recording::Text(text) => text.position,
+            Recording::Text(text) => text.position(),
         }
     }
 
@@ -132,7 +154,7 @@ impl Recording {
     pub fn size(&self) -> Option<u64> {
         match self {
             Recording::PerfData(reader) => reader.size(),
-            Recording::Text(text) => text.size,
+            Recording::Text(text) => text.size(),
         }
     }
 }
@@ -143,109 +165,31 @@ fn first_bytes(stream: &mut impl Read) -> Result<Vec<u8>, ReadError> {
     Ok(magic)
 }
 
-/// Whole files that were compressed are not read yet: says how to.
-fn refuse_wrapped(magic: &[u8]) -> Result<(), ReadError> {
-    let by = match magic {
-        [0x1F, 0x8B, ..] => "gzip",
-        [0x28, 0xB5, 0x2F, 0xFD, ..] => "zstd",
-        [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => "xz",
-        _ => return Ok(()),
-    };
-    Err(ReadError::Wrapped { by })
+const GZIP: [u8; 2] = [0x1F, 0x8B];
+const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+const XZ: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
+/// What wants a larger window than 128 MiB to be unpacked is refused.
+const WINDOW_LOG: u32 = 27;
+
+/// Whether a whole file was compressed, by its first bytes.
+fn is_wrapped(magic: &[u8]) -> Result<bool, ReadError> {
+    if magic.starts_with(&XZ) {
+        return Err(ReadError::Wrapped { by: "xz" });
+    }
+    Ok(magic.starts_with(&GZIP) || magic.starts_with(&ZSTD))
+}
+
+/// What a compressed file holds, unpacked as it is read.
+fn unwrapped(magic: &[u8], stream: impl Read + 'static) -> Result<Box<dyn Read>, ReadError> {
+    if magic.starts_with(&GZIP) {
+        return Ok(Box::new(MultiGzDecoder::new(stream)));
+    }
+    let io = |cause| ReadError::Io { offset: 0, cause };
+    let mut decoder = zstd::stream::read::Decoder::new(stream).map_err(io)?;
+    decoder.window_log_max(WINDOW_LOG).map_err(io)?;
+    Ok(Box::new(decoder))
 }
 
 fn is_perf_data(magic: &[u8]) -> bool {
     magic == layout::MAGIC || magic == layout::MAGIC_BIG
-}
-
-/// Lines of text that were refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// How many.
-    pub lines: u64,
-    /// Number of the first, counted from 1.
-    pub first: u64,
-    /// Why that one.
-    pub error: LineError,
-}
-
-/// Text being read.
-pub struct TextReader {
-    input: BufReader<Box<dyn Read>>,
-    line: Vec<u8>,
-    entries: Vec<RawBranch>,
-    number: u64,
-    position: u64,
-    size: Option<u64>,
-    weight: Option<u64>,
-    stacks: u64,
-    refused: Option<Refused>,
-}
-
-impl std::fmt::Debug for TextReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TextReader").field("line", &self.number).finish_non_exhaustive()
-    }
-}
-
-/// What [`TextReader::advance`] found.
-enum Found {
-    Sample(Box<SampleHead>),
-    Event(Event),
-}
-
-impl TextReader {
-    fn new(stream: Box<dyn Read>, size: Option<u64>) -> TextReader {
-        TextReader {
-            input: BufReader::with_capacity(256 * 1024, stream),
-            line: Vec::new(),
-            entries: Vec::new(),
-            number: 0,
-            position: 0,
-            size,
-            weight: None,
-            stacks: 0,
-            refused: None,
-        }
-    }
-
-    fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
-        Ok(self.advance()?.map(|found| match found {
-            Found::Sample(head) => {
-                Item::Stack(Stack { head: *head, entries: Entries::Parsed(&self.entries) })
-            }
-            Found::Event(event) => Item::Event(event),
-        }))
-    }
-
-    fn advance(&mut self) -> Result<Option<Found>, ReadError> {
-        loop {
-            self.line.clear();
-            let offset = self.position;
-            let read = (&mut self.input).take(MAX_LINE).read_until(b'\n', &mut self.line);
-            let read = read.map_err(|cause| ReadError::Io { offset, cause })?;
-            if read == 0 {
-                // Text without one branch was no recording.
-                return if self.stacks == 0 { Err(ReadError::NoBranches) } else { Ok(None) };
-            }
-            self.number += 1;
-            self.position += read as u64;
-            match brstack::parse_line(&self.line, &mut self.entries) {
-                Ok(Line::Sample(mut head)) => {
-                    head.weight = self.weight.take().unwrap_or(1);
-                    self.stacks += 1;
-                    return Ok(Some(Found::Sample(head)));
-                }
-                Ok(Line::Count(count)) => self.weight = Some(count),
-                Ok(Line::Mmap(map)) => return Ok(Some(Found::Event(Event::Mmap(map)))),
-                Ok(Line::Other) => {}
-                Err(error) => {
-                    let number = self.number;
-                    let refused =
-                        self.refused.get_or_insert(Refused { lines: 0, first: number, error });
-                    refused.lines += 1;
-                }
-            }
-        }
-    }
 }

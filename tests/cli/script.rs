@@ -89,8 +89,8 @@ fn bad_input_is_a_sentence_and_2() {
         "lbr: standard input: holds no branches: neither perf.data nor text of perf script -F brstack\n"
     );
     assert_eq!(garbage.status.code(), Some(2));
-    let wrapped = lbr_with_input(&["script", "-i", "-"], b"\x1f\x8b\x08\0\0\0\0\0\0");
-    let said = "lbr: standard input: is compressed by gzip; unpack it into a pipe: gzip -dc FILE | lbr report -i -\n";
+    let wrapped = lbr_with_input(&["script", "-i", "-"], b"\xfd7zXZ\0\0\x04");
+    let said = "lbr: standard input: is compressed by xz; unpack it into a pipe: xz -dc FILE | lbr report -i -\n";
     assert_eq!((stderr(&wrapped).as_str(), wrapped.status.code()), (said, Some(2)));
     let short = lbr_with_input(&["script", "-i", "-"], b"PERFILE2");
     assert_eq!(short.status.code(), Some(2));

@@ -141,6 +141,19 @@ fn intel_pt_and_branch_traces_are_conflicts() {
     assert!(plan.save(&mut soft).is_ok(), "TraceEn is 0");
     soft.write(Msr(0x570), 1).unwrap();
     assert_eq!(plan.save(&mut soft), Err(ArmError::IntelPt { cpu: 7 }));
+    // Where Linux excludes the two the LBR is refused as well; what it records
+    // meanwhile is not documented, so the software LBR takes nothing away.
+    let mut coffee_lake = by_hand::skylake();
+    coffee_lake.cpu.model = 0x9E;
+    coffee_lake.quirks.remove(Quirks::PT_DISABLES);
+    coffee_lake.quirks.insert(Quirks::PT_EXCLUDES);
+    let excluded = ArmPlan::new(&coffee_lake, 0x101, ArmOptions::default()).unwrap();
+    let mut registers = SoftLbr::new(&coffee_lake, Some(5));
+    registers.write(Msr(0x1C8), 0x101).unwrap();
+    assert!(excluded.save(&mut registers).is_ok());
+    registers.write(Msr(0x570), 1).unwrap();
+    assert_eq!(excluded.save(&mut registers), Err(ArmError::IntelPt { cpu: 0 }));
+    assert_eq!(registers.read(Msr(0x1C8)), Ok(0x101));
     // A hypervisor that hides Intel PT: RTIT_CTL faults.
     let mut hidden = SoftLbr::new(&by_hand::haswell(true), Some(4));
     assert!(plan.save(&mut hidden).is_ok());

@@ -101,6 +101,97 @@ fn debugctl_0x4801_and_its_other_orders() {
     assert!(arch.fields()[0].meaning(1).contains("no effect"));
 }
 
+/// The meaning of a field of a register that holds `value`.
+fn meaning(register: &Register, name: &str, value: u64) -> String {
+    register.fields().iter().find(|field| field.name == name).unwrap().meaning(value)
+}
+
+#[test]
+fn debugctl_bits_exist_where_the_cpu_has_them() {
+    let names = |cpu| {
+        let fields = on("DEBUGCTL", cpu).fields();
+        let named = fields.iter().filter(|field| !field.is_reserved());
+        named.map(|field| field.low).collect::<Vec<u8>>()
+    };
+    // BTS_OFF_* came with 06_0F, the uncore with 06_1A; Yonah has perfmon 1.
+    assert_eq!(names("06_0E"), [0, 1, 6, 7, 8]);
+    assert_eq!(names("06_17"), [0, 1, 6, 7, 8, 9, 10, 11, 12, 14]);
+    assert_eq!(names("06_1A"), [0, 1, 2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    let about: Vec<String> = find("DEBUGCTL").fields().iter().map(|f| f.about()).collect();
+    for condition in ["CPUID.07H:ECX[24]", "IA32_PERF_CAPABILITIES[12]", "CPUID.07H:EBX[11]"] {
+        assert_eq!(about.iter().filter(|text| text.ends_with(condition)).count(), 1, "{condition}");
+    }
+}
+
+#[test]
+fn a_register_that_a_cpu_lacks_is_not_explained_for_it() {
+    for (name, cpu) in [
+        // Architectural LBR's own, on CPUs with a model-specific LBR.
+        ("IA32_LBR_CTL", "06_5E"),
+        ("0x14cf", "06_3C"),
+        // PDCM is Intel's alone, and later than Pentium M.
+        ("IA32_PERF_CAPABILITIES", "19_61"),
+        ("IA32_PERF_CAPABILITIES", "06_0D"),
+        ("IA32_PERF_GLOBAL_STATUS", "06_0E"),
+        ("IA32_RTIT_CTL", "06_2A"),
+        ("BRBCR_EL1", "06_5E"),
+        // The table of Pentium M has the pair swapped; nothing confirms it.
+        ("LER_FROM_LIP", "06_09"),
+        ("0x1dd", "06_0D"),
+    ] {
+        let found = explain::find(name, Some(cpu.parse().unwrap()));
+        let refused = matches!(found, Err(FindError::NotOnCpu { .. }));
+        assert!(refused, "{name} on {cpu}: {found:?}");
+    }
+    assert_eq!(on("LER_FROM_LIP", "06_0E").msr(), Some(Msr(0x1DD)));
+    assert_eq!(on("PerfCntrGlobalStatus", "19_61").msr(), Some(Msr(0xC000_0300)));
+    assert_eq!(said(&find("0xC0000302"), 1 << 58), ["LBRS_FROZEN"]);
+}
+
+#[test]
+fn what_a_filter_bit_says_depends_on_the_others() {
+    // Nehalem: the jump bits swallow calls and returns (SDM 17.8).
+    let nehalem = on("LBR_SELECT", "06_1A");
+    for (name, value, recorded) in [
+        ("NEAR_REL_CALL", 0x000, true),
+        ("NEAR_REL_CALL", 0x080, false),
+        ("NEAR_REL_CALL", 0x040, true),
+        ("NEAR_IND_CALL", 0x040, false),
+        ("NEAR_IND_CALL", 0x080, true),
+        ("NEAR_RET", 0x040, false),
+        ("NEAR_RET", 0x020, false),
+    ] {
+        let says = !meaning(&nehalem, name, value).contains("not recorded");
+        assert_eq!(says, recorded, "{name} {value:#x}");
+        assert!(!meaning(&on("LBR_SELECT", "06_2A"), name, value & 0xC0).contains("not"));
+    }
+    // SDM 17.9: 0x3C5 and 0x3C6 are call-stack mode, Fuchsia's 0x2C5 is not,
+    // nor are both rings, nor the one bit.
+    let haswell = on("LBR_SELECT", "06_3C");
+    for (value, defined) in [
+        (0x3C5, true),
+        (0x3C6, true),
+        (0x3C4, true),
+        (0x2C5, false),
+        (0x3C7, false),
+        (0x200, false),
+    ] {
+        let says = !meaning(&haswell, "EN_CALLSTACK", value).contains("undefined");
+        assert_eq!(says, defined, "{value:#x}");
+    }
+    assert_eq!(meaning(&haswell, "EN_CALLSTACK", 0x2C5 & 0x1FF), "no call-stack mode");
+}
+
+/// A branch from a ring that IA32_LBR_CTL does not enable has no FROM.
+#[test]
+fn a_hidden_from_is_no_address() {
+    let from = find("IA32_LBR_0_FROM_IP");
+    assert!(meaning(&from, "IP", u64::MAX).starts_with("hidden"));
+    assert_eq!(meaning(&from, "IP", 0xFFFF_FFFF_8100_0123), "address 0xffffffff81000123");
+    // TO is never hidden.
+    assert_eq!(meaning(&find("IA32_LBR_0_TO_IP"), "IP", u64::MAX), "address 0xffffffffffffffff");
+}
+
 #[test]
 fn lbr_ctl_bits() {
     assert_eq!(
@@ -174,6 +265,23 @@ fn one_name_with_several_meanings_says_which_was_taken() {
 fn brbe_registers_have_no_msr_address() {
     let register = find("BRBINF31_EL1");
     assert_eq!((register.name().as_str(), register.msr()), ("BRBINF31_EL1", None));
+    for (name, encoding) in [
+        ("BRBINF0_EL1", "S2_1_C8_C0_0"),
+        ("BRBSRC15_EL1", "S2_1_C8_C15_1"),
+        ("BRBTGT16_EL1", "S2_1_C8_C0_6"),
+        ("BRBINF31_EL1", "S2_1_C8_C15_4"),
+        ("BRBIDR0_EL1", "S2_1_C9_C2_0"),
+        ("BRBCR_EL1", "S2_1_C9_C0_0"),
+        ("BRBCR_EL2", "S2_4_C9_C0_0"),
+        ("BRBCR_EL12", "S2_5_C9_C0_0"),
+        ("BRBFCR_EL1", "S2_1_C9_C0_1"),
+        ("BRBTS_EL1", "S2_1_C9_C0_2"),
+        ("BRBTGTINJ_EL1", "S2_1_C9_C1_2"),
+    ] {
+        assert_eq!(find(name).encoding().as_deref(), Some(encoding), "{name}");
+    }
+    assert_eq!(find("IA32_DEBUGCTL").encoding(), None);
+    assert_eq!(said(&find("BRBTS_EL1"), 0x1234), ["TS=0x1234"]);
     let value = 1 << 40 | 2 << 32 | 1 << 17 | 0x2E << 8 | 1 << 6 | 1 << 5 | 3;
     assert_eq!(
         said(&register, value),

@@ -104,6 +104,18 @@ fn skylake() {
     assert!(!no_tsx.tsx());
 }
 
+/// The family 6 models with a model-specific ring that have a quirk, ascending.
+fn pt_models(quirk: Quirks, quirks_of: impl Fn(u32) -> Quirks) -> Vec<u32> {
+    let mut models: Vec<u32> = lbr_msr::table::MODELS
+        .iter()
+        .filter(|row| row.family == 6 && row.generation.kind == lbr_msr::table::Kind::Legacy)
+        .map(|row| u32::from(row.model))
+        .filter(|model| quirks_of((model >> 4) << 16 | 0x600 | (model & 0xF) << 4).contains(quirk))
+        .collect();
+    models.sort_unstable();
+    models
+}
+
 #[test]
 fn each_quirk() {
     let legacy = |signature| Intel { signature, ecx: PDCM, ..Intel::default() };
@@ -165,19 +177,13 @@ fn each_quirk() {
     let cedar_mill = legacy(0xF62).probe(0).unwrap();
     assert_eq!((cedar_mill.layout, cedar_mill.format), (Layout::Plain, Some(LbrFormat(0))));
     assert_eq!(cedar_mill.registers.to, Some(Msr(0x6C0)));
-    // Intel PT: six models and no other.
-    let pt: Vec<u32> = lbr_msr::table::MODELS
-        .iter()
-        .filter(|row| row.family == 6 && row.generation.kind == lbr_msr::table::Kind::Legacy)
-        .map(|row| u32::from(row.model))
-        .filter(|model| {
-            let signature = (model >> 4) << 16 | 0x600 | (model & 0xF) << 4;
-            let caps = probe(&legacy(signature).cpuid(), None).unwrap();
-            caps.quirks.contains(Quirks::PT_DISABLES)
-        })
-        .collect();
-    assert_eq!(pt.len(), 6);
-    assert!([0x3D, 0x47, 0x4E, 0x4F, 0x56, 0x5E].iter().all(|model| pt.contains(model)));
+    // Intel PT: six models by the SDM; Linux excludes five more with PT, and
+    // does not know Cannon Lake.
+    let with = |quirk: Quirks| -> Vec<u32> {
+        pt_models(quirk, |signature| probe(&legacy(signature).cpuid(), None).unwrap().quirks)
+    };
+    assert_eq!(with(Quirks::PT_DISABLES), [0x3D, 0x47, 0x4E, 0x4F, 0x56, 0x5E]);
+    assert_eq!(with(Quirks::PT_EXCLUDES), [0x55, 0x66, 0x8E, 0x9E, 0xA5, 0xA6]);
     // Streamlined freeze starts with perfmon version 4.
     for (version, streamlined) in [(3, false), (4, true), (5, true)] {
         let quirks = Intel { perfmon: version, ..SKYLAKE }.quirks(0x33C5);
@@ -240,6 +246,15 @@ fn amd_facilities() {
     assert_eq!((zen4.registers.control, zen4.registers.enable), (Msr(0xC000_010F), 1 << 6));
     assert_eq!((zen4.filter, zen4.quirks), (FilterRegister::AmdSelect, Quirks::FUSED_FROM));
     assert_eq!(zen4.registers.select, Some(address::AMD_LBR_SELECT));
+    assert_eq!(zen4.freeze_status(), None);
+    // EAX[2]: LBR and counters freeze, and PerfCntrGlobalStatus[58] tells.
+    let freezing = probe(&amd(0x00A6_0F12, 0, Some((7, 0x84106))), None).unwrap();
+    assert_eq!(freezing.quirks, Quirks::FUSED_FROM | Quirks::STREAMLINED_FREEZE);
+    assert_eq!(freezing.freeze_status(), Some(Msr(0xC000_0300)));
+    assert_eq!(SKYLAKE.probe(0x33C5).unwrap().freeze_status(), Some(Msr(0x38E)));
+    // Without the stack there is nothing to freeze.
+    let none = probe(&amd(0x00A2_0F12, 0, Some((4, 0))), None).unwrap();
+    assert_eq!((none.facility, none.quirks), (Facility::AmdSingle, Quirks::empty()));
     // The size is read, not assumed: EBX[9:4] = 32.
     assert_eq!(probe(&amd(0x00B4_0F40, 0, Some((7, 0x206))), None).unwrap().depth, 32);
 
@@ -480,6 +495,10 @@ fn recordings_that_cannot_be_used() {
     assert_eq!(parse(""), Err(RecordingError::Empty));
     assert_eq!(parse("nothing\nhere [ at all ]=\n"), Err(RecordingError::Empty));
     let error = |text: &str| parse(text).unwrap_err();
+    // What `cpuid` prints without -r: decoded, but leaves that it does not know.
+    let decoded = "CPU 3:\n   vendor_id = \"GenuineIntel\"\n   \
+                   0x00000020 0x00: eax=0x0 ebx=0x1 ecx=0x0 edx=0x0\n";
+    assert_eq!(error(decoded), RecordingError::NoLeafZero { cpu: 3 });
     // A leaf below the highest that probing needs.
     let without = TWO_CPUS.replace("0x0000001c", "0x0000001d");
     assert_eq!(error(&without), RecordingError::Missing { cpu: 0, leaf: 0x1C, highest: 0x20 });

@@ -94,6 +94,20 @@ fn frozen_is_not_recording() {
     assert!(Snapshot::read(&mut fake.with_fault(Msr(0x38E)), &soft.caps).unwrap().recording);
 }
 
+/// AMD's status is another register: Intel's does not exist there.
+#[test]
+fn frozen_is_not_recording_on_amd_either() {
+    let soft = SoftCpu::preset("zen4").unwrap();
+    let mut fake = FakeMsrs::new(0).with(Msr(0xC000_010F), 1 << 6).with(Msr(0xC000_010E), 0);
+    for i in 0..32 {
+        fake = fake.with(Msr(0xC001_0300 + i), 0);
+    }
+    for (status, recording) in [(1 << 58, false), (1 << 57, true)] {
+        let mut msrs = fake.clone().with(Msr(0xC000_0300), status);
+        assert_eq!(Snapshot::read(&mut msrs, &soft.caps).unwrap().recording, recording);
+    }
+}
+
 #[test]
 fn it_reads_each_register_and_writes_none() {
     for soft in SoftCpu::all() {

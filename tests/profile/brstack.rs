@@ -87,12 +87,16 @@ fn lines() {
     let Ok(Line::Sample(head)) = line(untimed) else { panic!() };
     assert_eq!((head.pid, head.period, head.ip), (Some(25532), None, Some(0x4005dc)));
     assert!(matches!(line("  5595      7f06d6a21e00\n"), Ok(Line::Sample(_))));
+    let named = "  many branches 4242 [003]     1.000001:          7 branches:u:      55555588286e main+0x10 (/bin/x y)\n";
+    let Ok(Line::Sample(head)) = line(named) else { panic!() };
+    assert_eq!((head.pid, head.cpu, head.period), (Some(4242), Some(3), Some(7)));
+    assert_eq!((head.ip, head.time), (Some(0x5555_5588_286E), Some(1_000_001_000)));
     assert_eq!(line("17\n"), Ok(Line::Count(17)));
     assert_eq!(line("\t          4005dc\n"), Ok(Line::Other));
     assert_eq!(line("\n"), Ok(Line::Other));
     assert_eq!(line("// comment"), Ok(Line::Other));
     assert_eq!(line("prog 12/12 [000] 1.5: PERF_RECORD_COMM: prog:12/12"), Ok(Line::Other));
-    assert_eq!(line("..... 11: 0033 -> 0041 0 cycles  P   0"), Err(LineError::Unknown));
+    assert_eq!(line("..... 11: 0033 -> 0041 no cycles  P   0"), Err(LineError::Unknown));
     assert_eq!(line("what is this"), Err(LineError::Unknown));
     assert_eq!(
         line("0x1/0x2/P/-/-/0 0x3/0xg"),
@@ -147,4 +151,88 @@ proptest! {
         let _ = parse_line(&line, &mut Vec::new());
         let _ = parse_line(&line[57..], &mut Vec::new());
     }
+}
+
+/// The process of a sample, and its branches.
+type Sample = (Option<u32>, Vec<RawBranch>);
+
+/// Everything that a text holds; how many lines were refused, and the first.
+fn read(text: &str) -> (Vec<Sample>, Option<(u64, u64)>) {
+    let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+    let mut recording = profile::Recording::from_stream(stream).unwrap();
+    let mut found = Vec::new();
+    while let Some(item) = recording.next_item().unwrap() {
+        if let profile::Item::Stack(stack) = item {
+            found.push((stack.head.pid, stack.entries.iter().collect()));
+        }
+    }
+    (found, recording.refused().map(|refused| (refused.lines, refused.first)))
+}
+
+/// Lines as perf prints them for AMD Zen 4; the numbers are made up.
+const DUMP: &str = "\
+0x40b178@/tmp/a/perf.data [0x1b0]: event: 9
+.
+. ... raw event: size 432 bytes
+.  0000:  09 00 00 00 02 00 50 03 42 42 00 00 00 00 00 00  ......P.BB......
+1 8380958377610 0x40b178 [0x1b0]: PERF_RECORD_SAMPLE(IP, 0x2): 7952/7953: 0x4f851a period: 48973 addr: 0
+... branch stack: nr:3
+.....  0: 00000000004b52fd -> 00000000004f82c0 0 cycles  P   0  NON_SPEC_CORRECT_PATH
+.....  1: ffffffff8220137c -> 00000000004b52f0 17 cycles M    0 RET SPEC_CORRECT_PATH
+.....  2: 000000000041d1c4 -> 00000000004b52f0 0 cycles   AT 0
+ ... thread: work:7953
+ ...... dso: /usr/bin/work
+";
+
+#[test]
+fn dumped_samples_are_read() {
+    let spec = |s| EntryFlags(0).with_spec(Some(s)).0;
+    let ret = EntryFlags(0).with_type(Some(BranchType::RET)).with_cycles(17).0;
+    let branch = |from, to, word| RawBranch { from, to, flags: EntryFlags(word) };
+    let expected = vec![
+        branch(0x4B_52FD, 0x4F_82C0, 2 | spec(BranchSpec::NonSpecCorrectPath)),
+        branch(0xFFFF_FFFF_8220_137C, 0x4B_52F0, 1 | ret | spec(BranchSpec::SpecCorrectPath)),
+        branch(0x41_D1C4, 0x4B_52F0, 4 | 8),
+    ];
+    let sample = (Some(7952), expected);
+    assert_eq!(read(DUMP), (vec![sample.clone()], None));
+    assert_eq!(read(&DUMP.repeat(2)), (vec![sample.clone(), sample.clone()], None));
+    // What perf script prints of the sample behind its dump is the same sample.
+    let without =
+        "work  7952/7953 [001] 8380.958377:      48973 cycles:u:            4f851a work\n";
+    assert_eq!(read(&format!("{DUMP}{without}{DUMP}")).0.len(), 2);
+    let with = " 0x4b52fd/0x4f82c0/P/-/-/0  0xffffffff8220137c/0x4b52f0/M/-/-/17  0x41d1c4/0x4b52f0/-/X/A/0 \n";
+    assert_eq!(read(&format!("{DUMP}{with}")), (vec![sample.clone()], None));
+    // Other branches are another sample, which comes behind it.
+    let (found, refused) = read(&format!("{DUMP} 0x10/0x20/P/-/-/0 \n{with}"));
+    assert_eq!((found.len(), refused), (3, None));
+    assert_eq!(found[0], sample);
+    assert_eq!((found[1].1[0].from, found[2].1.len()), (0x10, 3));
+    // A branch that cannot be read is refused by its line.
+    let (found, refused) = read(&DUMP.replace("41d1c4 ->", "41d1cg ->"));
+    assert_eq!((found[0].1.len(), refused), (2, Some((1, 9))));
+}
+
+#[test]
+fn symbols_beside_addresses_pass() {
+    let line = " 0x10/0x20/P/-/-/1  0x30/0x40/M/-/-/2  main+0x10/f+0x0/P/-/-/1  f+0x3/main+0x15/M/-/-/2 \n";
+    let (found, refused) = read(line);
+    let flags = |word, cycles| EntryFlags(word).with_cycles(cycles);
+    let expected = vec![
+        RawBranch { from: 0x10, to: 0x20, flags: flags(2, 1) },
+        RawBranch { from: 0x30, to: 0x40, flags: flags(1, 2) },
+    ];
+    assert_eq!((found, refused), (vec![(None, expected)], None));
+    // Alone they name no addresses.
+    let (found, refused) = read(&format!("main+0x10/f+0x0/P/-/-/1\n{line}"));
+    assert_eq!((found.len(), refused), (1, Some((1, 1))));
+}
+
+#[test]
+fn paths_in_parentheses_may_hold_anything() {
+    let line = " 0x10(/a/b c)/0x20(/lib/x (deleted))/P/X/A/65535/COND/- \n";
+    let (found, refused) = read(line);
+    let flags = EntryFlags(2 | 4 | 8).with_cycles(65_535).with_type(Some(BranchType::COND));
+    let expected = RawBranch { from: 0x10, to: 0x20, flags };
+    assert_eq!((found, refused), (vec![(None, vec![expected])], None));
 }

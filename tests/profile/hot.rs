@@ -7,7 +7,7 @@ use profile::hot::Order;
 use profile::maps::Location;
 use profile::{HotTable, Recording};
 
-use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::recorded::{BASE, entry, exact, map, meta, sample, stream};
 
 fn count(events: &[Event]) -> HotTable {
     let bytes = stream(meta(), events);
@@ -196,4 +196,35 @@ fn types_come_from_the_code() {
     let branch = table.branches[0].clone();
     assert_eq!(branch.branch_type, None);
     assert_eq!(table.type_of(&branch), Some(BranchType::RET));
+}
+
+/// Two recordings: processes of the same number are not the same process,
+/// files of the same path are the same file unless their build ids differ.
+#[test]
+fn recordings_are_counted_together_and_kept_apart() {
+    let file = |build_id: &[u8]| -> Vec<Event> {
+        let mut map = map("/nonexistent/prog", BASE, 0x1000, 0);
+        if let Event::Mmap(map) = &mut map {
+            map.build_id = Some(build_id.to_vec());
+        }
+        let private = vec![entry(0x10, 0x20)];
+        let known = vec![entry(BASE + 0x10, BASE + 0x20)];
+        vec![map, sample(10, private, exact()), sample(11, known, exact())]
+    };
+    let count = |recordings: [&[u8]; 2]| {
+        let mut counter = profile::hot::Counter::new();
+        for id in recordings {
+            let bytes = stream(meta(), &file(id));
+            let stream = Box::new(std::io::Cursor::new(bytes));
+            let mut recording = profile::Recording::from_stream(stream).unwrap();
+            counter.recording(&mut recording, |_, _| {}).unwrap();
+        }
+        let mut counts: Vec<(u64, u64)> =
+            counter.finish().branches.iter().map(|b| (b.from, b.count)).collect();
+        counts.sort_unstable();
+        counts
+    };
+    assert_eq!(count([&[1; 20], &[1; 20]]), [(0x10, 1), (0x10, 1), (BASE + 0x10, 2)]);
+    let apart = [(0x10, 1), (0x10, 1), (BASE + 0x10, 1), (BASE + 0x10, 1)];
+    assert_eq!(count([&[1; 20], &[2; 20]]), apart);
 }

@@ -10,6 +10,7 @@ mod golden;
 mod hot;
 mod interval;
 mod lint;
+mod packed;
 mod reader;
 mod recorded;
 mod symbols;

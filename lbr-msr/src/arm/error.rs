@@ -82,7 +82,7 @@ pub enum ArmError {
     },
     /// Intel PT is tracing and takes the LBR away.
     #[error(
-        "Intel PT is tracing on CPU {cpu} (IA32_RTIT_CTL.TraceEn is 1): LBR registers read 0 and ignore writes meanwhile; end the trace first"
+        "Intel PT is tracing on CPU {cpu} (IA32_RTIT_CTL.TraceEn is 1): on this CPU the LBR is of no use meanwhile; end the trace first"
     )]
     IntelPt {
         /// Logical CPU.

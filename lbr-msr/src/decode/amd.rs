@@ -1,6 +1,5 @@
 //! The rules of AMD's layouts. Linux `amd/lbr.c`, `amd/brs.c`.
 
-use super::Decoded;
 use crate::{
     record::{BranchEntry, RawEntry},
     register::{
@@ -12,39 +11,39 @@ use crate::{
 /// LbrExtV2. Only valid and spec tell an empty record: hardware renames the
 /// registers, so one may lie between two that hold something.
 #[inline(always)]
-pub(super) fn v2(raw: &RawEntry, virt_bits: u8) -> Decoded {
+pub(super) fn v2(raw: &RawEntry, virt_bits: u8, slot: &mut BranchEntry) -> bool {
     let (from, to) = (AmdFrom(raw.from), AmdTo(raw.to));
     let spec = to.spec();
-    let entry = BranchEntry {
+    *slot = BranchEntry {
         from: from.ip(virt_bits),
         to: to.ip(virt_bits),
         mispredicted: Some(from.mispredicted()),
         spec,
         ..BranchEntry::default()
     };
-    (entry, spec.is_some())
+    spec.is_some()
 }
 
 /// BRS. FROM is complete as written.
 #[inline(always)]
-pub(super) fn brs(raw: &RawEntry, virt_bits: u8) -> Decoded {
+pub(super) fn brs(raw: &RawEntry, virt_bits: u8, slot: &mut BranchEntry) -> bool {
     let to = AmdTo(raw.to);
-    let entry = BranchEntry {
+    *slot = BranchEntry {
         from: PlainFrom(raw.from).ip(),
         to: to.ip(virt_bits),
         ..BranchEntry::default()
     };
-    (entry, (raw.from != 0) & (to != AmdTo::BRS_POISON))
+    (raw.from != 0) & (to != AmdTo::BRS_POISON)
 }
 
 /// The one-entry pair: AMD's CPUs use the bits above 56 in different ways,
 /// so only those below are told.
 #[inline(always)]
-pub(super) fn single(raw: &RawEntry) -> Decoded {
-    let entry = BranchEntry {
+pub(super) fn single(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
+    *slot = BranchEntry {
         from: bits(raw.from, 0, 57),
         to: bits(raw.to, 0, 57),
         ..BranchEntry::default()
     };
-    (entry, raw.from != 0)
+    raw.from != 0
 }

@@ -1,6 +1,6 @@
 //! The rules of Intel's layouts. SDM 17.4.8.1; Linux `intel/lbr.c`.
 
-use super::Decoded;
+use super::template::Templates;
 use crate::{
     record::{BranchEntry, RawEntry},
     register::record::{
@@ -11,76 +11,73 @@ use crate::{
 
 /// Format 0 and the packed records of Pentium M, Yonah and early NetBurst.
 #[inline(always)]
-pub(super) fn packed(raw: &RawEntry) -> Decoded {
+pub(super) fn packed(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
     let record = PackedRecord(raw.from);
-    let entry =
-        BranchEntry { from: record.from_ip(), to: record.to_ip(), ..BranchEntry::default() };
-    (entry, raw.from != 0)
+    *slot = BranchEntry { from: record.from_ip(), to: record.to_ip(), ..BranchEntry::default() };
+    raw.from != 0
 }
 
 /// Formats 1 and 2, P6, NetBurst models 3 and later.
 #[inline(always)]
-pub(super) fn plain(raw: &RawEntry) -> Decoded {
-    let entry = BranchEntry {
+pub(super) fn plain(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
+    *slot = BranchEntry {
         from: PlainFrom(raw.from).ip(),
         to: PlainTo(raw.to).ip(),
         ..BranchEntry::default()
     };
-    (entry, raw.from != 0)
+    raw.from != 0
 }
 
 /// Format 3.
 #[inline(always)]
-pub(super) fn flags(raw: &RawEntry) -> Decoded {
+pub(super) fn flags(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
     let from = FlagsFrom(raw.from);
-    let entry = BranchEntry {
+    *slot = BranchEntry {
         from: from.ip(),
         to: PlainTo(raw.to).ip(),
         mispredicted: Some(from.mispredicted()),
         ..BranchEntry::default()
     };
-    (entry, raw.from != 0)
+    raw.from != 0
 }
 
 /// Format 4. Without TSX bits 62:61 mean nothing.
 #[inline(always)]
-pub(super) fn flags_tsx(raw: &RawEntry, tsx: bool) -> Decoded {
+pub(super) fn flags_tsx(raw: &RawEntry, templates: &Templates<8>, slot: &mut BranchEntry) -> bool {
     let from = TsxFrom(raw.from);
-    let entry = BranchEntry {
-        from: from.ip(),
-        to: PlainTo(raw.to).ip(),
-        mispredicted: Some(from.mispredicted()),
-        in_tx: tsx.then_some(from.in_tx()),
-        abort: tsx.then_some(from.abort()),
-        ..BranchEntry::default()
-    };
-    (entry, raw.from != 0)
+    *slot = *templates.of((raw.from >> 61) as usize);
+    slot.from = from.ip();
+    slot.to = PlainTo(raw.to).ip();
+    raw.from != 0
 }
 
 /// Formats 5 and 7. Whether INFO\[62:61\] of format 7 ever means TSX is not
 /// settled; no CPU with format 7 announces TSX, so `tsx` decides for both.
 #[inline(always)]
-pub(super) fn info(raw: &RawEntry, tsx: bool) -> Decoded {
-    let known = raw.info.is_some();
-    let info = LbrInfo(raw.info.unwrap_or(0));
-    let entry = BranchEntry {
-        from: PlainFrom(raw.from).ip(),
-        to: PlainTo(raw.to).ip(),
-        mispredicted: known.then_some(info.mispredicted()),
-        in_tx: (known & tsx).then_some(info.in_tx()),
-        abort: (known & tsx).then_some(info.abort()),
-        cycles: known.then_some(u32::from(info.cycles())),
-        cycles_saturated: known.then_some(info.cycles() == CYCLES_MAX),
-        ..BranchEntry::default()
-    };
-    (entry, raw.from != 0)
+pub(super) fn info(raw: &RawEntry, templates: &Templates<8>, slot: &mut BranchEntry) -> bool {
+    let Some(info) = raw.info else { return plain(raw, slot) };
+    timed(raw, LbrInfo(info).cycles(), templates.of((info >> 61) as usize), slot)
+}
+
+/// A template with addresses, and with cycles where it has room for them.
+#[inline(always)]
+fn timed(raw: &RawEntry, cycles: u16, template: &BranchEntry, slot: &mut BranchEntry) -> bool {
+    *slot = *template;
+    slot.from = PlainFrom(raw.from).ip();
+    slot.to = PlainTo(raw.to).ip();
+    slot.cycles = template.cycles.map(|_| u32::from(cycles));
+    // Templates say "not saturated"; the few that are can be told apart.
+    if cycles == CYCLES_MAX {
+        slot.cycles_saturated = template.cycles_saturated.map(|_| true);
+    }
+    raw.from != 0
 }
 
 /// Format 6.
 #[inline(always)]
-pub(super) fn time(raw: &RawEntry) -> Decoded {
+pub(super) fn time(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
     let (from, to) = (FlagsFrom(raw.from), CyclesTo(raw.to));
-    let entry = BranchEntry {
+    *slot = BranchEntry {
         from: from.ip(),
         to: to.ip(),
         mispredicted: Some(from.mispredicted()),
@@ -88,7 +85,7 @@ pub(super) fn time(raw: &RawEntry) -> Decoded {
         cycles_saturated: Some(to.cycles() == CYCLES_MAX),
         ..BranchEntry::default()
     };
-    (entry, raw.from != 0)
+    raw.from != 0
 }
 
 /// What INFO of Architectural LBR holds on one CPU.
@@ -101,16 +98,31 @@ pub(super) struct ArchFields {
     pub(super) tsx: bool,
 }
 
+/// Architectural LBR with every field but counters, as all CPUs so far have it.
+#[inline(always)]
+pub(super) fn arch_full(
+    raw: &RawEntry,
+    templates: &Templates<256>,
+    slot: &mut BranchEntry,
+) -> bool {
+    let Some(info) = raw.info else { return plain(raw, slot) };
+    timed(raw, ArchInfo(info).cycles(), templates.of((info >> 56) as usize), slot)
+}
+
 /// Architectural LBR. `COUNTED` tells whether any counter is logged: their
 /// fields cost as much as all others, and few CPUs have them.
 #[inline(always)]
-pub(super) fn arch<const COUNTED: bool>(raw: &RawEntry, has: ArchFields) -> Decoded {
+pub(super) fn arch<const COUNTED: bool>(
+    raw: &RawEntry,
+    has: ArchFields,
+    slot: &mut BranchEntry,
+) -> bool {
     let known = raw.info.is_some();
     let info = ArchInfo(raw.info.unwrap_or(0));
     let timed = known & has.timed & info.cycles_valid();
     let counter = |i: u32| ((has.counters >> i) & 1 != 0).then_some(info.counter(i));
     let typed = if known & has.types { info.branch_type() } else { None };
-    let entry = BranchEntry {
+    *slot = BranchEntry {
         from: PlainFrom(raw.from).ip(),
         to: PlainTo(raw.to).ip(),
         mispredicted: (known & has.mispredict).then_some(info.mispredicted()),
@@ -122,5 +134,5 @@ pub(super) fn arch<const COUNTED: bool>(raw: &RawEntry, has: ArchFields) -> Deco
         counters: (COUNTED & known).then(|| [counter(0), counter(1), counter(2), counter(3)]),
         ..BranchEntry::default()
     };
-    (entry, raw.from != 0)
+    raw.from != 0
 }

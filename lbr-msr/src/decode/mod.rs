@@ -18,14 +18,14 @@ pub mod brbe;
 mod intel;
 mod layout;
 mod order;
+mod template;
 
 pub use order::ring_order;
 
-/// A decoded record and whether it holds anything.
-type Decoded = (BranchEntry, bool);
-
 /// Calls `$run` with the rule of a layout, so that the layout is looked at
-/// once for any number of records.
+/// once for any number of records. A rule writes the entry of a record where
+/// it is to stand and says whether the record holds anything: an entry that is
+/// returned would be put together field by field.
 macro_rules! with_rule {
     ($layout:expr, $none:expr, |$rule:ident| $run:expr) => {
         match $layout {
@@ -51,11 +51,16 @@ macro_rules! with_rule {
                     $run
                 }
                 4 => {
-                    let $rule = |raw: &RawEntry| intel::flags_tsx(raw, tsx);
+                    let templates = &template::FLAGS_TSX[usize::from(tsx)];
+                    let $rule = |raw: &RawEntry, slot: &mut BranchEntry| {
+                        intel::flags_tsx(raw, templates, slot)
+                    };
                     $run
                 }
                 5 | 7 => {
-                    let $rule = |raw: &RawEntry| intel::info(raw, tsx);
+                    let templates = &template::INFO[usize::from(tsx)];
+                    let $rule =
+                        |raw: &RawEntry, slot: &mut BranchEntry| intel::info(raw, templates, slot);
                     $run
                 }
                 6 => {
@@ -64,22 +69,32 @@ macro_rules! with_rule {
                 }
                 _ => $none,
             },
+            Layout::Arch { mispredict: true, timed: true, types: true, counters: 0, tsx } => {
+                let templates = &template::ARCH[usize::from(tsx)];
+                let $rule =
+                    |raw: &RawEntry, slot: &mut BranchEntry| intel::arch_full(raw, templates, slot);
+                $run
+            }
             Layout::Arch { mispredict, timed, types, counters, tsx } => {
                 let fields = intel::ArchFields { mispredict, timed, types, counters, tsx };
                 if counters & 0xF == 0 {
-                    let $rule = |raw: &RawEntry| intel::arch::<false>(raw, fields);
+                    let $rule = |raw: &RawEntry, slot: &mut BranchEntry| {
+                        intel::arch::<false>(raw, fields, slot)
+                    };
                     $run
                 } else {
-                    let $rule = |raw: &RawEntry| intel::arch::<true>(raw, fields);
+                    let $rule = |raw: &RawEntry, slot: &mut BranchEntry| {
+                        intel::arch::<true>(raw, fields, slot)
+                    };
                     $run
                 }
             }
             Layout::AmdV2 { virt_bits } => {
-                let $rule = |raw: &RawEntry| amd::v2(raw, virt_bits);
+                let $rule = |raw: &RawEntry, slot: &mut BranchEntry| amd::v2(raw, virt_bits, slot);
                 $run
             }
             Layout::AmdBrs { virt_bits } => {
-                let $rule = |raw: &RawEntry| amd::brs(raw, virt_bits);
+                let $rule = |raw: &RawEntry, slot: &mut BranchEntry| amd::brs(raw, virt_bits, slot);
                 $run
             }
             Layout::AmdSingle => {
@@ -100,8 +115,8 @@ macro_rules! with_rule {
 #[inline]
 pub fn decode(layout: Layout, raw: &RawEntry) -> Option<BranchEntry> {
     with_rule!(layout, None, |rule| {
-        let (entry, present) = rule(raw);
-        present.then_some(entry)
+        let mut entry = BranchEntry::default();
+        rule(raw, &mut entry).then_some(entry)
     })
 }
 
@@ -120,24 +135,25 @@ pub fn decode_stack(layout: Layout, raw: &[RawEntry], out: &mut Vec<BranchEntry>
     out.reserve(raw.len());
     with_rule!(layout, (), |rule| {
         out.extend(raw.iter().filter_map(|raw| {
-            let (entry, present) = rule(raw);
-            present.then_some(entry)
+            let mut entry = BranchEntry::default();
+            rule(raw, &mut entry).then_some(entry)
         }));
     });
 }
 
 #[inline(always)]
-fn fill(raw: &[RawEntry], out: &mut [BranchEntry], rule: impl Fn(&RawEntry) -> Decoded) -> usize {
+fn fill(
+    raw: &[RawEntry],
+    out: &mut [BranchEntry],
+    rule: impl Fn(&RawEntry, &mut BranchEntry) -> bool,
+) -> usize {
     let count = raw.len().min(out.len());
     let mut written = 0;
     for raw in raw.iter().take(count) {
-        let (entry, present) = rule(raw);
         // Every record is stored and an empty one overwritten by the next:
         // cheaper than a branch that empties would make unpredictable.
-        if let Some(slot) = out.get_mut(written) {
-            *slot = entry;
-        }
-        written += usize::from(present);
+        let Some(slot) = out.get_mut(written) else { break };
+        written += usize::from(rule(raw, slot));
     }
     written
 }

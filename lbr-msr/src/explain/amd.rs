@@ -94,19 +94,62 @@ const DEBUGCTL: &[Field] = &[
         "pin 3 shows performance events (old parts)",
         "APM",
     ),
-    flag(
-        "FREEZE_LBRS_ON_PMI",
-        11,
-        "a PMI stops recording (CPUID.80000022H:EAX[2])",
-        "recording goes on at a PMI",
-        V2,
-    ),
+    flag("FREEZE_LBRS_ON_PMI", 11, "a PMI stops recording", "recording goes on at a PMI", V2)
+        .needs("CPUID.80000022H:EAX[2]"),
     flag(
         "FREEZE_PERFMON_ON_PMI",
         12,
         "a PMI stops the counters",
         "the counters go on at a PMI",
         V2,
+    )
+    .needs("CPUID.80000022H:EAX[2]"),
+];
+
+const STATUS: &[Field] = &[
+    Field::value("OTHER", 57, 0, "of other facilities", words::elsewhere, "Linux msr-index.h"),
+    flag(
+        "LBRS_FROZEN",
+        58,
+        "a PMI has frozen recording",
+        "recording is not frozen",
+        "Linux msr-index.h",
+    )
+    .needs("CPUID.80000022H:EAX[2]"),
+    Field::value(
+        "OTHER_HIGH",
+        63,
+        59,
+        "of other facilities",
+        words::elsewhere,
+        "Linux msr-index.h",
+    ),
+];
+
+const STATUS_CLR: &[Field] = &[
+    Field::value(
+        "OTHER",
+        57,
+        0,
+        "clears the status bits of the same places",
+        words::elsewhere,
+        "Linux msr-index.h",
+    ),
+    flag(
+        "LBRS_FROZEN",
+        58,
+        "clears LBRS_FROZEN: recording goes on",
+        "leaves LBRS_FROZEN",
+        "Linux msr-index.h",
+    )
+    .needs("CPUID.80000022H:EAX[2]"),
+    Field::value(
+        "OTHER_HIGH",
+        63,
+        59,
+        "clears the status bits of the same places",
+        words::elsewhere,
+        "Linux msr-index.h",
     ),
 ];
 
@@ -183,6 +226,24 @@ pub(super) const ENTRIES: &[Entry] = &[
         // No call-stack mode.
         fields: AMD_SELECT.split_at(9).0,
     },
+    Entry::one(
+        "PerfCntrGlobalStatus",
+        &["AMD_PERF_CNTR_GLOBAL_STATUS", "AMD64_PERF_CNTR_GLOBAL_STATUS"],
+        address::AMD_PERF_CNTR_GLOBAL_STATUS,
+        (&[Group::AmdV2], V2_SAID),
+        "what performance monitoring reports",
+        "Linux msr-index.h",
+        STATUS,
+    ),
+    Entry::one(
+        "PerfCntrGlobalStatusClr",
+        &["AMD_PERF_CNTR_GLOBAL_STATUS_CLR", "AMD64_PERF_CNTR_GLOBAL_STATUS_CLR"],
+        address::AMD_PERF_CNTR_GLOBAL_STATUS_CLR,
+        (&[Group::AmdV2], V2_SAID),
+        "a 1 clears the status bit of the same place",
+        "Linux msr-index.h",
+        STATUS_CLR,
+    ),
     config(&[Group::AmdV2], V2_SAID, V2_CONFIG),
     config(&[Group::AmdBrs], BRS_SAID, BRS_CONFIG),
     stack(

@@ -78,31 +78,57 @@ const FCR: &[Field] = &[
     Field::value("BANK", 29, 28, "records that can be read", words::brbe_bank, SOURCE),
 ];
 
+const TS: &[Field] = &[Field::value("TS", 63, 0, "timestamp", words::number, SOURCE)];
+
 const fn entry(
     name: &'static str,
     place: Place,
     summary: &'static str,
     fields: &'static [Field],
 ) -> Entry {
-    Entry { name, aliases: &[], place, on: &[], variant: None, summary, source: SOURCE, fields }
+    Entry {
+        name,
+        aliases: &[],
+        place,
+        on: &[],
+        variant: Some("Arm"),
+        summary,
+        source: SOURCE,
+        fields,
+    }
 }
 
-const EACH: Place = Place::SystemEach { count: 32 };
+/// op0 is 2 and CRn is 9 for every register that exists once.
+const fn once(op1: u8, crm: u8, op2: u8) -> Place {
+    Place::System { op1, crm, op2 }
+}
+
+/// BRBINF, BRBSRC and BRBTGT of each record of a bank; `op2` tells them apart.
+const fn each(op2: u8) -> Place {
+    Place::SystemEach { count: 32, op2 }
+}
 
 pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "BRBINF{n}_EL1",
-        EACH,
+        each(0),
         "what is known about this record; record 0 of a bank is its newest",
         INF,
     ),
-    entry("BRBSRC{n}_EL1", EACH, "where the branch of this record came from", ADDRESS),
-    entry("BRBTGT{n}_EL1", EACH, "where the branch of this record went", ADDRESS),
-    entry("BRBINFINJ_EL1", Place::System, "information of a record to be injected", INF),
-    entry("BRBSRCINJ_EL1", Place::System, "source of a record to be injected", ADDRESS),
-    entry("BRBTGTINJ_EL1", Place::System, "target of a record to be injected", ADDRESS),
-    entry("BRBIDR0_EL1", Place::System, "what BRBE can do", IDR0),
-    entry("BRBCR_EL1", Place::System, "at which exception levels what is recorded", CR),
-    entry("BRBCR_EL2", Place::System, "the same, at EL2", CR),
-    entry("BRBFCR_EL1", Place::System, "which types are recorded, which bank is read", FCR),
+    entry("BRBSRC{n}_EL1", each(1), "where the branch of this record came from", ADDRESS),
+    entry("BRBTGT{n}_EL1", each(2), "where the branch of this record went", ADDRESS),
+    entry("BRBINFINJ_EL1", once(1, 1, 0), "information of a record to be injected", INF),
+    entry("BRBSRCINJ_EL1", once(1, 1, 1), "source of a record to be injected", ADDRESS),
+    entry("BRBTGTINJ_EL1", once(1, 1, 2), "target of a record to be injected", ADDRESS),
+    entry("BRBIDR0_EL1", once(1, 2, 0), "what BRBE can do", IDR0),
+    entry("BRBCR_EL1", once(1, 0, 0), "at which exception levels what is recorded", CR),
+    entry("BRBCR_EL2", once(4, 0, 0), "the same, at EL2", CR),
+    entry("BRBCR_EL12", once(5, 0, 0), "BRBCR_EL1, as EL2 reaches it with VHE", CR),
+    entry("BRBFCR_EL1", once(1, 0, 1), "which types are recorded, which bank is read", FCR),
+    entry(
+        "BRBTS_EL1",
+        once(1, 0, 2),
+        "when the records were frozen, in the clock that BRBCR.TS names",
+        TS,
+    ),
 ];

@@ -5,6 +5,8 @@ use crate::address;
 
 const SELECT_WITH_STACK: &[Group] =
     &[Group::Haswell, Group::Skylake, Group::Goldmont, Group::GoldmontPlus, Group::Tremont];
+const ARCH: (&[Group], &str) = (&[Group::Arch], "Architectural LBR");
+
 /// The suppress bits. `jumps` is what the two jump bits swallow.
 const fn select(
     source: &'static str,
@@ -57,11 +59,12 @@ const fn select(
             "far branches, interrupts and exceptions are recorded",
             source,
         ),
-        flag(
+        Field::value(
             "EN_CALLSTACK",
             9,
-            "call-stack mode: calls push, returns pop",
-            "no call-stack mode",
+            9,
+            "1: call-stack mode: calls push, returns pop; 0: no call-stack mode",
+            words::call_stack_mode,
             "SDM 17.9",
         ),
     ]
@@ -73,11 +76,44 @@ const PLAIN_REL: (&str, &str) =
     ("near relative jumps are not recorded", "near relative jumps are recorded");
 const STACK_SELECT: [Field; 10] = select("SDM 17.7.2, Table 17-13", PLAIN_IND, PLAIN_REL);
 const SNB_SELECT: [Field; 10] = select("SDM 17.8, Table 17-12", PLAIN_IND, PLAIN_REL);
-const NHM_SELECT: [Field; 10] = select(
-    "SDM 17.7.2, Table 17-11",
-    ("near indirect jumps, calls and returns are not recorded", "near indirect jumps are recorded"),
-    ("near relative jumps and calls are not recorded", "near relative jumps are recorded"),
-);
+/// The jump bits swallow calls and returns, so what those bits say depends on
+/// them.
+const NHM_SELECT: [Field; 10] = {
+    const SOURCE: &str = "SDM 17.7.2, Table 17-11";
+    let mut fields = select(
+        SOURCE,
+        (
+            "near indirect jumps, calls and returns are not recorded",
+            "near indirect jumps are recorded",
+        ),
+        ("near relative jumps and calls are not recorded", "near relative jumps are recorded"),
+    );
+    fields[3] = Field::value(
+        "NEAR_REL_CALL",
+        3,
+        3,
+        "1: near relative calls are not recorded; 0: they are, where NEAR_REL_JMP is 0 too",
+        words::relative_call_beside_jump,
+        SOURCE,
+    );
+    fields[4] = Field::value(
+        "NEAR_IND_CALL",
+        4,
+        4,
+        "1: near indirect calls are not recorded; 0: they are, where NEAR_IND_JMP is 0 too",
+        words::indirect_call_beside_jump,
+        SOURCE,
+    );
+    fields[5] = Field::value(
+        "NEAR_RET",
+        5,
+        5,
+        "1: near returns are not recorded; 0: they are, where NEAR_IND_JMP is 0 too",
+        words::return_beside_jump,
+        SOURCE,
+    );
+    fields
+};
 
 /// Below EN_CALLSTACK, which these CPUs lack.
 const fn without_stack(fields: &'static [Field; 10]) -> &'static [Field] {
@@ -212,18 +248,20 @@ pub(super) const ENTRIES: &[Entry] = &[
         source: "SDM 17.7.2",
         fields: without_stack(&NHM_SELECT),
     },
-    Entry::everywhere(
+    Entry::one(
         "IA32_LBR_CTL",
         &["ARCH_LBR_CTL"],
         address::IA32_LBR_CTL,
+        ARCH,
         "Architectural LBR: bits capture what they name; CPUID leaf 1CH EBX tells which may be set",
         "Linux msr-index.h",
         LBR_CTL,
     ),
-    Entry::everywhere(
+    Entry::one(
         "IA32_LBR_DEPTH",
         &["ARCH_LBR_DEPTH"],
         address::IA32_LBR_DEPTH,
+        ARCH,
         "Architectural LBR: depth; any write clears every record",
         "Linux intel/lbr.c",
         DEPTH,

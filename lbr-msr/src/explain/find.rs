@@ -14,7 +14,7 @@ use crate::Msr;
 #[non_exhaustive]
 pub enum FindError {
     /// No manual that this crate knows has such a name.
-    #[error("no register is called {name}{}", near::suggestion(.near))]
+    #[error("no register is called {name:?}{}", near::suggestion(.near))]
     NoSuchName {
         /// What was asked for.
         name: String,
@@ -90,7 +90,7 @@ pub fn find(name_or_address: &str, cpu: Option<CpuKey>) -> Result<Register, Find
     }
     let several = matches.len() > 1;
     let found = matches.iter().find(|(entry, _)| match group {
-        Some((_, group)) => entry.on.is_empty() || entry.on.contains(&group),
+        Some((_, group)) => entry.on.contains(&group),
         None => true,
     });
     match (found, group) {
@@ -146,6 +146,6 @@ fn addressed(address: Msr) -> impl Iterator<Item = (&'static Entry, Option<u32>)
             let index = distance.checked_div(stride)?;
             (distance % stride == 0 && index < count).then_some((entry, Some(index)))
         }
-        Place::System | Place::SystemEach { .. } => None,
+        Place::System { .. } | Place::SystemEach { .. } => None,
     })
 }

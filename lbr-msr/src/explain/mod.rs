@@ -50,7 +50,13 @@ pub struct Field {
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
     /// One bit.
-    Flag { set: &'static str, clear: &'static str },
+    Flag {
+        set: &'static str,
+        clear: &'static str,
+        /// What tells that the bit exists, where not every CPU of the entry
+        /// has it.
+        exists: Option<&'static str>,
+    },
     /// Anything wider.
     Value {
         about: &'static str,
@@ -69,7 +75,7 @@ const fn flag(
     clear: &'static str,
     source: &'static str,
 ) -> Field {
-    Field { name, high: bit, low: bit, source, meaning: Meaning::Flag { set, clear } }
+    Field { name, high: bit, low: bit, source, meaning: Meaning::Flag { set, clear, exists: None } }
 }
 
 impl Field {
@@ -83,6 +89,16 @@ impl Field {
         source: &'static str,
     ) -> Field {
         Field { name, high, low, source, meaning: Meaning::Value { about, words } }
+    }
+
+    /// A flag that exists only where there is what `condition` names.
+    const fn needs(self, condition: &'static str) -> Field {
+        match self.meaning {
+            Meaning::Flag { set, clear, .. } => {
+                Field { meaning: Meaning::Flag { set, clear, exists: Some(condition) }, ..self }
+            }
+            Meaning::Value { .. } | Meaning::Reserved => self,
+        }
     }
 
     const fn reserved(high: u8, low: u8, source: &'static str) -> Field {
@@ -130,7 +146,10 @@ impl Field {
     #[must_use]
     pub fn about(&self) -> String {
         match self.meaning {
-            Meaning::Flag { set, clear } => format!("1: {set}; 0: {clear}"),
+            Meaning::Flag { set, clear, exists: None } => format!("1: {set}; 0: {clear}"),
+            Meaning::Flag { set, clear, exists: Some(condition) } => {
+                format!("1: {set}; 0: {clear}; needs {condition}")
+            }
             Meaning::Value { about, .. } => about.to_string(),
             Meaning::Reserved => "reserved".to_string(),
         }
@@ -145,7 +164,8 @@ struct Entry {
     /// Other names. `MSR_` and `IA32_` in front are never needed.
     aliases: &'static [&'static str],
     place: Place,
-    /// Which CPUs; the first entry that fits a name is taken without a CPU.
+    /// Which CPUs, none for Arm's registers; the first entry that fits a name
+    /// is taken without a CPU.
     on: &'static [Group],
     /// What tells this entry from others of the same name or address.
     variant: Option<&'static str>,
@@ -162,18 +182,20 @@ enum Place {
     At(Msr),
     /// `count` MSRs, each `stride` above the one before.
     Each { first: Msr, stride: u32, count: u32 },
-    /// One of Arm's system registers.
-    System,
-    /// `count` of Arm's system registers.
-    SystemEach { count: u32 },
+    /// One of Arm's system registers: op0 is 2 and CRn 9.
+    System { op1: u8, crm: u8, op2: u8 },
+    /// `count` of Arm's system registers: op0 is 2, op1 1, CRn 8, CRm the low
+    /// four bits of the index, and its fifth goes above the two of `op2`.
+    SystemEach { count: u32, op2: u8 },
 }
 
 impl Entry {
-    /// An entry that exists wherever its address does.
-    const fn everywhere(
+    /// A register that exists once on each of its CPUs.
+    const fn one(
         name: &'static str,
         aliases: &'static [&'static str],
         msr: Msr,
+        (on, variant): (&'static [Group], &'static str),
         summary: &'static str,
         source: &'static str,
         fields: &'static [Field],
@@ -182,8 +204,8 @@ impl Entry {
             name,
             aliases,
             place: Place::At(msr),
-            on: &[],
-            variant: None,
+            on,
+            variant: Some(variant),
             summary,
             source,
             fields,
@@ -197,8 +219,8 @@ impl Entry {
     /// How many there are; `None` for a register without an index.
     const fn count(&self) -> Option<u32> {
         match self.place {
-            Place::At(_) | Place::System => None,
-            Place::Each { count, .. } | Place::SystemEach { count } => Some(count),
+            Place::At(_) | Place::System { .. } => None,
+            Place::Each { count, .. } | Place::SystemEach { count, .. } => Some(count),
         }
     }
 }
@@ -239,7 +261,23 @@ impl Register {
             Place::Each { first, stride, .. } => {
                 Some(Msr(first.0.wrapping_add(stride.wrapping_mul(self.index.unwrap_or(0)))))
             }
-            Place::System | Place::SystemEach { .. } => None,
+            Place::System { .. } | Place::SystemEach { .. } => None,
+        }
+    }
+
+    /// A system register of Arm as assemblers take it, `S<op0>_<op1>_C<CRn>_C<CRm>_<op2>`;
+    /// `None` for a register with an MSR address. BRBE; the op2 of the
+    /// registers that exist once for each record is from one source.
+    #[must_use]
+    pub fn encoding(&self) -> Option<String> {
+        match self.entry.place {
+            Place::At(_) | Place::Each { .. } => None,
+            Place::System { op1, crm, op2 } => Some(format!("S2_{op1}_C9_C{crm}_{op2}")),
+            Place::SystemEach { op2, .. } => {
+                let index = self.index.unwrap_or(0);
+                let (crm, bank) = (index & 0xF, index >> 4 & 1);
+                Some(format!("S2_1_C8_C{crm}_{}", bank << 2 | u32::from(op2)))
+            }
         }
     }
 

@@ -1,7 +1,58 @@
 //! Registers of other facilities that say something about branch records.
 
-use super::{Entry, Field, flag, words};
+use super::{Entry, Field, Group, flag, words};
 use crate::address;
+
+/// CPUs of which some or all announce PDCM. The last NetBurst CPUs do.
+const PDCM: (&[Group], &str) = (
+    &[
+        Group::Yonah,
+        Group::Core2,
+        Group::Bonnell,
+        Group::Silvermont,
+        Group::KnightsLanding,
+        Group::Nehalem,
+        Group::SandyBridge,
+        Group::Haswell,
+        Group::Skylake,
+        Group::Goldmont,
+        Group::GoldmontPlus,
+        Group::Tremont,
+        Group::Arch,
+        Group::NetBurst3,
+    ],
+    "Intel with PDCM",
+);
+/// CPUs with perfmon version 2 or later.
+const PERFMON_2: (&[Group], &str) = (
+    &[
+        Group::Core2,
+        Group::Bonnell,
+        Group::Silvermont,
+        Group::KnightsLanding,
+        Group::Nehalem,
+        Group::SandyBridge,
+        Group::Haswell,
+        Group::Skylake,
+        Group::Goldmont,
+        Group::GoldmontPlus,
+        Group::Tremont,
+        Group::Arch,
+    ],
+    "Intel with perfmon version 2 or later",
+);
+/// CPUs of which some or all have Intel PT, Broadwell first.
+const PT: (&[Group], &str) = (
+    &[
+        Group::Haswell,
+        Group::Skylake,
+        Group::Goldmont,
+        Group::GoldmontPlus,
+        Group::Tremont,
+        Group::Arch,
+    ],
+    "Intel with Processor Trace",
+);
 
 const PERF_CAPABILITIES: &[Field] = &[
     Field::value("LBR_FMT", 5, 0, "format of branch records", words::lbr_format, "SDM 17.4.8.1"),
@@ -173,34 +224,38 @@ const RTIT_CTL: &[Field] = &[
 ];
 
 pub(super) const ENTRIES: &[Entry] = &[
-    Entry::everywhere(
+    Entry::one(
         "IA32_PERF_CAPABILITIES",
         &[],
         address::IA32_PERF_CAPABILITIES,
+        PDCM,
         "what performance monitoring can do; exists where CPUID.01H:ECX[15] (PDCM) is 1, read-only",
         "SDM 18.18",
         PERF_CAPABILITIES,
     ),
-    Entry::everywhere(
+    Entry::one(
         "IA32_PERF_GLOBAL_STATUS",
         &[],
         address::IA32_PERF_GLOBAL_STATUS,
+        PERFMON_2,
         "what performance monitoring reports; freeze bits from perfmon version 4 on",
         "SDM 18.2.4.1",
         GLOBAL_STATUS,
     ),
-    Entry::everywhere(
+    Entry::one(
         "IA32_PERF_GLOBAL_STATUS_RESET",
         &["PERF_GLOBAL_OVF_CTRL"],
         address::IA32_PERF_GLOBAL_STATUS_RESET,
+        PERFMON_2,
         "a 1 clears the status bit of the same place",
         "SDM 18.2.4.2",
         GLOBAL_STATUS_RESET,
     ),
-    Entry::everywhere(
+    Entry::one(
         "IA32_RTIT_CTL",
         &[],
         address::IA32_RTIT_CTL,
+        PT,
         "Intel Processor Trace, which excludes branch records on some cores",
         "SDM 36.2.7",
         RTIT_CTL,

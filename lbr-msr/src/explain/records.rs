@@ -8,6 +8,15 @@ const FMT: &str = "SDM 17.4.8.1";
 const PLAIN: &[Field] =
     &[Field::value("IP", 63, 0, "linear or effective address", words::address, FMT)];
 
+const ARCH_FROM: &[Field] = &[Field::value(
+    "IP",
+    63,
+    0,
+    "linear or effective address (CPUID.1CH:EAX[31]); all ones where it is hidden",
+    words::address_or_hidden,
+    "Linux intel/lbr.c",
+)];
+
 const fn data(words: fn(&Field, u64, u64) -> alloc::string::String, source: &'static str) -> Field {
     Field::value("Data", 47, 0, "the low 48 bits of the address", words, source)
 }
@@ -177,6 +186,7 @@ const fn last_exception(
 /// CPUs with the last-exception pair at 0x1DD. Pentium M is left out: its
 /// table has the two swapped, and nothing else confirms that.
 const LER: &[Group] = &[
+    Group::Yonah,
     Group::Core2,
     Group::Bonnell,
     Group::Silvermont,
@@ -241,7 +251,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         &["LBR_FROM_{n}", "LASTBRANCH_{n}_FROM_IP"],
         address::IA32_LBR_0_FROM_IP,
         "where the branch of this record came from; 0 where there is none; record 0 is the newest",
-        PLAIN,
+        ARCH_FROM,
     ),
     arch(
         "IA32_LBR_{n}_TO_IP",
@@ -262,7 +272,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         &[],
         address::MSR_LER_FROM_LIP,
         LER,
-        "Core 2 and later, model-specific LBR",
+        "Core and later, model-specific LBR",
         PLAIN,
     ),
     last_exception(
@@ -270,7 +280,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         &[],
         address::MSR_LER_TO_LIP,
         LER,
-        "Core 2 and later, model-specific LBR",
+        "Core and later, model-specific LBR",
         PLAIN,
     ),
     last_exception(

@@ -25,6 +25,15 @@ pub(super) fn address(_: &Field, _: u64, register: u64) -> String {
     format!("address {register:#x}")
 }
 
+/// FROM of Architectural LBR: all ones stand for an address of a ring that was
+/// not enabled. Linux's mailing list, confirmed by Intel.
+pub(super) fn address_or_hidden(_: &Field, _: u64, register: u64) -> String {
+    match register {
+        u64::MAX => "hidden: the ring it came from was not enabled".to_string(),
+        _ => format!("address {register:#x}"),
+    }
+}
+
 /// Below a flag in bit 63.
 pub(super) fn address_under_flag(_: &Field, _: u64, register: u64) -> String {
     format!("address {:#x}", FlagsFrom(register).ip())
@@ -136,6 +145,48 @@ pub(super) fn tos(_: &Field, value: u64, _: u64) -> String {
 
 pub(super) fn depth(_: &Field, value: u64, _: u64) -> String {
     format!("{value} records")
+}
+
+/// EN_CALLSTACK of MSR_LBR_SELECT, which works with certain other bits only.
+/// SDM 17.9.
+pub(super) fn call_stack_mode(_: &Field, value: u64, register: u64) -> String {
+    const BRANCHES: u64 = 0x1FC;
+    // JCC, NEAR_IND_JMP, NEAR_REL_JMP and FAR_BRANCH; calls and returns stay.
+    const NEEDED: u64 = 1 << 2 | 1 << 6 | 1 << 7 | 1 << 8;
+    const RINGS: u64 = 0b11;
+    if value == 0 {
+        "no call-stack mode"
+    } else if register & BRANCHES != NEEDED {
+        "call-stack mode, but bits 8:2 are not 1110001b as it needs: the records are undefined"
+    } else if register & RINGS == RINGS {
+        "call-stack mode, but with both rings suppressed: the records are undefined"
+    } else {
+        "call-stack mode: calls push, returns pop"
+    }
+    .to_string()
+}
+
+/// NEAR_REL_CALL of Nehalem's MSR_LBR_SELECT.
+pub(super) fn relative_call_beside_jump(_: &Field, value: u64, register: u64) -> String {
+    beside_jump("near relative calls", value, register, 7, "NEAR_REL_JMP")
+}
+
+/// NEAR_IND_CALL of Nehalem's MSR_LBR_SELECT.
+pub(super) fn indirect_call_beside_jump(_: &Field, value: u64, register: u64) -> String {
+    beside_jump("near indirect calls", value, register, 6, "NEAR_IND_JMP")
+}
+
+/// NEAR_RET of Nehalem's MSR_LBR_SELECT.
+pub(super) fn return_beside_jump(_: &Field, value: u64, register: u64) -> String {
+    beside_jump("near returns", value, register, 6, "NEAR_IND_JMP")
+}
+
+fn beside_jump(what: &str, value: u64, register: u64, jump: u32, name: &str) -> String {
+    match (value, bits(register, jump, 1)) {
+        (0, 0) => format!("{what} are recorded"),
+        (0, _) => format!("{what} are not recorded all the same: {name} swallows them"),
+        _ => format!("{what} are not recorded"),
+    }
 }
 
 pub(super) fn overflows(_: &Field, value: u64, _: u64) -> String {

@@ -17,6 +17,10 @@ const DBG_EXTN_CFG_LBRV2EN: u64 = 1 << 6;
 const DBG_EXTN_CFG_BRSMEN: u64 = 1 << 2;
 /// CPUID.80000008H:EBX, Branch Sampling. Linux cpufeatures.
 const LEAF_80000008_EBX_BRS: u32 = 1 << 31;
+/// CPUID leaf that describes PerfMonV2 and LbrExtV2. Linux asm/perf_event.h.
+const LEAF_DEBUG: u32 = 0x8000_0022;
+/// CPUID.80000022H:EAX, LBR and counters freeze at a PMI. Linux scattered.c.
+const LEAF_DEBUG_EAX_FREEZE: u32 = 1 << 2;
 /// Records of a Branch Sampling ring. Linux amd/brs.c.
 const BRS_DEPTH: u32 = 16;
 
@@ -42,6 +46,8 @@ impl Probed {
             enable,
             depth: None,
         };
+        // EAX[2] has no getter: LBR and counters freeze at a PMI.
+        let freezes = stack.is_some() && cpuid.cpuid1(LEAF_DEBUG).eax & LEAF_DEBUG_EAX_FREEZE != 0;
         let virt_bits = self.virt_bits;
         let (facility, depth, layout, registers, order, filter, quirks) = if let Some(depth) = stack
         {
@@ -52,7 +58,11 @@ impl Probed {
                 stacked(DBG_EXTN_CFG_LBRV2EN, Some(AMD_LBR_SELECT)),
                 Order::NewestFirst,
                 FilterRegister::AmdSelect,
-                Quirks::FUSED_FROM,
+                if freezes {
+                    Quirks::FUSED_FROM.union(Quirks::STREAMLINED_FREEZE)
+                } else {
+                    Quirks::FUSED_FROM
+                },
             )
         } else if has_brs {
             (

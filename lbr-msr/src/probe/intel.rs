@@ -259,6 +259,10 @@ impl Probed {
             // SDM 36.3.1.2 names these six.
             quirks
                 .set(Quirks::PT_DISABLES, matches!(model, 0x3D | 0x47 | 0x4E | 0x4F | 0x56 | 0x5E));
+            // The others with PT for which Linux does not set lbr_pt_coexist,
+            // and Cannon Lake, which it does not know.
+            quirks
+                .set(Quirks::PT_EXCLUDES, matches!(model, 0x55 | 0x8E | 0x9E | 0xA5 | 0xA6 | 0x66));
         }
         quirks
     }

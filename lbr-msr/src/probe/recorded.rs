@@ -52,6 +52,16 @@ pub enum RecordingError {
         /// Its beginning.
         text: String,
     },
+    /// Leaf 0, which names the vendor and the highest leaf, is not recorded:
+    /// decoded text shows some leaves raw, but not this one.
+    #[error(
+        "CPU {cpu}: leaf 0 is not recorded, so this is no complete recording (decoded text is \
+         none); record the raw registers of all leaves, for example with: cpuid -r"
+    )]
+    NoLeafZero {
+        /// Logical CPU.
+        cpu: u32,
+    },
     /// A leaf that probing needs is not recorded.
     #[error(
         "CPU {cpu}: leaf {leaf:#x} is not recorded, although the CPU has it (the highest is \
@@ -220,6 +230,9 @@ pub fn parse(text: &str) -> Result<Vec<RecordedCpu>, RecordingError> {
     let cpus: Vec<RecordedCpu> =
         cpus.into_iter().map(|(cpu, cpuid)| RecordedCpu { cpu, cpuid }).collect();
     for RecordedCpu { cpu, cpuid } in &cpus {
+        if cpuid.get(0, 0).is_none() {
+            return Err(RecordingError::NoLeafZero { cpu: *cpu });
+        }
         if let Some((leaf, highest)) = cpuid.missing() {
             return Err(RecordingError::Missing { cpu: *cpu, leaf, highest });
         }

@@ -91,7 +91,11 @@ impl SoftLbr {
             IA32_PERF_GLOBAL_STATUS_RESET if intel_status => Register::StatusReset,
             AMD_PERF_CNTR_GLOBAL_STATUS if amd_status => Register::Status,
             AMD_PERF_CNTR_GLOBAL_STATUS_CLR if amd_status => Register::StatusReset,
-            IA32_RTIT_CTL if self.model.quirks.contains(Quirks::PT_DISABLES) => Register::RtitCtl,
+            IA32_RTIT_CTL
+                if self.model.quirks.intersects(Quirks::PT_DISABLES | Quirks::PT_EXCLUDES) =>
+            {
+                Register::RtitCtl
+            }
             MSR_LER_FROM_LIP_NETBURST if netburst => Register::LastException(Bank::From),
             MSR_LER_TO_LIP_NETBURST if netburst => Register::LastException(Bank::To),
             MSR_LER_FROM_LIP if self.has_last_exception() => Register::LastException(Bank::From),

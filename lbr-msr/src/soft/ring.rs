@@ -360,7 +360,7 @@ impl SoftLbr {
     /// Intel PT is tracing on a CPU where that takes the LBR away.
     #[inline]
     pub(super) const fn trace_hides_lbr(&self) -> bool {
-        self.rtit_ctl & TRACE_EN != 0
+        self.rtit_ctl & TRACE_EN != 0 && self.model.quirks.contains(Quirks::PT_DISABLES)
     }
 
     /// PMIs freeze by GLOBAL_STATUS.LBR_FRZ and leave the enable bit alone.

@@ -70,7 +70,7 @@ impl FlowCounter {
 /// The process that addresses are bound to, where they lie in no file.
 fn owner(maps: &Maps, space: Space, locations: &[Location]) -> Option<u32> {
     let bound = locations.iter().any(Location::is_private);
-    if bound { maps.owner(space as usize) } else { None }
+    if bound { maps.owner(space as usize).and_then(|(_, pid)| pid) } else { None }
 }
 
 fn new_site(slot: &SiteSlot, location: Location) -> Site {

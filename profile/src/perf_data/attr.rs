@@ -97,4 +97,12 @@ impl EventAttr {
     pub const fn has_predictions(&self) -> bool {
         self.branch_sample_type & branch::NO_FLAGS == 0
     }
+
+    /// Whether the recording says that cycles are in its entries. Where they
+    /// are not, a 0 says nothing; where they are, it is what the CPU counted,
+    /// or a CPU that counts none: perf writes 0 for both.
+    #[must_use]
+    pub const fn has_cycles(&self) -> bool {
+        self.branch_sample_type & branch::NO_CYCLES == 0
+    }
 }

@@ -37,10 +37,7 @@ pub enum ReadError {
         /// Names of the events.
         events: String,
     },
-    /// The records are compressed.
-    #[error("holds compressed records, which are not read yet; record without -z")]
-    Compressed,
-    /// The whole file is compressed.
+    /// The whole file is compressed in a way that is not read.
     #[error("is compressed by {by}; unpack it into a pipe: {by} -dc FILE | lbr report -i -")]
     Wrapped {
         /// The program that unpacks it.
@@ -67,4 +64,6 @@ pub struct Notes {
     pub unknown_event: u64,
     /// Samples of events without branch stacks; they were skipped.
     pub without_branches: u64,
+    /// Reading was stopped by whoever asked for it: what follows is missing.
+    pub stopped: bool,
 }

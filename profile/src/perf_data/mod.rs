@@ -18,6 +18,7 @@ pub mod meta;
 pub mod reader;
 mod sample;
 mod side;
+mod unpack;
 pub mod writer;
 
 pub use attr::EventAttr;

@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lbr_msr::record::Event;
 
@@ -20,6 +22,7 @@ use super::features::{FileInfo, name_events};
 use super::layout::{feature, record};
 use super::sample::{IdPlace, SampleLayout};
 use super::side;
+use super::unpack::{Damaged, Unpacker};
 use crate::stack::Stack;
 
 /// Records are at most 65,535 bytes: this much always holds a whole one.
@@ -73,6 +76,9 @@ pub struct Reader {
     event_desc: Vec<u8>,
     notes: Notes,
     done: bool,
+    /// Begun with the first compressed record.
+    unpacker: Option<Box<Unpacker>>,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -89,6 +95,25 @@ struct Frame {
     at: usize,
     end: usize,
     offset: u64,
+    /// It came out of a compressed record.
+    unpacked: bool,
+}
+
+impl Frame {
+    /// What follows the header. Takes fields of the reader, so that others may
+    /// change meanwhile.
+    fn body<'a>(&self, buffer: &'a [u8], unpacker: Option<&'a Unpacker>) -> &'a [u8] {
+        match unpacker {
+            Some(unpacker) if self.unpacked => unpacker.bytes(self.at, self.end),
+            _ => buffer.get(self.at..self.end).unwrap_or_default(),
+        }
+    }
+}
+
+/// Kind, `misc` and size out of a record's header.
+fn header(bytes: &[u8], order: Order) -> Option<(u32, u16, usize)> {
+    let mut bytes = Bytes::new(bytes, order);
+    Some((bytes.u32()?, bytes.u16()?, usize::from(bytes.u16()?)))
 }
 
 impl Reader {
@@ -135,6 +160,8 @@ impl Reader {
             event_desc: Vec::new(),
             notes: Notes::default(),
             done: false,
+            unpacker: None,
+            stop: None,
         };
         reader.read_header()?;
         Ok(reader)
@@ -170,11 +197,16 @@ impl Reader {
         self.size
     }
 
+    /// Ends the recording before its end as soon as `flag` is set, which
+    /// [`notes`](Self::notes) then say.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(flag);
+    }
+
     /// The next stack or event; `None` at the end.
     ///
     /// # Errors
-    /// [`ReadError::Io`], [`ReadError::Compressed`], and
-    /// [`ReadError::NoBranchStacks`] where a pipe turns out to have none. A
+    /// [`ReadError::Io`], and [`ReadError::NoBranchStacks`] where a pipe turns out to have none. A
     /// damaged or cut file is no error: see [`notes`](Self::notes).
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, ReadError> {
         while let Some(frame) = self.frame()? {
@@ -213,7 +245,7 @@ impl Reader {
     }
 
     fn body(&self, frame: Frame) -> &[u8] {
-        self.buffer.get(frame.at..frame.end).unwrap_or_default()
+        frame.body(&self.buffer, self.unpacker.as_deref())
     }
 
     fn malformed(&mut self, frame: Frame) {
@@ -272,15 +304,17 @@ impl Reader {
             record::HEADER_ATTR => self.header_attr(frame),
             record::HEADER_FEATURE => self.header_feature(frame),
             record::BUILD_ID => {
-                let body = self.buffer.get(frame.at..frame.end).unwrap_or_default();
+                let body = frame.body(&self.buffer, self.unpacker.as_deref());
                 self.info.take_build_id(frame.misc, body, order);
             }
-            record::COMPRESSED | record::COMPRESSED2 => return Err(ReadError::Compressed),
-            record::AUXTRACE => {
+            record::COMPRESSED | record::COMPRESSED2 if !frame.unpacked => {
+                self.compressed(frame)?;
+            }
+            record::AUXTRACE if !frame.unpacked => {
                 let size = Bytes::new(self.body(frame), order).u64();
                 self.skip_payload(size)?;
             }
-            record::TRACING_DATA => {
+            record::TRACING_DATA if !frame.unpacked => {
                 let size = Bytes::new(self.body(frame), order).u32();
                 self.skip_payload(size.map(|size| u64::from(size).next_multiple_of(8)))?;
             }
@@ -298,7 +332,7 @@ impl Reader {
     }
 
     fn header_attr(&mut self, frame: Frame) {
-        let body = self.buffer.get(frame.at..frame.end).unwrap_or_default();
+        let body = frame.body(&self.buffer, self.unpacker.as_deref());
         let Some(mut attr) = EventAttr::parse(body, self.order) else {
             self.malformed(frame);
             return;
@@ -310,7 +344,7 @@ impl Reader {
     }
 
     fn header_feature(&mut self, frame: Frame) {
-        let body = self.buffer.get(frame.at..frame.end).unwrap_or_default();
+        let body = frame.body(&self.buffer, self.unpacker.as_deref());
         let mut bytes = Bytes::new(body, self.order);
         let Some(bit) = bytes.u64().and_then(|bit| u8::try_from(bit).ok()) else { return };
         let payload = bytes.rest().to_vec();
@@ -356,11 +390,21 @@ impl Reader {
         self.end -= self.start;
         self.start = 0;
         while self.end < len {
+            // Looked at once a buffer, which is soon enough.
+            if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                self.notes.stopped = true;
+                return Ok(false);
+            }
             let room = self.buffer.get_mut(self.end..).unwrap_or_default();
             match self.input.read(room) {
                 Ok(0) => return Ok(false),
                 Ok(read) => self.end += read,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // A compressed file that was cut: what came before is sound.
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                    self.notes.cut_at = Some(self.offset + self.end as u64);
+                    return Ok(false);
+                }
                 Err(e) => return Err(self.io(e)),
             }
         }
@@ -372,8 +416,14 @@ impl Reader {
         self.offset += len as u64;
     }
 
-    /// The next record, taken off the buffer.
+    /// The next record, out of a compressed one or taken off the buffer.
     fn frame(&mut self) -> Result<Option<Frame>, ReadError> {
+        if self.done {
+            return Ok(None);
+        }
+        if let Some(frame) = self.unpacked_frame()? {
+            return Ok(Some(frame));
+        }
         if self.done {
             return Ok(None);
         }
@@ -386,13 +436,10 @@ impl Reader {
             return self.finish(torn).map(|()| None);
         }
         let offset = self.offset;
-        let mut header =
-            Bytes::new(self.buffer.get(self.start..self.end).unwrap_or_default(), self.order);
-        let (Some(kind), Some(misc), Some(size)) = (header.u32(), header.u16(), header.u16())
-        else {
+        let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let Some((kind, misc, size)) = header(unread, self.order) else {
             return self.finish(true).map(|()| None);
         };
-        let size = usize::from(size);
         // A record shorter than its header, or one that reaches beyond the
         // data, leaves no way to find the next.
         if size < 8 || left.is_some_and(|left| left < size as u64) || !self.fill(size)? {
@@ -400,7 +447,55 @@ impl Reader {
         }
         let at = self.start;
         self.consume(size);
-        Ok(Some(Frame { kind, misc, at: at + 8, end: at + size, offset }))
+        let (at, end) = (at + 8, at + size);
+        Ok(Some(Frame { kind, misc, at, end, offset, unpacked: false }))
+    }
+
+    /// The next record of the compressed one that was read last; `None` where
+    /// it holds no other whole one.
+    fn unpacked_frame(&mut self) -> Result<Option<Frame>, ReadError> {
+        let offset = self.offset;
+        let Some(unpacker) = &mut self.unpacker else { return Ok(None) };
+        let found = match unpacker.fill(8) {
+            Ok(true) => header(unpacker.unread(), self.order),
+            Ok(false) => return Ok(None),
+            Err(Damaged) => None,
+        };
+        let whole = match found {
+            Some((_, _, size)) if size >= 8 => unpacker.fill(size),
+            _ => Err(Damaged),
+        };
+        match (found, whole) {
+            (Some((kind, misc, size)), Ok(true)) => {
+                let at = unpacker.advance(size);
+                let (at, end) = (at + 8, at + size);
+                Ok(Some(Frame { kind, misc, at, end, offset, unpacked: true }))
+            }
+            (_, Ok(_)) => Ok(None),
+            (_, Err(Damaged)) => self.finish(true).map(|()| None),
+        }
+    }
+
+    /// Gives a compressed record to the unpacker.
+    fn compressed(&mut self, frame: Frame) -> Result<(), ReadError> {
+        if self.unpacker.is_none() {
+            let unpacker = Unpacker::new().map_err(|cause| self.io(cause))?;
+            self.unpacker = Some(Box::new(unpacker));
+        }
+        let body = self.buffer.get(frame.at..frame.end).unwrap_or_default();
+        let payload = if frame.kind == record::COMPRESSED2 {
+            // Its payload is padded, and says how long it is.
+            let mut bytes = Bytes::new(body, self.order);
+            let len = bytes.u64().and_then(|len| usize::try_from(len).ok());
+            len.and_then(|len| bytes.take(len))
+        } else {
+            Some(body)
+        };
+        match (payload, &mut self.unpacker) {
+            (Some(payload), Some(unpacker)) => unpacker.take(payload),
+            _ => return self.finish(true),
+        }
+        Ok(())
     }
 
     /// Skips what follows a record without being one.
@@ -420,7 +515,11 @@ impl Reader {
     /// The records have ended.
     fn finish(&mut self, cut: bool) -> Result<(), ReadError> {
         self.done = true;
-        if cut {
+        if self.notes.stopped {
+            return Ok(());
+        }
+        let leftover = self.unpacker.as_ref().is_some_and(|packed| !packed.unread().is_empty());
+        if cut || leftover {
             self.notes.cut_at = Some(self.offset);
             return Ok(());
         }

@@ -1,0 +1,55 @@
+//! Records a second, by layout: into a buffer that stays in the cache.
+#![allow(missing_docs, reason = "criterion's macros write undocumented items")]
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use lbr_msr::{BranchEntry, LbrFormat, RawEntry, caps::Layout, decode::decode_into};
+
+/// 256 records: in the first-level cache with what they decode to.
+const RECORDS: usize = 256;
+
+/// Records with all bits that a layout may hold, none of them empty.
+fn records() -> Vec<RawEntry> {
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    (0..RECORDS).map(|_| RawEntry { from: next() | 1, to: next(), info: Some(next()) }).collect()
+}
+
+fn decode(c: &mut Criterion) {
+    let legacy = |format| Layout::Legacy { format: LbrFormat(format), tsx: true };
+    let arch = |tsx| Layout::Arch { mispredict: true, timed: true, types: true, counters: 0, tsx };
+    let layouts = [
+        ("format 0", legacy(0)),
+        ("format 1", legacy(1)),
+        ("format 3", legacy(3)),
+        ("format 4", legacy(4)),
+        ("format 5", legacy(5)),
+        ("format 6", legacy(6)),
+        ("arch", arch(false)),
+        ("arch with TSX", arch(true)),
+        ("arch with counters", Layout::ARCH_ALL_FIELDS),
+        ("AMD LbrExtV2", Layout::AmdV2 { virt_bits: 48 }),
+    ];
+    let raw = records();
+    let mut out = vec![BranchEntry::default(); RECORDS];
+    let mut group = c.benchmark_group("decode_into");
+    group.throughput(Throughput::Elements(RECORDS as u64));
+    for (name, layout) in layouts {
+        group.bench_function(name, |b| {
+            b.iter(|| decode_into(layout, std::hint::black_box(&raw), &mut out));
+        });
+    }
+    // The limit: as many bytes moved, nothing looked at.
+    let mut copy = raw.clone();
+    group.bench_function("copy", |b| {
+        b.iter(|| copy.copy_from_slice(std::hint::black_box(&raw)));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, decode);
+criterion_main!(benches);

@@ -1,0 +1,86 @@
+//! Entries for every value of a layout's flag bits, made at compile time.
+//!
+//! An entry has ten fields of a byte or two. Setting each of them costs a store
+//! of its own; copying an entry in which they are set already costs two.
+
+use crate::{
+    record::BranchEntry,
+    register::record::{ArchInfo, LbrInfo},
+};
+
+/// One entry for each of `N` values of the flag bits; `N` is a power of two.
+/// Addresses are 0, and cycles are 0 where the record has them.
+pub(super) struct Templates<const N: usize>([BranchEntry; N]);
+
+impl<const N: usize> Templates<N> {
+    /// The entry of a value; bits above the flags are ignored.
+    #[inline(always)]
+    pub(super) fn of(&self, flags: usize) -> &BranchEntry {
+        &self.0[flags & (N - 1)]
+    }
+}
+
+/// An entry that knows nothing but its addresses. `Default` is not const.
+const PLAIN: BranchEntry = BranchEntry {
+    from: 0,
+    to: 0,
+    mispredicted: None,
+    in_tx: None,
+    abort: None,
+    cycles: None,
+    cycles_saturated: None,
+    hw_type: None,
+    branch_type: None,
+    spec: None,
+    counters: None,
+};
+
+/// Format 4, by FROM\[63:61\], without and with TSX.
+pub(super) static FLAGS_TSX: [Templates<8>; 2] = [top_three(false, false), top_three(true, false)];
+/// Formats 5 and 7, by INFO\[63:61\], without and with TSX.
+pub(super) static INFO: [Templates<8>; 2] = [top_three(false, true), top_three(true, true)];
+/// Architectural LBR, by INFO\[63:56\], without and with TSX.
+pub(super) static ARCH: [Templates<256>; 2] = [arch(false), arch(true)];
+
+/// Mispredicted, in a transaction and abort stand in the same order in FROM
+/// of format 4 and in INFO.
+const fn top_three(tsx: bool, timed: bool) -> Templates<8> {
+    let mut all = [PLAIN; 8];
+    let mut flags = 0;
+    while flags < all.len() {
+        let info = LbrInfo((flags as u64) << 61);
+        let entry = &mut all[flags];
+        entry.mispredicted = Some(info.mispredicted());
+        if tsx {
+            entry.in_tx = Some(info.in_tx());
+            entry.abort = Some(info.abort());
+        }
+        if timed {
+            entry.cycles = Some(0);
+            entry.cycles_saturated = Some(false);
+        }
+        flags += 1;
+    }
+    Templates(all)
+}
+
+const fn arch(tsx: bool) -> Templates<256> {
+    let mut all = [PLAIN; 256];
+    let mut flags = 0;
+    while flags < all.len() {
+        let info = ArchInfo((flags as u64) << 56);
+        let entry = &mut all[flags];
+        entry.mispredicted = Some(info.mispredicted());
+        entry.hw_type = info.branch_type();
+        if tsx {
+            entry.in_tx = Some(info.in_tx());
+            entry.abort = Some(info.abort());
+        }
+        if info.cycles_valid() {
+            entry.cycles = Some(0);
+            entry.cycles_saturated = Some(false);
+        }
+        flags += 1;
+    }
+    Templates(all)
+}

@@ -1,0 +1,159 @@
+//! Branches a second: perf.data and text, read only and counted, beside a scan
+//! that does nothing else.
+#![allow(missing_docs, reason = "criterion's macros write undocumented items")]
+
+use std::collections::HashMap;
+use std::io::Cursor;
+use std::sync::Arc;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use lbr_msr::record::{
+    BranchEntry, BranchStack, BranchType, Event, Integrity, Sample, Sink, SourceKnowledge,
+};
+use profile::brstack::Printed;
+use profile::note::Source;
+use profile::perf_data::{Meta, Writer};
+use profile::{HotTable, Item, Recording};
+
+const STACKS: u64 = 60_000;
+const DEPTH: u64 = 32;
+const EDGES: u64 = 82_100;
+
+/// A recording with as many distinct edges as `scripts/bench` uses.
+fn recording() -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    let mut random = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) % below
+    };
+    let edges: Vec<(u64, u64)> = (0..EDGES)
+        .map(|_| {
+            let from = 0x5555_5555_4000 + random(8 << 20);
+            (from, from + random(4096))
+        })
+        .collect();
+    let mut meta = Meta::of_this_machine();
+    meta.knowledge = SourceKnowledge::HARDWARE;
+    meta.source = Source::Unsaid;
+    let mut bytes = Vec::new();
+    let mut out = Writer::new(&mut bytes, meta).expect("memory takes everything");
+    for time in 0..STACKS {
+        let mut entry = || {
+            let (from, to) = edges[random(EDGES) as usize];
+            BranchEntry {
+                from,
+                to,
+                mispredicted: Some(random(16) == 0),
+                cycles: Some(1 + random(60) as u32),
+                branch_type: Some(BranchType::COND),
+                ..BranchEntry::default()
+            }
+        };
+        let entries = (0..DEPTH).map(|_| entry()).collect();
+        let stack = BranchStack { entries, integrity: Integrity::UNKNOWN };
+        let sample = Sample { time, pid: 1, tid: 1, cpu: 0, ip: 0, period: 1, stack };
+        out.event(&Event::Sample(sample)).expect("memory takes everything");
+    }
+    out.finish_stream().expect("memory takes everything");
+    bytes
+}
+
+fn open(bytes: &Arc<[u8]>) -> Recording {
+    Recording::from_stream(Box::new(Cursor::new(Arc::clone(bytes)))).expect("a sound recording")
+}
+
+fn text_of(bytes: &Arc<[u8]>, typed: bool) -> Arc<[u8]> {
+    use std::fmt::Write as _;
+    let mut recording = open(bytes);
+    let mut text = String::new();
+    while let Some(item) = recording.next_item().expect("a sound recording") {
+        let Item::Stack(stack) = item else { continue };
+        stack.entries.for_each(|mut branch| {
+            if !typed {
+                branch.flags = branch.flags.with_type(None);
+            }
+            write!(text, " {} ", Printed(branch)).expect("memory takes everything");
+        });
+        text.push('\n');
+    }
+    text.into_bytes().into()
+}
+
+/// Adds everything up, so that nothing may be left out.
+fn scan(bytes: &Arc<[u8]>) -> u64 {
+    let mut recording = open(bytes);
+    let mut sum = 0u64;
+    while let Some(item) = recording.next_item().expect("a sound recording") {
+        if let Item::Stack(stack) = item {
+            stack.entries.for_each(|b| sum = sum.wrapping_add(b.from ^ b.to ^ b.flags.0));
+        }
+    }
+    sum
+}
+
+/// What a straightforward program does: a count by (from, to), nothing else.
+fn plain(bytes: &[u8]) -> usize {
+    let mut counts: HashMap<(u64, u64), u64, Multiply> =
+        HashMap::with_capacity_and_hasher(EDGES as usize * 2, Multiply);
+    let mut rest = &bytes[16..];
+    while let Some((header, _)) = rest.split_first_chunk::<8>() {
+        let [a, b, c, d, _, _, e, f] = *header;
+        let size = usize::from(u16::from_le_bytes([e, f]));
+        if u32::from_le_bytes([a, b, c, d]) == 9 {
+            // identifier, ip, task, time, CPU, period, 16 bytes of note, nr.
+            for entry in rest[8 + 48 + 16 + 8..size].chunks_exact(24) {
+                let word =
+                    |at: usize| u64::from_le_bytes(*entry[at..].first_chunk().expect("24 bytes"));
+                *counts.entry((word(0), word(8))).or_default() += 1;
+            }
+        }
+        rest = &rest[size..];
+    }
+    counts.len()
+}
+
+#[derive(Clone, Copy)]
+struct Multiply;
+
+impl std::hash::BuildHasher for Multiply {
+    type Hasher = Product;
+    fn build_hasher(&self) -> Product {
+        Product(0)
+    }
+}
+
+struct Product(u64);
+
+impl std::hash::Hasher for Product {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+    fn write(&mut self, _: &[u8]) {}
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(32) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+fn read(c: &mut Criterion) {
+    let data: Arc<[u8]> = recording().into();
+    let mut group = c.benchmark_group("read");
+    group.throughput(Throughput::Elements(STACKS * DEPTH));
+    group.sample_size(10);
+    group.bench_function("perf.data, plain hash count", |b| b.iter(|| plain(&data)));
+    group.bench_function("perf.data, scan", |b| b.iter(|| scan(&data)));
+    let count = |bytes: &Arc<[u8]>| {
+        HotTable::count(&mut open(bytes), |_, _| {}).expect("a sound recording").total
+    };
+    group.bench_function("perf.data, hot table", |b| b.iter(|| count(&data)));
+    for (name, typed) in [("text", false), ("text with types", true)] {
+        let text = text_of(&data, typed);
+        group.bench_function(format!("{name}, scan"), |b| b.iter(|| scan(&text)));
+        group.bench_function(format!("{name}, hot table"), |b| b.iter(|| count(&text)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, read);
+criterion_main!(benches);

@@ -1,0 +1,124 @@
+//! Writes the recording that `scripts/bench` measures readers with.
+//!
+//! `many_branches FILE [STACKS] [ELF]`: STACKS samples of 32 branches (200,000
+//! unless told) over about 82,000 distinct edges, always the same. With an ELF
+//! file the addresses are bytes of its code, so that they have symbols;
+//! otherwise they lie in a file that does not exist. The branches are made up:
+//! nothing ran.
+
+use std::path::{Path, PathBuf};
+
+use lbr_msr::record::{
+    BranchEntry, BranchStack, BranchType, Comm, Event, Integrity, Mmap, Sample, Sink,
+};
+use object::{Object, ObjectSegment};
+use profile::note::Source;
+use profile::perf_data::{Meta, Writer};
+
+const EDGES: u64 = 82_100;
+const DEPTH: usize = 32;
+const PID: u32 = 4242;
+const BASE: u64 = 0x5555_5555_4000;
+
+/// Where code lies: (address in the process, length, offset in the file).
+type Code = (u64, u64, u64);
+
+fn code_of(elf: &Path) -> Result<Code, Box<dyn std::error::Error>> {
+    let bytes = std::fs::read(elf)?;
+    let file = object::File::parse(&*bytes)?;
+    let text = file.section_by_name(".text").ok_or("it has no .text")?;
+    let range = object::ObjectSection::address(&text);
+    let segment = file
+        .segments()
+        .find(|s| range >= s.address() && range - s.address() < s.size())
+        .ok_or("its code is in no segment")?;
+    let (offset, size) = segment.file_range();
+    let start = BASE + segment.address();
+    Ok((start & !0xFFF, (size + (start & 0xFFF)).next_multiple_of(4096), offset & !0xFFF))
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args_os().skip(1);
+    let path = PathBuf::from(args.next().ok_or("usage: many_branches FILE [STACKS] [ELF]")?);
+    let stacks: u64 = match args.next() {
+        Some(count) => count.to_str().ok_or("STACKS is no number")?.parse()?,
+        None => 200_000,
+    };
+    let elf = args.next().map(PathBuf::from);
+    let (start, len, pgoff) = match &elf {
+        Some(elf) => code_of(elf)?,
+        None => (BASE, 8 << 20, 0),
+    };
+    let name = elf.unwrap_or_else(|| PathBuf::from("/nonexistent/many_branches"));
+
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    let mut random = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) % below
+    };
+    // Most branches stay near, as in real programs.
+    let edges: Vec<(u64, u64)> = (0..EDGES)
+        .map(|_| {
+            let from = start + random(len - 8);
+            let to = (from + 2 + random(4096)).min(start + len - 8);
+            (from, to)
+        })
+        .collect();
+
+    let mut meta = Meta::of_this_machine();
+    meta.cpudesc = Some("made-up branches, nothing ran".to_owned());
+    meta.knowledge = lbr_msr::record::SourceKnowledge::HARDWARE;
+    meta.source = Source::Unsaid;
+    let mut out = Writer::create(&path, meta)?;
+    out.event(&Event::Comm(Comm {
+        time: 1,
+        pid: PID,
+        tid: PID,
+        comm: "many_branches".to_owned(),
+        exec: true,
+    }))?;
+    out.event(&Event::Mmap(Box::new(Mmap {
+        time: 2,
+        pid: PID,
+        tid: PID,
+        addr: start,
+        len,
+        pgoff,
+        dev: (8, 1),
+        ino: 1,
+        ino_generation: 0,
+        build_id: None,
+        prot: 5,
+        flags: 2,
+        path: name.display().to_string(),
+    })))?;
+    for index in 0..stacks {
+        let entries: Vec<BranchEntry> = (0..DEPTH)
+            .map(|_| {
+                let at = random(EDGES);
+                let (from, to) = edges.get(at as usize).copied().unwrap_or_default();
+                BranchEntry {
+                    from,
+                    to,
+                    mispredicted: Some(random(16) == 0),
+                    cycles: Some(1 + random(60) as u32),
+                    branch_type: Some(BranchType::COND),
+                    ..BranchEntry::default()
+                }
+            })
+            .collect();
+        out.event(&Event::Sample(Sample {
+            time: 1_000 + index * 1_000,
+            pid: PID,
+            tid: PID,
+            cpu: 0,
+            ip: entries.first().map_or(0, |newest| newest.to),
+            period: 1,
+            stack: BranchStack { entries, integrity: Integrity::UNKNOWN },
+        }))?;
+    }
+    out.finish_file()?;
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! One line of text: a sample, a mapping, or something beside them.
+
+use lbr_msr::record::Mmap;
+
+use super::digits::decimal;
+use super::dump;
+use super::entry::{EntryError, parse_entry};
+use crate::stack::{RawBranch, SampleHead};
+
+/// What a line of text is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A sample; its entries were put into the buffer given to [`parse_line`].
+    Sample(Box<SampleHead>),
+    /// How many identical stacks the next sample stands for.
+    Count(u64),
+    /// A mapping.
+    Mmap(Box<Mmap>),
+    /// The head of a dumped sample (`-D`).
+    Dumped(Box<SampleHead>),
+    /// The branches of the dumped sample follow.
+    DumpedStack,
+    /// One of them, newest first.
+    DumpedEntry(RawBranch),
+    /// A frame of a call chain, a comment, nothing.
+    Other,
+}
+
+/// Why a line was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineError {
+    /// One of its entries is none.
+    #[error("branch {index}: {error}")]
+    Entry {
+        /// Which, counted from 1.
+        index: usize,
+        /// What is wrong with it.
+        error: EntryError,
+    },
+    /// A PERF_RECORD_MMAP2 line that does not look like one.
+    #[error("not a complete PERF_RECORD_MMAP line")]
+    Mmap,
+    /// Neither branches nor anything that goes with them.
+    #[error("neither branches nor anything that perf script prints beside them")]
+    Unknown,
+}
+
+/// Reads a line. `entries` is cleared and holds the entries of a sample.
+///
+/// # Errors
+/// Why it was refused; the caller knows the line's number.
+pub fn parse_line(line: &[u8], entries: &mut Vec<RawBranch>) -> Result<Line, LineError> {
+    entries.clear();
+    let text = line.trim_ascii();
+    if text.is_empty()
+        || text.starts_with(b"#")
+        || text.starts_with(b"//")
+        || text.starts_with(b";")
+    {
+        return Ok(Line::Other);
+    }
+    let start = first_entry(text);
+    let (head, mut rest) = text.split_at_checked(start).unwrap_or((text, &[]));
+    if let Some(at) = find(head, b"PERF_RECORD_MMAP") {
+        let rest = text.get(at..).and_then(|rest| std::str::from_utf8(rest).ok());
+        let map = rest.and_then(parse_mmap).ok_or(LineError::Mmap)?;
+        return Ok(Line::Mmap(Box::new(map)));
+    }
+    while !rest.is_empty() {
+        let index = entries.len() + 1;
+        match parse_entry(rest) {
+            Ok((branch, behind)) => {
+                entries.push(branch);
+                rest = behind.trim_ascii_start();
+            }
+            Err(error) => {
+                let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+                let (word, behind) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+                // `-F brstack,brstacksym` says every branch twice.
+                if index == 1 || !looks_symbolic(word) {
+                    return Err(LineError::Entry { index, error });
+                }
+                rest = behind.trim_ascii_start();
+            }
+        }
+    }
+    if !entries.is_empty() {
+        return Ok(Line::Sample(Box::new(parse_head(head))));
+    }
+    if let Some(dumped) = dump::parse(text) {
+        return Ok(dumped);
+    }
+    // Events beside the samples (--show-task-events and its like), and what
+    // dumps say of samples beside their branches.
+    let raw = text.starts_with(b".") || find(text, b"]: event: ").is_some();
+    if raw || find(text, b"PERF_RECORD_").is_some() {
+        let damaged = text.starts_with(b".....") && find(text, b" -> ").is_some();
+        return if damaged { Err(LineError::Unknown) } else { Ok(Line::Other) };
+    }
+    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    match (words.next(), words.next()) {
+        (Some(word), None)
+            if !line.first().is_some_and(u8::is_ascii_whitespace) && decimal(word).is_some() =>
+        {
+            Ok(Line::Count(decimal(word).unwrap_or(1)))
+        }
+        (Some(word), None) if word.iter().all(u8::is_ascii_hexdigit) => Ok(Line::Other),
+        (Some(word), None) if looks_symbolic(word) => {
+            Err(LineError::Entry { index: 1, error: EntryError::Symbolic })
+        }
+        (Some(_), Some(_)) => {
+            // A sample without branches still has its task and address.
+            let head = parse_head(text);
+            let full = head.ip.is_some() && (head.pid.is_some() || head.time.is_some());
+            if full { Ok(Line::Sample(Box::new(head))) } else { Err(LineError::Unknown) }
+        }
+        _ => Err(LineError::Unknown),
+    }
+}
+
+/// `symbol+0x10/symbol+0x0/P/-/-/0`.
+fn looks_symbolic(word: &[u8]) -> bool {
+    find(word, b"+0x").is_some() && word.iter().filter(|&&b| b == b'/').count() >= 4
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    memchr::memmem::find(text, what)
+}
+
+/// Where the entries begin: at the first word `0x…` with a slash in it.
+fn first_entry(text: &[u8]) -> usize {
+    let mut at = 0;
+    for word in text.split(u8::is_ascii_whitespace) {
+        // A raw dump begins with `0xOFFSET@FILE`, and the path may have slashes.
+        let ends = |b: &&u8| matches!(b, b'/' | b'(' | b'@');
+        let is_offset = word.iter().find(ends) == Some(&b'@');
+        if word.starts_with(b"0x") && word.contains(&b'/') && !is_offset {
+            return at;
+        }
+        at += word.len() + 1;
+    }
+    text.len()
+}
+
+/// What stands before the entries, read from its end: address, period, event,
+/// time, CPU, process and thread, in perf's order, each only if printed.
+fn parse_head(head: &[u8]) -> SampleHead {
+    let mut found = SampleHead::default();
+    let Ok(text) = std::str::from_utf8(head) else { return found };
+    let is_time = |word: &str| word.strip_suffix(':').and_then(seconds).is_some();
+    let has_time = text.split_ascii_whitespace().any(is_time);
+    let mut timed = false;
+    let mut before = "";
+    for (index, word) in text.split_ascii_whitespace().rev().enumerate() {
+        let behind = std::mem::replace(&mut before, word);
+        if let Some(label) = word.strip_suffix(':') {
+            if let Some(time) = seconds(label) {
+                found.time = Some(time);
+                timed = true;
+            } else if found.ip.is_none() {
+                // Symbol and file may stand between the address and the end.
+                found.ip = u64::from_str_radix(behind, 16).ok();
+            }
+            continue;
+        }
+        let digits = word.strip_prefix("0x").unwrap_or(word);
+        let is_hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        if index == 0 && is_hex {
+            found.ip = u64::from_str_radix(digits, 16).ok();
+        } else if let Some(cpu) = word.strip_prefix('[').and_then(|w| w.strip_suffix(']')) {
+            found.cpu = cpu.parse().ok();
+            timed = true;
+        } else if let Some((pid, tid)) = word.split_once('/') {
+            if let (Ok(pid), Ok(tid)) = (pid.parse(), tid.parse()) {
+                (found.pid, found.tid) = (Some(pid), Some(tid));
+                break;
+            }
+        } else if let Ok(number) = word.parse::<u64>() {
+            // Before (right of) the time stands the period, behind it the task.
+            if has_time && !timed {
+                found.period = Some(number);
+            } else {
+                found.pid = u32::try_from(number).ok();
+                break;
+            }
+        } else if timed || found.ip.is_some() {
+            // The name of a process whose number is not printed, or no head.
+            break;
+        }
+    }
+    found
+}
+
+/// `174024.746063` in nanoseconds.
+fn seconds(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.')?;
+    let digits = u32::try_from(fraction.len()).ok().filter(|len| (1..=9).contains(len))?;
+    let whole: u64 = whole.parse().ok()?;
+    let fraction: u64 = fraction.parse().ok()?;
+    let nanos = fraction.checked_mul(10u64.pow(9 - digits))?;
+    whole.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+/// `PERF_RECORD_MMAP2 pid/tid: [0xADDR(0xLEN) @ OFF maj:min ino gen]: r-xp PATH`,
+/// and the old form without device and inode.
+fn parse_mmap(text: &str) -> Option<Mmap> {
+    let (_, text) = text.split_once(' ')?;
+    let (task, text) = text.trim_start().split_once(": [")?;
+    let (pid, tid) = task.split_once('/')?;
+    let (range, text) = text.split_once(']')?;
+    let (addr, range) = range.split_once('(')?;
+    let (len, range) = range.split_once(')')?;
+    let mut words = range.split_ascii_whitespace().filter(|word| *word != "@");
+    let pgoff = number(words.next()?)?;
+    let dev = words.next().and_then(|dev| dev.split_once(':')).and_then(|(major, minor)| {
+        Some((u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?))
+    });
+    let (access, path) = text.strip_prefix(':')?.trim_start().split_once(' ')?;
+    let bits = [('r', 1), ('w', 2), ('x', 4)];
+    let prot = bits.into_iter().filter(|(c, _)| access.contains(*c)).map(|(_, bit)| bit).sum();
+    Some(Mmap {
+        time: 0,
+        pid: pid.trim().parse::<i64>().ok()? as u32,
+        tid: tid.trim().parse::<i64>().ok()? as u32,
+        addr: number(addr)?,
+        len: number(len)?,
+        pgoff,
+        dev: dev.unwrap_or((0, 0)),
+        ino: words.next().and_then(|ino| ino.parse().ok()).unwrap_or(0),
+        ino_generation: words.next().and_then(|word| word.parse().ok()).unwrap_or(0),
+        build_id: None,
+        prot,
+        flags: if access.contains('p') { 2 } else { 1 },
+        path: path.trim_end().to_owned(),
+    })
+}
+
+/// A number, hexadecimal with `0x`.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}

@@ -1,0 +1,281 @@
+//! Brstack text being read, line by line where the lines lie.
+
+use std::io::{ErrorKind, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lbr_msr::record::Event;
+
+use crate::brstack::{self, Line, LineError};
+use crate::perf_data::ReadError;
+use crate::recording::Item;
+use crate::stack::{Entries, RawBranch, SampleHead, Stack};
+
+/// No sensible line is longer: 2,700 entries take 200 KB.
+const MAX_LINE: usize = 1 << 20;
+/// Bytes asked for at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// Lines of text that were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// How many.
+    pub lines: u64,
+    /// Number of the first, counted from 1.
+    pub first: u64,
+    /// Why that one.
+    pub error: LineError,
+}
+
+/// Text being read.
+pub struct TextReader {
+    input: Box<dyn Read>,
+    buffer: Vec<u8>,
+    /// The unread part of the buffer.
+    start: usize,
+    end: usize,
+    /// Offset in the text of `start`.
+    position: u64,
+    size: Option<u64>,
+    entries: Vec<RawBranch>,
+    number: u64,
+    weight: Option<u64>,
+    /// A dumped sample and its branches: given out with the next, since text
+    /// of the same sample may follow.
+    dumped: Option<Box<SampleHead>>,
+    dumped_entries: Vec<RawBranch>,
+    /// A sample that was read behind a dumped one, its branches where those of
+    /// the dumped one were.
+    next: Option<Box<SampleHead>>,
+    /// Lines of the dumped stack are expected.
+    in_stack: bool,
+    stacks: u64,
+    refused: Option<Refused>,
+    cut_at: Option<u64>,
+    stop: Option<Arc<AtomicBool>>,
+    stopped: bool,
+}
+
+impl std::fmt::Debug for TextReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TextReader").field("line", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// What [`TextReader::advance`] found.
+enum Found {
+    Sample(Box<SampleHead>),
+    Event(Event),
+}
+
+impl TextReader {
+    pub(crate) fn new(input: Box<dyn Read>, size: Option<u64>) -> TextReader {
+        TextReader {
+            input,
+            buffer: vec![0; CHUNK],
+            start: 0,
+            end: 0,
+            position: 0,
+            size,
+            entries: Vec::new(),
+            number: 0,
+            weight: None,
+            dumped: None,
+            dumped_entries: Vec::new(),
+            next: None,
+            in_stack: false,
+            stacks: 0,
+            refused: None,
+            cut_at: None,
+            stop: None,
+            stopped: false,
+        }
+    }
+
+    /// Lines that were refused so far.
+    #[must_use]
+    pub fn refused(&self) -> Option<&Refused> {
+        self.refused.as_ref()
+    }
+
+    /// Ends the text before its end as soon as `flag` is set.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(flag);
+    }
+
+    /// Whether it was ended by [`stop_when`](Self::stop_when).
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Where the text ends before its end: a compressed file that was cut.
+    #[must_use]
+    pub fn cut_at(&self) -> Option<u64> {
+        self.cut_at
+    }
+
+    /// Bytes read so far.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Bytes of the whole, where that is known.
+    #[must_use]
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    pub(crate) fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
+        Ok(self.advance()?.map(|found| match found {
+            Found::Sample(head) => {
+                Item::Stack(Stack { head: *head, entries: Entries::Parsed(&self.entries) })
+            }
+            Found::Event(event) => Item::Event(event),
+        }))
+    }
+
+    fn advance(&mut self) -> Result<Option<Found>, ReadError> {
+        if let Some(head) = self.next.take() {
+            std::mem::swap(&mut self.entries, &mut self.dumped_entries);
+            self.stacks += 1;
+            return Ok(Some(Found::Sample(head)));
+        }
+        loop {
+            let len = self.line()?;
+            if len == 0 {
+                if let Some(head) = self.take_dumped() {
+                    return Ok(Some(Found::Sample(head)));
+                }
+                // Text without one branch was no recording.
+                return if self.stacks == 0 && !self.stopped {
+                    Err(ReadError::NoBranches)
+                } else {
+                    Ok(None)
+                };
+            }
+            let line = self.buffer.get(self.start..self.start + len).unwrap_or_default();
+            self.number += 1;
+            self.start += len;
+            self.position += len as u64;
+            match brstack::parse_line(line, &mut self.entries) {
+                Ok(Line::Sample(mut head)) => {
+                    if self.dumped.is_some() && self.repeats_dumped(&head) {
+                        // The sample that was dumped: its branches count once.
+                        let dumped = self.take_dumped();
+                        return Ok(dumped.map(Found::Sample));
+                    }
+                    head.weight = self.weight.take().unwrap_or(1);
+                    if let Some(dumped) = self.dumped.take() {
+                        std::mem::swap(&mut self.entries, &mut self.dumped_entries);
+                        self.next = Some(head);
+                        self.stacks += 1;
+                        return Ok(Some(Found::Sample(dumped)));
+                    }
+                    self.stacks += 1;
+                    return Ok(Some(Found::Sample(head)));
+                }
+                Ok(Line::Count(count)) => self.weight = Some(count),
+                Ok(Line::Mmap(map)) => return Ok(Some(Found::Event(Event::Mmap(map)))),
+                Ok(Line::Dumped(head)) => {
+                    let before = self.take_dumped();
+                    self.dumped = Some(head);
+                    self.dumped_entries.clear();
+                    self.in_stack = false;
+                    if let Some(before) = before {
+                        return Ok(Some(Found::Sample(before)));
+                    }
+                }
+                Ok(Line::DumpedStack) => {
+                    self.dumped_entries.clear();
+                    self.in_stack = self.dumped.is_some();
+                }
+                Ok(Line::DumpedEntry(branch)) if self.in_stack => {
+                    self.dumped_entries.push(branch);
+                }
+                Ok(Line::DumpedEntry(_)) => self.refuse(LineError::Unknown),
+                Ok(Line::Other) => {}
+                Err(error) => self.refuse(error),
+            }
+        }
+    }
+
+    /// Whether a line of text is the dumped sample again, as `perf script -D`
+    /// prints it: the same branches, or none and the same task.
+    fn repeats_dumped(&self, head: &SampleHead) -> bool {
+        if self.entries.is_empty() {
+            let dumped = self.dumped.as_ref();
+            return dumped.is_some_and(|dumped| head.tid.is_none() || head.tid == dumped.tid);
+        }
+        let place = |branch: &RawBranch| (branch.from, branch.to);
+        self.entries.iter().map(place).eq(self.dumped_entries.iter().map(place))
+    }
+
+    /// The dumped sample that waits, its branches in the entries.
+    fn take_dumped(&mut self) -> Option<Box<SampleHead>> {
+        let head = self.dumped.take()?;
+        self.entries.clear();
+        self.entries.append(&mut self.dumped_entries);
+        self.stacks += 1;
+        Some(head)
+    }
+
+    fn refuse(&mut self, error: LineError) {
+        let first = self.number;
+        let refused = self.refused.get_or_insert(Refused { lines: 0, first, error });
+        refused.lines += 1;
+    }
+
+    /// Length of the next line with its end, 0 at the end of the text. A line
+    /// longer than any sensible one is cut there.
+    fn line(&mut self) -> Result<usize, ReadError> {
+        let mut seen = 0;
+        loop {
+            let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
+            let found = memchr::memchr(b'\n', unread.get(seen..).unwrap_or_default());
+            if let Some(at) = found {
+                return Ok(seen + at + 1);
+            }
+            seen = unread.len();
+            if seen >= MAX_LINE || !self.more()? {
+                return Ok(seen.min(self.end - self.start));
+            }
+        }
+    }
+
+    /// Reads on; `false` at the end.
+    fn more(&mut self) -> Result<bool, ReadError> {
+        if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            self.stopped = true;
+            // Half a line says nothing.
+            self.end = self.start;
+            return Ok(false);
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.buffer.len() < self.end + CHUNK / 2 {
+            self.buffer.resize(self.end + CHUNK, 0);
+        }
+        loop {
+            let room = self.buffer.get_mut(self.end..).unwrap_or_default();
+            match self.input.read(room) {
+                Ok(read) => {
+                    self.end += read;
+                    return Ok(read > 0);
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // A compressed file that was cut: what came before is sound.
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                    self.cut_at = Some(self.position + self.end as u64);
+                    return Ok(false);
+                }
+                Err(cause) => {
+                    let offset = self.position + self.end as u64;
+                    return Err(ReadError::Io { offset, cause });
+                }
+            }
+        }
+    }
+}

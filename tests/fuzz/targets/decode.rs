@@ -1,0 +1,37 @@
+//! Any register values, in any layout.
+#![no_main]
+
+use lbr_msr::caps::Layout;
+use lbr_msr::decode::{decode, decode_into, decode_stack};
+use lbr_msr::{BranchEntry, LbrFormat, RawEntry};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&[kind, option], bytes)) = bytes.split_first_chunk::<2>() else { return };
+    let bit = |n: u8| option >> n & 1 == 1;
+    let layout = match kind % 6 {
+        0 => Layout::Legacy { format: LbrFormat(option & 0x3F), tsx: bit(6) },
+        1 => Layout::of_leaf_1c(u32::from(option & 7) | u32::from(option >> 3 & 15) << 16, bit(7)),
+        2 => Layout::AmdV2 { virt_bits: option },
+        3 => Layout::AmdBrs { virt_bits: option },
+        4 => Layout::AmdSingle,
+        _ => Layout::Packed32,
+    };
+    let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    let records: Vec<RawEntry> = bytes
+        .chunks_exact(25)
+        .map(|record| RawEntry {
+            from: word(record),
+            to: word(&record[8..]),
+            info: (record[24] & 1 == 1).then(|| word(&record[16..])),
+        })
+        .collect();
+    // The three ways to decode say the same.
+    let single: Vec<BranchEntry> = records.iter().filter_map(|raw| decode(layout, raw)).collect();
+    let mut many = Vec::new();
+    decode_stack(layout, &records, &mut many);
+    assert_eq!(single, many);
+    let mut slots = vec![BranchEntry::default(); records.len()];
+    let count = decode_into(layout, &records, &mut slots);
+    assert_eq!(single, slots[..count]);
+});

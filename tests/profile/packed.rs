@@ -1,0 +1,170 @@
+//! Compressed records, and files that were compressed as a whole.
+
+use std::io::{Cursor, Write};
+
+use lbr_msr::record::Event;
+use profile::perf_data::Notes;
+use profile::{Item, Recording};
+use proptest::prelude::*;
+
+use crate::recorded::{entry, events, exact, meta, sample, stream};
+
+/// Every event of a recording, stacks as samples, and what was odd.
+fn read(bytes: &[u8]) -> (Vec<Event>, Notes) {
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap();
+    let mut found = Vec::new();
+    while let Some(item) = recording.next_item().unwrap() {
+        found.push(match item {
+            Item::Stack(stack) => Event::Sample(stack.to_sample()),
+            Item::Event(event) => event,
+        });
+    }
+    (found, recording.notes())
+}
+
+/// Where the first record that is neither attribute (64), feature (80) nor an
+/// empty round (68) begins.
+fn first_event(bytes: &[u8]) -> usize {
+    let mut at = 16;
+    loop {
+        let size = usize::from(u16::from_le_bytes([bytes[at + 6], bytes[at + 7]]));
+        if !matches!(bytes[at], 64 | 80 | 68) {
+            return at;
+        }
+        at += size;
+    }
+}
+
+/// The records of a pipe file as `perf record -z` writes them: one zstd stream
+/// that is flushed at each cut and goes on in the next record. `steps` are the
+/// plain bytes of each, again and again; `padded` is the form of Linux 6.16.
+fn packed(plain: &[u8], steps: &[usize], padded: bool) -> Vec<u8> {
+    let (head, mut records) = plain.split_at(first_event(plain));
+    let mut out = head.to_vec();
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
+    for step in steps.iter().cycle() {
+        if records.is_empty() {
+            break;
+        }
+        let (part, rest) = records.split_at((*step).min(records.len()));
+        records = rest;
+        encoder.write_all(part).unwrap();
+        encoder.flush().unwrap();
+        let payload = std::mem::take(encoder.get_mut());
+        let mut body = Vec::new();
+        if padded {
+            body.extend((payload.len() as u64).to_le_bytes());
+        }
+        body.extend(payload);
+        if padded {
+            body.resize(body.len().next_multiple_of(8), 0xEE);
+        }
+        out.extend(if padded { 83u32 } else { 81 }.to_le_bytes());
+        out.extend(0u16.to_le_bytes());
+        out.extend(u16::try_from(body.len() + 8).unwrap().to_le_bytes());
+        out.extend(body);
+    }
+    out
+}
+
+fn many() -> Vec<Event> {
+    let mut all = events();
+    let stack = |time: u64| (0..32).map(|i| entry(0x1000 + time * 64 + i, 0x2000 + i)).collect();
+    all.extend((100..1000).map(|time| sample(time, stack(time), exact())));
+    all
+}
+
+#[test]
+fn compressed_records_hold_what_the_plain_ones_do() {
+    let plain = stream(meta(), &many());
+    let expected = read(&plain);
+    assert_eq!(expected.1, Notes::default());
+    assert!(expected.0.len() > 900);
+    // A record at a time and less, a whole buffer, and more than the unpacked
+    // buffer holds at once.
+    for steps in [&[1usize, 7, 100][..], &[4096], &[50_000], &[600_000]] {
+        for padded in [false, true] {
+            let packed = packed(&plain, steps, padded);
+            assert_eq!(read(&packed), expected, "{steps:?} {padded}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_before_a_damaged_part_is_read() {
+    let plain = stream(meta(), &many());
+    let (expected, _) = read(&plain);
+    let mut bytes = packed(&plain, &[4096], false);
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].fill(0xA5);
+    let (found, notes) = read(&bytes);
+    assert!(notes.cut_at.is_some());
+    assert!(!found.is_empty() && found.len() < expected.len());
+    // Cut between two compressed records, in the middle of one that they hold.
+    let bytes = packed(&plain, &[first_event(&plain) + 5], false);
+    let size = |at: usize| usize::from(u16::from_le_bytes([bytes[at + 6], bytes[at + 7]]));
+    let first = first_event(&plain);
+    let (found, notes) = read(&bytes[..first + size(first)]);
+    assert!(notes.cut_at.is_some());
+    assert_eq!(found[..], expected[..found.len()]);
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    out.write_all(bytes).unwrap();
+    out.finish().unwrap()
+}
+
+#[test]
+fn whole_files_are_unpacked() {
+    let plain = stream(meta(), &many());
+    let expected = read(&plain);
+    let text = b"  0x10/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n".repeat(1000);
+    let expected_text = read(&text);
+    assert_eq!(expected_text.0.len(), 1000);
+    for (bytes, expected) in [(&plain, &expected), (&text, &expected_text)] {
+        assert_eq!(&read(&gzip(bytes)), expected);
+        assert_eq!(&read(&zstd::encode_all(&bytes[..], 3).unwrap()), expected);
+        // Two members one after the other are one file.
+        let (a, b) = bytes.split_at(bytes.len() / 3);
+        assert_eq!(&read(&[gzip(a), gzip(b)].concat()), expected);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("perf.data.gz");
+        std::fs::write(&path, gzip(bytes)).unwrap();
+        let mut recording = Recording::open(&path).unwrap();
+        let mut count = 0;
+        while recording.next_item().unwrap().is_some() {
+            count += 1;
+        }
+        assert_eq!(count, expected.0.len());
+    }
+}
+
+#[test]
+fn a_cut_archive_is_read_to_the_cut() {
+    let plain = stream(meta(), &many());
+    let text = b"  0x10/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n".repeat(100_000);
+    for bytes in [plain, text] {
+        let whole = read(&bytes).0;
+        for packed in [gzip(&bytes), zstd::encode_all(&bytes[..], 3).unwrap()] {
+            let (found, notes) = read(&packed[..packed.len() * 9 / 10]);
+            assert!(notes.cut_at.is_some());
+            assert!(!found.is_empty() && found.len() < whole.len(), "{}", found.len());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_bytes_in_compressed_records_do_harm(
+        at in 0usize..4000, flips in prop::collection::vec(any::<u8>(), 1..40), padded: bool,
+    ) {
+        let mut bytes = packed(&stream(meta(), &events()), &[300], padded);
+        let start = at % bytes.len();
+        bytes.iter_mut().skip(start.max(16)).zip(flips).for_each(|(b, flip)| *b ^= flip);
+        if let Ok(mut recording) = Recording::from_stream(Box::new(Cursor::new(bytes))) {
+            while let Ok(Some(_)) = recording.next_item() {}
+        }
+    }
+}
