@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
 use std::sync::mpsc;
 
 use lbr_msr::caps::Layout;
@@ -12,6 +13,10 @@ use lbr_msr::record::{
 };
 
 use crate::drain::RawStack;
+
+/// Whether all of these branches are the target's, as a recording of a CPU has
+/// to ask. May tell of mappings that it finds, with the time given.
+pub(crate) type Owns = Box<dyn FnMut(u64, &[BranchEntry], &mut Vec<Event>) -> bool + Send>;
 
 /// Names the type of the branch at an address of a process, from its code.
 pub type Classify = Box<dyn FnMut(u32, u64) -> Option<BranchType> + Send>;
@@ -92,6 +97,14 @@ pub(crate) struct Decoder<'a, S: Sink> {
     pub(crate) knowledge: SourceKnowledge,
     pub(crate) classify: Option<Classify>,
     pub(crate) keep: Option<Keep>,
+    pub(crate) owns: Option<Owns>,
+    /// Code of the sampler that runs while a ring is on. Returns of the kernel
+    /// to it are no part of the recording.
+    pub(crate) ours: Option<Range<u64>>,
+    /// What the next sample of a thread on a CPU must say of its head, as no
+    /// sample was made of a stack before it: it was excluded, or none of its
+    /// branches was to be kept and it did not join either.
+    owed: BTreeMap<(u32, u32), Head>,
     pub(crate) sink: &'a mut S,
     pub(crate) events: mpsc::Receiver<Event>,
     waiting: BinaryHeap<Reverse<Waiting>>,
@@ -111,6 +124,9 @@ impl<'a, S: Sink> Decoder<'a, S> {
             knowledge,
             classify: None,
             keep: None,
+            owns: None,
+            ours: None,
+            owed: BTreeMap::new(),
             sink,
             events,
             waiting: BinaryHeap::new(),
@@ -124,14 +140,21 @@ impl<'a, S: Sink> Decoder<'a, S> {
     pub(crate) fn stack(&mut self, raw: &RawStack) -> Result<(), S::Error> {
         self.collect();
         self.emit_until(raw.time)?;
-        let label = raw.integrity.label;
+        let entries = self.entries(raw);
+        let mut integrity = raw.integrity;
+        if !integrity.label.is_excluded() && !self.is_the_targets(raw.time, &entries)? {
+            integrity.label = Label::Mixed;
+        }
+        let of = (raw.cpu, raw.thread.tid);
+        let label = integrity.label;
         let branches = raw.entries().len() as u64;
         let tally = self.decoded.labels.entry(label).or_default();
         tally.stacks += 1;
         tally.branches += branches;
-        self.decoded.cut += u64::from(raw.integrity.cut);
+        self.decoded.cut += u64::from(integrity.cut);
         if label.is_excluded() {
             self.decoded.lost += 1;
+            self.owed.insert(of, Head::Lost);
             return self.sink.event(&Event::Lost(Lost {
                 time: raw.time,
                 pid: raw.thread.pid,
@@ -144,11 +167,21 @@ impl<'a, S: Sink> Decoder<'a, S> {
         if branches == 0 {
             return Ok(());
         }
+        if let Some(head) = self.owed.remove(&of)
+            && integrity.head == Head::Joined
+        {
+            integrity.head = head;
+        }
         let is_snapshot = label == Label::Snapshot;
-        let is_joined = raw.integrity.head == Head::Joined;
+        let is_joined = integrity.head == Head::Joined;
+        let entries = self.wanted(entries);
+        let Some(newest) = entries.first() else {
+            if !is_snapshot && !is_joined {
+                self.owed.insert(of, integrity.head);
+            }
+            return Ok(());
+        };
         self.decoded.not_joined += u64::from(!is_snapshot && !is_joined);
-        let entries = self.entries(raw);
-        let Some(newest) = entries.first() else { return Ok(()) };
         let sample = Sample {
             time: raw.time,
             pid: raw.thread.pid,
@@ -156,21 +189,42 @@ impl<'a, S: Sink> Decoder<'a, S> {
             cpu: raw.cpu,
             ip: newest.to,
             period: if is_joined { branches } else { 0 },
-            stack: BranchStack { entries, integrity: raw.integrity },
+            stack: BranchStack { entries, integrity },
         };
         self.decoded.samples += 1;
         self.decoded.branches += sample.stack.entries.len() as u64;
         self.sink.event(&Event::Sample(sample))
     }
 
+    fn is_the_targets(&mut self, time: u64, entries: &[BranchEntry]) -> Result<bool, S::Error> {
+        let Some(owns) = &mut self.owns else { return Ok(true) };
+        let mut events = Vec::new();
+        let is_owned = owns(time, entries, &mut events);
+        events.iter().try_for_each(|event| self.sink.event(event))?;
+        Ok(is_owned)
+    }
+
+    /// What the software filter keeps.
+    fn wanted(&mut self, mut entries: Vec<BranchEntry>) -> Vec<BranchEntry> {
+        let Some(keep) = &mut self.keep else { return entries };
+        let before = entries.len();
+        entries.retain(keep);
+        self.decoded.filtered += (before - entries.len()) as u64;
+        entries
+    }
+
     fn entries(&mut self, raw: &RawStack) -> Vec<BranchEntry> {
         let mut entries = Vec::with_capacity(raw.entries().len());
-        let oldest = raw.entries().len() - 1;
+        let oldest = raw.entries().len().saturating_sub(1);
         for (age, record) in raw.entries().iter().enumerate() {
             let Some(entry) = decode(self.layout, record) else {
                 self.decoded.unreadable += 1;
                 continue;
             };
+            let is_kernels = entry.from >> 63 != 0;
+            if is_kernels && self.ours.as_ref().is_some_and(|ours| ours.contains(&entry.to)) {
+                continue;
+            }
             let mut entry = self.knowledge.mask(entry);
             if age == oldest && raw.starts_after_thaw {
                 // The counter ran from the thaw, not from a branch.
@@ -180,11 +234,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
             if let Some(classify) = &mut self.classify {
                 entry.branch_type = classify(raw.thread.pid, entry.from).or(entry.branch_type);
             }
-            if self.keep.as_mut().is_none_or(|keep| keep(&entry)) {
-                entries.push(entry);
-            } else {
-                self.decoded.filtered += 1;
-            }
+            entries.push(entry);
         }
         entries
     }
@@ -192,12 +242,23 @@ impl<'a, S: Sink> Decoder<'a, S> {
     /// Takes what the source and the sampler have sent.
     pub(crate) fn collect(&mut self) {
         while let Ok(event) = self.events.try_recv() {
-            self.arrived += 1;
-            if let Event::Lost(lost) = &event {
-                self.decoded.lost += lost.stacks;
-            }
-            let waiting = Waiting { time: time_of(&event), order: self.arrived, event };
-            self.waiting.push(Reverse(waiting));
+            self.arrive(event);
+        }
+    }
+
+    fn arrive(&mut self, event: Event) {
+        self.arrived += 1;
+        if let Event::Lost(lost) = &event {
+            self.decoded.lost += lost.stacks;
+        }
+        let waiting = Waiting { time: time_of(&event), order: self.arrived, event };
+        self.waiting.push(Reverse(waiting));
+    }
+
+    /// Takes events until nobody can send any.
+    pub(crate) fn wait_for_the_rest(&mut self) {
+        while let Ok(event) = self.events.recv() {
+            self.arrive(event);
         }
     }
 

@@ -10,7 +10,10 @@ mod decoder;
 pub mod drain;
 pub mod gate;
 pub mod guard;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod hardware;
 pub mod keeper;
+mod maps;
 mod pace;
 pub mod pin;
 pub mod session;

@@ -134,8 +134,9 @@ pub struct Summary {
     pub accesses: u64,
     /// Register accesses of the most expensive drain.
     pub most_accesses: u32,
-    /// Records that the filter let into the rings.
-    pub retired: u64,
+    /// Records that the filter let into the rings; `None` for hardware, which
+    /// does not say.
+    pub retired: Option<u64>,
     /// Wall-clock time from before the target's start until the last drain.
     pub time: Duration,
     /// Seed of the jitter; `None` with a period.
@@ -354,7 +355,7 @@ where
         drains: counts.drains,
         accesses: counts.accesses,
         most_accesses: counts.most_accesses,
-        retired,
+        retired: Some(retired),
         time: Duration::from_nanos(monotonic_ns().saturating_sub(started)),
         seed,
         complete,
@@ -426,7 +427,7 @@ impl Drop for FailOnDrop<'_> {
     }
 }
 
-fn spawn<'scope, 'env, T, E, F>(
+pub(crate) fn spawn<'scope, 'env, T, E, F>(
     threads: &'scope std::thread::Scope<'scope, 'env>,
     name: &'static str,
     run: F,
@@ -441,6 +442,9 @@ where
         .map_err(|cause| RecordError::Spawn { name, cause })
 }
 
-fn join<T, E>(name: &'static str, thread: ScopedJoinHandle<'_, T>) -> Result<T, RecordError<E>> {
+pub(crate) fn join<T, E>(
+    name: &'static str,
+    thread: ScopedJoinHandle<'_, T>,
+) -> Result<T, RecordError<E>> {
     thread.join().map_err(|_| RecordError::Panicked { name })
 }

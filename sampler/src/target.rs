@@ -280,6 +280,46 @@ impl Affinity {
         Ok(Affinity(set))
     }
 
+    /// The mask of a thread.
+    ///
+    /// # Errors
+    /// [`SourceError::Os`].
+    pub fn of(tid: i32) -> Result<Affinity, SourceError> {
+        sched_getaffinity(Pid::from_raw(tid)).map(Affinity).map_err(|cause| SourceError::Os {
+            what: format!("reading the CPU affinity of thread {tid}"),
+            cause: cause.into(),
+        })
+    }
+
+    /// The mask with these CPUs alone, if `self` has them all.
+    ///
+    /// # Errors
+    /// [`SourceError::NoSuchCpu`].
+    pub fn only_these(&self, cpus: &[u32]) -> Result<Affinity, SourceError> {
+        let mut set = CpuSet::new();
+        for &cpu in cpus {
+            let refuse = || SourceError::NoSuchCpu { cpu, allowed: self.list() };
+            let index = usize::try_from(cpu).map_err(|_| refuse())?;
+            if !self.0.is_set(index).unwrap_or(false) {
+                return Err(refuse());
+            }
+            set.set(index).map_err(|_| refuse())?;
+        }
+        Ok(Affinity(set))
+    }
+
+    /// The mask without these CPUs; `None` where nothing is left.
+    #[must_use]
+    pub fn without(&self, cpus: &[u32]) -> Option<Affinity> {
+        let mut set = self.0;
+        for &cpu in cpus {
+            // What lies beyond the set is not in it.
+            let _ = set.unset(cpu as usize);
+        }
+        let left = (0..CpuSet::count()).any(|cpu| set.is_set(cpu).unwrap_or(false));
+        left.then_some(Affinity(set))
+    }
+
     /// Gives a thread this mask; 0 is the calling thread.
     ///
     /// # Errors

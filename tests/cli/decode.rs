@@ -211,6 +211,34 @@ fn bytes_that_are_not_text_are_a_bad_line() {
 }
 
 #[test]
+fn a_line_without_end_is_one_bad_line_and_not_repeated() {
+    let long = "a".repeat(1 << 20);
+    let comment = format!("# {long}");
+    let input = format!("{long}\n{}\n{comment}\n1 2\n{long}", "b".repeat(1000));
+    let output = decode(&["--format", "3", "--json"], &input);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output).lines().count(), 1);
+    let said: Vec<&str> = stderr(&output).lines().collect();
+    let [first, second, last] = said[..] else { panic!("{} lines", said.len()) };
+    assert_eq!(first, "lbr: standard input:1: it is longer than 65536 bytes");
+    assert!(second.starts_with("lbr: standard input:2: \"bbbb") && second.len() < 120);
+    assert_eq!(last, "lbr: standard input:5: it is longer than 65536 bytes");
+}
+
+#[test]
+fn a_comment_need_not_be_text() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
+        .args(["decode", "--format", "3", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b" # \xFCber\r\n1 2\r\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output).lines().count()), (Some(0), 1));
+}
+
+#[test]
 fn a_table_shows_raw_beside_decoded_and_dashes_for_what_is_absent() {
     let output = decode(&["--format", "5"], "1000 2000 800000000000ffff\n1000 2000\n0 0 0\n");
     let rows: Vec<Vec<&str>> =

@@ -180,7 +180,10 @@ fn arm_registers_have_no_msr_number() {
 
 #[test]
 fn bad_input_is_status_2_and_one_sentence() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 12] = [
+        (&[""], "no register is called \"\""),
+        (&["x\u{1b}[31m"], "\"x\\u{1b}[31m\""),
+        (&["--build", "LBR_SELECT", "call_stack,u"], "nor branches to record in perf's names"),
         (&["LBR_SELCT"], "there is LBR_SELECT"),
         (&["0x1234"], "0x1234 is not the address"),
         (&["DEBUGCTL", "zz"], "\"zz\" is not a hexadecimal number"),

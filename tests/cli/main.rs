@@ -17,9 +17,18 @@ mod decode;
 mod doctor;
 mod dump;
 mod explain;
+mod interrupt;
 mod probe;
 mod record;
+
 mod report;
 mod script;
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "../guest/graph.rs"]
+#[allow(unreachable_pub, reason = "modules of a test are reachable by nobody else")]
+mod graph;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "../guest/record.rs"]
+mod guest_record;
 mod views;

@@ -17,6 +17,9 @@ mod thread;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../built.rs"]
 mod built;
+mod hardware;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod hardware_target;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -63,7 +63,7 @@ fn a_complete_recording_holds_every_branch_once_and_in_order() {
             let mut source = Scripted::straight(2, branches);
             let (summary, events) = record(&mut source, config(shape, depth), shape);
             assert!(summary.complete, "{shape:?} {depth}: {summary:?}");
-            assert_eq!(summary.retired, 2 * branches);
+            assert_eq!(summary.retired, Some(2 * branches));
             assert_eq!(summary.branches, 2 * branches);
             assert_eq!((summary.source, summary.exit), ("script", Exit::Code(3)));
             assert_eq!(summary.seed, None);

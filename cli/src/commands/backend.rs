@@ -9,11 +9,13 @@ use lbr_msr::{
     access::{Device, MsrSafe, Op, Root},
     address::{IA32_PERF_CAPABILITIES, Msr},
     arm::{ArmError, ArmPlan, Need},
-    probe::{GivenPerfCapabilities, probe_assuming},
+    filter::FilterError,
+    probe::{GivenPerfCapabilities, Unsupported, Why, probe_assuming},
 };
 use sampler::guard::GuardError;
 
 use super::machine::MachineArgs;
+use super::probe::is_wrong_assumption;
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, USAGE};
 
 /// Where the registers are.
@@ -131,15 +133,27 @@ pub(crate) fn look(
         return Err(error).or_exit(USAGE);
     };
     let assume = machine.assume.as_ref();
-    let by_cpuid = probe_assuming(&found.cpuid, None, assume).or_exit(NO_LBR)?;
-    let registers = [IA32_PERF_CAPABILITIES, by_cpuid.registers.control, by_cpuid.registers.from];
-    let needs = registers.map(|msr| Need { msr, write_mask: 0 });
+    let registers = match probe_assuming(&found.cpuid, None, assume) {
+        Ok(caps) => vec![IA32_PERF_CAPABILITIES, caps.registers.control, caps.registers.from],
+        // The register may tell what the user left out.
+        Err(unsupported) if unsupported.why == Why::AssumedFormatMissing => {
+            vec![IA32_PERF_CAPABILITIES]
+        }
+        Err(unsupported) => return Err(no_records(unsupported)),
+    };
+    let needs: Vec<Need> = registers.into_iter().map(|msr| Need { msr, write_mask: 0 }).collect();
     let mut hardware = open(backend, cpu, &root, &needs, false).map_err(refused)?;
     let caps = match machine.perf_capabilities.map(GivenPerfCapabilities) {
         Some(mut given) => probe_assuming(&found.cpuid, Some(&mut given), assume),
         None => probe_assuming(&found.cpuid, Some(&mut hardware as &mut dyn MsrRead), assume),
     };
-    Ok((caps.or_exit(NO_LBR)?, hardware))
+    Ok((caps.map_err(no_records)?, hardware))
+}
+
+/// There are no records to read, or the user told wrong of them.
+fn no_records(unsupported: Unsupported) -> Failure {
+    let code = if is_wrong_assumption(&unsupported.why) { USAGE } else { NO_LBR };
+    Failure { code, error: unsupported.into() }
 }
 
 /// Opens the registers of a CPU for what a plan does. Nothing is written.
@@ -216,6 +230,18 @@ pub(crate) fn no_plan(error: ArmError) -> Failure {
         ArmError::Register(error) => refused(error),
         error => Failure { code: NO_LBR, error: error.into() },
     }
+}
+
+/// Filters that no CPU takes are bad usage; those that this one lacks are not.
+pub(crate) fn not_here(error: FilterError) -> Failure {
+    let code = match error {
+        FilterError::NoFilterRegister { .. }
+        | FilterError::NoRingFilter { .. }
+        | FilterError::NoTypeFilter { .. }
+        | FilterError::NoCallStack { .. } => NO_LBR,
+        _ => USAGE,
+    };
+    Failure { code, error: error.into() }
 }
 
 /// TAINT_CPU_OUT_OF_SPEC. Linux panic.h.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, BufWriter, Write},
+    io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -176,7 +176,13 @@ enum BadLine {
     Extra { columns: &'static str },
     #[error("it is not text")]
     NotText,
+    #[error("it is longer than {LONGEST_LINE} bytes")]
+    TooLong,
 }
+
+/// Bytes of the longest line that is read: no record needs so many, and a file
+/// without line ends must not fill the memory.
+const LONGEST_LINE: usize = 1 << 16;
 
 /// Runs `lbr decode`.
 pub(crate) fn run(args: DecodeArgs) -> Outcome {
@@ -192,11 +198,10 @@ pub(crate) fn run(args: DecodeArgs) -> Outcome {
     let mut number: u64 = 0;
     loop {
         line.clear();
-        let read = input
-            .read_until(b'\n', &mut line)
+        let more = read_line(&mut input, &mut line)
             .with_context(|| format!("cannot read {}", args.file.display()))
             .or_exit(USAGE)?;
-        if read == 0 {
+        if !more {
             break;
         }
         number += 1;
@@ -228,12 +233,26 @@ fn name(file: &Path) -> std::borrow::Cow<'_, str> {
     if file.as_os_str() == "-" { "standard input".into() } else { file.to_string_lossy() }
 }
 
+/// Reads the next line; `false` at the end. Of a line that is too long the
+/// beginning is kept, one byte more than allowed, and the rest passed over.
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    let allowed = LONGEST_LINE as u64 + 1;
+    let read = input.by_ref().take(allowed).read_until(b'\n', line)?;
+    if read > LONGEST_LINE && line.last() != Some(&b'\n') {
+        input.skip_until(b'\n')?;
+    }
+    Ok(read != 0)
+}
+
 /// The record of a line; `None` for an empty line or a comment.
 fn parse(line: &[u8], kind: Kind) -> Result<Option<Record>, BadLine> {
-    let line = str::from_utf8(line).map_err(|_| BadLine::NotText)?;
-    if line.trim_start().starts_with('#') {
+    if line.trim_ascii_start().starts_with(b"#") {
         return Ok(None);
     }
+    if line.len() > LONGEST_LINE {
+        return Err(BadLine::TooLong);
+    }
+    let line = str::from_utf8(line).map_err(|_| BadLine::NotText)?;
     let mut words = line.split_ascii_whitespace();
     let Some(first) = words.next() else { return Ok(None) };
     if let Kind::Lbr(layout) = kind

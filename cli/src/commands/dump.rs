@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::anyhow;
 use clap::Args;
-use lbr_msr::{BranchFilter, LbrCaps, filter, snapshot::Snapshot, soft::SoftLbr};
+use lbr_msr::{BranchFilter, LbrCaps, caps::Order, filter, snapshot::Snapshot, soft::SoftLbr};
 use serde_json::{Value, json};
 
 use super::{
@@ -109,6 +109,14 @@ fn filter_names(caps: &LbrCaps, snapshot: &Snapshot) -> Option<String> {
     captured.filter().map(|filter| filter.to_string())
 }
 
+/// What tells where the newest record is.
+const fn position_name(caps: &LbrCaps) -> &'static str {
+    match caps.order {
+        Order::Saturating => "MSROFF",
+        Order::Tos | Order::NewestFirst | Order::Single => "TOS",
+    }
+}
+
 fn write_json(
     out: &mut impl Write,
     args: &DumpArgs,
@@ -126,7 +134,8 @@ fn write_json(
             ("control", json::hex(snapshot.control)),
             ("select", hex(snapshot.select)),
             ("filter", json!(filter_names(caps, snapshot))),
-            ("tos", json!(snapshot.position)),
+            ("tos", json!(snapshot.position.filter(|_| caps.order == Order::Tos))),
+            ("msroff", json!(snapshot.position.filter(|_| caps.order == Order::Saturating))),
             ("recording", json!(snapshot.recording)),
             ("torn", json!(snapshot.torn())),
             ("soft", json!(args.machine.soft_cpu.as_ref().map(|soft| &soft.key))),
@@ -163,8 +172,11 @@ fn write_text(
     if let Some(names) = filter_names(caps, snapshot) {
         write!(out, " ({names})")?;
     }
-    if let Some(position) = snapshot.position {
-        write!(out, ", newest by index {position}")?;
+    // The ring's own pointer may hold bits that mean nothing, and that of BRS
+    // stands behind the newest record: the slot is what was made of it.
+    if let (Some(position), Some((newest, _))) = (snapshot.position, snapshot.records.first()) {
+        let name = position_name(caps);
+        write!(out, ", {name} = {position:#x} (newest: slot {newest})")?;
     }
     writeln!(out)?;
     let slots = |out: &mut dyn Write, slot: &dyn std::fmt::Display| write!(out, "{slot:>4}  ");

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use lbr_msr::{
     BranchFilter,
-    explain::{self, CpuKey, Register},
+    explain::{self, BuildError, CpuKey, Register},
     filter::to_register,
 };
 use serde_json::{Value, json};
@@ -93,7 +93,12 @@ fn build(register: &Register, words: &str) -> Result<u64, anyhow::Error> {
     {
         return Ok(to_register(filter, filter_register)?);
     }
-    Ok(register.build(words)?)
+    match register.build(words) {
+        Err(error @ BuildError::NoSuchField { .. }) if register.filter().is_some() => {
+            Err(error).context("neither fields nor branches to record in perf's names (any_call,u)")
+        }
+        built => Ok(built?),
+    }
 }
 
 fn drawn(register: &Register, value: Option<u64>) -> Vec<Drawn> {
@@ -116,6 +121,9 @@ fn write_text(out: &mut impl Write, register: &Register, value: Option<u64>) -> 
     write!(out, "{}", register.name())?;
     if let Some(msr) = register.msr() {
         write!(out, " ({msr})")?;
+    }
+    if let Some(encoding) = register.encoding() {
+        write!(out, " ({encoding})")?;
     }
     if let Some(value) = value {
         write!(out, " = {value:#x}")?;

@@ -4,11 +4,21 @@
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotHex {
     /// It is empty, or holds something other than hexadecimal digits.
-    #[error("{0:?} is not a hexadecimal number")]
+    #[error("{} is not a hexadecimal number", quoted(.0))]
     Digits(String),
     /// It needs more than 64 bits.
-    #[error("{0:?} does not fit into 64 bits")]
+    #[error("{} does not fit into 64 bits", quoted(.0))]
     TooLong(String),
+}
+
+/// A word in quotation marks, control characters escaped; of a long one the
+/// beginning.
+fn quoted(word: &str) -> String {
+    const SHOWN: usize = 40;
+    match word.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}...", word.get(..end).unwrap_or_default()),
+        None => format!("{word:?}"),
+    }
 }
 
 /// The value of a hexadecimal word.
@@ -35,5 +45,13 @@ mod tests {
             assert_eq!(hex(word), Err(NotHex::Digits(word.to_owned())), "{word}");
         }
         assert_eq!(hex("10000000000000000"), Err(NotHex::TooLong("10000000000000000".to_owned())));
+    }
+
+    #[test]
+    fn a_long_word_is_not_repeated_whole() {
+        let said = NotHex::Digits("é".repeat(10_000)).to_string();
+        assert_eq!(said, format!("\"{}\"... is not a hexadecimal number", "é".repeat(40)));
+        let said = NotHex::TooLong("f".repeat(40)).to_string();
+        assert_eq!(said, format!("\"{}\" does not fit into 64 bits", "f".repeat(40)));
     }
 }

@@ -58,15 +58,18 @@ pub(crate) fn run(args: ProbeArgs) -> Outcome {
 }
 
 fn wrong_assumption(group: &CoreGroup) -> Option<&Unsupported> {
-    group.probed.as_ref().err().filter(|unsupported| {
-        matches!(
-            unsupported.why,
-            Why::CannotAssume(_)
-                | Why::AssumedModelUnknown { .. }
-                | Why::AssumedFormatMissing
-                | Why::AssumedInfoMissing { .. }
-        )
-    })
+    group.probed.as_ref().err().filter(|unsupported| is_wrong_assumption(&unsupported.why))
+}
+
+/// The prober cannot use what the user told with --assume.
+pub(super) const fn is_wrong_assumption(why: &Why) -> bool {
+    matches!(
+        why,
+        Why::CannotAssume(_)
+            | Why::AssumedModelUnknown { .. }
+            | Why::AssumedFormatMissing
+            | Why::AssumedInfoMissing { .. }
+    )
 }
 
 /// Who the CPU is, whatever probing it yields.
@@ -257,7 +260,7 @@ const fn filter_text(filter: FilterRegister) -> &'static str {
 }
 
 /// Each departure from the rule, in words.
-const QUIRKS: [(Quirks, &str); 12] = [
+const QUIRKS: [(Quirks, &str); 13] = [
     (Quirks::TSX_LESS_FORMAT_4, "writing FROM raises #GP unless bits 62:61 repeat bit 47"),
     (Quirks::REPORTS_LIP_HAS_MISPRED, "reports format 1, but FROM[63] is MISPRED"),
     (Quirks::CALL_FILTERS_NEED_JUMPS, "call and return filters let jumps in; software drops them"),
@@ -269,5 +272,6 @@ const QUIRKS: [(Quirks, &str); 12] = [
     (Quirks::PT_DISABLES, "reads as 0 and drops writes while Intel PT traces"),
     (Quirks::READ_ONLY_RECORDS, "records and TOS cannot be written"),
     (Quirks::TR_CONFLICTS, "undefined while DEBUGCTL.TR (branch trace messages) is set"),
-    (Quirks::STREAMLINED_FREEZE, "a PMI freezes it by IA32_PERF_GLOBAL_STATUS[58]"),
+    (Quirks::PT_EXCLUDES, "not used while Intel PT traces: Linux excludes the two"),
+    (Quirks::STREAMLINED_FREEZE, "a PMI freezes it by bit 58 of the global status register"),
 ];

@@ -1,17 +1,30 @@
 //! `lbr record`: run a program and record its branches.
 
 mod backend;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod hardware;
 mod sink;
 mod software;
 mod summary;
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
+use lbr_msr::probe::Assumption;
 
-use crate::exit::Outcome;
+use backend::Choice;
+
+use super::{cpus::CpuList, machine::MachineArgs};
+use crate::exit::{Failure, Outcome, USAGE};
 
 /// Record the branches of a program into a perf.data file
+///
+/// From the CPU's own branch records, through the msr driver or msr-safe: the program is started on
+/// one CPU (-C), whose registers are read 997 times a second. -p records a process that runs already,
+/// -C without a program everything that runs on these CPUs. Registers do not say whose branch they
+/// hold: stacks with branches of other programs are recognised by their addresses and left out, and
+/// a mapping that comes and goes without being branched into is not seen.
 ///
 /// Where the CPU's own branch records cannot be used, a software LBR stands in: the program runs
 /// under ptrace (or the QEMU plugin), every branch it takes is fed to registers that behave like
@@ -19,9 +32,18 @@ use crate::exit::Outcome;
 /// know (predictions, cycles, the kernel) is left out of the recording, not made up.
 #[derive(Debug, Args)]
 pub(crate) struct Record {
-    /// Logical CPU to pin the program to
-    #[arg(short = 'C', long = "cpu", value_name = "CPU")]
-    cpu: Option<u32>,
+    /// Logical CPUs to pin the program to and record, such as 0-3,6 [default: one of them]
+    #[arg(short = 'C', long = "cpu", value_name = "LIST")]
+    cpu: Option<CpuList>,
+
+    /// Record this process, moved to the CPU meanwhile (hardware)
+    #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "command")]
+    pid: Option<u32>,
+
+    /// Record for so many milliseconds [default: until it ends, or Ctrl-C] (-p, or no program)
+    #[arg(long = "for", value_name = "MS", conflicts_with = "command",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    time: Option<u64>,
 
     /// Branches to record, perf's names separated by commas
     ///
@@ -60,6 +82,22 @@ pub(crate) struct Record {
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     backend: Backend,
 
+    /// Where the registers of hardware are read
+    #[arg(long, value_enum, default_value_t = Placing::Auto)]
+    placement: Placing,
+
+    /// Let CPUs go into deep C-states, where some lose their records
+    #[arg(long)]
+    allow_cstates: bool,
+
+    /// For an Intel model that the CPU table does not know, as in lbr probe
+    #[arg(long, value_name = "FF_MMH|LIST", hide_short_help = true)]
+    assume: Option<Assumption>,
+
+    /// Look for /dev, /sys and /proc under DIR
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    msr_root: Option<PathBuf>,
+
     /// CPU whose registers the software LBR has: FF_MMH of the CPU table, or a name
     #[arg(long, value_name = "CPU", default_value = "06_5E")]
     soft_cpu: String,
@@ -81,7 +119,7 @@ pub(crate) struct Record {
     report: bool,
 
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present_any = ["pid", "cpu"], value_name = "CMD")]
     command: Vec<String>,
 }
 
@@ -109,8 +147,48 @@ pub(crate) enum Source {
     Qemu,
 }
 
+/// Where the registers of hardware are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Placing {
+    /// On the recorded CPU where SCHED_FIFO is permitted, else beside it
+    Auto,
+    /// On the recorded CPU: with SCHED_FIFO nothing is missing between two stacks
+    Same,
+    /// From another CPU: the program goes on while its records are read
+    Beside,
+}
+
+impl Record {
+    /// The machine as other commands name it.
+    fn machine(&self) -> MachineArgs {
+        MachineArgs {
+            cpuid: None,
+            perf_capabilities: None,
+            soft_cpu: None,
+            assume: self.assume,
+            msr_root: self.msr_root.clone(),
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Record) -> Outcome {
-    let why_soft = backend::choose(args.backend)?;
-    software::record(args, why_soft.as_deref())
+    let why = match backend::choose(args)? {
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Choice::Hardware(chosen) => return hardware::record(args, chosen),
+        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+        Choice::Hardware(_) => None,
+        Choice::Software(why) => why,
+    };
+    if args.command.is_empty() {
+        // Nothing stands in for a CPU or a process that runs already.
+        let asked = "a program after --: processes and CPUs are recorded on hardware alone";
+        return Err(match why {
+            Some(Failure { code, error }) => {
+                Failure { code, error: error.context(format!("give {asked}")) }
+            }
+            None => Failure { code: USAGE, error: anyhow!("--backend soft needs {asked}") },
+        });
+    }
+    software::record(args, why.map(|why| format!("{:#}", why.error)).as_deref())
 }

@@ -46,7 +46,7 @@ mod walk;
 use lbr_msr::address::IA32_PERF_GLOBAL_STATUS_RESET;
 use lbr_msr::caps::{Facility, LbrCaps};
 use lbr_msr::record::Head;
-use lbr_msr::{MsrError, MsrRead, MsrWrite};
+use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use crate::clock::monotonic_ns;
 use crate::gate::ThreadId;
@@ -190,6 +190,12 @@ impl Drain {
         self.owed = Some(Head::Lost);
     }
 
+    /// Branches may have been retired since the last drain while recording was
+    /// off: the next stack with entries cannot be said to join.
+    pub fn may_have_missed(&mut self) {
+        self.owed = self.owed.or(Some(Head::Unknown));
+    }
+
     /// Looks once whether the control and filter registers still are as
     /// armed; meant for the end of a recording.
     ///
@@ -222,8 +228,10 @@ impl Drain {
         let drained = match self.mode {
             Mode::Stream if in_one_call => self.stream_in_one_call(&mut registers, &mut out),
             Mode::CallStack if in_one_call => self.frames_in_one_call(&mut registers, &mut out),
-            Mode::Stream => self.stream(&mut registers, &mut out),
-            Mode::CallStack => self.frames(&mut registers, &mut out),
+            Mode::Stream | Mode::CallStack => self.freeze(&mut registers).and_then(|frozen| {
+                let frozen = self.read_frozen(&mut registers, frozen, &mut out)?;
+                self.thaw(&mut registers, frozen)
+            }),
         };
         out.accesses = registers.accesses();
         match drained {
@@ -237,13 +245,75 @@ impl Drain {
         }
     }
 
+    /// The control register, and its bits that switch recording on.
+    #[must_use]
+    pub fn control(&self) -> (Msr, u64) {
+        (self.ring.map.control, self.ring.map.enable)
+    }
+
+    /// Drains once, for a caller that freezes and thaws by itself. Recording is
+    /// off afterwards; the value returned with the stack, written to the
+    /// [control register](Self::control), thaws.
+    ///
+    /// `seen` is what the control register held before the caller froze (one
+    /// read and one write, which count among the stack's accesses, as the
+    /// write that thaws does); `None` freezes here.
+    ///
+    /// # Errors
+    /// A failed access. Recording is left off then.
+    pub fn drain_frozen<R: MsrWrite + ?Sized>(
+        &mut self,
+        registers: &mut R,
+        thread: ThreadId,
+        seen: Option<u64>,
+    ) -> Result<(RawStack, u64), MsrError> {
+        let mut out = RawStack::empty(thread, registers.cpu());
+        out.integrity.cut = self.placement == Placement::Beside;
+        let mut registers = Counted::new(registers);
+        let frozen = match seen {
+            Some(control) => {
+                registers.made_before(Accesses { reads: 1, writes: 1 });
+                Ok(self.judge(control))
+            }
+            None => self.freeze(&mut registers),
+        };
+        let drained = frozen.and_then(|frozen| self.read_frozen(&mut registers, frozen, &mut out));
+        registers.made_before(Accesses { reads: 0, writes: 1 });
+        out.accesses = registers.accesses();
+        match drained {
+            Ok(frozen) => {
+                let enable = if frozen.foreign { 0 } else { self.ring.map.enable };
+                Ok((out, frozen.control | enable))
+            }
+            Err(error) => {
+                self.owed = Some(Head::Unknown);
+                Err(error)
+            }
+        }
+    }
+
+    /// All of a drain between freeze and thaw.
+    fn read_frozen<R: MsrWrite + ?Sized>(
+        &mut self,
+        registers: &mut Counted<'_, R>,
+        frozen: Frozen,
+        out: &mut RawStack,
+    ) -> Result<Frozen, MsrError> {
+        out.time = monotonic_ns();
+        let frozen = match self.mode {
+            Mode::Stream => self.stream(registers, frozen, out),
+            Mode::CallStack => self.frames(registers, frozen, out),
+        }?;
+        self.release(registers, frozen)?;
+        Ok(frozen)
+    }
+
     fn stream<R: MsrWrite + ?Sized>(
         &mut self,
         registers: &mut Counted<'_, R>,
+        mut frozen: Frozen,
         out: &mut RawStack,
-    ) -> Result<(), MsrError> {
-        let mut frozen = self.freeze(registers)?;
-        out.time = monotonic_ns();
+    ) -> Result<Frozen, MsrError> {
         let top = self.top(registers)?;
         let found =
             walk(&self.ring, &self.edge, top, &mut Live { ring: &self.ring, registers }, out)?;
@@ -259,18 +329,16 @@ impl Drain {
         if !torn || frozen.foreign {
             self.leave_mark(registers, top, &found)?;
         }
-        self.thaw(registers, frozen)?;
         self.label(out, frozen, found.end, torn, blank);
-        Ok(())
+        Ok(frozen)
     }
 
     fn frames<R: MsrWrite + ?Sized>(
         &mut self,
         registers: &mut Counted<'_, R>,
+        mut frozen: Frozen,
         out: &mut RawStack,
-    ) -> Result<(), MsrError> {
-        let mut frozen = self.freeze(registers)?;
-        out.time = monotonic_ns();
+    ) -> Result<Frozen, MsrError> {
         let top = self.top(registers)?;
         let ended = frames(&self.ring, top, &mut Live { ring: &self.ring, registers }, out)?;
         let count = out.entries().len() as u32;
@@ -283,9 +351,8 @@ impl Drain {
         let rest = self.cost_of_moved(count) + 1;
         self.look_around(registers, &mut frozen, count, rest)?;
         let torn = !frozen.by_status && self.moved(registers, top, Some(newest), count)?;
-        self.thaw(registers, frozen)?;
         self.label_snapshot(out, frozen, ended, top, torn);
-        Ok(())
+        Ok(frozen)
     }
 
     /// Switches recording off, and looks at what the control register held.
@@ -318,7 +385,6 @@ impl Drain {
         registers: &mut Counted<'_, R>,
         frozen: Frozen,
     ) -> Result<(), MsrError> {
-        self.release(registers, frozen)?;
         let enable = if frozen.foreign { 0 } else { self.ring.map.enable };
         registers.write(self.ring.map.control, frozen.control | enable)
     }

@@ -76,10 +76,9 @@ impl Ring {
         if caps.order != Order::Tos {
             map.tos = None;
         }
-        let streamlined =
-            caps.perfmon_version >= 4 || caps.quirks.contains(Quirks::STREAMLINED_FREEZE);
-        let status =
-            (streamlined && caps.cpu.vendor != Vendor::Amd).then_some(IA32_PERF_GLOBAL_STATUS);
+        // Perfmon 4 alone freezes so; the quirk is what probing makes of it.
+        let by_version = caps.perfmon_version >= 4 && caps.cpu.vendor == Vendor::Intel;
+        let status = caps.freeze_status().or_else(|| by_version.then_some(IA32_PERF_GLOBAL_STATUS));
         let select = map.select.filter(|select| *select != map.control);
         Ok(Ring { map, kind, depth, status, select })
     }

@@ -18,6 +18,12 @@ impl<'a, R: MsrWrite + ?Sized> Counted<'a, R> {
         Counted { registers, accesses: Accesses::default() }
     }
 
+    /// Counts accesses that were made past this value.
+    pub(super) fn made_before(&mut self, accesses: Accesses) {
+        self.accesses.reads += accesses.reads;
+        self.accesses.writes += accesses.writes;
+    }
+
     pub(super) fn accesses(&self) -> Accesses {
         self.accesses
     }

@@ -25,12 +25,11 @@
 //! - A program that writes its own read-only code through `/proc/self/mem`
 //!   may execute instructions decoded before that.
 
-mod code;
+pub(crate) mod code;
 mod family;
-mod maps;
 mod start;
 mod step;
-mod sys;
+pub(crate) mod sys;
 mod task;
 mod tracer;
 

@@ -233,6 +233,12 @@ fn intel_pt(device: &mut Device, caps: &LbrCaps) -> Check {
                 .remedy("stop the trace (perf record -e intel_pt//, a hypervisor, a debugger)")
                 .blocks(Obstacle::NoLbr)
         }
+        Ok(true) if caps.quirks.contains(Quirks::PT_EXCLUDES) => Check::bad(
+            "Intel PT",
+            "tracing: Linux does not use the LBR meanwhile, and nothing documents what it records",
+        )
+        .remedy("stop the trace (perf record -e intel_pt//, a hypervisor, a debugger)")
+        .blocks(Obstacle::NoLbr),
         Ok(true) => Check::ok("Intel PT", "tracing; this CPU records branches all the same"),
         Err(error) => Check::unknown("Intel PT", error.to_string()),
     }
@@ -266,15 +272,19 @@ fn other_users(root: &Root, caps: &LbrCaps, groups: &[CoreGroup]) -> Check {
             "other users",
             format!("recording or a filter is on, CPUs {}", cpu_list(&busy)),
         )
-        .remedy("end perf sessions with branch stacks, or what another tool left: lbr disarm"),
+        .remedy(format!(
+            "end perf sessions with branch stacks; what a dead tool left on: lbr disarm -C {}",
+            cpu_list(&busy)
+        )),
     }
 }
 
 fn idle_states(root: &Root, cpu: u32) -> Check {
     let states = root.join(&format!("sys/devices/system/cpu/cpu{cpu}/cpuidle"));
-    let mut deep: Vec<String> = fs::read_dir(states)
-        .into_iter()
-        .flatten()
+    let Ok(states) = fs::read_dir(states) else {
+        return Check::unknown("idle states", "the kernel does not list them");
+    };
+    let mut deep: Vec<String> = states
         .flatten()
         .filter_map(|state| fs::read_to_string(state.path().join("name")).ok())
         .map(|name| name.trim().to_owned())
@@ -282,7 +292,7 @@ fn idle_states(root: &Root, cpu: u32) -> Check {
         .collect();
     deep.sort();
     if deep.is_empty() {
-        return Check::ok("idle states", "none deeper than C1 is known of");
+        return Check::ok("idle states", "none is deeper than C1");
     }
     let finding = format!("{} may clear the records", deep.join(", "));
     if root.join("dev/cpu_dma_latency").exists() {

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use lbr_msr::{
     BranchFilter, LbrCaps,
     arm::{ArmOptions, ArmPlan},
-    filter::{FilterError, software_filter, to_register_disarmed},
+    filter::{software_filter, to_register_disarmed},
     snapshot::Snapshot,
 };
 use nix::{
@@ -34,7 +34,7 @@ use sampler::{
 use super::DumpArgs;
 use crate::{
     commands::backend::{self, Hardware},
-    exit::{FAILED, Failure, NO_LBR, OrExit, USAGE},
+    exit::{FAILED, Failure, OrExit, USAGE},
 };
 
 /// How long a CPU is left alone where neither a time nor a program is given.
@@ -50,7 +50,7 @@ pub(super) fn snapshot(
     filter: BranchFilter,
 ) -> Result<(LbrCaps, Snapshot), Failure> {
     let (caps, _) = backend::look(args.backend, args.cpu, &args.machine)?;
-    let value = to_register_disarmed(filter, caps.filter).map_err(not_here)?;
+    let value = to_register_disarmed(filter, caps.filter).map_err(backend::not_here)?;
     let plan = ArmPlan::new(&caps, value, ArmOptions::default()).map_err(backend::no_plan)?;
     if software_filter(filter, caps.filter).is_some() {
         anstream::eprintln!(
@@ -130,18 +130,6 @@ fn read(armed: &mut Armed<Hardware>, caps: &LbrCaps) -> Result<Snapshot, Failure
         );
     }
     Snapshot::read(armed.registers(), caps).map_err(backend::refused)
-}
-
-/// Filters that no CPU takes are bad usage; those that this one lacks are not.
-fn not_here(error: FilterError) -> Failure {
-    let code = match error {
-        FilterError::NoFilterRegister { .. }
-        | FilterError::NoRingFilter { .. }
-        | FilterError::NoTypeFilter { .. }
-        | FilterError::NoCallStack { .. } => NO_LBR,
-        _ => USAGE,
-    };
-    Failure { code, error: error.into() }
 }
 
 /// What this program executes is not to fill the ring: it leaves the CPU

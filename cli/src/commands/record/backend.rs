@@ -1,43 +1,75 @@
 //! Which backend records, and why not the others.
 
 use anyhow::anyhow;
-use lbr_msr::MsrError;
-use lbr_msr::access::{Device, Root};
-use lbr_msr::probe::{RecordedCpuid, probe};
+use lbr_msr::LbrCaps;
 
-use super::Backend;
-use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED};
+use super::{Backend, Record};
+use crate::commands::backend::{Backend as Registers, look};
+use crate::exit::{Failure, OrExit, USAGE};
 
-/// For the software LBR: why it stands in, `None` where it was asked for. For
-/// a backend that was asked for by name: its refusal.
-pub(super) fn choose(backend: Backend) -> Result<Option<String>, Failure> {
-    let refusal = |name: &str| {
-        let (code, why) = out_of_reach();
-        Err(Failure { code, error: anyhow!("--backend {name}: {why}; --backend soft works") })
+/// What records.
+pub(super) enum Choice {
+    /// The registers of this machine's CPUs.
+    Hardware(Chosen),
+    /// The software LBR, with the reason where nobody asked for it: the refusal
+    /// of hardware.
+    Software(Option<Failure>),
+}
+
+/// The registers that are recorded from.
+pub(super) struct Chosen {
+    /// What they are, alike on all CPUs.
+    pub(super) caps: LbrCaps,
+    /// Of which CPUs.
+    pub(super) cpus: Vec<u32>,
+    /// How they are reached.
+    pub(super) backend: Registers,
+}
+
+/// Finds out. A backend that was asked for by name is refused where it cannot
+/// be had; left to us, the software LBR stands in.
+pub(super) fn choose(args: &Record) -> Result<Choice, Failure> {
+    let (backend, name) = match args.backend {
+        Backend::Soft => return Ok(Choice::Software(None)),
+        Backend::Auto => (Registers::Auto, None),
+        Backend::Msr => (Registers::Msr, Some("msr")),
+        Backend::MsrSafe => (Registers::MsrSafe, Some("msr-safe")),
     };
-    match backend {
-        Backend::Soft => Ok(None),
-        Backend::Auto => Ok(Some(out_of_reach().1)),
-        Backend::Msr => refusal("msr"),
-        Backend::MsrSafe => refusal("msr-safe"),
+    match (hardware(args, backend), name) {
+        (Ok(chosen), _) => Ok(Choice::Hardware(chosen)),
+        // What was typed is wrong for any backend.
+        (Err(failure), _) if failure.code == USAGE => Err(failure),
+        (Err(failure), None) => Ok(Choice::Software(Some(failure))),
+        (Err(Failure { code, error }), Some(name)) => Err(Failure {
+            code,
+            error: anyhow!("--backend {name}: {error:#}; --backend soft works"),
+        }),
     }
 }
 
-/// Why the registers of this CPU are not recorded from.
-fn out_of_reach() -> (u8, String) {
-    if let Err(unsupported) = probe(&RecordedCpuid::here(), None) {
-        return (NO_LBR, unsupported.to_string());
-    }
-    match Device::open(0, &Root::default()) {
-        Err(error @ (MsrError::Permission { .. } | MsrError::Capability { .. })) => {
-            (NOT_PERMITTED, error.to_string())
+fn hardware(args: &Record, backend: Registers) -> Result<Chosen, Failure> {
+    let machine = args.machine();
+    let cpus = match &args.cpu {
+        Some(list) => list.cpus().to_vec(),
+        // CPU 0 has most of the interrupts; the last one few.
+        None => sampler::pin::allowed().last().copied().into_iter().collect(),
+    };
+    let mut found: Option<LbrCaps> = None;
+    for &cpu in &cpus {
+        let (caps, _) = look(backend, cpu, &machine)?;
+        match &found {
+            Some(first) if first.registers != caps.registers || first.layout != caps.layout => {
+                return Err(anyhow!(
+                    "the branch records of CPU {cpu} are not like those of CPU {}: record them \
+                     apart from each other",
+                    cpus.first().copied().unwrap_or(0)
+                ))
+                .or_exit(USAGE);
+            }
+            Some(_) => {}
+            None => found = Some(caps),
         }
-        Err(error) => (NO_LBR, error.to_string()),
-        Ok(_) => (
-            FAILED,
-            "recording from the registers of hardware is not part of this version, which reads \
-             them only (lbr dump)"
-                .to_owned(),
-        ),
     }
+    let caps = found.ok_or_else(|| anyhow!("this process may run on no CPU"))?;
+    Ok(Chosen { caps, cpus, backend })
 }

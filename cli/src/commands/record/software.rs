@@ -19,6 +19,7 @@ use sampler::{Classify, Keep, fresh_seed, target};
 
 use super::sink::Watched;
 use super::{Record, Source, summary};
+use crate::commands::cpus::CpuList;
 use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 
 /// Runs the program and records it. `why` says why the software LBR stands in
@@ -123,7 +124,7 @@ fn ring_filter(filter: BranchFilter, caps: &LbrCaps) -> Result<RingFilter, Failu
 }
 
 /// Keeps the entries whose type is in `classes`, and those of unknown type.
-fn keep(classes: BranchClasses) -> Keep {
+pub(super) fn keep(classes: BranchClasses) -> Keep {
     Box::new(move |entry: &BranchEntry| {
         entry.branch_type.is_none_or(|branch_type| {
             let class = match branch_type {
@@ -193,12 +194,21 @@ fn command(args: &Record) -> Result<Command, Failure> {
         args: arguments.to_vec(),
         from,
         follow_children: args.children,
-        cpu: args.cpu,
+        cpu: one_cpu(args)?,
     })
 }
 
+/// The CPU that the program is pinned to.
+fn one_cpu(args: &Record) -> Result<Option<u32>, Failure> {
+    match args.cpu.as_ref().map(CpuList::cpus) {
+        None => Ok(None),
+        Some([cpu]) => Ok(Some(*cpu)),
+        Some(_) => Err(anyhow!("-C: the software LBR pins a program to one CPU")).or_exit(USAGE),
+    }
+}
+
 /// A source that cannot begin: most often what was typed.
-fn refused(error: SourceError, args: &Record) -> Failure {
+pub(super) fn refused(error: SourceError, args: &Record) -> Failure {
     let code = match &error {
         SourceError::NotFound { .. }
         | SourceError::NotExecutable { .. }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lbr_msr::record::{Label, SourceKnowledge};
 use sampler::Summary;
+use sampler::hardware::CpuReport;
 use sampler::source::SourceNotes;
 
 use crate::present::number::counted;
@@ -18,6 +19,28 @@ pub(super) fn print(
     stopped: &AtomicBool,
 ) {
     anstream::eprint!("{}", text(summary, knowledge, output, stopped.load(Ordering::Relaxed)));
+}
+
+/// Prints what each CPU's sampler did.
+pub(super) fn print_cpus(cpus: &[CpuReport]) {
+    for cpu in cpus {
+        anstream::eprintln!("lbr: {}", cpu_line(cpu));
+    }
+}
+
+fn cpu_line(cpu: &CpuReport) -> String {
+    let mut line = format!("CPU {}: {}", cpu.cpu, counted(cpu.drains, "drain", "drains"));
+    if cpu.drains > 0 {
+        let each = cpu.accesses as f64 / cpu.drains as f64;
+        line += &format!(", {each:.1} register accesses each, {} at most", cpu.most_accesses);
+    }
+    if let Some((drains, cycles)) = cpu.timed.filter(|(drains, _)| *drains > 0) {
+        line += &format!(", {:.0} TSC cycles each", cycles as f64 / drains as f64);
+    }
+    if cpu.taken_over {
+        line += "; something else has changed its control or filter register";
+    }
+    line
 }
 
 fn text(summary: &Summary, knowledge: SourceKnowledge, output: &Path, stopped: bool) -> String {

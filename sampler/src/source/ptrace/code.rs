@@ -8,7 +8,7 @@ use lbr_msr::insn::{Insn, UnderTrapFlag, abort_target, decode, under_trap_flag};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
-use super::maps::{self, Mapping};
+use crate::maps::{self, Mapping};
 
 /// Longest instruction, SDM Vol. 2, 2.3.11.
 const LONGEST: usize = 15;
@@ -85,7 +85,7 @@ impl Code {
 
 /// Reads memory of a process; returns how many bytes could be read before the
 /// first that could not.
-pub(super) fn read(tid: i32, address: u64, into: &mut [u8]) -> usize {
+pub(crate) fn read(tid: i32, address: u64, into: &mut [u8]) -> usize {
     // A piece for each page: the kernel stops between pieces, not inside one.
     let first = usize::try_from(PAGE - address % PAGE).unwrap_or(into.len()).min(into.len());
     let second = address.checked_add(first as u64);

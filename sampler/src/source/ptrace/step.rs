@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag};
-use lbr_msr::record::{BranchType, Comm, Event, HwBranchType, Mmap};
+use lbr_msr::record::{BranchType, Comm, Event, HwBranchType};
 use lbr_msr::soft::Retired;
 use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace;
@@ -12,9 +12,10 @@ use nix::unistd::Pid;
 use super::code::Decoded;
 use super::task::{Call, Passage, Pending, comm, next_ip};
 use super::tracer::{Stop, Tracer, os};
-use super::{Recorder, Retire, maps, sys};
+use super::{Recorder, Retire, sys};
 use crate::clock::monotonic_ns;
 use crate::gate::ThreadId;
+use crate::maps;
 
 /// RFLAGS.TF.
 const TRAP_FLAG: u64 = 1 << 8;
@@ -271,26 +272,7 @@ impl<R: Recorder> Tracer<'_, R> {
         mappings.retain(|m| m.is_executable() && !VSYSCALL.contains(&m.start));
         let told = &mut self.processes.entry(id.pid).or_default().told;
         for mapping in mappings.iter().filter(|&mapping| !told.contains(mapping)) {
-            let path = match mapping.path.as_str() {
-                // perf's name for memory without a file.
-                "" => "//anon".to_owned(),
-                path => path.to_owned(),
-            };
-            self.recorder.emit(Event::Mmap(Box::new(Mmap {
-                time: monotonic_ns(),
-                pid: id.pid,
-                tid: id.tid,
-                addr: mapping.start,
-                len: mapping.end.saturating_sub(mapping.start),
-                pgoff: mapping.pgoff,
-                dev: mapping.dev,
-                ino: mapping.ino,
-                ino_generation: 0,
-                build_id: None,
-                prot: mapping.prot,
-                flags: mapping.flags(),
-                path,
-            })))?;
+            self.recorder.emit(Event::Mmap(Box::new(mapping.event(monotonic_ns(), id))))?;
         }
         *told = mappings.into_iter().collect();
         Ok(())

@@ -22,7 +22,7 @@ pub(super) fn step(tid: i32, signal: i32) -> Result<(), Errno> {
 }
 
 /// Runs a stopped thread at full speed, delivering `signal`.
-pub(super) fn cont(tid: i32, signal: i32) -> Result<(), Errno> {
+pub(crate) fn cont(tid: i32, signal: i32) -> Result<(), Errno> {
     request(libc::PTRACE_CONT, tid, signal)
 }
 
@@ -37,7 +37,7 @@ pub(super) fn detach(tid: i32, signal: i32) -> Result<(), Errno> {
 }
 
 /// Leaves a thread in its group stop, until SIGCONT.
-pub(super) fn listen(tid: i32) -> Result<(), Errno> {
+pub(crate) fn listen(tid: i32) -> Result<(), Errno> {
     request(libc::PTRACE_LISTEN, tid, 0)
 }
 
@@ -72,6 +72,19 @@ pub(super) fn wait() -> Result<(i32, i32), Errno> {
         match Errno::result(tid) {
             Err(Errno::EINTR) => {}
             result => return result.map(|tid| (tid, status)),
+        }
+    }
+}
+
+/// Looks once whether a child or tracee has changed state; its wait status.
+pub(crate) fn look_for(tid: i32) -> Result<Option<i32>, Errno> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for the result.
+        let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+        match Errno::result(found) {
+            Err(Errno::EINTR) => {}
+            result => return result.map(|found| (found != 0).then_some(status)),
         }
     }
 }

@@ -2,42 +2,69 @@
 
 use std::io;
 
+use lbr_msr::record::Mmap;
 use nix::libc;
+
+use crate::gate::ThreadId;
 
 /// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Mapping {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) prot: u32,
-    pub(super) shared: bool,
-    pub(super) pgoff: u64,
-    pub(super) dev: (u32, u32),
-    pub(super) ino: u64,
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) prot: u32,
+    pub(crate) shared: bool,
+    pub(crate) pgoff: u64,
+    pub(crate) dev: (u32, u32),
+    pub(crate) ino: u64,
     /// As the kernel names it; empty for anonymous memory.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
 impl Mapping {
-    pub(super) fn is_executable(&self) -> bool {
+    pub(crate) fn is_executable(&self) -> bool {
         self.prot & libc::PROT_EXEC as u32 != 0
     }
 
     /// Whether nobody can change its bytes without a system call that maps:
     /// private, so that other mappings of the file do not show through, and
     /// not writable.
-    pub(super) fn is_fixed(&self) -> bool {
+    pub(crate) fn is_fixed(&self) -> bool {
         !self.shared && self.prot & libc::PROT_WRITE as u32 == 0
     }
 
+    /// perf's record of it.
+    pub(crate) fn event(&self, time: u64, id: ThreadId) -> Mmap {
+        let path = match self.path.as_str() {
+            // perf's name for memory without a file.
+            "" => "//anon".to_owned(),
+            path => path.to_owned(),
+        };
+        Mmap {
+            time,
+            pid: id.pid,
+            tid: id.tid,
+            addr: self.start,
+            len: self.end.saturating_sub(self.start),
+            pgoff: self.pgoff,
+            dev: self.dev,
+            ino: self.ino,
+            ino_generation: 0,
+            build_id: None,
+            prot: self.prot,
+            flags: self.flags(),
+            path,
+        }
+    }
+
     /// MAP_* bits, as far as the file tells them.
-    pub(super) fn flags(&self) -> u32 {
+    pub(crate) fn flags(&self) -> u32 {
         (if self.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE }) as u32
     }
 }
 
 /// Reads the mappings of the process that a thread belongs to.
-pub(super) fn read(tid: i32) -> io::Result<Vec<Mapping>> {
+pub(crate) fn read(tid: i32) -> io::Result<Vec<Mapping>> {
     let text = std::fs::read(format!("/proc/{tid}/maps"))?;
     Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
 }

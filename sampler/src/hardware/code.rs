@@ -1,0 +1,185 @@
+//! Whose code ran: the target's mappings, and how often it was switched out.
+//!
+//! Branch records carry no process. A stack with a branch of user code that
+//! the target never had mapped is another task's, at least in part.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lbr_msr::insn::{Insn, decode};
+use lbr_msr::record::{BranchType, Comm, Event};
+
+use crate::decoder::Classify;
+use crate::gate::ThreadId;
+use crate::maps::{self, Mapping};
+use crate::source::ptrace::code::read;
+
+/// Knows which addresses of user code are the target's.
+pub trait Code: Send {
+    /// Looks at the target's mappings again. Events of those that were not
+    /// there before, with this time.
+    fn look(&mut self, time: u64) -> Vec<Event>;
+
+    /// Whether the target has, or had, executable memory there. As of the last
+    /// [`look`](Self::look).
+    fn owns(&self, address: u64) -> bool;
+}
+
+/// Counts how often the target had to give up its CPU.
+pub trait Switches: Send {
+    /// So many times since the call before; `None` where that cannot be told.
+    fn since_last(&mut self) -> Option<u64>;
+}
+
+/// The executable mappings of a process, as `/proc/PID/maps` shows them when
+/// it is looked at. A mapping that comes and goes between two looks is missed.
+#[derive(Debug)]
+struct Mapped {
+    id: ThreadId,
+    told: HashSet<Mapping>,
+}
+
+/// Clones share what was seen.
+#[derive(Clone, Debug)]
+pub(super) struct ProcessCode(Arc<Mutex<Mapped>>);
+
+impl ProcessCode {
+    /// Of a process; nothing is looked at yet.
+    pub(super) fn new(id: ThreadId) -> ProcessCode {
+        ProcessCode(Arc::new(Mutex::new(Mapped { id, told: HashSet::new() })))
+    }
+}
+
+impl Code for ProcessCode {
+    fn look(&mut self, time: u64) -> Vec<Event> {
+        let mut mapped = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = mapped.id;
+        // A process that has gone has no mappings; what it had is known.
+        let found = maps::read(id.pid.cast_signed()).unwrap_or_default();
+        let mut events = Vec::new();
+        // The vsyscall page lies in the kernel's half, and every process has it.
+        for mapping in found.into_iter().filter(|m| m.is_executable() && m.start >> 63 == 0) {
+            if !mapped.told.contains(&mapping) {
+                events.push(Event::Mmap(Box::new(mapping.event(time, id))));
+                mapped.told.insert(mapping);
+            }
+        }
+        events
+    }
+
+    fn owns(&self, address: u64) -> bool {
+        let mapped = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        mapped.told.iter().any(|mapping| (mapping.start..mapping.end).contains(&address))
+    }
+}
+
+/// The most branches whose type is kept.
+const MOST_KNOWN: usize = 1 << 20;
+
+/// Names types from the code that a process has at the moment. What it could
+/// name once is kept: a program that replaces its code confuses it.
+pub(super) fn classifier() -> Classify {
+    let mut known: HashMap<u64, Option<BranchType>> = HashMap::new();
+    Box::new(move |pid, address| {
+        if address >> 63 != 0 {
+            return None;
+        }
+        if known.len() > MOST_KNOWN {
+            known.clear();
+        }
+        *known.entry(address).or_insert_with(|| {
+            let mut bytes = [0; 15];
+            let length = read(pid.cast_signed(), address, &mut bytes);
+            match decode(bytes.get(..length)?, address) {
+                Insn::Branch(branch) => Some(branch.branch_type),
+                Insn::Straight { .. } | Insn::Invalid => None,
+            }
+        })
+    })
+}
+
+/// The name of a process as an event.
+pub(super) fn comm(id: ThreadId, time: u64, exec: bool) -> Option<Event> {
+    let name = std::fs::read(format!("/proc/{}/comm", id.pid)).ok()?;
+    let comm = String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned();
+    Some(Event::Comm(Comm { time, pid: id.pid, tid: id.tid, comm, exec }))
+}
+
+/// The involuntary context switches of a process with one thread. With more
+/// than one they switch with each other, which says nothing.
+#[derive(Debug)]
+pub(super) struct ProcessSwitches {
+    status: Option<File>,
+    before: Option<u64>,
+}
+
+impl ProcessSwitches {
+    pub(super) fn new(pid: u32) -> ProcessSwitches {
+        let status = File::open(format!("/proc/{pid}/status")).ok();
+        let mut switches = ProcessSwitches { status, before: None };
+        switches.since_last();
+        switches
+    }
+
+    fn count(&self) -> Option<u64> {
+        let mut text = [0; 4096];
+        let length = self.status.as_ref()?.read_at(&mut text, 0).ok()?;
+        involuntary(text.get(..length)?)
+    }
+}
+
+impl Switches for ProcessSwitches {
+    fn since_last(&mut self) -> Option<u64> {
+        let now = self.count();
+        let before = std::mem::replace(&mut self.before, now);
+        now?.checked_sub(before?)
+    }
+}
+
+/// `nonvoluntary_ctxt_switches` of a `/proc/PID/status` with `Threads` 1.
+fn involuntary(status: &[u8]) -> Option<u64> {
+    let mut threads = None;
+    let mut switches = None;
+    for line in status.split(|byte| *byte == b'\n') {
+        let number = |name: &str| {
+            let rest = line.strip_prefix(name.as_bytes())?.strip_prefix(b":")?;
+            std::str::from_utf8(rest).ok()?.trim().parse::<u64>().ok()
+        };
+        threads = threads.or_else(|| number("Threads"));
+        switches = switches.or_else(|| number("nonvoluntary_ctxt_switches"));
+    }
+    switches.filter(|_| threads == Some(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn involuntary_switches_of_one_thread() {
+        let status = b"Name:\tx\nThreads:\t1\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t42\n";
+        assert_eq!(involuntary(status), Some(42));
+        let two = b"Threads:\t2\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t42\n";
+        assert_eq!(involuntary(two), None, "threads switch with each other");
+        assert_eq!(involuntary(b"Threads:\t1\n"), None);
+        assert_eq!(involuntary(b""), None);
+    }
+
+    #[test]
+    fn our_own_code_is_ours_and_told_once() {
+        let pid = std::process::id();
+        let mut code = ProcessCode::new(ThreadId { pid, tid: pid });
+        let here = our_own_code_is_ours_and_told_once as fn() as usize as u64;
+        assert!(!code.owns(here), "nothing was looked at yet");
+        let events = code.look(5);
+        assert!(code.owns(here) && !code.owns(0x1000));
+        let holds = |event: &Event| match event {
+            Event::Mmap(map) => map.time == 5 && (map.addr..map.addr + map.len).contains(&here),
+            _ => false,
+        };
+        assert!(events.iter().any(holds), "{events:?}");
+        assert!(code.look(6).is_empty());
+    }
+}

@@ -1,0 +1,71 @@
+//! The time-stamp counter: what a drain costs, and on which CPU it ran.
+#![allow(unsafe_code, reason = "RDTSCP, which the x86 crate offers as unsafe")]
+
+use lbr_msr::probe::RecordedCpuid;
+
+/// CPUID leaf 80000001H EDX\[27\]: RDTSCP. SDM Vol. 2, CPUID.
+const RDTSCP: u32 = 1 << 27;
+
+/// Reads the time-stamp counter, on CPUs that have RDTSCP.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock(());
+
+/// A moment on a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    cycles: u64,
+    cpu: u32,
+}
+
+impl Clock {
+    /// `None` where the CPU lacks RDTSCP.
+    pub(super) fn find() -> Option<Clock> {
+        let leaf = RecordedCpuid::here().get(0x8000_0001, 0)?;
+        (leaf.edx & RDTSCP != 0).then_some(Clock(()))
+    }
+
+    pub(super) fn now(self) -> Moment {
+        // SAFETY: a `Clock` exists only where CPUID announces RDTSCP, and
+        // Linux leaves CR4.TSD clear unless a program asks for it by prctl,
+        // which this one does not.
+        let (cycles, aux) = unsafe { x86::time::rdtscp() };
+        // Linux puts the CPU into the low 12 bits, the node above them.
+        Moment { cycles, cpu: aux & 0xFFF }
+    }
+}
+
+impl Moment {
+    /// TSC cycles since `before`; `None` where the thread has changed CPUs.
+    pub(super) fn since(self, before: Moment) -> Option<u64> {
+        (self.cpu == before.cpu).then(|| self.cycles.wrapping_sub(before.cycles))
+    }
+
+    /// The logical CPU it was taken on.
+    pub(super) const fn cpu(self) -> u32 {
+        self.cpu
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_counts_up_and_knows_its_cpu() {
+        let Some(clock) = Clock::find() else {
+            eprintln!("skipped: this CPU has no RDTSCP");
+            return;
+        };
+        std::thread::spawn(move || {
+            let cpu = crate::pin::allowed()[0];
+            crate::pin::pin_current_thread(cpu).expect("pinned");
+            let (before, after) = (clock.now(), clock.now());
+            assert_eq!(after.cpu(), cpu);
+            assert!(after.since(before).is_some_and(|cycles| cycles < 1 << 40));
+        })
+        .join()
+        .expect("no panic");
+        let elsewhere = [Moment { cycles: 5, cpu: 1 }, Moment { cycles: 9, cpu: 2 }];
+        assert_eq!(elsewhere[1].since(elsewhere[0]), None);
+    }
+}

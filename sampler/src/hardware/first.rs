@@ -1,0 +1,71 @@
+//! Precedence over every ordinary task of a CPU, and a CPU that stays awake.
+#![allow(unsafe_code, reason = "sched_setscheduler(2), which nix does not have")]
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use lbr_msr::access::Root;
+use nix::errno::Errno;
+use nix::libc;
+
+/// The lowest real-time priority is above every ordinary task.
+const PRIORITY: i32 = 1;
+
+/// Gives the calling thread SCHED_FIFO: nothing ordinary runs on its CPU while
+/// it wants to.
+///
+/// # Errors
+/// EPERM without CAP_SYS_NICE or a limit on real-time priorities (RLIMIT_RTPRIO).
+pub(super) fn go_first() -> io::Result<()> {
+    // SAFETY: the structure is a plain number, all zero is a value of it.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = PRIORITY;
+    // SAFETY: `parameters` outlives the call; 0 is the calling thread.
+    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    Ok(Errno::result(done).map(drop)?)
+}
+
+/// Whether `go_first` would succeed, without doing it to the caller.
+#[must_use]
+pub fn may_go_first() -> bool {
+    // Never panics: the closure makes one system call.
+    std::thread::spawn(|| go_first().is_ok()).join().unwrap_or(false)
+}
+
+/// Keeps every CPU out of deep C-states, where the records of some are lost
+/// (SDM 17.10.3), until it is dropped.
+#[derive(Debug)]
+pub struct Awake {
+    /// The request ends when the last descriptor is closed.
+    _request: File,
+}
+
+impl Awake {
+    /// Asks the kernel for a wake-up latency of 0 through
+    /// `/dev/cpu_dma_latency`.
+    ///
+    /// # Errors
+    /// The file cannot be opened or written (most often: not root).
+    pub fn hold(root: &Root) -> io::Result<Awake> {
+        let mut request = File::options().write(true).open(root.join("dev/cpu_dma_latency"))?;
+        request.write_all(&0_i32.to_ne_bytes())?;
+        Ok(Awake { _request: request })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_of_zero_is_written_and_held() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("dev")).expect("dev");
+        let file = folder.path().join("dev/cpu_dma_latency");
+        let root = Root::at(folder.path());
+        assert_eq!(Awake::hold(&root).expect_err("no file").kind(), io::ErrorKind::NotFound);
+        std::fs::write(&file, "").expect("written");
+        let _awake = Awake::hold(&root).expect("held");
+        assert_eq!(std::fs::read(&file).expect("read"), [0; 4]);
+    }
+}

@@ -1,0 +1,68 @@
+//! Whether the sampler held its CPU while the ring was off.
+//!
+//! SCHED_FIFO keeps ordinary tasks away only while the sampler wants to run.
+//! A lock of the kernel that a page fault or a file in `/proc` waits for, or
+//! the limit on real-time tasks (`/proc/sys/kernel/sched_rt_runtime_us`), gives
+//! the CPU to the target all the same, and what that does then is recorded
+//! nowhere. The kernel counts for each thread how often that happened.
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+/// How often the calling thread had given up its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    /// Because it waited for something. getrusage(2), ru_nvcsw.
+    waited: i64,
+    /// Because it was made to. ru_nivcsw.
+    made: i64,
+}
+
+impl Given {
+    /// Until now; `None` where the kernel does not say.
+    pub(super) fn now() -> Option<Given> {
+        let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
+        Some(Given {
+            waited: usage.voluntary_context_switches(),
+            made: usage.involuntary_context_switches(),
+        })
+    }
+}
+
+/// Whether the thread held its CPU from one freeze to the thaw and through the
+/// next sleep: `frozen` was taken after the freeze, `before` just before the
+/// thaw, `after` behind the sleep, which alone may give the CPU up, once.
+pub(super) fn held(frozen: Option<Given>, before: Option<Given>, after: Option<Given>) -> bool {
+    let (Some(frozen), Some(before), Some(after)) = (frozen, before, after) else { return false };
+    frozen == before && after.made == before.made && after.waited.wrapping_sub(before.waited) <= 1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_sleep_gives_the_cpu_up_once_and_of_its_own_accord() {
+        // Another task may take the CPU meanwhile: not every time.
+        let is_seen = (0..200).any(|_| {
+            let before = Given::now().expect("a count");
+            std::thread::sleep(Duration::from_millis(1));
+            let after = Given::now().expect("a count");
+            after == Given { waited: before.waited + 1, ..before }
+        });
+        assert!(is_seen);
+    }
+
+    #[test]
+    fn only_the_sleep_may_give_it_up() {
+        let given = |waited, made| Some(Given { waited, made });
+        assert!(held(given(4, 1), given(4, 1), given(4, 1)), "the sleep was over already");
+        assert!(held(given(4, 1), given(4, 1), given(5, 1)));
+        assert!(!held(given(4, 1), given(5, 1), given(5, 1)), "waited with the ring off");
+        assert!(!held(given(4, 1), given(4, 2), given(5, 2)), "made to with the ring off");
+        assert!(!held(given(4, 1), given(4, 1), given(6, 1)), "waited before the thaw or later");
+        assert!(!held(given(4, 1), given(4, 1), given(5, 2)), "made to before the thaw or later");
+        assert!(!held(None, given(4, 1), given(4, 1)), "not known");
+    }
+}

@@ -1,0 +1,228 @@
+//! The wait of a sampler that shares the CPU with its target: thaw, sleep,
+//! freeze, without a branch of our own in between.
+//!
+//! Everything that the sampler executes in user mode between thaw and freeze
+//! is recorded like any other branch of that CPU. One `pread` of libc takes up
+//! to nine taken branches in a program with threads; ten of them overwrite a
+//! ring of 32. So the system calls stand in a row here, as instructions, and
+//! what they returned is looked at afterwards.
+#![allow(unsafe_code, reason = "four system calls in one block of assembly")]
+
+use std::arch::asm;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use lbr_msr::access::Access;
+use lbr_msr::{Msr, MsrError};
+use nix::libc;
+
+/// What the four system calls take and give. The assembly counts its fields.
+#[repr(C)]
+struct Frame {
+    /// Value of the control register that switches recording on.
+    thawed: u64,
+    /// What it held at the end of the sleep.
+    seen: u64,
+    /// The bits that stay set when recording is switched off.
+    keep: u64,
+    /// `seen & keep`.
+    frozen: u64,
+    /// CLOCK_MONOTONIC at which the sleep ends.
+    deadline: [i64; 2],
+    /// What pwrite, clock_nanosleep, pread and pwrite returned.
+    returned: [i64; 4],
+}
+
+/// The control register of a ring, through the `msr` driver.
+#[derive(Clone, Copy, Debug)]
+pub struct Control<'a> {
+    /// `/dev/cpu/N/msr`, open for reading and writing.
+    pub descriptor: BorrowedFd<'a>,
+    /// The logical CPU.
+    pub cpu: u32,
+    /// The register.
+    pub msr: Msr,
+    /// Its bits that switch recording on.
+    pub enable: u64,
+}
+
+impl Control<'_> {
+    /// Switches recording on by writing `thawed`, sleeps until `deadline` of
+    /// CLOCK_MONOTONIC (or a signal), and switches recording off. Returns what
+    /// the register held before that.
+    ///
+    /// # Errors
+    /// An access that failed. Where the read failed, recording was switched
+    /// off all the same.
+    pub fn record_until(&self, thawed: u64, deadline: Duration) -> Result<u64, MsrError> {
+        let mut frame = Frame {
+            thawed,
+            // What stands here if the read fails.
+            seen: thawed,
+            keep: !self.enable,
+            frozen: 0,
+            deadline: [
+                i64::try_from(deadline.as_secs()).unwrap_or(i64::MAX),
+                i64::from(deadline.subsec_nanos()),
+            ],
+            returned: [0; 4],
+        };
+        row(&mut frame, self.descriptor.as_raw_fd(), self.msr);
+        let [thaw, _, read, freeze] = frame.returned;
+        self.check(thaw, Access::Write)?;
+        self.check(read, Access::Read)?;
+        self.check(freeze, Access::Write)?;
+        Ok(frame.seen)
+    }
+
+    /// Eight bytes, or a negative errno.
+    fn check(&self, returned: i64, access: Access) -> Result<(), MsrError> {
+        let (cpu, msr) = (self.cpu, self.msr);
+        match i32::try_from(returned) {
+            Ok(8) => Ok(()),
+            Ok(errno) if errno == -libc::EIO => Err(MsrError::Fault { cpu, msr, access }),
+            Ok(errno) if errno == -libc::ENXIO => Err(MsrError::Offline { cpu }),
+            Ok(errno) if errno == -libc::EPERM => Err(MsrError::WriteFiltered {
+                msr,
+                why: "kernel lockdown is active or msr.allow_writes=off".to_owned(),
+            }),
+            Ok(errno) if errno < 0 => {
+                let cause = io::Error::from_raw_os_error(-errno).to_string();
+                Err(MsrError::Os { cpu, msr, access, cause })
+            }
+            _ => {
+                let cause = format!("{returned} bytes were transferred instead of 8");
+                Err(MsrError::Os { cpu, msr, access, cause })
+            }
+        }
+    }
+}
+
+/// The four system calls in a row. Not inlined, so that a test finds it by
+/// name in a program and reads its instructions.
+#[inline(never)]
+fn row(frame: &mut Frame, descriptor: i32, msr: Msr) {
+    // SAFETY: the system calls read and write `frame` alone, at offsets that
+    // lie inside it (asserted below), for 8 and 16 bytes; `frame` is borrowed
+    // mutably for the whole block. A Linux system call changes rax, rcx, r11
+    // and memory that it was given; all others are inputs that stay.
+    unsafe {
+        asm!(
+            // pwrite64(descriptor, &frame.thawed, 8, msr)
+            "mov eax, {pwrite}",
+            "mov rsi, r8",
+            "mov edx, 8",
+            "mov r10, r9",
+            "syscall",
+            "mov [r8 + {returned}], rax",
+            // clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &frame.deadline, NULL)
+            "mov r12, rdi",
+            "mov eax, {sleep}",
+            "mov edi, {clock}",
+            "mov esi, {absolute}",
+            "lea rdx, [r8 + {deadline}]",
+            "xor r10d, r10d",
+            "syscall",
+            "mov [r8 + {returned} + 8], rax",
+            // pread64(descriptor, &frame.seen, 8, msr)
+            "mov eax, {pread}",
+            "mov rdi, r12",
+            "lea rsi, [r8 + {seen}]",
+            "mov edx, 8",
+            "mov r10, r9",
+            "syscall",
+            "mov [r8 + {returned} + 16], rax",
+            // frame.frozen = frame.seen & frame.keep
+            "mov rax, [r8 + {seen}]",
+            "and rax, [r8 + {keep}]",
+            "mov [r8 + {frozen}], rax",
+            // pwrite64(descriptor, &frame.frozen, 8, msr)
+            "mov eax, {pwrite}",
+            "mov rdi, r12",
+            "lea rsi, [r8 + {frozen}]",
+            "mov edx, 8",
+            "mov r10, r9",
+            "syscall",
+            "mov [r8 + {returned} + 24], rax",
+            pwrite = const libc::SYS_pwrite64,
+            pread = const libc::SYS_pread64,
+            sleep = const libc::SYS_clock_nanosleep,
+            clock = const libc::CLOCK_MONOTONIC,
+            absolute = const libc::TIMER_ABSTIME,
+            seen = const std::mem::offset_of!(Frame, seen),
+            keep = const std::mem::offset_of!(Frame, keep),
+            frozen = const std::mem::offset_of!(Frame, frozen),
+            deadline = const std::mem::offset_of!(Frame, deadline),
+            returned = const std::mem::offset_of!(Frame, returned),
+            in("r8") std::ptr::from_mut(frame),
+            in("r9") u64::from(msr.0),
+            inout("rdi") i64::from(descriptor) => _,
+            out("rsi") _,
+            out("rdx") _,
+            out("r10") _,
+            out("r12") _,
+            out("rax") _,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack),
+        );
+    }
+}
+
+/// Where that function's code lies, and a little more: after each system call
+/// the kernel returns to it with recording on.
+pub(super) fn ours() -> Range<u64> {
+    let start = row as fn(&mut Frame, i32, Msr) as usize as u64;
+    start..start.saturating_add(LONGEST)
+}
+
+/// More than the block of assembly and what a compiler puts around it take; a
+/// test looks at it.
+const LONGEST: u64 = 512;
+
+const _: () = assert!(std::mem::offset_of!(Frame, thawed) == 0);
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    /// A file is a register file as well: eight bytes at an offset.
+    #[test]
+    fn it_thaws_sleeps_reads_and_freezes() {
+        let file = tempfile::tempfile().expect("a file");
+        let msr = Msr(0x1D9);
+        let control = Control { descriptor: file.as_fd(), cpu: 3, msr, enable: 1 };
+        let start = crate::clock::monotonic_ns();
+        let deadline = Duration::from_nanos(start + 3_000_000);
+        assert_eq!(control.record_until(0x4801, deadline), Ok(0x4801));
+        assert!(crate::clock::monotonic_ns() >= start + 3_000_000, "it slept");
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, 0x1D9).expect("eight bytes");
+        assert_eq!(u64::from_le_bytes(bytes), 0x4800, "frozen, and nothing else changed");
+        assert_eq!(file.metadata().expect("metadata").len(), 0x1D9 + 8);
+    }
+
+    #[test]
+    fn what_failed_is_told_apart() {
+        let msr = Msr(0x1D9);
+        let null = std::fs::File::open("/dev/null").expect("a device");
+        let control = Control { descriptor: null.as_fd(), cpu: 3, msr, enable: 1 };
+        let cause = io::Error::from_raw_os_error(libc::EBADF).to_string();
+        let refused = MsrError::Os { cpu: 3, msr, access: Access::Write, cause };
+        assert_eq!(control.record_until(1, Duration::ZERO), Err(refused), "not open for writing");
+        let null = std::fs::File::options().read(true).write(true).open("/dev/null").expect("it");
+        let control = Control { descriptor: null.as_fd(), ..control };
+        let cause = "0 bytes were transferred instead of 8".to_owned();
+        let short = MsrError::Os { cpu: 3, msr, access: Access::Read, cause };
+        assert_eq!(control.record_until(1, Duration::ZERO), Err(short));
+        let error = |errno| control.check(-i64::from(errno), Access::Read).expect_err("an error");
+        assert_eq!(error(libc::EIO), MsrError::Fault { cpu: 3, msr, access: Access::Read });
+        assert_eq!(error(libc::ENXIO), MsrError::Offline { cpu: 3 });
+        assert!(matches!(error(libc::EPERM), MsrError::WriteFiltered { .. }));
+    }
+}

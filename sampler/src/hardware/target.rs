@@ -1,0 +1,495 @@
+//! What is recorded: a program that is started, a process that runs already,
+//! or whatever runs on a CPU.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lbr_msr::record::{Event, Task};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::code::{Code, ProcessCode, ProcessSwitches, Switches, classifier, comm};
+use crate::clock::monotonic_ns;
+use crate::decoder::Classify;
+use crate::gate::ThreadId;
+use crate::source::ptrace::sys;
+use crate::source::{Command, Exit, SourceError};
+use crate::target::{Affinity, Held};
+
+/// Whoever ran on a CPU: perf's -1.
+pub const ANYBODY: ThreadId = ThreadId { pid: u32::MAX, tid: u32::MAX };
+
+/// Sleeps between two looks at the target.
+const SHORT_NAP: Duration = Duration::from_micros(50);
+const LONG_NAP: Duration = Duration::from_millis(2);
+/// How long a stopped recording waits for a program that it asked to end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Takes events from a target.
+pub type Emit<'a> = &'a mut dyn FnMut(Event);
+
+/// What is recorded on hardware. The branches come from the registers; this is
+/// who makes them.
+pub trait Target {
+    /// Whose they are, as far as is known: a process and its main thread, or
+    /// [`ANYBODY`]. Registers do not tell threads apart.
+    fn id(&self) -> ThreadId;
+
+    /// Its code; `None` where anybody's branches are wanted.
+    fn code(&self) -> Option<Box<dyn Code>>;
+
+    /// Names the type of the branch at an address, from its code; `None` where
+    /// that cannot be read.
+    fn classify(&self) -> Option<Classify> {
+        None
+    }
+
+    /// A count of how often it lost its CPU, where that can be had.
+    fn switches(&self) -> Option<Box<dyn Switches>>;
+
+    /// Recording is on: lets it run.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    fn start(&mut self, emit: Emit<'_>) -> Result<(), SourceError>;
+
+    /// Returns when it has ended, or is about to and held there, or when
+    /// `stop` is set.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    fn wait(&mut self, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), SourceError>;
+
+    /// Recording is off: lets it end. How it ended; `None` for what goes on
+    /// without us.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    fn finish(&mut self, emit: Emit<'_>) -> Result<Option<Exit>, SourceError>;
+}
+
+/// A program that we start: held behind its `execve` until recording is on,
+/// and at its end until what is left in the rings is drained.
+///
+/// It is our tracee for these two moments. Between them it runs at full speed,
+/// except that each signal to its main thread passes through us.
+#[derive(Debug)]
+pub struct Program {
+    id: ThreadId,
+    code: ProcessCode,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Stopped, to be continued.
+    Held,
+    Runs,
+    Ended(Exit),
+}
+
+impl Program {
+    /// Starts `path` on these CPUs, up to its first instruction. All calls
+    /// must come from the thread that made this one.
+    ///
+    /// # Errors
+    /// [`SourceError`]: it cannot be executed, pinned or traced.
+    pub fn launch(path: &Path, command: &Command, cpus: &Affinity) -> Result<Program, SourceError> {
+        let mut held = Held::spawn(path, command)?;
+        let pid = held.pid();
+        cpus.apply(pid.as_raw())?;
+        let options = Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_TRACEEXIT;
+        ptrace::seize(pid, options)
+            .map_err(|cause| os("holding the program until recording is on", cause))?;
+        held.release()?;
+        let number = pid.as_raw().cast_unsigned();
+        let id = ThreadId { pid: number, tid: number };
+        let mut program = Program { id, code: ProcessCode::new(id), state: State::Runs };
+        let mut nap = Nap::default();
+        loop {
+            let Some(status) = program.look()? else {
+                nap.take();
+                continue;
+            };
+            match Stop::of(status) {
+                Stop::Exec => {
+                    program.state = State::Held;
+                    return Ok(program);
+                }
+                // Its execve failed, and it says why before it ends.
+                Stop::Exit => program.go_on(0)?,
+                Stop::Ended(exit) => {
+                    program.state = State::Ended(exit);
+                    let path = path.to_owned();
+                    return Err(match held.exec_error() {
+                        Some(cause) => SourceError::NotExecutable { path, cause },
+                        None => os("starting the program", Errno::ESRCH),
+                    });
+                }
+                other => program.pass(other)?,
+            }
+        }
+    }
+
+    fn tid(&self) -> i32 {
+        self.id.pid.cast_signed()
+    }
+
+    fn look(&self) -> Result<Option<i32>, SourceError> {
+        sys::look_for(self.tid()).map_err(|cause| os("waiting for the program", cause))
+    }
+
+    fn go_on(&mut self, signal: i32) -> Result<(), SourceError> {
+        self.state = State::Runs;
+        match sys::cont(self.tid(), signal) {
+            // It was killed meanwhile; waiting tells how.
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Err(cause) => Err(os("continuing the program", cause)),
+        }
+    }
+
+    /// Stops that mean nothing to us.
+    fn pass(&mut self, stop: Stop) -> Result<(), SourceError> {
+        match stop {
+            Stop::Group => match sys::listen(self.tid()) {
+                Ok(()) | Err(Errno::ESRCH) => Ok(()),
+                Err(cause) => Err(os("leaving the program stopped", cause)),
+            },
+            Stop::Signal(signal) => self.go_on(signal),
+            Stop::Exec | Stop::Exit | Stop::Other => self.go_on(0),
+            Stop::Ended(exit) => {
+                self.state = State::Ended(exit);
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_code(&mut self, exec: bool, emit: Emit<'_>) {
+        let time = monotonic_ns();
+        comm(self.id, time, exec).into_iter().chain(self.code.look(time)).for_each(emit);
+    }
+
+    /// Threads other than the main one go on.
+    fn has_threads(&self) -> bool {
+        let alone = || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id.pid));
+            tasks.map_or(true, |tasks| tasks.count() <= 1)
+        };
+        // exit_group has just told the others to end.
+        for _ in 0..20 {
+            if alone() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+}
+
+impl Target for Program {
+    fn id(&self) -> ThreadId {
+        self.id
+    }
+
+    fn code(&self) -> Option<Box<dyn Code>> {
+        Some(Box::new(self.code.clone()))
+    }
+
+    fn classify(&self) -> Option<Classify> {
+        Some(classifier())
+    }
+
+    fn switches(&self) -> Option<Box<dyn Switches>> {
+        Some(Box::new(ProcessSwitches::new(self.id.pid)))
+    }
+
+    fn start(&mut self, emit: Emit<'_>) -> Result<(), SourceError> {
+        self.tell_code(true, emit);
+        self.go_on(0)
+    }
+
+    fn wait(&mut self, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), SourceError> {
+        let mut nap = Nap::default();
+        while self.state == State::Runs && !stop.load(Ordering::Relaxed) {
+            let Some(status) = self.look()? else {
+                nap.take();
+                continue;
+            };
+            nap = Nap::default();
+            match Stop::of(status) {
+                Stop::Exec => {
+                    self.tell_code(true, emit);
+                    self.go_on(0)?;
+                }
+                Stop::Exit => {
+                    self.tell_code(false, emit);
+                    if self.has_threads() {
+                        self.go_on(0)?;
+                    } else {
+                        self.state = State::Held;
+                    }
+                }
+                other => self.pass(other)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, emit: Emit<'_>) -> Result<Option<Exit>, SourceError> {
+        if self.state == State::Runs {
+            // Stopped by the user, and it need not have had the signal.
+            let _ = kill(Pid::from_raw(self.tid()), Signal::SIGTERM);
+        }
+        if self.state == State::Held {
+            self.go_on(0)?;
+        }
+        let since = Instant::now();
+        let mut nap = Nap::default();
+        loop {
+            if let State::Ended(exit) = self.state {
+                let ThreadId { pid, tid } = self.id;
+                let ours = std::process::id();
+                let time = monotonic_ns();
+                emit(Event::Exit(Task { time, pid, tid, ppid: ours, ptid: ours }));
+                return Ok(Some(exit));
+            }
+            match self.look()? {
+                Some(status) => self.pass(Stop::of(status))?,
+                None => {
+                    if since.elapsed() > GRACE {
+                        let _ = kill(Pid::from_raw(self.tid()), Signal::SIGKILL);
+                    }
+                    nap.take();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // An error elsewhere: nobody lets it run any more.
+        let since = Instant::now();
+        while !matches!(self.state, State::Ended(_)) && since.elapsed() < GRACE {
+            let _ = kill(Pid::from_raw(self.tid()), Signal::SIGKILL);
+            match self.look() {
+                Ok(Some(status)) if self.pass(Stop::of(status)).is_ok() => {}
+                Ok(None) => std::thread::sleep(SHORT_NAP),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+    }
+}
+
+/// A process that runs already, moved to the recorded CPUs until this is
+/// dropped.
+#[derive(Debug)]
+pub struct Process {
+    id: ThreadId,
+    code: ProcessCode,
+    moved: Vec<(i32, Affinity)>,
+    /// When to end by ourselves.
+    limit: Option<Duration>,
+}
+
+impl Process {
+    /// Moves the threads of `pid` to these CPUs. Threads that it starts later
+    /// inherit that.
+    ///
+    /// # Errors
+    /// [`SourceError`]: there is no such process, or it may not be moved.
+    pub fn attach(
+        pid: u32,
+        cpus: &Affinity,
+        limit: Option<Duration>,
+    ) -> Result<Process, SourceError> {
+        let id = ThreadId { pid, tid: pid };
+        let mut process = Process { id, code: ProcessCode::new(id), moved: Vec::new(), limit };
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|cause| {
+            SourceError::Os { what: format!("looking at process {pid}"), cause }
+        })?;
+        for task in tasks.flatten() {
+            let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let before = match Affinity::of(tid) {
+                Ok(before) => before,
+                // A thread may end at any time.
+                Err(SourceError::Os { cause, .. }) if is_gone(&cause) => continue,
+                Err(error) => return Err(error),
+            };
+            match cpus.apply(tid) {
+                Ok(()) => process.moved.push((tid, before)),
+                Err(SourceError::Os { cause, .. }) if is_gone(&cause) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(process)
+    }
+
+    fn is_there(&self) -> bool {
+        // A zombie still has its folder, and no more memory.
+        std::fs::read_link(format!("/proc/{}/exe", self.id.pid)).is_ok()
+    }
+}
+
+fn is_gone(cause: &std::io::Error) -> bool {
+    cause.raw_os_error() == Some(libc::ESRCH)
+}
+
+impl Target for Process {
+    fn id(&self) -> ThreadId {
+        self.id
+    }
+
+    fn code(&self) -> Option<Box<dyn Code>> {
+        Some(Box::new(self.code.clone()))
+    }
+
+    fn classify(&self) -> Option<Classify> {
+        Some(classifier())
+    }
+
+    fn switches(&self) -> Option<Box<dyn Switches>> {
+        Some(Box::new(ProcessSwitches::new(self.id.pid)))
+    }
+
+    fn start(&mut self, emit: Emit<'_>) -> Result<(), SourceError> {
+        let time = monotonic_ns();
+        comm(self.id, time, false).into_iter().chain(self.code.look(time)).for_each(emit);
+        Ok(())
+    }
+
+    fn wait(&mut self, stop: &AtomicBool, _: Emit<'_>) -> Result<(), SourceError> {
+        wait_until(stop, self.limit, || !self.is_there());
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
+        Ok(None)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        for (tid, before) in &self.moved {
+            // It may have ended.
+            let _ = before.apply(*tid);
+        }
+    }
+}
+
+/// Whatever runs on the recorded CPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeCpu {
+    /// When to end by itself; `None`: when the recording is stopped.
+    pub limit: Option<Duration>,
+}
+
+impl Target for WholeCpu {
+    fn id(&self) -> ThreadId {
+        ANYBODY
+    }
+
+    fn code(&self) -> Option<Box<dyn Code>> {
+        None
+    }
+
+    fn switches(&self) -> Option<Box<dyn Switches>> {
+        None
+    }
+
+    fn start(&mut self, _: Emit<'_>) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    fn wait(&mut self, stop: &AtomicBool, _: Emit<'_>) -> Result<(), SourceError> {
+        wait_until(stop, self.limit, || false);
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
+        Ok(None)
+    }
+}
+
+fn wait_until(stop: &AtomicBool, limit: Option<Duration>, ended: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !stop.load(Ordering::Relaxed)
+        && limit.is_none_or(|limit| since.elapsed() < limit)
+        && !ended()
+    {
+        std::thread::sleep(LONG_NAP);
+    }
+}
+
+fn os(what: &str, cause: Errno) -> SourceError {
+    SourceError::Os { what: what.to_owned(), cause: cause.into() }
+}
+
+/// Naps that get longer while nothing happens.
+#[derive(Default)]
+struct Nap(u32);
+
+impl Nap {
+    fn take(&mut self) {
+        self.0 = (self.0 + 1).min(6);
+        std::thread::sleep((SHORT_NAP * (1 << self.0)).min(LONG_NAP));
+    }
+}
+
+/// What a wait status of a seized tracee says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Behind its execve.
+    Exec,
+    /// About to end, its memory still there.
+    Exit,
+    /// A signal is to be delivered.
+    Signal(i32),
+    /// Stopped by SIGSTOP or a terminal, until SIGCONT.
+    Group,
+    /// Anything else.
+    Other,
+    Ended(Exit),
+}
+
+impl Stop {
+    /// ptrace(2), "Stopped states" and "PTRACE_EVENT stops".
+    fn of(status: i32) -> Stop {
+        if libc::WIFEXITED(status) {
+            return Stop::Ended(Exit::Code(libc::WEXITSTATUS(status)));
+        }
+        if libc::WIFSIGNALED(status) {
+            return Stop::Ended(Exit::Signal(libc::WTERMSIG(status)));
+        }
+        let signal = libc::WSTOPSIG(status);
+        match status >> 16 {
+            0 => Stop::Signal(signal),
+            libc::PTRACE_EVENT_EXEC => Stop::Exec,
+            libc::PTRACE_EVENT_EXIT => Stop::Exit,
+            libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => Stop::Group,
+            _ => Stop::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_statuses_as_ptrace_documents_them() {
+        assert_eq!(Stop::of(3 << 8), Stop::Ended(Exit::Code(3)));
+        assert_eq!(Stop::of(9), Stop::Ended(Exit::Signal(9)));
+        assert_eq!(Stop::of(10 << 8 | 0x7F), Stop::Signal(10));
+        assert_eq!(Stop::of(4 << 16 | 5 << 8 | 0x7F), Stop::Exec);
+        assert_eq!(Stop::of(6 << 16 | 5 << 8 | 0x7F), Stop::Exit);
+        assert_eq!(Stop::of(128 << 16 | 19 << 8 | 0x7F), Stop::Group);
+        assert_eq!(Stop::of(128 << 16 | 5 << 8 | 0x7F), Stop::Other);
+    }
+}

@@ -1,0 +1,395 @@
+//! `lbr record` on the test machine: a real kernel's msr driver in front of a
+//! modelled LBR.
+//!
+//! Runs where LBR_TEST_MACHINE names the folder of the test machine
+//! (scripts/test-machine fetches and builds it); says so and passes elsewhere.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use lbr_msr::insn::{self, Insn};
+use lbr_msr::record::{BranchEntry, BranchType, Head, Label};
+use object::{Object, ObjectSection, ObjectSymbol};
+use profile::recording::{Item, Recording};
+
+use super::graph::{Edge, Graph};
+
+const SCRIPT: &str = r#"
+# Each recording's status and summary go to its own file.
+try() {
+  name=$1
+  shift
+  "$@" >/out/$name.out 2>/out/$name.err
+  echo $? >/out/$name.status
+}
+# The emulator shares its translation of a page between all its mappings, and
+# tells the plugin the addresses of the first: every run has to have the same.
+echo 0 >/proc/sys/kernel/randomize_va_space
+try before lbr dump -C 1 --json
+try same lbr record -C 1 -o /out/same.data -- /work/graph
+try beside lbr record -C 1 --placement beside -o /out/beside.data -- /work/graph
+try raw lbr record -C 1 -j any,u -o /out/raw.data -- /work/graph
+/work/long & graph=$!
+try pid lbr record -C 1 -p $graph --for 300 -o /out/pid.data
+kill $graph
+/work/long & graph=$!
+try whole lbr record -C 0,1 --for 300 -o /out/whole.data
+kill $graph
+try period lbr record -C 1 -c 5 -o /out/period.data -- /work/graph
+try after lbr dump -C 1 --json
+"#;
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// `None`, with a sentence, where the machine cannot be had.
+fn machine(cpu: &str, out: &Path, programs: &[&Path], script: &str) -> Option<Output> {
+    if std::env::var_os("LBR_TEST_MACHINE").is_none() {
+        eprintln!(
+            "skipped: LBR_TEST_MACHINE names no folder of the test machine; \
+             scripts/test-machine fetch makes one"
+        );
+        return None;
+    }
+    let file = out.join("script.sh");
+    std::fs::write(&file, script).unwrap();
+    let run = Command::new(top().join("scripts/test-machine"))
+        .args(["run", "--cpu", cpu, "--timeout", "170", "--out"])
+        .arg(out)
+        .args(programs.iter().flat_map(|program| [Path::new("--file"), program]))
+        .arg("--script")
+        .arg(&file)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    if run.status.code() == Some(3) {
+        eprintln!("skipped: {said}");
+        return None;
+    }
+    assert!(run.status.success(), "{cpu}: {said}");
+    Some(run)
+}
+
+/// A recorded program's code, and the path it takes.
+struct Program {
+    text: Vec<u8>,
+    base: u64,
+    labels: HashMap<String, u64>,
+    path: Vec<(u64, u64)>,
+}
+
+impl Program {
+    fn read(graph: &Graph, file: &Path) -> Program {
+        let bytes = std::fs::read(file).unwrap();
+        let elf = object::File::parse(&*bytes).unwrap();
+        let section = elf.section_by_name(".text").unwrap();
+        let labels = elf
+            .symbols()
+            .map(|symbol| (symbol.name().unwrap_or_default().to_owned(), symbol.address()))
+            .collect();
+        let text = section.data().unwrap().to_vec();
+        let mut program = Program { text, base: section.address(), labels, path: Vec::new() };
+        program.path = graph.path().into_iter().map(|edge| program.ends(edge)).collect();
+        program
+    }
+
+    fn label(&self, kind: &str, n: usize) -> u64 {
+        self.labels[&format!("{kind}{n}")]
+    }
+
+    fn decode(&self, at: u64) -> Insn {
+        let bytes = at.checked_sub(self.base).and_then(|at| self.text.get(at as usize..));
+        bytes.map_or(Insn::Invalid, |bytes| insn::decode(bytes, at))
+    }
+
+    /// The n-th branch from `at` on.
+    fn branch_after(&self, mut at: u64, n: usize) -> (u64, u64) {
+        let mut seen = 0;
+        loop {
+            match self.decode(at) {
+                Insn::Straight { len } => at += u64::from(len),
+                Insn::Branch(branch) if seen == n => return (at, branch.next()),
+                Insn::Branch(branch) => {
+                    seen += 1;
+                    at = branch.next();
+                }
+                Insn::Invalid => panic!("no code at {at:#x}"),
+            }
+        }
+    }
+
+    fn ends(&self, edge: Edge) -> (u64, u64) {
+        // A block's first branch is its way out, the second its end.
+        let end = |block| self.branch_after(self.label("b", block), 1);
+        match edge {
+            Edge::Block(block, to) => (end(block).0, self.label("b", to)),
+            Edge::Call(block, leaf) => (end(block).0, self.label("f", leaf)),
+            Edge::Return(leaf, block) => {
+                (self.branch_after(self.label("f", leaf), 0).0, end(block).1)
+            }
+            Edge::Last => (self.labels["last"], self.label("b", 0)),
+            Edge::Done(block) => {
+                (self.branch_after(self.label("b", block), 0).0, self.labels["done"])
+            }
+        }
+    }
+
+    /// By disassembly alone: each FROM is a branch that can reach its TO, and
+    /// from each TO straight code leads to the next FROM.
+    fn check_code(&self, entries: &[BranchEntry], what: &str) {
+        for entry in entries {
+            let Insn::Branch(branch) = self.decode(entry.from) else {
+                panic!("{what}: {:#x} is no branch of the program", entry.from)
+            };
+            match branch.target {
+                Some(target) => assert_eq!(target, entry.to, "{what}: from {:#x}", entry.from),
+                None => assert!(self.decode(entry.to) != Insn::Invalid, "{what}: {:#x}", entry.to),
+            }
+            assert_eq!(entry.branch_type, Some(branch.branch_type), "{what}");
+        }
+        for pair in entries.windows(2) {
+            let mut at = pair[0].to;
+            while at != pair[1].from {
+                assert!(
+                    at < pair[1].from,
+                    "{what}: {:#x} is not behind {:#x}",
+                    pair[1].from,
+                    pair[0].to
+                );
+                at = match self.decode(at) {
+                    Insn::Straight { len } => at + u64::from(len),
+                    Insn::Branch(branch) if branch.branch_type == BranchType::COND => branch.next(),
+                    other => panic!("{what}: {other:x?} between two entries"),
+                };
+            }
+        }
+    }
+}
+
+impl Program {
+    /// Each run is a part of the path, none before the end of the one before,
+    /// and the first one the path's start where `starts` says so.
+    fn check_path(&self, runs: &[Vec<(u64, u64)>], starts: bool, what: &str) {
+        let mut at = 0;
+        // One without a near branch still ends the run before.
+        for (n, run) in runs.iter().enumerate().filter(|(_, run)| !run.is_empty()) {
+            let is_here = |at: usize| self.path.get(at..at + run.len()) == Some(run);
+            let found = match n == 0 && starts {
+                true => is_here(0).then_some(0),
+                false => (at..self.path.len()).find(|&at| self.path[at] == run[0] && is_here(at)),
+            };
+            let found = found.unwrap_or_else(|| {
+                // Where it agrees for longest, and what comes next there.
+                let agrees = |from: &usize| {
+                    let path = self.path.get(*from..).unwrap_or_default();
+                    path.iter().zip(run).take_while(|(a, b)| a == b).count()
+                };
+                let from = match n == 0 && starts {
+                    true => 0,
+                    false => (at..self.path.len()).rev().max_by_key(agrees).unwrap_or(at),
+                };
+                let agree = agrees(&from);
+                let around = agree.saturating_sub(4);
+                let few = |of: &[(u64, u64)], start: usize| {
+                    let end = of.len().min(start + 12);
+                    format!("{:x?}", of.get(start..end).unwrap_or_default())
+                };
+                panic!(
+                    "{what}: run {n} of {} branches is not on the path behind {at}: from {from} on \
+                     it agrees for {agree}; the path there is\n{}\nand the run\n{}",
+                    run.len(),
+                    few(&self.path, from + around),
+                    few(run, around)
+                )
+            });
+            at = found + run.len();
+        }
+    }
+}
+
+/// A stack as it was written.
+struct Read {
+    pid: u32,
+    cpu: u32,
+    head: Head,
+    cut: bool,
+    label: Label,
+    entries: Vec<BranchEntry>,
+}
+
+fn stacks(file: &Path) -> Vec<Read> {
+    let mut recording = Recording::open(file).unwrap();
+    let mut stacks = Vec::new();
+    while let Some(item) = recording.next_item().unwrap() {
+        let Item::Stack(stack) = item else { continue };
+        let sample = stack.to_sample();
+        stacks.push(Read {
+            pid: sample.pid,
+            cpu: sample.cpu,
+            head: sample.stack.integrity.head,
+            cut: sample.stack.integrity.cut,
+            label: sample.stack.integrity.label,
+            entries: sample.stack.oldest_first().copied().collect(),
+        });
+    }
+    let desc = recording.info().and_then(|info| info.cpudesc.clone()).unwrap_or_default();
+    let is_said = desc.contains("emulated CPU (TCG), cycles and predictions modelled");
+    assert!(is_said, "{}: {desc:?} {:?}", file.display(), recording.info());
+    stacks
+}
+
+fn text(out: &Path, name: &str) -> String {
+    std::fs::read_to_string(out.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The lines of a dump but for the top of stack, which is read-only and stays
+/// where the last branch left it.
+fn lines(dump: &str) -> Vec<serde_json::Value> {
+    dump.lines()
+        .map(|line| {
+            let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let fields = line.as_object_mut().unwrap();
+            fields.remove("tos");
+            fields.remove("slot");
+            line
+        })
+        .collect()
+}
+
+fn check(cpu: &str, depth: usize) {
+    // Another program each time; a failure names the seed, which repeats it.
+    let given = std::env::var("LBR_GRAPH_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
+    eprintln!("LBR_GRAPH_SEED={seed}");
+    let graph = Graph::random(seed, 2_000_000, 1_500);
+    let folder = tempfile::tempdir().unwrap();
+    // The same code for longer than it takes to attach to it.
+    let long = Graph::random(seed, 1_000_000_000, 1_500);
+    let (Some(file), Some(long)) =
+        (graph.build(folder.path(), "graph"), long.build(folder.path(), "long"))
+    else {
+        eprintln!("skipped: no cc to assemble the program with");
+        return;
+    };
+    let out = folder.path();
+    if machine(cpu, out, &[&file, &long], SCRIPT).is_none() {
+        return;
+    }
+    let program = Program::read(&graph, &file);
+    for (name, exit) in [("same", "9"), ("beside", "9"), ("raw", "9"), ("pid", "0"), ("whole", "0")]
+    {
+        let said = text(out, &format!("{name}.err"));
+        assert_eq!(text(out, &format!("{name}.status")).trim(), exit, "{cpu} {name}: {said}");
+        assert!(said.starts_with("lbr: recording on "), "{cpu} {name}: {said}");
+        assert!(!said.contains("torn"), "{cpu} {name}: {said}");
+        let stacks = stacks(&out.join(format!("{name}.data")));
+        // Each access from beside is an interrupt, which takes long in emulation.
+        let least = if name == "beside" { 0 } else { 20 };
+        assert!(stacks.len() > least, "{cpu} {name}: {} stacks; {said}", stacks.len());
+        let what = format!("{cpu} {name}");
+        let mut joined = 0;
+        let starts = stacks.first().is_some_and(|s| s.head == Head::Joined && !s.cut);
+        let mut runs: Vec<Vec<(u64, u64)>> = Vec::new();
+        let mut whole = 0;
+        for stack in &stacks {
+            let entries = &stack.entries;
+            assert!(entries.len() <= depth && !entries.is_empty(), "{what}");
+            assert!(!matches!(stack.label, Label::Torn | Label::Foreign | Label::Wiped));
+            if name == "whole" {
+                assert!(stack.pid == u32::MAX && stack.cpu < 2, "{what}");
+                // Anybody's: what is the program's is checked.
+                whole += u64::from(entries.iter().all(|e| program.decode(e.from) != Insn::Invalid));
+                continue;
+            }
+            assert_eq!(stack.cpu, 1, "{what}");
+            assert_eq!(stack.cut, name == "beside", "{what}");
+            // A return from an interrupt breaks the way from TO to FROM.
+            let near: Vec<BranchEntry> =
+                entries.iter().filter(|entry| entry.from >> 63 == 0).copied().collect();
+            if name != "raw" {
+                assert_eq!(near.len(), entries.len(), "{what}: no_far");
+                program.check_code(&near, &what);
+            }
+            if name == "pid" {
+                continue; // where it was when we came is not known
+            }
+            let ends: Vec<(u64, u64)> = near.iter().map(|entry| (entry.from, entry.to)).collect();
+            // What joins goes on where the stack before ended.
+            match runs.last_mut().filter(|_| stack.head == Head::Joined && !stack.cut) {
+                Some(run) => {
+                    joined += 1;
+                    run.extend(ends);
+                }
+                None => runs.push(ends),
+            }
+        }
+        program.check_path(&runs, starts, &format!("{what} {said}"));
+        if name == "same" || name == "raw" {
+            assert!(joined > 20, "{what}: {joined} joined; {said}");
+        }
+        if name == "whole" {
+            assert!(whole > 0, "{what}: the program was not seen");
+        }
+    }
+    let said = text(out, "same.err");
+    assert!(said.contains("taints the kernel"), "announced before the first write: {said}");
+    assert!(!text(out, "raw.err").contains("taints the kernel"), "it is tainted already");
+    assert_eq!(text(out, "period.status").trim(), "2");
+    assert!(text(out, "period.err").contains("--backend soft"), "{}", text(out, "period.err"));
+    assert!(!out.join("period.data").exists());
+    // Our bits as before, records cleared.
+    let [before, after] = ["before.out", "after.out"].map(|name| lines(&text(out, name)));
+    assert!(before.len() > depth / 2, "{cpu}: {before:?}");
+    assert_eq!(before, after, "{cpu}");
+}
+
+#[test]
+fn haswell() {
+    check("06_3C", 16);
+}
+
+#[test]
+fn skylake() {
+    check("06_5E", 32);
+}
+
+#[test]
+fn goldmont() {
+    check("06_5C", 32);
+}
+
+#[test]
+fn goldmont_plus() {
+    check("06_7A", 32);
+}
+
+#[test]
+fn nehalem() {
+    check("06_1A", 16);
+}
+
+#[test]
+fn sapphire_rapids() {
+    check("06_8F", 32);
+}
+
+#[test]
+fn zen_4() {
+    check("19_11", 16);
+}
+
+#[test]
+fn core_2_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("nothing");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    let script = "lbr record -C 1 -j u -- /work/nothing >/out/o 2>/out/e\necho $? >/out/status\n";
+    if machine("06_0F", folder.path(), &[&program], script).is_none() {
+        return;
+    }
+    let said = text(folder.path(), "e");
+    assert_eq!(text(folder.path(), "status").trim(), "3", "{said}");
+    assert!(said.contains("has no filter") && said.contains("--backend soft"), "{said}");
+}

@@ -1,0 +1,580 @@
+//! Recording on hardware terms: registers behind a handle that another thread
+//! retires into while they are drained.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use lbr_msr::access::Op;
+use lbr_msr::arm::{ArmOptions, ArmPlan};
+use lbr_msr::caps::LbrCaps;
+use lbr_msr::record::{Event, Head, HwBranchType, Label, Sample, Sink};
+use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
+use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
+use sampler::gate::ThreadId;
+use sampler::hardware::target::{Emit, Target};
+use sampler::hardware::{
+    Code, CpuRing, HardwareConfig, HardwareSummary, RecordUntil, Switches, may_go_first, record,
+};
+use sampler::pin::allowed;
+use sampler::source::{Exit, SourceError};
+use sampler::target::Affinity;
+use sampler::thread::{Queue, WhenFull};
+
+const ID: ThreadId = ThreadId { pid: 70, tid: 71 };
+/// The script: branch n of a CPU goes from here.
+const BASE: u64 = 0x40_1000;
+
+/// Registers that several threads reach, as those of a CPU are.
+#[derive(Clone)]
+struct Shared {
+    soft: Arc<Mutex<SoftLbr>>,
+    cpu: u32,
+    one_call: bool,
+    /// Times that recording was switched off.
+    freezes: Arc<AtomicU64>,
+    control: Msr,
+    enable: u64,
+}
+
+impl Shared {
+    fn armed(cpu: &SoftCpu, select: u64, number: u32) -> Shared {
+        let mut soft = SoftLbr::new(&cpu.caps, cpu.perf_capabilities);
+        let plan = ArmPlan::new(&cpu.caps, select, ArmOptions::default()).unwrap();
+        let saved = plan.save(&mut soft).unwrap();
+        plan.arm(&mut soft, &saved).unwrap();
+        Shared {
+            soft: Arc::new(Mutex::new(soft)),
+            cpu: number,
+            one_call: false,
+            freezes: Arc::default(),
+            control: cpu.caps.registers.control,
+            enable: cpu.caps.registers.enable,
+        }
+    }
+
+    fn soft(&self) -> MutexGuard<'_, SoftLbr> {
+        self.soft.lock().unwrap()
+    }
+
+    /// Whether branch n was recorded.
+    fn retire(&self, n: u64) -> bool {
+        self.soft().retire(&script(n))
+    }
+
+    fn freezes(&self) -> u64 {
+        self.freezes.load(Ordering::Relaxed)
+    }
+
+    fn drains_at_least(&self, more: u64) {
+        let until = self.freezes() + more;
+        let since = Instant::now();
+        while self.freezes() < until {
+            assert!(since.elapsed() < Duration::from_secs(20), "the sampler does not drain");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+fn script(n: u64) -> Retired {
+    let from = BASE + 16 * n;
+    Retired::user(from, from + 16, HwBranchType::Cond)
+}
+
+fn number(from: u64) -> u64 {
+    (from - BASE) / 16
+}
+
+impl MsrRead for Shared {
+    fn cpu(&self) -> u32 {
+        self.cpu
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.soft().read(msr)
+    }
+    fn one_call(&self) -> bool {
+        self.one_call
+    }
+}
+
+impl MsrWrite for Shared {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        if msr == self.control && value & self.enable == 0 {
+            self.freezes.fetch_add(1, Ordering::Relaxed);
+        }
+        self.soft().write(msr, value)
+    }
+    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
+        self.freezes.fetch_add(1, Ordering::Relaxed);
+        self.soft().run(batch)
+    }
+}
+
+/// The wait of a sampler on the CPU itself.
+struct Sleep(Shared);
+
+impl RecordUntil for Sleep {
+    fn record_until(&mut self, thawed: u64, deadline: Duration) -> Result<u64, MsrError> {
+        let Shared { control, enable, .. } = self.0;
+        self.0.write(control, thawed)?;
+        let now = Duration::from_nanos(sampler::clock::monotonic_ns());
+        std::thread::sleep(deadline.saturating_sub(now));
+        let seen = self.0.read(control)?;
+        self.0.write(control, seen & !enable)?;
+        Ok(seen)
+    }
+}
+
+type Act = Box<dyn FnMut(&AtomicBool, Emit<'_>) + Send>;
+
+/// A target whose branches are made by the test.
+struct Scripted {
+    act: Act,
+    code: Option<fn(u64) -> bool>,
+    switches: Option<Arc<AtomicU64>>,
+}
+
+impl Scripted {
+    fn new(act: impl FnMut(&AtomicBool, Emit<'_>) + Send + 'static) -> Scripted {
+        Scripted { act: Box::new(act), code: None, switches: None }
+    }
+}
+
+struct Owned(fn(u64) -> bool);
+
+impl Code for Owned {
+    fn look(&mut self, _: u64) -> Vec<Event> {
+        Vec::new()
+    }
+    fn owns(&self, address: u64) -> bool {
+        (self.0)(address)
+    }
+}
+
+struct Counted(Arc<AtomicU64>);
+
+impl Switches for Counted {
+    fn since_last(&mut self) -> Option<u64> {
+        Some(self.0.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl Target for Scripted {
+    fn id(&self) -> ThreadId {
+        ID
+    }
+    fn code(&self) -> Option<Box<dyn Code>> {
+        self.code.map(|owns| Box::new(Owned(owns)) as Box<dyn Code>)
+    }
+    fn switches(&self) -> Option<Box<dyn Switches>> {
+        self.switches.clone().map(|count| Box::new(Counted(count)) as Box<dyn Switches>)
+    }
+    fn start(&mut self, _: Emit<'_>) -> Result<(), SourceError> {
+        Ok(())
+    }
+    fn wait(&mut self, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), SourceError> {
+        (self.act)(stop, emit);
+        Ok(())
+    }
+    fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
+        Ok(Some(Exit::Code(3)))
+    }
+}
+
+fn config(caps: &LbrCaps, hz: u32) -> HardwareConfig {
+    HardwareConfig {
+        caps: caps.clone(),
+        call_stack: false,
+        allowed: Affinity::current().unwrap(),
+        hz,
+        seed: 11,
+        queue: Queue { stacks: 65_536, when_full: WhenFull::Drop },
+        keep: None,
+        stop: Arc::default(),
+    }
+}
+
+fn preset(name: &str) -> SoftCpu {
+    SoftCpu::preset(name).unwrap()
+}
+
+/// `any,u` of each facility.
+fn user(cpu: &SoftCpu) -> u64 {
+    if cpu.caps.registers.depth.is_some() { 0x7F_0004 } else { 0x001 }
+}
+
+fn run(
+    rings: &mut [Shared],
+    target: &mut Scripted,
+    config: HardwareConfig,
+) -> (HardwareSummary, Vec<Event>) {
+    let mut events = Vec::new();
+    let rings = rings.iter_mut().map(|ring| CpuRing { registers: ring, same_cpu: None }).collect();
+    let summary = record(rings, target, config, &mut events).unwrap();
+    (summary, events)
+}
+
+fn samples(events: &[Event]) -> impl Iterator<Item = &Sample> {
+    events.iter().filter_map(|event| match event {
+        Event::Sample(sample) => Some(sample),
+        _ => None,
+    })
+}
+
+/// Each stack is a contiguous part of the script, each that joins goes on where
+/// the one before ended in what was `recorded`. Returns the newest branch.
+fn check_against(recorded: &[u64], samples: &[&Sample]) -> Option<u64> {
+    let mut last = None;
+    for sample in samples {
+        let numbers: Vec<u64> =
+            sample.stack.oldest_first().map(|entry| number(entry.from)).collect();
+        let at = recorded.binary_search(&numbers[0]).expect("it was recorded");
+        assert_eq!(recorded[at..at + numbers.len()], numbers, "one after the other");
+        match (sample.stack.integrity.head, last) {
+            (Head::Joined, Some(last)) => assert_eq!(at, last + 1, "joined, and it follows"),
+            (Head::Joined, None) => assert_eq!(at, 0, "joined to the start"),
+            (_, Some(last)) => assert!(at > last, "nothing twice"),
+            (_, None) => {}
+        }
+        last = Some(at + numbers.len() - 1);
+    }
+    last.map(|at| recorded[at])
+}
+
+#[test]
+fn stacks_from_beside_are_parts_of_what_ran() {
+    for name in ["06_1A", "06_3C", "06_5E", "06_5C", "06_7A", "06_8F", "19_11"] {
+        let cpu = preset(name);
+        for one_call in [false, true] {
+            let mut ring = Shared::armed(&cpu, user(&cpu), 5);
+            ring.one_call = one_call;
+            let recorded = Arc::new(Mutex::new(Vec::new()));
+            let (into, from) = (Arc::clone(&recorded), ring.clone());
+            let mut target = Scripted::new(move |_, _| {
+                let mut recorded = into.lock().unwrap();
+                for n in 0..6_000 {
+                    if from.retire(n) {
+                        recorded.push(n);
+                    }
+                    if n % 7 == 0 {
+                        std::thread::sleep(Duration::from_micros(50));
+                    }
+                }
+            });
+            let rings = std::slice::from_mut(&mut ring);
+            let (all, events) = run(rings, &mut target, config(&cpu.caps, 3_000));
+            let summary = all.summary;
+            assert!(summary.drains > 50, "{name} {summary:?}");
+            assert_eq!((summary.exit, summary.retired), (Exit::Code(3), None));
+            assert!(!summary.complete, "a rate promises nothing");
+            let recorded = recorded.lock().unwrap();
+            let samples: Vec<&Sample> = samples(&events).collect();
+            let newest = check_against(&recorded, &samples);
+            assert_eq!(newest, recorded.last().copied(), "{name}: the end is drained too");
+            for sample in &samples {
+                assert_eq!((sample.pid, sample.tid, sample.cpu), (ID.pid, ID.tid, 5));
+                assert_eq!(sample.stack.integrity.cut, !one_call, "{name}");
+                // Recording goes off for a drain alone.
+                let numbers: Vec<u64> =
+                    sample.stack.oldest_first().map(|entry| number(entry.from)).collect();
+                assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{name}");
+            }
+            let [cpu] = all.cpus[..] else { panic!("one CPU") };
+            assert_eq!((cpu.cpu, cpu.same_cpu, cpu.taken_over), (5, false, false));
+            assert_eq!(cpu.drains, summary.drains);
+        }
+    }
+}
+
+#[test]
+fn on_the_cpu_itself_nothing_is_missing() {
+    let cpu = preset("06_5E");
+    let number = *allowed().last().unwrap();
+    let mut ring = Shared::armed(&cpu, user(&cpu), number);
+    let from = ring.clone();
+    let mut target = Scripted::new(move |_, _| {
+        // Goes on only while the ring is on: the sampler has the CPU otherwise.
+        let mut n = 0;
+        while n < 3_000 {
+            if from.retire(n) {
+                n += 1;
+            } else {
+                std::thread::sleep(Duration::from_micros(20));
+            }
+            if n % 16 == 0 {
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        }
+    });
+    let sleep = Sleep(ring.clone());
+    let rings = vec![CpuRing { registers: &mut ring, same_cpu: Some(Box::new(sleep)) }];
+    let mut events: Vec<Event> = Vec::new();
+    let all = record(rings, &mut target, config(&cpu.caps, 2_000), &mut events).unwrap();
+    let everything: Vec<u64> = (0..3_000).collect();
+    let samples: Vec<&Sample> = samples(&events).collect();
+    assert_eq!(check_against(&everything, &samples), Some(2_999));
+    let first = may_go_first();
+    assert_eq!((all.cpus[0].same_cpu, all.cpus[0].first), (true, first));
+    assert!(samples.iter().all(|sample| sample.stack.integrity.cut != first));
+    // What does not join is said not to: everything between is accounted for.
+    let joined = samples.iter().filter(|s| s.stack.integrity.head == Head::Joined).count();
+    assert_eq!(samples.len() - joined, usize::try_from(all.summary.not_joined).unwrap());
+    assert!(joined > 20, "{all:?}");
+}
+
+/// Counts instead of keeping.
+#[derive(Default)]
+struct Count {
+    last: [Option<u64>; 2],
+    stacks: u64,
+    broken: u64,
+    out_of_order: u64,
+    time: u64,
+}
+
+impl Sink for Count {
+    type Error = std::convert::Infallible;
+    fn event(&mut self, event: &Event) -> Result<(), Self::Error> {
+        let Event::Sample(sample) = event else { return Ok(()) };
+        self.stacks += 1;
+        self.out_of_order += u64::from(sample.time < self.time);
+        self.time = sample.time;
+        let last = &mut self.last[sample.cpu as usize];
+        for (at, entry) in sample.stack.oldest_first().enumerate() {
+            let n = number(entry.from);
+            // A drain in one call is never cut: what joins follows exactly.
+            let follows = at > 0 || sample.stack.integrity.head == Head::Joined;
+            self.broken += u64::from(follows && last.map_or(0, |last| last + 1) != n);
+            *last = Some(n);
+        }
+        Ok(())
+    }
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn two_cpus_at_once_for_ten_thousand_drains_lose_nothing_unnoticed() {
+    let cpu = preset("06_5E");
+    let rings: Vec<Shared> = (0..2)
+        .map(|number| Shared { one_call: true, ..Shared::armed(&cpu, user(&cpu), number) })
+        .collect();
+    let from = rings.clone();
+    let memory = Arc::new(AtomicU64::new(0));
+    let grown = Arc::clone(&memory);
+    let mut target = Scripted::new(move |_, _| {
+        let mut n = 0;
+        let mut early = None;
+        while from.iter().any(|ring| ring.freezes() < 10_000) {
+            for ring in &from {
+                assert!(ring.retire(n), "recording is off within a call alone");
+            }
+            n += 1;
+            if n % 32 == 0 {
+                std::thread::yield_now();
+            }
+            if early.is_none() && from[0].freezes() > 2_000 {
+                early = Some(resident_kib());
+            }
+        }
+        grown.store(resident_kib().saturating_sub(early.unwrap_or(0)), Ordering::Relaxed);
+    });
+    let mut owned = rings.clone();
+    let rings = owned.iter_mut().map(|ring| CpuRing { registers: ring, same_cpu: None }).collect();
+    let mut count = Count::default();
+    let mut fast = config(&cpu.caps, 20_000);
+    fast.queue = Queue { stacks: 512, when_full: WhenFull::Drop };
+    let all = record(rings, &mut target, fast, &mut count).unwrap();
+    assert!(all.cpus.iter().all(|cpu| cpu.drains >= 10_000), "{all:?}");
+    assert_eq!((count.broken, count.out_of_order), (0, 0), "{all:?}");
+    assert_eq!(count.stacks, all.summary.samples);
+    // Stacks of the whole process's tests come and go beside these.
+    assert!(memory.load(Ordering::Relaxed) < 32 * 1024, "KiB: {memory:?}");
+}
+
+#[test]
+fn each_label_is_seen() {
+    let cpu = preset("06_5E");
+    let act = |what: &'static str| {
+        let mut ring = Shared::armed(&cpu, user(&cpu), 0);
+        let from = ring.clone();
+        let switches = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&switches);
+        let mut target = Scripted::new(move |_, _| {
+            from.drains_at_least(2);
+            for n in 0..10 {
+                from.retire(n);
+            }
+            let debugctl = Msr(0x1D9);
+            match what {
+                "gap" => {
+                    while from.soft().recorded() < 200 {
+                        from.retire(10);
+                    }
+                }
+                "mixed address" => {
+                    let foreign = Retired::user(0x7700_0000, 0x7700_0010, HwBranchType::Ret);
+                    while !from.soft().retire(&foreign) {}
+                }
+                "switch" => count.store(3, Ordering::Relaxed),
+                "foreign" => {
+                    let mut soft = from.soft();
+                    let now = soft.read(debugctl).unwrap();
+                    soft.write(debugctl, now | 1 << 11).unwrap();
+                }
+                "stopped" => {
+                    let mut soft = from.soft();
+                    let now = soft.read(debugctl).unwrap();
+                    soft.write(debugctl, now | 1).unwrap();
+                    for n in 300..305 {
+                        soft.retire(&script(n));
+                    }
+                    soft.debug_exception();
+                }
+                "wiped" => {
+                    from.drains_at_least(1);
+                    from.soft().deep_c_state();
+                }
+                _ => {}
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            from.drains_at_least(2);
+        });
+        target.code = Some(|address| (BASE..BASE + 0x10_0000).contains(&address));
+        target.switches = Some(switches);
+        let rings = std::slice::from_mut(&mut ring);
+        // Slow enough that what the test does falls into one interval.
+        run(rings, &mut target, config(&cpu.caps, 100))
+    };
+    for (what, label) in [
+        ("stream", Label::Stream),
+        ("gap", Label::Gap),
+        ("mixed address", Label::Mixed),
+        ("switch", Label::Stream),
+        ("foreign", Label::Foreign),
+        ("stopped", Label::Stopped),
+        ("wiped", Label::Wiped),
+    ] {
+        let (all, events) = act(what);
+        let summary = all.summary;
+        let seen = summary.labels.get(&label).copied().unwrap_or_default();
+        assert!(seen.stacks > 0, "{what}: {summary:?}");
+        let lost: u64 = events
+            .iter()
+            .map(|event| match event {
+                Event::Lost(lost) if lost.label == Some(label) => lost.stacks,
+                _ => 0,
+            })
+            .sum();
+        // Excluded ones are announced and nowhere else.
+        let excluded = if label.is_excluded() { seen.stacks } else { 0 };
+        assert_eq!(lost, excluded, "{what}");
+        let written = samples(&events).any(|s| s.stack.integrity.label == label);
+        assert_eq!(written, !label.is_excluded(), "{what}");
+        // Whether it was the target's alone is not known, and it claims nothing.
+        let is_unsure = samples(&events).any(|s| s.stack.integrity.head == Head::Unknown);
+        assert_eq!((is_unsure, all.cpus[0].switched > 0), (what == "switch", what == "switch"));
+        assert_eq!(all.cpus[0].taken_over, what == "foreign", "{what}");
+    }
+}
+
+#[test]
+fn the_stack_after_a_mixed_one_does_not_join() {
+    let cpu = preset("06_5E");
+    let mut ring = Shared::armed(&cpu, user(&cpu), 0);
+    let from = ring.clone();
+    let mut target = Scripted::new(move |_, _| {
+        from.drains_at_least(1);
+        for n in [1, 2, 3] {
+            while !from.retire(n) {}
+        }
+        while !from.soft().retire(&Retired::user(0x7700_0000, 0x7700_0010, HwBranchType::Ret)) {}
+        from.drains_at_least(2);
+        while !from.retire(4) {}
+        from.drains_at_least(2);
+        while !from.retire(5) {}
+        from.drains_at_least(1);
+    });
+    target.code = Some(|address| (BASE..BASE + 0x10_0000).contains(&address));
+    let rings = std::slice::from_mut(&mut ring);
+    let (_, events) = run(rings, &mut target, config(&cpu.caps, 200));
+    let four_and_on: Vec<(u64, Head)> = samples(&events)
+        .filter_map(|s| Some((number(s.stack.entries.last()?.from), s.stack.integrity.head)))
+        .filter(|(n, _)| *n >= 4)
+        .collect();
+    assert_eq!(four_and_on, [(4, Head::Lost), (5, Head::Joined)]);
+}
+
+/// A sink that takes its time.
+struct Slow(Vec<Event>);
+
+impl Sink for Slow {
+    type Error = std::convert::Infallible;
+    fn event(&mut self, event: &Event) -> Result<(), Self::Error> {
+        if matches!(event, Event::Sample(_)) {
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        self.0.push(event.clone());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_queue_drops_and_counts_and_never_waits() {
+    let cpu = preset("06_5E");
+    let mut ring = Shared::armed(&cpu, user(&cpu), 0);
+    let recorded = Arc::new(Mutex::new(Vec::new()));
+    let (into, from) = (Arc::clone(&recorded), ring.clone());
+    let mut target = Scripted::new(move |_, _| {
+        let mut recorded = into.lock().unwrap();
+        for n in 0..3_000 {
+            if from.retire(n) {
+                recorded.push(n);
+            }
+            if n % 4 == 0 {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    });
+    let mut config = config(&cpu.caps, 5_000);
+    config.queue = Queue { stacks: 1, when_full: WhenFull::Drop };
+    let mut sink = Slow(Vec::new());
+    let rings = vec![CpuRing { registers: &mut ring, same_cpu: None }];
+    let all = record(rings, &mut target, config, &mut sink).unwrap();
+    assert!(all.summary.dropped > 10, "{all:?}");
+    let told: u64 = sink
+        .0
+        .iter()
+        .map(|event| match event {
+            Event::Lost(lost) if lost.label.is_none() => lost.stacks,
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(told, all.summary.dropped, "each drop is announced");
+    assert!(all.summary.not_joined > 0, "{all:?}");
+    let samples: Vec<&Sample> = samples(&sink.0).collect();
+    check_against(&recorded.lock().unwrap(), &samples);
+}
+
+#[test]
+fn a_failed_drain_ends_the_recording() {
+    let cpu = preset("06_5E");
+    let mut ring = Shared::armed(&cpu, user(&cpu), 0);
+    // A second reader of another CPU's registers: TOS is elsewhere there.
+    let other = preset("06_8F");
+    let mut target = Scripted::new(|stop, _| {
+        let since = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            assert!(since.elapsed() < Duration::from_secs(5), "nobody stopped the target");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let rings = vec![CpuRing { registers: &mut ring, same_cpu: None }];
+    let mut events: Vec<Event> = Vec::new();
+    let error = record(rings, &mut target, config(&other.caps, 500), &mut events).unwrap_err();
+    assert!(error.to_string().contains("#GP"), "{error}");
+}
