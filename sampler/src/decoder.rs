@@ -278,3 +278,57 @@ impl<'a, S: Sink> Decoder<'a, S> {
         Ok(self.decoded)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lbr_msr::record::RawEntry;
+
+    use super::*;
+    use crate::gate::ThreadId;
+
+    const USER: u64 = 0x40_1000;
+    const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
+    const OURS: u64 = 0x7000;
+
+    fn stack(from: u64, to: u64, head: Head, label: Label) -> RawStack {
+        let mut stack = RawStack::empty(ThreadId { pid: 7, tid: 7 }, 1);
+        stack.integrity.head = head;
+        stack.integrity.label = label;
+        stack.push(RawEntry { from, to, info: None });
+        stack
+    }
+
+    /// The heads of the samples that a user's branch between and behind these
+    /// stacks makes.
+    fn heads(before: &[(u64, Head, Label)]) -> (Vec<Head>, u64) {
+        let mut events: Vec<Event> = Vec::new();
+        let (_sender, received) = mpsc::channel();
+        let mut decoder =
+            Decoder::new(Layout::Plain, SourceKnowledge::HARDWARE, &mut events, received);
+        decoder.ours = Some(OURS..OURS + 16);
+        for (to, head, label) in before {
+            let from = if *to == OURS { KERNEL } else { USER };
+            decoder.stack(&stack(from, *to, *head, *label)).expect("a vector takes all");
+        }
+        let not_joined = decoder.decoded.not_joined;
+        let heads = events.iter().filter_map(|event| match event {
+            Event::Sample(sample) => Some(sample.stack.integrity.head),
+            _ => None,
+        });
+        (heads.collect(), not_joined)
+    }
+
+    #[test]
+    fn what_a_stack_of_our_own_branches_says_of_its_head_goes_to_the_next() {
+        use Head::{Joined, Lost, Unknown};
+        let stream = |to, head| (to, head, Label::Stream);
+        let user = stream(USER, Joined);
+        assert_eq!(heads(&[user, stream(OURS, Joined), user]), (vec![Joined, Joined], 0));
+        let unsure = stream(OURS, Unknown);
+        assert_eq!(heads(&[user, unsure, user, user]), (vec![Joined, Unknown, Joined], 1));
+        let twice = [user, unsure, stream(OURS, Joined), user];
+        assert_eq!(heads(&twice), (vec![Joined, Unknown], 1));
+        let gap = (OURS, Lost, Label::Gap);
+        assert_eq!(heads(&[user, gap, user]), (vec![Joined, Lost], 1));
+    }
+}

@@ -57,7 +57,7 @@ impl Graph {
         let mut random = Random(seed);
         let count = 24;
         let blocks = (0..count)
-            .map(|_| {
+            .map(|n| {
                 let bit = 20 + random.below(40) as u32;
                 let mut block = || random.below(count);
                 let (a, b, c, d) = (block(), block(), block(), block());
@@ -66,6 +66,9 @@ impl Graph {
                     1 => End::Table(bit, [a, b, c, d]),
                     2 => End::Call(a % LEAVES),
                     3 => End::IndirectCall(a % LEAVES),
+                    // The machine cannot tell whether a conditional branch to
+                    // the next instruction is taken.
+                    _ if a == n + 1 => End::Cond(bit, n),
                     _ => End::Cond(bit, a),
                 }
             })

@@ -31,10 +31,10 @@ try same lbr record -C 1 -o /out/same.data -- /work/graph
 try beside lbr record -C 1 --placement beside -o /out/beside.data -- /work/graph
 try raw lbr record -C 1 -j any,u -o /out/raw.data -- /work/graph
 /work/long & graph=$!
-try pid lbr record -C 1 -p $graph --for 300 -o /out/pid.data
+try pid lbr record -C 1 -p $graph --for 1000 -o /out/pid.data
 kill $graph
 /work/long & graph=$!
-try whole lbr record -C 0,1 --for 300 -o /out/whole.data
+try whole lbr record -C 0,1 --for 1000 -o /out/whole.data
 kill $graph
 try period lbr record -C 1 -c 5 -o /out/period.data -- /work/graph
 try after lbr dump -C 1 --json

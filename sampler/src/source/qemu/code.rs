@@ -17,6 +17,7 @@ use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::clock::monotonic_ns;
+use crate::maps::{self, Mapping};
 use crate::source::SourceError;
 
 /// A PT_LOAD segment of a file.
@@ -83,83 +84,35 @@ pub(super) fn start(path: &Path, from: u64) -> Result<Start, SourceError> {
         .ok_or_else(|| refuse("an ELF file without code".to_owned()))
 }
 
-/// One line of `/proc/PID/maps`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Mapping {
-    start: u64,
-    end: u64,
-    prot: i32,
-    shared: bool,
-    pgoff: u64,
-    dev: (u32, u32),
-    ino: u64,
-    path: String,
-}
-
-/// Reads the mappings of the emulator.
-fn mappings(pid: u32) -> io::Result<Vec<Mapping>> {
-    let text = std::fs::read(format!("/proc/{pid}/maps"))?;
-    Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
-}
-
-/// `start-end perms offset major:minor inode    path`
-fn parse(line: &str) -> Option<Mapping> {
-    let mut fields = line.splitn(6, ' ');
-    let mut next = || fields.next();
-    let (start, end) = next()?.split_once('-')?;
-    let perms = next()?;
-    let pgoff = next()?;
-    let (major, minor) = next()?.split_once(':')?;
-    let ino = next()?;
-    let path = next().unwrap_or("").trim_start();
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let bits = [('r', libc::PROT_READ), ('w', libc::PROT_WRITE), ('x', libc::PROT_EXEC)];
-    let prot = bits.iter().filter(|(letter, _)| perms.contains(*letter)).map(|(_, bit)| bit).sum();
-    Some(Mapping {
-        start: hex(start)?,
-        end: hex(end)?,
-        prot,
-        shared: perms.ends_with('s'),
-        pgoff: hex(pgoff)?,
-        dev: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
-        ino: ino.parse().ok()?,
-        path: path.to_owned(),
+/// The part of a mapping from `start` to `end`, as executable; `None` where
+/// they do not meet.
+fn part(mapping: &Mapping, start: u64, end: u64, pid: u32, tid: u32) -> Option<Mmap> {
+    let (start, end) = (start.max(mapping.start), end.min(mapping.end));
+    let len = end.checked_sub(start).filter(|&len| len > 0)?;
+    Some(Mmap {
+        time: monotonic_ns(),
+        pid,
+        tid,
+        addr: start,
+        len,
+        pgoff: mapping.pgoff.wrapping_add(start - mapping.start),
+        dev: mapping.dev,
+        ino: mapping.ino,
+        ino_generation: 0,
+        build_id: None,
+        prot: mapping.prot | libc::PROT_EXEC.cast_unsigned(),
+        flags: mapping.flags(),
+        // perf's name for executable memory without a file.
+        path: if mapping.path.is_empty() { "//anon".to_owned() } else { mapping.path.clone() },
     })
-}
-
-impl Mapping {
-    /// The part from `start` to `end`, as executable; `None` where they do not
-    /// meet.
-    fn part(&self, start: u64, end: u64, pid: u32, tid: u32) -> Option<Mmap> {
-        let (start, end) = (start.max(self.start), end.min(self.end));
-        let len = end.checked_sub(start).filter(|&len| len > 0)?;
-        let flags = if self.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
-        Some(Mmap {
-            time: monotonic_ns(),
-            pid,
-            tid,
-            addr: start,
-            len,
-            pgoff: self.pgoff.wrapping_add(start - self.start),
-            dev: self.dev,
-            ino: self.ino,
-            ino_generation: 0,
-            build_id: None,
-            prot: (self.prot | libc::PROT_EXEC).cast_unsigned(),
-            flags: flags.cast_unsigned(),
-            // perf's name for executable memory without a file.
-            path: if self.path.is_empty() { "//anon".to_owned() } else { self.path.clone() },
-        })
-    }
 }
 
 /// The program's code that is mapped in the emulator now, by the segments of
 /// each file. The emulator's own code is left out: it can be executed.
 pub(super) fn mapped(pid: u32, tid: u32) -> io::Result<Vec<Mmap>> {
-    let mappings = mappings(pid)?;
+    let mappings = maps::read(pid.cast_signed())?;
     let mut files: HashMap<&str, Image> = HashMap::new();
-    let data =
-        |mapping: &&Mapping| mapping.prot & libc::PROT_EXEC == 0 && mapping.path.starts_with('/');
+    let data = |mapping: &&Mapping| !mapping.is_executable() && mapping.path.starts_with('/');
     for mapping in mappings.iter().filter(data) {
         let file = files.entry(&mapping.path).or_insert_with(|| Image {
             // What is no ELF file has no code.
@@ -182,7 +135,7 @@ pub(super) fn mapped(pid: u32, tid: u32) -> io::Result<Vec<Mmap>> {
             // One page of a file may hold the end of its data and the start
             // of its code, and is then mapped twice, as one and as the other.
             let is_code = address < mapping.end && file.biases.contains(&segment.bias(address));
-            mapping.part(address, place(end)?, pid, tid).filter(|_| is_code)
+            part(mapping, address, place(end)?, pid, tid).filter(|_| is_code)
         }));
     }
     Ok(found)
@@ -199,6 +152,6 @@ struct Image {
 /// be executable.
 pub(super) fn mapped_at(pid: u32, tid: u32, addr: u64, len: u64) -> io::Result<Vec<Mmap>> {
     let end = addr.saturating_add(len);
-    let parts = mappings(pid)?;
-    Ok(parts.iter().filter_map(|mapping| mapping.part(addr, end, pid, tid)).collect())
+    let parts = maps::read(pid.cast_signed())?;
+    Ok(parts.iter().filter_map(|mapping| part(mapping, addr, end, pid, tid)).collect())
 }
