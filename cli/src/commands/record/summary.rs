@@ -37,6 +37,11 @@ fn cpu_line(cpu: &CpuReport) -> String {
     if let Some((drains, cycles)) = cpu.timed.filter(|(drains, _)| *drains > 0) {
         line += &format!(", {:.0} TSC cycles each", cycles as f64 / drains as f64);
     }
+    if cpu.not_held > 0 {
+        let times = counted(cpu.not_held, "time", "times");
+        line +=
+            &format!(", gave its CPU away with the ring off {times} (no join is claimed there)");
+    }
     if cpu.taken_over {
         line += "; something else has changed its control or filter register";
     }
