@@ -126,3 +126,19 @@ pub(crate) fn try_run(command: Command) -> Result<Run, SourceError> {
 pub(crate) fn run(command: Command) -> Run {
     try_run(command).expect("the program runs")
 }
+
+/// A command that records from `main` on.
+pub(crate) fn from_main(program: &Program, args: &[&str]) -> Command {
+    Command { from: Some(program.at("main")), ..program.command(args) }
+}
+
+/// Turns of `spin` by thread.
+pub(crate) fn turns(run: &Run, program: &Program) -> std::collections::BTreeMap<u32, usize> {
+    let mut turns = std::collections::BTreeMap::new();
+    for (id, branch) in run.branches() {
+        if (branch.from, branch.to) == (program.at("spin_b"), program.at("spin_l")) {
+            *turns.entry(id.tid).or_default() += 1;
+        }
+    }
+    turns
+}

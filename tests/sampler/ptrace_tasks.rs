@@ -7,25 +7,10 @@ use lbr_msr::record::Event;
 use sampler::source::ptrace::Ptrace;
 use sampler::source::{Command, Exit};
 
-use crate::program::{Keeper, Program, Run, Told, build, run};
+use crate::program::{Keeper, Told, build, from_main, run, turns};
 
 /// Static, so that no dynamic linker is stepped through after an exec.
 const HOSTED: &[&str] = &["-static", "-O1", "-pthread"];
-
-fn from_main(program: &Program, args: &[&str]) -> Command {
-    Command { from: Some(program.at("main")), ..program.command(args) }
-}
-
-/// Turns of `spin` by thread.
-fn turns(run: &Run, program: &Program) -> BTreeMap<u32, usize> {
-    let mut turns = BTreeMap::new();
-    for (id, branch) in run.branches() {
-        if (branch.from, branch.to) == (program.at("spin_b"), program.at("spin_l")) {
-            *turns.entry(id.tid).or_default() += 1;
-        }
-    }
-    turns
-}
 
 #[test]
 fn each_thread_has_its_own_branches() {

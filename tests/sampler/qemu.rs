@@ -12,7 +12,7 @@ use sampler::source::ptrace::{Recorder, Retire};
 use sampler::source::qemu::{Emulated, Qemu};
 use sampler::source::{BranchSource, Command, Exit, SourceError};
 
-use crate::program::{self, BARE, Keeper, Program, Run, Told, build};
+use crate::program::{self, BARE, Keeper, Program, Run, Told, build, from_main, turns};
 
 const HOSTED: &[&str] = &["-no-pie", "-O1", "-pthread"];
 
@@ -29,21 +29,6 @@ fn run(command: Command) -> Option<Run> {
     let keeper = Keeper::default();
     let (exit, notes) = emulated(command)?.run_into(&&keeper).expect("the program runs");
     Some(Run { exit, notes, told: keeper.told.into_inner().expect("no panic") })
-}
-
-fn from_main(program: &Program, args: &[&str]) -> Command {
-    Command { from: Some(program.at("main")), ..program.command(args) }
-}
-
-/// Turns of `spin` by thread.
-fn turns(run: &Run, program: &Program) -> BTreeMap<u32, usize> {
-    let mut turns = BTreeMap::new();
-    for (id, branch) in run.branches() {
-        if (branch.from, branch.to) == (program.at("spin_b"), program.at("spin_l")) {
-            *turns.entry(id.tid).or_default() += 1;
-        }
-    }
-    turns
 }
 
 #[test]

@@ -4,8 +4,12 @@ use std::{fs, os::unix::fs::MetadataExt};
 
 use lbr_msr::{
     LbrCaps, MsrError, MsrRead,
-    access::{Device, Root},
+    access::{
+        Device, Root,
+        msr_safe::{self, Allowlist},
+    },
     address::{IA32_DEBUGCTL, IA32_RTIT_CTL},
+    arm::Need,
     caps::{Facility, FilterRegister, Quirks, Vendor},
     probe::{
         cores::{CoreGroup, cpu_list},
@@ -334,22 +338,16 @@ fn msr_safe(checks: &mut Vec<Check>, root: &Root, cpu: u32, caps: &LbrCaps) -> b
         checks.push(Check::unknown("msr-safe", "loaded; its allowlist cannot be read"));
         return false;
     };
-    let parse = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    let listed = |msr: u32, bits: u64| {
-        list.lines().any(|line| {
-            let mut words = line.split('#').next().unwrap_or("").split_whitespace();
-            let (address, mask) = (words.next().and_then(parse), words.next().and_then(parse));
-            address == Some(msr.into()) && mask.is_some_and(|mask| mask & bits == bits)
-        })
-    };
     let registers = &caps.registers;
-    let allowed = listed(registers.control.0, registers.enable) && listed(registers.from.0, 0);
+    let control = Need { msr: registers.control, write_mask: registers.enable };
+    let record = Need { msr: registers.from, write_mask: 0 };
+    let allowed = Allowlist::parse(&list).missing(&[control, record]).is_empty();
     checks.push(if allowed {
         Check::ok("msr-safe", "loaded; its allowlist lets recording be switched on")
     } else {
         Check::bad("msr-safe", "loaded, but its allowlist lacks the LBR registers").remedy(format!(
-            "add to /dev/cpu/msr_allowlist: {:#010x} {:#018x} and the record registers",
-            registers.control.0, registers.enable
+            "add to /dev/cpu/msr_allowlist: {} and the record registers",
+            msr_safe::line(&control)
         ))
     });
     allowed
