@@ -8,7 +8,9 @@
 
 pub mod register;
 
-pub use register::{Captured, from_register, software_filter, to_register, to_register_disarmed};
+pub use register::{
+    Captured, from_register, software_filter, to_register, to_register_beside, to_register_disarmed,
+};
 
 use alloc::string::String;
 use core::{fmt, str::FromStr};

@@ -1,4 +1,4 @@
-//! What kind of branch an instruction is: the only place that decodes code
+//! What kind of branch an instruction is: the only place that judges code
 //! bytes.
 //!
 //! Names follow perf (`PERF_BR_*`), classes follow Architectural LBR (SDM24

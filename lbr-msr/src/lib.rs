@@ -41,6 +41,8 @@ pub mod address;
 pub mod arm;
 pub mod caps;
 pub mod decode;
+#[cfg(feature = "disasm")]
+pub mod disasm;
 pub mod explain;
 pub mod filter;
 pub mod format;

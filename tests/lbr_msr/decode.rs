@@ -288,3 +288,21 @@ fn values_of_real_machines() {
     }
     assert!(seen >= 10, "only {seen} rows");
 }
+
+/// Two bits a counter from bit 32 up, and nothing of a counter that the CPU
+/// does not log: SDM 20.1.2.1, MSR_LBR_INFO.
+#[test]
+fn counters_in_every_combination() {
+    for counters in 0..16u8 {
+        let layout =
+            Layout::Arch { mispredict: true, timed: true, types: true, counters, tsx: false };
+        for bits in 0..256u64 {
+            let info = Some(1 << 60 | bits << 32 | 7);
+            let entry = decode(layout, &RawEntry { from: 1, to: 2, info }).unwrap();
+            let logged = [0, 1, 2, 3]
+                .map(|i| (counters >> i & 1 == 1).then_some((bits >> (2 * i) & 3) as u8));
+            assert_eq!(entry.counters, (counters != 0).then_some(logged), "{counters:#x}");
+            assert_eq!((entry.cycles, entry.mispredicted), (Some(7), Some(false)));
+        }
+    }
+}

@@ -5,6 +5,8 @@
 #[allow(dead_code, unreachable_pub, reason = "not every target reads the corpus")]
 mod corpus;
 mod device;
+#[cfg(feature = "disasm")]
+mod disasm;
 #[path = "../oracle.rs"]
 #[allow(dead_code, reason = "not every target needs all of it")]
 mod oracle;
@@ -31,6 +33,7 @@ mod faulty;
 mod soft_call_stack;
 mod soft_encoding;
 mod soft_events;
+mod soft_fault;
 mod soft_faults;
 mod soft_filter;
 mod soft_model;

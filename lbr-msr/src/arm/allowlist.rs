@@ -22,6 +22,15 @@ impl<M> Allowlisted<M> {
         Allowlisted { inner, allowed: plan.allowed.clone() }
     }
 
+    /// `inner`, limited to these registers, in any order: for what is done
+    /// without a plan to record.
+    #[must_use]
+    pub fn listing(inner: M, mut allowed: Vec<Msr>) -> Allowlisted<M> {
+        allowed.sort_unstable();
+        allowed.dedup();
+        Allowlisted { inner, allowed }
+    }
+
     /// The backend.
     #[must_use]
     pub fn into_inner(self) -> M {
@@ -32,6 +41,17 @@ impl<M> Allowlisted<M> {
     /// registers, such as the branches a software LBR retires.
     pub fn inner_mut(&mut self) -> &mut M {
         &mut self.inner
+    }
+
+    /// The backend, to look at.
+    pub const fn inner(&self) -> &M {
+        &self.inner
+    }
+
+    /// Whether a register can be written.
+    #[must_use]
+    pub fn allows(&self, msr: Msr) -> bool {
+        self.allowed.binary_search(&msr).is_ok()
     }
 
     fn check(&self, msr: Msr) -> Result<(), MsrError> {

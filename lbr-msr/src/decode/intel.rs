@@ -1,6 +1,6 @@
 //! The rules of Intel's layouts. SDM 17.4.8.1; Linux `intel/lbr.c`.
 
-use super::template::Templates;
+use super::template::{Logged, Templates};
 use crate::{
     record::{BranchEntry, RawEntry},
     register::record::{
@@ -107,6 +107,20 @@ pub(super) fn arch_full(
 ) -> bool {
     let Some(info) = raw.info else { return plain(raw, slot) };
     timed(raw, ArchInfo(info).cycles(), templates.of((info >> 56) as usize), slot)
+}
+
+/// Architectural LBR with every field and with counters.
+#[inline(always)]
+pub(super) fn arch_counted(
+    raw: &RawEntry,
+    templates: &Templates<256>,
+    logged: &Logged,
+    slot: &mut BranchEntry,
+) -> bool {
+    let Some(info) = raw.info else { return plain(raw, slot) };
+    let holds = timed(raw, ArchInfo(info).cycles(), templates.of((info >> 56) as usize), slot);
+    slot.counters = Some(logged.of((info >> 32) as usize));
+    holds
 }
 
 /// Architectural LBR. `COUNTED` tells whether any counter is logged: their

@@ -69,10 +69,20 @@ macro_rules! with_rule {
                 }
                 _ => $none,
             },
-            Layout::Arch { mispredict: true, timed: true, types: true, counters: 0, tsx } => {
+            Layout::Arch { mispredict: true, timed: true, types: true, counters, tsx }
+                if counters & 0xF == 0 =>
+            {
                 let templates = &template::ARCH[usize::from(tsx)];
                 let $rule =
                     |raw: &RawEntry, slot: &mut BranchEntry| intel::arch_full(raw, templates, slot);
+                $run
+            }
+            Layout::Arch { mispredict: true, timed: true, types: true, counters, tsx } => {
+                let templates = &template::ARCH[usize::from(tsx)];
+                let logged = &template::COUNTERS[usize::from(counters & 0xF)];
+                let $rule = |raw: &RawEntry, slot: &mut BranchEntry| {
+                    intel::arch_counted(raw, templates, logged, slot)
+                };
                 $run
             }
             Layout::Arch { mispredict, timed, types, counters, tsx } => {

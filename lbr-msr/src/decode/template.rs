@@ -84,3 +84,36 @@ const fn arch(tsx: bool) -> Templates<256> {
     }
     Templates(all)
 }
+
+/// What the four counters logged, by INFO\[39:32\].
+pub(super) struct Logged([[Option<u8>; 4]; 256]);
+
+impl Logged {
+    #[inline(always)]
+    pub(super) fn of(&self, bits: usize) -> [Option<u8>; 4] {
+        self.0[bits & 255]
+    }
+}
+
+/// By which of the counters are logged.
+pub(super) static COUNTERS: [Logged; 16] = {
+    const NONE: Logged = Logged([[None; 4]; 256]);
+    let mut all = [NONE; 16];
+    let mut has = 0;
+    while has < all.len() {
+        let mut bits = 0;
+        while bits < 256 {
+            let info = ArchInfo((bits as u64) << 32);
+            let mut i = 0;
+            while i < 4 {
+                if has >> i & 1 != 0 {
+                    all[has].0[bits][i] = Some(info.counter(i as u32));
+                }
+                i += 1;
+            }
+            bits += 1;
+        }
+        has += 1;
+    }
+    all
+};

@@ -129,9 +129,22 @@ pub fn to_register_disarmed(
     filter: BranchFilter,
     register: FilterRegister,
 ) -> Result<u64, FilterError> {
+    to_register_beside(filter, BranchClasses::empty(), register)
+}
+
+/// As [`to_register_disarmed`], with these classes recorded as well, which
+/// perf's names may not be able to ask for (relative jumps).
+///
+/// # Errors
+/// As [`to_register`].
+pub fn to_register_beside(
+    filter: BranchFilter,
+    beside: BranchClasses,
+    register: FilterRegister,
+) -> Result<u64, FilterError> {
     let asked = filter;
     let filter = filter.normalized();
-    let classes = filter.classes();
+    let classes = filter.classes() | beside;
     if filter.contains(BranchFilter::STACK) && register != FilterRegister::None {
         let has_mode = match register {
             FilterRegister::LbrSelect { call_stack, .. } => call_stack,

@@ -4,7 +4,7 @@
 use crate::caps::{Facility, Layout, LbrCaps, Quirks};
 use crate::record::HwBranchType;
 
-use super::Retired;
+use super::{Fault, Faults, Retired};
 
 /// Width of a linear address on a CPU without five-level paging.
 const VIRT_48: u32 = 48;
@@ -22,6 +22,11 @@ const TSX_ABORT: u64 = 1 << 61;
 const CYC_CNT_VALID: u64 = 1 << 60;
 /// Highest cycle count that 16 bits hold.
 const CYC_CNT_MAX: u32 = 0xFFFF;
+
+/// What [`Fault::CyclesConstant`] counts.
+const CONSTANT_CYCLES: u32 = 42;
+/// How far before a branch [`Fault::FusedFrom`] puts it: a CMP of two registers.
+const FUSED: u64 = 3;
 
 /// AMD LbrExtV2: FROM and TO hold 58 bits of address. Linux amd/lbr.c.
 const AMD_IP: u64 = (1 << 58) - 1;
@@ -184,6 +189,71 @@ impl Encoding {
         }
     }
 
+    /// [`record`](Self::record) on a CPU that departs from what is documented.
+    pub(super) fn faulty_record(
+        self,
+        faults: Faults,
+        branch: &Retired,
+        from: u64,
+        cycles: Option<u32>,
+    ) -> Slot {
+        let mut branch = *branch;
+        let (mut from, mut cycles) = (from, cycles);
+        if faults.has(Fault::MispredictNever) {
+            branch.mispredicted = None;
+        }
+        if faults.has(Fault::MispredictInverted) {
+            branch.mispredicted = branch.mispredicted.map(|missed| !missed);
+        }
+        if faults.has(Fault::TsxNever) {
+            (branch.in_tx, branch.abort) = (false, false);
+        }
+        if faults.has(Fault::CyclesConstant) {
+            cycles = Some(CONSTANT_CYCLES);
+        }
+        if faults.has(Fault::CyclesWrap) {
+            cycles = cycles.map(|count| count & CYC_CNT_MAX);
+        }
+        if faults.has(Fault::FusedFrom) && branch.class == HwBranchType::Cond && from != !0 {
+            from = from.wrapping_sub(FUSED);
+        }
+        if faults.has(Fault::TypesSwapped) {
+            branch.class = match branch.class {
+                HwBranchType::IndJmp => HwBranchType::RelJmp,
+                HwBranchType::RelJmp => HwBranchType::IndJmp,
+                HwBranchType::IndCall => HwBranchType::RelCall,
+                HwBranchType::RelCall => HwBranchType::IndCall,
+                other => other,
+            };
+        }
+        let mut slot = self.record(&branch, from, cycles);
+        if faults.has(Fault::NoSignExtension) {
+            let (from_sign, to_sign) = self.sign_bits();
+            slot.from &= !from_sign;
+            slot.to &= !to_sign;
+        }
+        slot
+    }
+
+    /// The bits of FROM and of TO that hold copies of the address's sign.
+    const fn sign_bits(self) -> (u64, u64) {
+        const ABOVE: u64 = !((1 << VIRT_48) - 1);
+        match self {
+            Encoding::Packed | Encoding::Narrow => (0, 0),
+            Encoding::Linear
+            | Encoding::Info { .. }
+            | Encoding::Arch { .. }
+            | Encoding::AmdSingle => (ABOVE, ABOVE),
+            Encoding::Mispred => (ABOVE & !MISPRED, ABOVE),
+            Encoding::Time => (ABOVE & !MISPRED, 0),
+            Encoding::MispredTsx | Encoding::MispredNoTsx => {
+                (ABOVE & !(MISPRED | IN_TSX | TSX_ABORT), ABOVE)
+            }
+            Encoding::AmdV2 => (ABOVE & !MISPRED, ABOVE & BRS_TO),
+            Encoding::AmdBrs => (ABOVE, ABOVE & BRS_TO),
+        }
+    }
+
     /// What a FROM register holds after WRMSR of `value`; `None` where that
     /// raises #GP.
     pub(super) fn write_from(self, value: u64) -> Option<u64> {
@@ -200,6 +270,17 @@ impl Encoding {
             Encoding::Arch { .. } => is_sign_extended(value, VIRT_57),
         };
         canonical.then_some(value)
+    }
+
+    /// Flags in FROM\[63:61\], or room for them.
+    pub(super) const fn is_format_4(self) -> bool {
+        matches!(self, Encoding::MispredTsx | Encoding::MispredNoTsx)
+    }
+
+    /// Whether bits 62:61 of FROM are copies of its sign, bit 47.
+    pub(super) const fn flags_extend_sign(self, value: u64) -> bool {
+        let flags = value & (IN_TSX | TSX_ABORT);
+        flags == sign_extend(value, VIRT_48) & (IN_TSX | TSX_ABORT)
     }
 
     /// What a TO register holds after WRMSR of `value`; `None` where that

@@ -2,6 +2,7 @@
 
 use crate::caps::{Facility, Quirks};
 
+use super::Fault;
 use super::encode::{Encoding, Slot, low32};
 use super::filter::ctl;
 use super::ring::bits::*;
@@ -14,7 +15,11 @@ impl SoftLbr {
     /// GLOBAL_STATUS.LBR_FRZ. SDM 17.4.7.
     pub fn pmi(&mut self) {
         let freezes = self.debugctl & DEBUGCTL_FREEZE_LBRS_ON_PMI != 0
-            && !self.model.quirks.contains(Quirks::NO_FREEZE_ON_PMI);
+            && !self.model.quirks.contains(Quirks::NO_FREEZE_ON_PMI)
+            && !self.faults.has(Fault::NoFreezeOnPmi);
+        if freezes && self.faults.has(Fault::FreezeEarly) {
+            self.take_back();
+        }
         let streamlined = self.freezes_by_status();
         if freezes && streamlined {
             self.status |= STATUS_LBR_FRZ;
@@ -50,11 +55,35 @@ impl SoftLbr {
         if !on || self.status & STATUS_LBR_FRZ != 0 || self.trace_hides_lbr() {
             return;
         }
-        let newest = if beside { self.pair } else { self.newest() };
-        self.ler = match self.encoding() {
+        self.ler = if beside { self.pair } else { self.last_exception() };
+    }
+
+    /// The newest record as the last-exception registers hold it.
+    pub(super) fn last_exception(&self) -> Slot {
+        let newest = self.newest();
+        match self.encoding() {
             Encoding::Packed => Slot { from: low32(newest.from), to: newest.from >> 32, info: 0 },
             _ => newest,
+        }
+    }
+
+    /// A system-management interrupt, and its RSM: recording is off in
+    /// between, and nothing shows afterwards (DEBUGCTL.FREEZE_WHILE_SMM,
+    /// SDM 17.4.1; Architectural LBR by itself).
+    pub fn smi(&mut self) {
+        if self.faults.has(Fault::SmmCorrupts) && self.records_on() {
+            self.spoil_newest();
+        }
+    }
+
+    /// A branch could be recorded now.
+    fn records_on(&self) -> bool {
+        let control = match self.model.control {
+            Control::DebugCtl => self.debugctl,
+            Control::LbrCtl => self.lbr_ctl,
+            Control::DbgExtnCfg => self.dbg_extn_cfg,
         };
+        control & self.model.map.enable != 0 && self.status & STATUS_LBR_FRZ == 0
     }
 
     /// The core was in a C-state deeper than C1. Where the CPU keeps its
@@ -63,7 +92,9 @@ impl SoftLbr {
     /// the next record has a cycle count of 0. SDM 17.10.3. Elsewhere nothing
     /// happens.
     pub fn deep_c_state(&mut self) {
-        if self.model.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
+        if self.model.quirks.contains(Quirks::DEEP_C_STATE_WIPES)
+            || self.faults.has(Fault::CStateWipe)
+        {
             self.clear_records();
             self.clear_last_exception();
         }

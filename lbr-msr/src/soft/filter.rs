@@ -4,7 +4,7 @@
 use crate::caps::FilterRegister;
 use crate::record::HwBranchType;
 
-use super::Retired;
+use super::{Fault, Faults, Retired};
 
 /// MSR_LBR_SELECT and AMD's LBR_SELECT: suppress bits. SDM 17.7.2, Linux
 /// amd/lbr.c.
@@ -38,7 +38,21 @@ pub(super) mod ctl {
     pub(in crate::soft) const NEAR_RET: u64 = 1 << 21;
     pub(in crate::soft) const OTHER_BRANCH: u64 = 1 << 22;
     pub(in crate::soft) const BRANCHES: u64 = 0x7F << 16;
+    pub(in crate::soft) const ALL: u64 = BRANCHES | OS | USR;
 }
+
+/// The faults that make a filter ineffective: its suppress and capture bit.
+const IGNORED: [(Fault, u64, u64); 9] = [
+    (Fault::IgnoresRing0, select::CPL_EQ_0, ctl::OS),
+    (Fault::IgnoresUser, select::CPL_NEQ_0, ctl::USR),
+    (Fault::IgnoresCond, select::JCC, ctl::COND),
+    (Fault::IgnoresRelCall, select::NEAR_REL_CALL, ctl::NEAR_REL_CALL),
+    (Fault::IgnoresIndCall, select::NEAR_IND_CALL, ctl::NEAR_IND_CALL),
+    (Fault::IgnoresRet, select::NEAR_RET, ctl::NEAR_RET),
+    (Fault::IgnoresIndJmp, select::NEAR_IND_JMP, ctl::NEAR_IND_JMP),
+    (Fault::IgnoresRelJmp, select::NEAR_REL_JMP, ctl::NEAR_REL_JMP),
+    (Fault::IgnoresFar, select::FAR_BRANCH, ctl::OTHER_BRANCH),
+];
 
 const CLASSES: [HwBranchType; 7] = [
     HwBranchType::Cond,
@@ -83,6 +97,59 @@ impl Filter {
     const EVERYTHING: Filter = Filter { pass: !0, call_stack: false, undefined: false, hide: 0 };
     /// The manual does not say what is recorded: nothing, here.
     const UNDEFINED: Filter = Filter { pass: 0, call_stack: true, undefined: true, hide: 0 };
+
+    /// What `value` in the filter register means on a CPU that departs from
+    /// what is documented.
+    pub(super) fn faulty(register: FilterRegister, value: u64, faults: Faults) -> Filter {
+        let mut filter = Filter::of(register, value);
+        let swallows = faults.has(Fault::JumpsSwallowCalls);
+        let register = match register {
+            FilterRegister::AmdSelect if swallows => {
+                FilterRegister::LbrSelect { jumps_swallow_calls: true, call_stack: false }
+            }
+            FilterRegister::LbrSelect { call_stack, .. } if swallows => {
+                FilterRegister::LbrSelect { jumps_swallow_calls: true, call_stack }
+            }
+            other => other,
+        };
+        let captures = matches!(register, FilterRegister::LbrCtl { .. });
+        if !filter.call_stack {
+            let bits = if captures { ctl::ALL } else { select::SUPPRESS };
+            let mut value = if faults.has(Fault::FilterPolarity) { value ^ bits } else { value };
+            for (fault, suppress, capture) in IGNORED {
+                if faults.has(fault) && captures {
+                    value |= capture;
+                } else if faults.has(fault) {
+                    value &= !suppress;
+                }
+            }
+            filter = Filter::of(register, value);
+        }
+        // The bit that a zero-length call has in a selector.
+        let zero = |class| selector(class, true, false) | selector(class, true, true) << 16;
+        let calls = match (filter.call_stack, faults) {
+            (true, faults) if faults.has(Fault::PushesZeroLengthCalls) => {
+                [zero(HwBranchType::RelCall), zero(HwBranchType::IndCall)]
+            }
+            (false, faults) if captures && faults.has(Fault::RecordsZeroLengthCalls) => {
+                [zero(HwBranchType::RelCall); 2]
+            }
+            _ => return filter.unhidden(faults),
+        };
+        for zero in calls.into_iter().flat_map(|pair| [pair & 0xFFFF, pair >> 16]) {
+            // Where a call of another length passes, this one does too.
+            let other = zero & !(1 << 3);
+            filter.pass |= (filter.pass >> other & 1) << zero;
+        }
+        filter.unhidden(faults)
+    }
+
+    const fn unhidden(mut self, faults: Faults) -> Filter {
+        if faults.has(Fault::FromNotHidden) {
+            self.hide = 0;
+        }
+        self
+    }
 
     /// What `value` in the filter register means.
     pub(super) fn of(register: FilterRegister, value: u64) -> Filter {

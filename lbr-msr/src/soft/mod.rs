@@ -5,9 +5,13 @@
 //! through [`MsrRead`](crate::MsrRead) and [`MsrWrite`](crate::MsrWrite), by
 //! address, like the registers it stands in for.
 
+pub mod fault;
+pub mod machine;
 pub mod preset;
 
+pub use fault::{Fault, Faults};
 pub use preset::SoftCpu;
+mod depart;
 mod encode;
 mod events;
 mod filter;

@@ -10,6 +10,7 @@ use crate::address::{
 };
 use crate::caps::{Facility, FilterRegister, Layout, Order, Quirks};
 
+use super::Fault;
 use super::encode::Encoding;
 use super::filter::{ctl, select};
 use super::ring::bits::*;
@@ -65,7 +66,8 @@ impl SoftLbr {
         if let Some(i) = index(to) {
             return Some(Register::Record(Bank::To, i));
         }
-        if let Some(i) = index(map.info) {
+        let info = if self.faults.has(Fault::NoInfo) { None } else { map.info };
+        if let Some(i) = index(info) {
             return Some(Register::Record(Bank::Info, i));
         }
         self.control_register(msr)
@@ -126,11 +128,20 @@ impl SoftLbr {
             Register::DebugCtl => self.debugctl,
             Register::DbgExtnCfg => self.dbg_extn_cfg,
             Register::LastException(Bank::From) => self.ler.from,
+            Register::LastException(Bank::To)
+                if self.faults.has(Fault::LerToUnsigned) && self.encoding().is_format_4() =>
+            {
+                // Whatever bit 47 is, the three above are otherwise.
+                self.ler.to ^ 7 << 61
+            }
             Register::LastException(Bank::To) => self.ler.to,
             Register::LastException(Bank::Info) => self.ler.info,
             Register::Pair(Bank::From) => self.pair.from,
             Register::Pair(Bank::To) => self.pair.to,
             Register::Pair(Bank::Info) => return None,
+            Register::PerfCapabilities if self.faults.has(Fault::FormatCode) => {
+                other_format(self.model.perf_capabilities?)
+            }
             Register::PerfCapabilities => self.model.perf_capabilities?,
             Register::Status => self.status,
             Register::StatusReset => 0,
@@ -152,6 +163,13 @@ impl SoftLbr {
                 return None;
             }
             Register::Record(bank, i) => {
+                if matches!(bank, Bank::From)
+                    && self.faults.has(Fault::FromWriteChecksFlags)
+                    && encoding.is_format_4()
+                    && !encoding.flags_extend_sign(value)
+                {
+                    return None;
+                }
                 let slot = self.slot_mut(i)?;
                 match bank {
                     Bank::From => slot.from = encoding.write_from(value)?,
@@ -166,7 +184,9 @@ impl SoftLbr {
             Register::LbrCtl => self.lbr_ctl = only(value, self.lbr_ctl_bits())?,
             Register::Depth => {
                 self.depth = self.supported_depth(value)?;
-                self.clear_records();
+                if !self.faults.has(Fault::DepthKeepsRecords) {
+                    self.clear_records();
+                }
             }
             Register::DebugCtl => {
                 let mut value = only(value, self.debugctl_bits())?;
@@ -304,6 +324,17 @@ fn hidden_by_trace(register: Register) -> bool {
         register,
         Register::Record(..) | Register::Tos | Register::Select | Register::LastException(_)
     )
+}
+
+/// A format code that is not the one `value` has in bits 5:0.
+const fn other_format(value: u64) -> u64 {
+    let other = match value & 0x3F {
+        // Two that a Tremont may report alike.
+        5 | 7 => 3,
+        3 => 4,
+        _ => 5,
+    };
+    value & !0x3F | other
 }
 
 /// `value`, unless it has bits outside `allowed`.

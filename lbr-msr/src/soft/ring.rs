@@ -2,9 +2,9 @@
 
 use crate::caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor};
 
-use super::Retired;
 use super::encode::{Encoding, Slot};
 use super::filter::{Filter, ctl, selector_of};
+use super::{Fault, Faults, Retired};
 
 /// The most records that any of the facilities can hold: depth mask bit 7 of
 /// CPUID leaf 1CH. A larger `LbrCaps::depth` counts as this.
@@ -47,7 +47,7 @@ pub(super) enum Control {
 
 /// What a branch that passes does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     /// Overwrites the oldest record.
     Ring,
     /// Calls push, returns pop.
@@ -112,6 +112,7 @@ pub(super) struct Model {
 ///   the one table that names their pair has it swapped.
 /// - Of Intel PT only TraceEn counts, and IA32_RTIT_CTL exists only where
 ///   tracing disables LBR (SDM 36.3.1.2).
+/// - An SMI switches recording off and its RSM on again, so that nothing shows.
 /// - AMD BRS records from the write of BRSMEN on, as if the counter it waits
 ///   for had fired at once.
 #[derive(Clone, Debug)]
@@ -120,8 +121,8 @@ pub struct SoftLbr {
     watch: u32,
     /// Of these, the ones that are recorded in the ring.
     pass: u32,
-    mode: Mode,
-    encoding: Encoding,
+    pub(super) mode: Mode,
+    pub(super) encoding: Encoding,
     /// What the filter register means, and the value it was worked out from.
     filter: Filter,
     filter_value: u64,
@@ -129,15 +130,20 @@ pub struct SoftLbr {
     pair_on: bool,
     undefined: bool,
     /// The slot of the newest record.
-    top: usize,
+    pub(super) top: usize,
     pub(super) depth: usize,
     cycles: u32,
     cycles_known: bool,
     recorded: u64,
-    slots: [Slot; MAX_DEPTH],
+    pub(super) slots: [Slot; MAX_DEPTH],
 
     pub(super) cpu: u32,
     pub(super) model: Model,
+    pub(super) faults: Faults,
+    /// What the newest record overwrote, for a freeze that comes too early.
+    pub(super) overwritten: Slot,
+    /// Recording was on when the control registers changed last.
+    was_on: bool,
     pub(super) debugctl: u64,
     pub(super) select: u64,
     pub(super) lbr_ctl: u64,
@@ -196,6 +202,9 @@ impl SoftLbr {
             slots: [Slot::EMPTY; MAX_DEPTH],
             cpu: 0,
             model,
+            faults: Faults::NONE,
+            overwritten: Slot::EMPTY,
+            was_on: false,
             debugctl: 0,
             select: 0,
             lbr_ctl: 0,
@@ -214,6 +223,23 @@ impl SoftLbr {
     pub fn on_cpu(mut self, cpu: u32) -> SoftLbr {
         self.cpu = cpu;
         self
+    }
+
+    /// The same, with departures from what is documented.
+    #[must_use]
+    pub fn with(mut self, faults: impl Into<Faults>) -> SoftLbr {
+        self.faults = faults.into();
+        self.filter = Filter::faulty(self.model.filter, self.filter_value, self.faults);
+        self.reset();
+        self
+    }
+
+    /// Whether hyperthreads of a core share the filter register: a write to
+    /// one's is then to be repeated on the other's.
+    #[must_use]
+    pub const fn shares_select(&self) -> bool {
+        self.model.quirks.contains(Quirks::SELECT_SHARED_BY_CORE)
+            != self.faults.has(Fault::SelectSharing)
     }
 
     /// Retires one taken branch. Whether it changed the records.
@@ -259,17 +285,36 @@ impl SoftLbr {
             Mode::CallStack => self.push(branch),
             Mode::Saturating => self.fill(branch),
         }
+        if !self.faults.is_empty() {
+            self.after(branch);
+        }
         true
+    }
+
+    /// Where the ring wraps.
+    #[inline]
+    pub(super) fn ring_depth(&self) -> usize {
+        if self.faults.has(Fault::HalfDepth) { (self.depth / 2).max(1) } else { self.depth }
     }
 
     /// Writes a record at the next slot. The hardware increments TOS, modulo
     /// the depth, before it writes (SDM 17.4.8); where newer records have
     /// lower addresses, the addresses shift instead.
     #[inline]
-    fn push(&mut self, branch: &Retired) {
-        let next = self.top + 1;
-        self.top = if next >= self.depth { 0 } else { next };
+    pub(super) fn push(&mut self, branch: &Retired) {
+        self.advance();
         self.put(branch);
+    }
+
+    #[inline]
+    pub(super) fn advance(&mut self) {
+        let depth = self.ring_depth();
+        let next = self.top + 1;
+        self.top = if next >= depth { 0 } else { next };
+        if self.faults.has(Fault::OrderReversed) && self.model.order == Order::Tos {
+            // One up and two down.
+            self.top = (self.top + 2 * depth - 2) % depth;
+        }
     }
 
     #[inline]
@@ -280,7 +325,14 @@ impl SoftLbr {
         let cycles = self.cycles_known.then_some(self.cycles);
         // An index beyond the array cannot be: `top` stays below `depth`.
         if let Some(slot) = self.slots.get_mut(self.top) {
-            *slot = self.encoding.record(branch, from, cycles);
+            if !self.faults.is_empty() {
+                self.overwritten = *slot;
+            }
+            *slot = if self.faults.is_empty() {
+                self.encoding.record(branch, from, cycles)
+            } else {
+                self.encoding.faulty_record(self.faults, branch, from, cycles)
+            };
         }
         self.cycles = 0;
         self.cycles_known = true;
@@ -291,7 +343,12 @@ impl SoftLbr {
         if let Some(slot) = self.slots.get_mut(self.top) {
             *slot = Slot::EMPTY;
         }
-        self.top = if self.top == 0 { self.depth - 1 } else { self.top - 1 };
+        let back = if self.top == 0 { self.ring_depth() - 1 } else { self.top - 1 };
+        self.top = if self.faults.has(Fault::OrderReversed) && self.model.order == Order::Tos {
+            (self.top + 1) % self.ring_depth()
+        } else {
+            back
+        };
     }
 
     /// AMD BRS: writes at MSROFF, which wraps to 0 when the last is written.
@@ -299,7 +356,7 @@ impl SoftLbr {
         let next = ((self.dbg_extn_cfg & BRS_MSROFF) >> BRS_MSROFF_SHIFT) as usize;
         self.top = next.min(self.depth - 1);
         self.put(branch);
-        let offset = if self.top + 1 >= self.depth { 0 } else { self.top as u64 + 1 };
+        let offset = if self.top + 1 >= self.ring_depth() { 0 } else { self.top as u64 + 1 };
         self.dbg_extn_cfg = self.dbg_extn_cfg & !BRS_MSROFF | offset << BRS_MSROFF_SHIFT | BRS_VB;
         if offset == 0 {
             self.refresh();
@@ -319,6 +376,9 @@ impl SoftLbr {
 
     #[inline]
     fn physical(&self, index: usize) -> usize {
+        if self.model.order == Order::NewestFirst && !self.faults.is_empty() {
+            return self.faulty_physical(index);
+        }
         match self.model.order {
             // Index 0 is always the newest: the registers are renamed.
             Order::NewestFirst if index <= self.top => self.top - index,
@@ -333,12 +393,15 @@ impl SoftLbr {
 
     /// The index of the newest record.
     pub(super) const fn tos(&self) -> usize {
-        self.top
+        if self.faults.has(Fault::TosOffByOne) { (self.top + 1) % self.depth } else { self.top }
     }
 
     /// Moves TOS; bits beyond the depth mean nothing. SDM 17.5.1.
     pub(super) fn set_tos(&mut self, value: u64) {
         self.top = (value % self.depth as u64) as usize;
+        if self.faults.has(Fault::TosOffByOne) {
+            self.top = (self.top + self.depth - 1) % self.depth;
+        }
     }
 
     pub(super) fn newest(&self) -> Slot {
@@ -387,7 +450,11 @@ impl SoftLbr {
         };
         // Freezing and thawing leave the filter as it is.
         if value != self.filter_value {
-            self.filter = Filter::of(self.model.filter, value);
+            self.filter = if self.faults.is_empty() {
+                Filter::of(self.model.filter, value)
+            } else {
+                Filter::faulty(self.model.filter, value, self.faults)
+            };
             self.filter_value = value;
         }
         let filter = self.filter;
@@ -399,6 +466,10 @@ impl SoftLbr {
             && self.status & STATUS_LBR_FRZ == 0
             && !self.trace_hides_lbr();
 
+        if self.was_on && !enabled && self.faults.has(Fault::DuplicateNewest) {
+            self.repeat_newest();
+        }
+        self.was_on = enabled;
         self.undefined = enabled && (filter.undefined || branch_trace);
         self.pass = if enabled && !branch_trace && !full { filter.pass } else { 0 };
         self.mode = match self.model.order {

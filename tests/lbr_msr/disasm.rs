@@ -1,0 +1,107 @@
+//! Instructions as text: by hand, and beside binutils' objdump.
+
+use std::process::Command;
+
+use lbr_msr::disasm::{Disassembler, Syntax};
+
+fn text(syntax: Syntax, bytes: &[u8], ip: u64) -> (String, String) {
+    let text = Disassembler::new(syntax).text(bytes, ip).unwrap();
+    assert_eq!(usize::from(text.len), bytes.len());
+    (text.mnemonic, text.operands)
+}
+
+/// The loop of the text book, as it prints it; AT&T by the rules of that
+/// syntax.
+#[test]
+fn the_text_books_loop() {
+    type Line = (u64, &'static [u8], [&'static str; 2], [&'static str; 2]);
+    let lines: [Line; 7] = [
+        (0x4e_da10, &[0x8b, 0x3b], ["mov", "edi,DWORD PTR [rbx]"], ["mov", "(%rbx),%edi"]),
+        (0x4e_da12, &[0x85, 0xff], ["test", "edi,edi"], ["test", "%edi,%edi"]),
+        (0x4e_da14, &[0x79, 0x08], ["jns", "0x4eda1e"], ["jns", "0x4eda1e"]),
+        (0x4e_da18, &[0xc1, 0xe0, 0x07], ["shl", "eax,0x7"], ["shl", "$0x7,%eax"]),
+        (0x4e_da1b, &[0x8d, 0x3c, 0xf8], ["lea", "edi,[rax+rdi*8]"], ["lea", "(%rax,%rdi,8),%edi"]),
+        (0x4e_da1e, &[0xe8, 3, 1, 0, 0], ["call", "0x4edb26"], ["call", "0x4edb26"]),
+        (
+            0x4e_da27,
+            &[0x89, 0x43, 0xfc],
+            ["mov", "DWORD PTR [rbx-0x4],eax"],
+            ["mov", "%eax,-0x4(%rbx)"],
+        ),
+    ];
+    let words = |[mnemonic, operands]: [&str; 2]| (mnemonic.to_owned(), operands.to_owned());
+    for (ip, bytes, intel, att) in lines {
+        assert_eq!(text(Syntax::Intel, bytes, ip), words(intel));
+        assert_eq!(text(Syntax::Att, bytes, ip), words(att));
+    }
+}
+
+#[test]
+fn addresses_and_prefixes() {
+    // lea r8,[rip+0xfef] at 0x40100a, 7 bytes long.
+    let lea = [0x4c, 0x8d, 0x05, 0xef, 0x0f, 0, 0];
+    let read = Disassembler::new(Syntax::Intel).text(&lea, 0x40_100a).unwrap();
+    assert_eq!((read.operands.as_str(), read.rip_relative), ("r8,[rip+0xfef]", Some(0x40_2000)));
+    assert_eq!(text(Syntax::Intel, &[0xf3, 0xaa], 0).0, "rep stosb");
+    assert_eq!(text(Syntax::Intel, &[0xf0, 0xff, 0x07], 0).0, "lock inc");
+    // Not an instruction of 64-bit code; cut off.
+    for bytes in [&[0x06][..], &[0xe8, 0, 0], &[]] {
+        assert_eq!(Disassembler::new(Syntax::Intel).text(bytes, 0), None);
+    }
+}
+
+/// Instructions of this very program that are compared: a hundred thousand
+/// would say no more, and take longer.
+const COMPARED: usize = 40_000;
+
+/// What objdump says of this program: address, bytes, words.
+fn objdump(syntax: &str) -> Option<Vec<(u64, Vec<u8>, String)>> {
+    let program = std::env::current_exe().unwrap();
+    let args = ["-d", "-w", "-M", syntax, "-j", ".text", "--insn-width=16"];
+    let out = Command::new("objdump").args(args).arg(program).output();
+    let Some(out) = out.ok().filter(|out| out.status.success()) else {
+        eprintln!("skipped: no objdump that knows x86 here");
+        return None;
+    };
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let lines = text.lines().filter_map(|line| {
+        let (address, rest) = line.trim_start().split_once(":\t")?;
+        let (bytes, words) = rest.split_once('\t')?;
+        let bytes: Vec<u8> =
+            bytes.split_whitespace().filter_map(|b| u8::from_str_radix(b, 16).ok()).collect();
+        Some((u64::from_str_radix(address, 16).ok()?, bytes, words.trim().to_owned()))
+    });
+    Some(lines.take(COMPARED).collect())
+}
+
+/// The mnemonic without what the two write differently.
+fn plain(words: &str) -> String {
+    // Prefixes that change nothing are left out by one and not by the other.
+    let prefixes = ["lock", "rep", "repz", "repe", "repnz", "repne", "cs", "ds", "data16"];
+    let mut words = words.split_whitespace().skip_while(|word| prefixes.contains(word));
+    let mnemonic = words.next().unwrap_or("nothing but prefixes");
+    match mnemonic {
+        // Newer versions of objdump leave this suffix out.
+        "callq" | "jmpq" | "pushq" | "popq" => mnemonic.trim_end_matches('q').to_owned(),
+        // A name of gas for the form with a wide immediate.
+        "movabs" => "mov".to_owned(),
+        // Operands say the size of string instructions, or the mnemonic does.
+        "movsb" | "movsw" | "movsd" | "movsq" => "movs".to_owned(),
+        "stosb" | "stosw" | "stosd" | "stosq" => "stos".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+#[test]
+fn objdump_agrees() {
+    for (name, syntax) in [("intel", Syntax::Intel), ("att", Syntax::Att)] {
+        let Some(theirs) = objdump(name) else { return };
+        assert_eq!(theirs.len(), COMPARED);
+        let mut disassembler = Disassembler::new(syntax);
+        for (address, bytes, words) in theirs {
+            let ours = disassembler.text(&bytes, address).unwrap();
+            assert_eq!(usize::from(ours.len), bytes.len(), "{address:x}: {words}");
+            assert_eq!(plain(&ours.mnemonic), plain(&words), "{address:x}: {words}");
+        }
+    }
+}
