@@ -76,9 +76,29 @@ impl Drop for Line {
     }
 }
 
+/// Registers that a keeper can put back.
+pub trait Kept {
+    /// Takes what tells the keeper when something is owed, and when not.
+    fn give(&mut self, ticket: Ticket);
+
+    /// Puts back what was read before; called in the keeper alone. Whether
+    /// all of it is as it was.
+    fn put_back(&mut self) -> bool;
+}
+
+impl<M: MsrWrite> Kept for Ready<M> {
+    fn give(&mut self, ticket: Ticket) {
+        Ready::give(self, ticket);
+    }
+
+    fn put_back(&mut self) -> bool {
+        self.restore().is_ok()
+    }
+}
+
 /// A ring's number with its keeper.
 #[derive(Clone, Debug)]
-pub(crate) struct Ticket {
+pub struct Ticket {
     line: Arc<Line>,
     number: u16,
 }
@@ -113,7 +133,7 @@ impl Ticket {
 ///
 /// # Errors
 /// [`KeeperError`]. Nothing is armed yet: not to go on is safe.
-pub fn watch<M: MsrWrite>(rings: &mut [Ready<M>]) -> Result<(), KeeperError> {
+pub fn watch<R: Kept>(rings: &mut [R]) -> Result<(), KeeperError> {
     let count = rings.len();
     if u16::try_from(count).is_err() {
         return Err(KeeperError::TooMany(count));
@@ -165,7 +185,7 @@ fn threads() -> io::Result<usize> {
 }
 
 /// The child's life. Whether everything is as it was.
-fn be_keeper<M: MsrWrite>(pipe: OwnedFd, ready: OwnedFd, rings: &mut [Ready<M>]) -> bool {
+fn be_keeper<R: Kept>(pipe: OwnedFd, ready: OwnedFd, rings: &mut [R]) -> bool {
     // Both fail only where they change nothing: a new child leads no group,
     // and the signals exist.
     let _ = setsid();
@@ -183,7 +203,7 @@ fn be_keeper<M: MsrWrite>(pipe: OwnedFd, ready: OwnedFd, rings: &mut [Ready<M>])
 }
 
 /// Listens until the line ends, then puts back what is armed.
-fn keep<M: MsrWrite>(line: &mut impl Read, rings: &mut [Ready<M>]) -> bool {
+fn keep<R: Kept>(line: &mut impl Read, rings: &mut [R]) -> bool {
     let mut armed = vec![false; rings.len()];
     let mut message = [0; 3];
     // A line that fails is a line that ended.
@@ -195,7 +215,7 @@ fn keep<M: MsrWrite>(line: &mut impl Read, rings: &mut [Ready<M>]) -> bool {
     }
     let mut all = true;
     for (ring, _) in rings.iter_mut().zip(armed).filter(|(_, armed)| *armed) {
-        all &= ring.restore().is_ok();
+        all &= ring.put_back();
     }
     all
 }

@@ -223,7 +223,7 @@ fn registers_beside_the_plan_cannot_be_written() {
 /// Registers in a file, each at eight times its address: they outlive the
 /// process that writes them, as those of a CPU do.
 #[derive(Debug)]
-struct Filed {
+pub(crate) struct Filed {
     file: File,
     cpu: u32,
 }
@@ -246,7 +246,7 @@ impl MsrWrite for Filed {
     }
 }
 
-fn filed(cpu: u32) -> Filed {
+pub(crate) fn filed(cpu: u32) -> Filed {
     let file = tempfile::tempfile().unwrap();
     file.set_len(0x2000 * 8).unwrap();
     let mut filed = Filed { file, cpu };
@@ -255,7 +255,7 @@ fn filed(cpu: u32) -> Filed {
     filed
 }
 
-fn again(filed: &Filed) -> Filed {
+pub(crate) fn again(filed: &Filed) -> Filed {
     Filed { file: filed.file.try_clone().unwrap(), cpu: filed.cpu }
 }
 
@@ -265,7 +265,7 @@ static ONE: Mutex<()> = Mutex::new(());
 /// Runs `recorder` in a process of its own, which is not to return, until it
 /// has written a byte to its pipe; then does `end` to it; returns when it and
 /// its keeper have gone, with its status.
-fn recorded(recorder: impl FnOnce(&mut File), end: impl FnOnce(Pid)) -> WaitStatus {
+pub(crate) fn recorded(recorder: impl FnOnce(&mut File), end: impl FnOnce(Pid)) -> WaitStatus {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (read, write): (OwnedFd, OwnedFd) = pipe().unwrap();
     // SAFETY: the child runs on with the C library's promise that memory can

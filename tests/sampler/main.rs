@@ -13,6 +13,8 @@ mod scripted;
 mod session;
 mod soft;
 mod thread;
+mod verify;
+mod verify_restore;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../built.rs"]
@@ -20,6 +22,10 @@ mod built;
 mod hardware;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod hardware_target;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod measure;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod measure_closure;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

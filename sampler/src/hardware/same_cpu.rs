@@ -77,25 +77,34 @@ impl Control<'_> {
         Ok(frame.seen)
     }
 
-    /// Eight bytes, or a negative errno.
     fn check(&self, returned: i64, access: Access) -> Result<(), MsrError> {
-        let (cpu, msr) = (self.cpu, self.msr);
-        match i32::try_from(returned) {
-            Ok(8) => Ok(()),
-            Ok(errno) if errno == -libc::EIO => Err(MsrError::Fault { cpu, msr, access }),
-            Ok(errno) if errno == -libc::ENXIO => Err(MsrError::Offline { cpu }),
-            Ok(errno) if errno == -libc::EPERM => Err(MsrError::WriteFiltered {
-                msr,
-                why: "kernel lockdown is active or msr.allow_writes=off".to_owned(),
-            }),
-            Ok(errno) if errno < 0 => {
-                let cause = io::Error::from_raw_os_error(-errno).to_string();
-                Err(MsrError::Os { cpu, msr, access, cause })
-            }
-            _ => {
-                let cause = format!("{returned} bytes were transferred instead of 8");
-                Err(MsrError::Os { cpu, msr, access, cause })
-            }
+        transferred(returned, self.cpu, self.msr, access)
+    }
+}
+
+/// What a system call that reads or writes a register returned: eight bytes, or
+/// a negative errno.
+pub(crate) fn transferred(
+    returned: i64,
+    cpu: u32,
+    msr: Msr,
+    access: Access,
+) -> Result<(), MsrError> {
+    match i32::try_from(returned) {
+        Ok(8) => Ok(()),
+        Ok(errno) if errno == -libc::EIO => Err(MsrError::Fault { cpu, msr, access }),
+        Ok(errno) if errno == -libc::ENXIO => Err(MsrError::Offline { cpu }),
+        Ok(errno) if errno == -libc::EPERM => Err(MsrError::WriteFiltered {
+            msr,
+            why: "kernel lockdown is active or msr.allow_writes=off".to_owned(),
+        }),
+        Ok(errno) if errno < 0 => {
+            let cause = io::Error::from_raw_os_error(-errno).to_string();
+            Err(MsrError::Os { cpu, msr, access, cause })
+        }
+        _ => {
+            let cause = format!("{returned} bytes were transferred instead of 8");
+            Err(MsrError::Os { cpu, msr, access, cause })
         }
     }
 }

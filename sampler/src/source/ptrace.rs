@@ -28,7 +28,7 @@
 pub(crate) mod code;
 mod family;
 mod start;
-mod step;
+pub(crate) mod step;
 pub(crate) mod sys;
 mod task;
 mod tracer;

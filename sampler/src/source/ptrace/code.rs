@@ -16,14 +16,14 @@ const PAGE: u64 = 4096;
 
 /// An instruction that is about to execute.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Decoded {
-    pub(super) ip: u64,
-    pub(super) insn: Insn,
-    pub(super) under_trap_flag: UnderTrapFlag,
+pub(crate) struct Decoded {
+    pub(crate) ip: u64,
+    pub(crate) insn: Insn,
+    pub(crate) under_trap_flag: UnderTrapFlag,
     /// XBEGIN: where an abort goes.
-    pub(super) abort_target: Option<u64>,
+    pub(crate) abort_target: Option<u64>,
     /// INT 80H, the other way into a system call.
-    pub(super) int80: bool,
+    pub(crate) int80: bool,
 }
 
 impl Decoded {
@@ -45,7 +45,7 @@ impl Decoded {
 
 /// The code of one process.
 #[derive(Debug, Default)]
-pub(super) struct Code {
+pub(crate) struct Code {
     decoded: HashMap<u64, Decoded>,
     /// Mappings whose bytes stay as they are; `None` until they are needed.
     fixed: Option<Vec<Mapping>>,
@@ -53,14 +53,14 @@ pub(super) struct Code {
 
 impl Code {
     /// Forgets everything: the mappings may have changed.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.decoded.clear();
         self.fixed = None;
     }
 
     /// The instruction at `ip`, and whether it was decoded anew. It is kept
     /// only where its bytes cannot change behind our back.
-    pub(super) fn at(&mut self, tid: i32, ip: u64) -> (Decoded, bool) {
+    pub(crate) fn at(&mut self, tid: i32, ip: u64) -> (Decoded, bool) {
         if let Some(&known) = self.decoded.get(&ip) {
             return (known, false);
         }

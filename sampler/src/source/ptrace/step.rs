@@ -18,7 +18,7 @@ use crate::gate::ThreadId;
 use crate::maps;
 
 /// RFLAGS.TF.
-const TRAP_FLAG: u64 = 1 << 8;
+pub(crate) const TRAP_FLAG: u64 = 1 << 8;
 /// The code segment of 64-bit programs, Linux arch/x86/include/asm/segment.h.
 const USER_CS: u64 = 0x33;
 /// The page of emulated system calls, Documentation/arch/x86/x86_64/mm.rst.
@@ -296,7 +296,7 @@ impl<R: Recorder> Tracer<'_, R> {
 }
 
 /// INT3, INT1, INT n, but no system call.
-fn is_interrupt(decoded: &Decoded) -> bool {
+pub(crate) fn is_interrupt(decoded: &Decoded) -> bool {
     !decoded.int80 && matches!(decoded.insn, Insn::Branch(b) if b.branch_type == BranchType::IRQ)
 }
 
@@ -307,7 +307,7 @@ fn entering_kernel(branch: &BranchInsn) -> Retired {
 }
 
 /// PUSHF has pushed our trap flag: a later POPF would set it for good.
-fn hide_trap_flag(tid: i32, rsp: u64) {
+pub(crate) fn hide_trap_flag(tid: i32, rsp: u64) {
     let (pid, address) = (Pid::from_raw(tid), rsp as ptrace::AddressType);
     if let Ok(word) = ptrace::read(pid, address) {
         // The push has just succeeded, so the word can be written.

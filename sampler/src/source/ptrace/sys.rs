@@ -17,7 +17,7 @@ fn request(request: libc::c_uint, tid: i32, data: i32) -> Result<(), Errno> {
 }
 
 /// Runs a stopped thread for one instruction, delivering `signal` (0: none).
-pub(super) fn step(tid: i32, signal: i32) -> Result<(), Errno> {
+pub(crate) fn step(tid: i32, signal: i32) -> Result<(), Errno> {
     request(libc::PTRACE_SINGLESTEP, tid, signal)
 }
 
@@ -85,6 +85,19 @@ pub(crate) fn look_for(tid: i32) -> Result<Option<i32>, Errno> {
         match Errno::result(found) {
             Err(Errno::EINTR) => {}
             result => return result.map(|found| (found != 0).then_some(status)),
+        }
+    }
+}
+
+/// Waits until a child or tracee changes state; its wait status.
+pub(crate) fn wait_for(tid: i32) -> Result<i32, Errno> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for the result.
+        let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL) };
+        match Errno::result(found) {
+            Err(Errno::EINTR) => {}
+            result => return result.map(|_| status),
         }
     }
 }

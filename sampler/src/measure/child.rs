@@ -1,0 +1,529 @@
+//! The process in which measured code runs: a fork that is controlled from
+//! outside, so that whatever the code does is seen, ends in time, and hurts
+//! nobody.
+//!
+//! The child stands at an INT3 in front of its bracket. Each time it is let go
+//! it runs the bracket once and comes back to the INT3. Signals, system calls
+//! that end it or make other processes, and a run that takes too long stop it
+//! elsewhere: such a child is not used again.
+#![allow(unsafe_code, reason = "fork, what the child does before its bracket, and si_addr")]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag};
+use lbr_msr::record::BranchType;
+use lbr_msr::soft::Retired;
+use nix::errno::Errno;
+use nix::libc::{self, user_regs_struct};
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{ForkResult, Pid, fork};
+
+use super::bracket::{Bracket, Data, Layout, Ran, Registers, Switch};
+use crate::source::ptrace::code::Code;
+use crate::source::ptrace::step::{TRAP_FLAG, hide_trap_flag, is_interrupt};
+use crate::source::ptrace::sys;
+use crate::target::Affinity;
+
+/// What measured code did instead of coming to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What it did.
+    pub kind: FaultKind,
+    /// Address of the instruction; `None` where it is not known.
+    pub at: Option<u64>,
+}
+
+/// See [`Fault`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// A signal, such as SIGSEGV; where it tells of an address, that address.
+    Signal {
+        /// The signal's number.
+        signal: i32,
+        /// `si_addr` of SIGSEGV and SIGBUS.
+        address: Option<u64>,
+    },
+    /// It did not end within the time limit.
+    Hang {
+        /// It waits in a system call.
+        in_call: bool,
+    },
+    /// It ended its process, with this status.
+    Exit(i32),
+    /// It made another process or thread.
+    Fork,
+    /// It replaced its program.
+    Exec,
+    /// It was killed by this signal.
+    Killed(i32),
+}
+
+/// Why a run gave no result.
+#[derive(Debug)]
+pub(super) enum NoResult {
+    /// The code did something else.
+    Fault(Fault),
+    /// A system call of ours failed.
+    Os(&'static str, io::Error),
+}
+
+fn os(what: &'static str) -> impl Fn(Errno) -> NoResult {
+    move |errno| NoResult::Os(what, errno.into())
+}
+
+/// What single-stepping counted between the two jumps. What is the bracket's
+/// own is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Instructions retired. One with a REP prefix is one, however often it
+    /// repeats.
+    pub instructions: u64,
+    /// Branches taken.
+    pub branches: u64,
+    /// Conditional branches that were not taken.
+    pub not_taken: u64,
+    /// System calls.
+    pub system_calls: u64,
+    /// Rounds of the loop around the copies.
+    pub rounds: u64,
+    /// Transfers of control at instructions that could not be decoded.
+    pub undecoded: u64,
+}
+
+/// A stop of the child.
+enum Stopped {
+    /// Behind the INT3 at this address.
+    At(u64),
+    /// The code did something else.
+    Fault(Fault),
+}
+
+/// What is done to the child before it is let go for the first time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// The one descriptor that stays open, where it has to be one alone;
+    /// standard streams are /dev/null then.
+    pub(super) alone: bool,
+    /// The descriptor of the registers; -1 for none.
+    pub(super) descriptor: RawFd,
+    /// The CPU it runs on.
+    pub(super) pin: Option<Affinity>,
+}
+
+/// A child that stands at its INT3.
+#[derive(Debug)]
+pub(super) struct Child {
+    pid: Pid,
+    memory: File,
+    layout: Layout,
+    data: u64,
+    dead: bool,
+}
+
+impl Child {
+    /// Forks a child for a bracket, which it inherits.
+    pub(super) fn new(bracket: &Bracket, setting: Setting) -> Result<Child, NoResult> {
+        let null = OpenOptions::new().read(true).write(true).open("/dev/null");
+        let null = null.map_err(|cause| NoResult::Os("opening /dev/null", cause))?;
+        // SAFETY: the child calls nothing but async-signal-safe functions
+        // until it runs what is measured; what a caller's closure may do in a
+        // fork is the caller's to know, and documented there.
+        let forked = unsafe { fork() }.map_err(os("forking"))?;
+        let pid = match forked {
+            ForkResult::Parent { child } => child,
+            ForkResult::Child => be_child(bracket, setting, &null),
+        };
+        let mut child = Child {
+            pid,
+            memory: null,
+            layout: bracket.layout().clone(),
+            data: bracket.data(),
+            dead: false,
+        };
+        child.first_stop(setting)?;
+        Ok(child)
+    }
+
+    fn first_stop(&mut self, setting: Setting) -> Result<(), NoResult> {
+        let options = Options::PTRACE_O_EXITKILL
+            | Options::PTRACE_O_TRACECLONE
+            | Options::PTRACE_O_TRACEFORK
+            | Options::PTRACE_O_TRACEVFORK
+            | Options::PTRACE_O_TRACEEXEC
+            | Options::PTRACE_O_TRACEEXIT;
+        let stop = self.wait(Instant::now() + Duration::from_secs(10))?;
+        if !matches!(stop, Stopped::At(at) if at == self.layout.home) {
+            let cause = io::Error::other(
+                "it cannot be traced (a sandbox or /proc/sys/kernel/yama/ptrace_scope forbids it)",
+            );
+            return Err(NoResult::Os("starting a process for the code", cause));
+        }
+        ptrace::setoptions(self.pid, options).map_err(os("tracing the process of the code"))?;
+        if let Some(pin) = setting.pin {
+            pin.apply(self.pid.as_raw()).map_err(|error| {
+                NoResult::Os("pinning the process of the code", io::Error::other(error))
+            })?;
+        }
+        let memory =
+            OpenOptions::new().read(true).write(true).open(format!("/proc/{}/mem", self.pid));
+        self.memory = memory.map_err(|cause| NoResult::Os("opening /proc/PID/mem", cause))?;
+        Ok(())
+    }
+
+    /// Runs the bracket once.
+    pub(super) fn run(
+        &mut self,
+        start: Registers,
+        switch: Switch,
+        limit: Duration,
+    ) -> Result<Ran, NoResult> {
+        self.set(start, switch)?;
+        match self.go(limit)? {
+            Stopped::At(at) if at == self.layout.home => self.ran(),
+            Stopped::At(at) => Err(self.own_trap(at)),
+            Stopped::Fault(fault) => Err(NoResult::Fault(fault)),
+        }
+    }
+
+    /// Runs a bracket [made for it](super::bracket::Body::stepped) once, one
+    /// instruction at a time between its two jumps, both of which are retired
+    /// as well.
+    pub(super) fn step(
+        &mut self,
+        start: Registers,
+        limit: Duration,
+        mut retire: impl FnMut(&Retired),
+    ) -> Result<(Counts, Ran), NoResult> {
+        self.set(start, Switch::NONE)?;
+        match self.go(limit)? {
+            Stopped::At(at) if Some(at) == self.layout.halt => {}
+            Stopped::At(at) => return Err(self.own_trap(at)),
+            Stopped::Fault(fault) => return Err(NoResult::Fault(fault)),
+        }
+        let counts = self.walk(Instant::now() + limit, &mut retire)?;
+        match self.go(limit)? {
+            Stopped::At(at) if at == self.layout.home => Ok((counts, self.ran()?)),
+            Stopped::At(at) => Err(self.own_trap(at)),
+            Stopped::Fault(fault) => Err(NoResult::Fault(fault)),
+        }
+    }
+
+    fn set(&mut self, start: Registers, switch: Switch) -> Result<(), NoResult> {
+        if self.dead {
+            return Err(NoResult::Os("running the code", io::Error::other("its process is gone")));
+        }
+        let bytes = Data::new(start, switch).bytes();
+        let written = self.memory.write_all_at(&bytes, self.data);
+        written.map_err(|cause| NoResult::Os("writing registers of the code", cause))
+    }
+
+    fn ran(&mut self) -> Result<Ran, NoResult> {
+        let mut bytes = [0; size_of::<Data>()];
+        let read = self.memory.read_exact_at(&mut bytes, self.data);
+        read.map_err(|cause| NoResult::Os("reading registers of the code", cause))?;
+        Ok(Data::from_bytes(&bytes).ran())
+    }
+
+    /// Reads its memory; how many bytes could be read.
+    pub(super) fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        crate::source::ptrace::code::read(self.pid.as_raw(), address, into)
+    }
+
+    /// An INT3 of the code, or one of ours that it has jumped to.
+    fn own_trap(&mut self, at: u64) -> NoResult {
+        self.dead = true;
+        let kind = FaultKind::Signal { signal: libc::SIGTRAP, address: None };
+        NoResult::Fault(Fault { kind, at: Some(at) })
+    }
+
+    fn go(&mut self, limit: Duration) -> Result<Stopped, NoResult> {
+        let deadline = Instant::now() + limit;
+        sys::cont(self.pid.as_raw(), 0).map_err(os("running the code"))?;
+        self.wait(deadline)
+    }
+
+    /// Waits for a stop that tells something.
+    fn wait(&mut self, deadline: Instant) -> Result<Stopped, NoResult> {
+        loop {
+            let status = self.look_until(deadline)?;
+            let Some(status) = status else { return self.overdue() };
+            if let Some(stopped) = self.judge(status)? {
+                return Ok(stopped);
+            }
+            sys::cont(self.pid.as_raw(), 0).map_err(os("running the code"))?;
+        }
+    }
+
+    /// Short runs are over in microseconds: at first this looks all the time.
+    fn look_until(&self, deadline: Instant) -> Result<Option<i32>, NoResult> {
+        let start = Instant::now();
+        loop {
+            let status = sys::look_for(self.pid.as_raw());
+            let status = status.map_err(os("waiting for the code"))?;
+            if status.is_some() {
+                return Ok(status);
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return Ok(None);
+            }
+            if now.duration_since(start) < SHORT {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+    }
+
+    /// Stops a child whose time is up, to see where it is.
+    fn overdue(&mut self) -> Result<Stopped, NoResult> {
+        self.dead = true;
+        let hang =
+            |at, in_call| Ok(Stopped::Fault(Fault { kind: FaultKind::Hang { in_call }, at }));
+        kill(self.pid, Signal::SIGSTOP).map_err(os("stopping the code"))?;
+        let Some(status) = self.look_until(Instant::now() + Duration::from_secs(1))? else {
+            return hang(None, true);
+        };
+        if !libc::WIFSTOPPED(status) || libc::WSTOPSIG(status) != libc::SIGSTOP {
+            return match self.judge(status)? {
+                Some(stopped) => Ok(stopped),
+                None => hang(self.regs().ok().map(|regs| regs.rip), false),
+            };
+        }
+        let regs = self.regs()?;
+        let in_call = regs.orig_rax.cast_signed() >= 0;
+        // SYSCALL is two bytes long.
+        let at = if in_call { regs.rip.wrapping_sub(2) } else { regs.rip };
+        hang(Some(at), in_call)
+    }
+
+    /// What a wait status says; `None` for a signal that is none of ours.
+    fn judge(&mut self, status: i32) -> Result<Option<Stopped>, NoResult> {
+        let dead = &mut self.dead;
+        let mut fault = |kind, at| {
+            *dead = true;
+            Ok(Some(Stopped::Fault(Fault { kind, at })))
+        };
+        if libc::WIFEXITED(status) {
+            return fault(FaultKind::Exit(libc::WEXITSTATUS(status)), None);
+        }
+        if libc::WIFSIGNALED(status) {
+            return fault(FaultKind::Killed(libc::WTERMSIG(status)), None);
+        }
+        let signal = libc::WSTOPSIG(status);
+        let regs = self.regs()?;
+        let dead = &mut self.dead;
+        let mut fault = |kind, at| {
+            *dead = true;
+            Ok(Some(Stopped::Fault(Fault { kind, at })))
+        };
+        // Behind the system call that did it.
+        let call = Some(regs.rip.wrapping_sub(2));
+        match status >> 16 {
+            0 => {}
+            libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
+                if let Ok(born) = ptrace::getevent(self.pid) {
+                    let _ = kill(Pid::from_raw(born as i32), Signal::SIGKILL);
+                }
+                return fault(FaultKind::Fork, call);
+            }
+            libc::PTRACE_EVENT_EXEC => return fault(FaultKind::Exec, None),
+            libc::PTRACE_EVENT_EXIT => {
+                let status = ptrace::getevent(self.pid).unwrap_or(0) as i32;
+                return match libc::WIFEXITED(status) {
+                    true => fault(FaultKind::Exit(libc::WEXITSTATUS(status)), call),
+                    false => fault(FaultKind::Killed(libc::WTERMSIG(status)), Some(regs.rip)),
+                };
+            }
+            _ => return Ok(None),
+        }
+        let info = ptrace::getsiginfo(self.pid).map_err(os("asking why the code stopped"))?;
+        match signal {
+            libc::SIGTRAP => {
+                let at = match info.si_code {
+                    // INT3 leaves the address behind it.
+                    libc::SI_KERNEL => regs.rip.wrapping_sub(1),
+                    _ => regs.rip,
+                };
+                Ok(Some(Stopped::At(at)))
+            }
+            libc::SIGSEGV | libc::SIGBUS => {
+                // SAFETY: these signals carry an address where the kernel
+                // sent them (si_code > 0).
+                let address = (info.si_code > 0 && info.si_code != libc::SI_KERNEL)
+                    .then(|| unsafe { info.si_addr() } as u64);
+                fault(FaultKind::Signal { signal, address }, Some(regs.rip))
+            }
+            libc::SIGILL
+            | libc::SIGFPE
+            | libc::SIGSYS
+            | libc::SIGABRT
+            | libc::SIGALRM
+            | libc::SIGXCPU
+            | libc::SIGPIPE
+            | libc::SIGTERM
+            | libc::SIGINT => fault(FaultKind::Signal { signal, address: None }, Some(regs.rip)),
+            // Of the terminal, of job control: not of the code's making.
+            _ => Ok(None),
+        }
+    }
+
+    fn regs(&self) -> Result<user_regs_struct, NoResult> {
+        ptrace::getregs(self.pid).map_err(os("reading registers"))
+    }
+
+    /// Steps from the opening jump until behind the closing one.
+    fn walk(
+        &mut self,
+        deadline: Instant,
+        retire: &mut impl FnMut(&Retired),
+    ) -> Result<Counts, NoResult> {
+        let pid = self.pid.as_raw();
+        let (mut counts, mut code, mut steps) = (Counts::default(), Code::default(), 0u32);
+        let mut regs = self.regs()?;
+        while regs.rip != self.layout.tail {
+            steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(1024) && Instant::now() > deadline {
+                self.dead = true;
+                let kind = FaultKind::Hang { in_call: false };
+                return Err(NoResult::Fault(Fault { kind, at: Some(regs.rip) }));
+            }
+            let (mut decoded, _) = code.at(pid, regs.rip);
+            if let (UnderTrapFlag::DelaysTrap, Insn::Straight { len }) =
+                (decoded.under_trap_flag, decoded.insn)
+            {
+                counts.instructions += u64::from(!self.layout.is_ours(decoded.ip));
+                (decoded, _) = code.at(pid, decoded.ip.wrapping_add(u64::from(len)));
+            }
+            let call = match decoded.insn {
+                Insn::Branch(branch) => branch.branch_type == BranchType::SYSCALL || decoded.int80,
+                _ => false,
+            };
+            sys::step(pid, 0).map_err(os("stepping through the code"))?;
+            let status = match call {
+                true => match self.look_until(deadline)? {
+                    Some(status) => status,
+                    None => match self.overdue()? {
+                        Stopped::Fault(fault) => return Err(NoResult::Fault(fault)),
+                        Stopped::At(at) => return Err(self.own_trap(at)),
+                    },
+                },
+                false => sys::wait_for(pid).map_err(os("stepping through the code"))?,
+            };
+            match self.judge(status)? {
+                Some(Stopped::At(at)) if is_interrupt(&decoded) => return Err(self.own_trap(at)),
+                Some(Stopped::At(_)) => {}
+                Some(Stopped::Fault(fault)) => return Err(NoResult::Fault(fault)),
+                // A signal that is none of ours: the step is not done.
+                None => continue,
+            }
+            let before = regs;
+            regs = self.regs()?;
+            if regs.eflags & TRAP_FLAG != 0 {
+                // POPF makes the kernel forget that the flag is ours (Linux
+                // arch/x86/kernel/step.c): it would stay for good.
+                regs.eflags &= !TRAP_FLAG;
+                ptrace::setregs(self.pid, regs).map_err(os("writing registers"))?;
+            }
+            let ours = self.layout.is_ours(decoded.ip);
+            match decoded.insn {
+                // The next iteration of REP.
+                Insn::Straight { .. } if regs.rip == decoded.ip => continue,
+                Insn::Straight { len } => {
+                    let next = decoded.ip.wrapping_add(u64::from(len));
+                    counts.undecoded += u64::from(regs.rip != next);
+                    if decoded.under_trap_flag == UnderTrapFlag::PushesFlags {
+                        hide_trap_flag(pid, regs.rsp);
+                    }
+                }
+                Insn::Branch(_) if call => {
+                    counts.system_calls += 1;
+                    // Mappings may have changed.
+                    code.forget();
+                    if regs.r11 & TRAP_FLAG != 0 && !decoded.int80 {
+                        // SYSCALL leaves RFLAGS in R11, our trap flag too.
+                        regs.r11 &= !TRAP_FLAG;
+                        ptrace::setregs(self.pid, regs).map_err(os("writing registers"))?;
+                    }
+                }
+                Insn::Branch(branch) => {
+                    let taken = is_taken(&branch, &before, regs.rip);
+                    counts.branches += u64::from(taken && !ours);
+                    counts.not_taken += u64::from(!taken && !ours);
+                    if self.layout.around == Some(decoded.ip) {
+                        counts.rounds += 1;
+                    }
+                    if taken {
+                        let mut retired = Retired::user(decoded.ip, regs.rip, branch.class);
+                        retired.zero_length_call = branch.is_zero_length_call();
+                        retire(&retired);
+                    }
+                }
+                Insn::Invalid => counts.undecoded += 1,
+            }
+            counts.instructions += u64::from(!ours);
+        }
+        Ok(counts)
+    }
+}
+
+/// How long a run is waited for without sleeping.
+const SHORT: Duration = Duration::from_micros(300);
+
+fn is_taken(branch: &BranchInsn, before: &user_regs_struct, to: u64) -> bool {
+    if branch.target == Some(branch.next()) {
+        // Where it went says nothing.
+        return branch.taken(before.eflags, before.rcx).unwrap_or(true);
+    }
+    !(branch.is_conditional() && to == branch.next())
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = kill(self.pid, Signal::SIGKILL);
+        // One that is stopped at its own exit hears no signal any more.
+        let _ = sys::cont(self.pid.as_raw(), 0);
+        // Its end may be announced by a stop.
+        while let Ok(status) = sys::wait_for(self.pid.as_raw()) {
+            if !libc::WIFSTOPPED(status) {
+                break;
+            }
+            let _ = sys::cont(self.pid.as_raw(), 0);
+        }
+    }
+}
+
+/// What the child does before its first INT3.
+fn be_child(bracket: &Bracket, setting: Setting, null: &File) -> ! {
+    use std::os::fd::AsRawFd;
+    // SAFETY: system calls without memory of ours; they are async-signal-safe.
+    // What fails here changes nothing that the parent relies on: a child that
+    // cannot be traced dies at its INT3, and is reported.
+    unsafe {
+        // Signals of the terminal are not for it.
+        libc::setpgid(0, 0);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if setting.alone {
+            for stream in 0..3 {
+                libc::dup2(null.as_raw_fd(), stream);
+            }
+            let keep = u32::try_from(setting.descriptor).ok().filter(|&keep| keep > 2);
+            let all_but = keep.unwrap_or(u32::MAX);
+            if all_but > 3 {
+                libc::syscall(libc::SYS_close_range, 3u32, all_but.saturating_sub(1), 0u32);
+            }
+            libc::syscall(libc::SYS_close_range, all_but.saturating_add(1), u32::MAX, 0u32);
+        }
+        let mut nothing = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut nothing);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const nothing, std::ptr::null_mut());
+        libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+        bracket.serve()
+    }
+}

@@ -1,0 +1,101 @@
+//! Measuring a closure.
+//!
+//! A bracket calls a function that calls the closure. How many branches and
+//! instructions that takes depends on what the compiler made of it: an empty
+//! closure that is compiled beside it tells, and so much is left out at either
+//! end.
+
+use lbr_msr::record::HwBranchType;
+
+use super::bracket::{Body, Register, Registers};
+use super::child::Counts;
+use super::result::{Measurement, Strip};
+use super::session::{MeasureError, Session};
+
+/// What the bracket calls. A reference, unlike a pointer, costs no check in a
+/// build without optimisation, whatever its alignment.
+extern "sysv64" fn invoke<F: FnMut()>(closure: &mut F) {
+    closure();
+}
+
+fn body_of<F: FnMut()>() -> Body {
+    let address = invoke::<F> as extern "sysv64" fn(&mut F) as usize as u64;
+    Body { call: Some(address), ..Body::default() }
+}
+
+fn pointing_at<F>(closure: &mut F) -> impl Fn(Registers) -> Registers {
+    let pointer = std::ptr::from_mut(closure) as u64;
+    move |registers| registers.with(Register::Rdi, pointer)
+}
+
+impl Session {
+    /// Measures a closure.
+    ///
+    /// It runs many times, in a process forked from this one: what it changes
+    /// in memory stays there, from one run to the next, and is never seen
+    /// here. In a process with threads it must not wait for one of them or for
+    /// a lock that one may hold: the fork has the calling thread alone.
+    ///
+    /// An empty closure gives an empty measurement: the call of the closure and
+    /// the return from it are taken off.
+    ///
+    /// ```
+    /// use sampler::measure::Session;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut session = Session::stepping()?;
+    /// let numbers = [3u32, 1, 2];
+    /// let measured = session.measure(|| {
+    ///     for n in &numbers {
+    ///         std::hint::black_box(n);
+    ///     }
+    /// })?;
+    /// let counts = measured.counts.ok_or("stepping was switched off")?;
+    /// println!("{} instructions, {} taken branches", counts.instructions, counts.branches);
+    /// # assert!(counts.instructions > 0);
+    /// # assert!(session.measure(|| {})?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`MeasureError`]. A closure that panics ends its process by SIGABRT.
+    pub fn measure<F: FnMut()>(&mut self, mut closure: F) -> Result<Measurement, MeasureError> {
+        // Generic over F, so that it is compiled where `closure` is.
+        let mut nothing = || {
+            let _ = std::marker::PhantomData::<F>;
+        };
+        let (less, shape) = self.shape(&body_of_value(&nothing), &pointing_at(&mut nothing))?;
+        // Into the closure by calls, out of it by its return.
+        let head = shape.iter().take_while(|class| **class != HwBranchType::Ret).count();
+        let strip = Strip { head, tail: shape.len() - head };
+        let body = body_of::<F>();
+        let nothing = body_of_value(&nothing);
+        let start = pointing_at(&mut closure);
+        let mut measured = self.measure_body(&body, &nothing, false, start, strip)?;
+        if let Some(counts) = &mut measured.counts {
+            *counts = Counts {
+                instructions: counts.instructions.saturating_sub(less.instructions),
+                branches: counts.branches.saturating_sub(less.branches),
+                not_taken: counts.not_taken.saturating_sub(less.not_taken),
+                ..*counts
+            };
+        }
+        Ok(measured)
+    }
+}
+
+fn body_of_value<F: FnMut()>(_: &F) -> Body {
+    body_of::<F>()
+}
+
+impl Measurement {
+    /// Nothing was executed between the two jumps, as far as was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let counted = self.counts.is_none_or(|counts| {
+            counts.instructions == 0 && counts.branches == 0 && counts.not_taken == 0
+        });
+        counted && self.blocks.is_empty()
+    }
+}

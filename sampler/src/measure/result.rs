@@ -1,0 +1,261 @@
+//! What measuring a piece of code came to.
+
+use std::collections::{BTreeMap, HashMap};
+
+use lbr_msr::filter::BranchClasses;
+use lbr_msr::record::{BranchEntry, BranchSpec, HwBranchType};
+
+use super::bracket::{Layout, Registers};
+use super::child::Counts;
+
+/// A measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measurement {
+    /// Where the parts of the measured bracket lay.
+    pub layout: Layout,
+    /// How often the code is executed in one run: copies times rounds.
+    pub iterations: u64,
+    /// What single-stepping counted in one run; `None` where it was left out.
+    pub counts: Option<Counts>,
+    /// Runs that were single-stepped.
+    pub stepped: u32,
+    /// Their counts were not all the same; [`counts`](Self::counts) is the
+    /// last one's.
+    pub counts_vary: bool,
+    /// Runs at full speed that count, in order.
+    pub runs: Vec<Run>,
+    /// The same bracket around nothing.
+    pub overhead: Vec<Run>,
+    /// Blocks by entry and exit, of the stepped runs or, from the registers of
+    /// a CPU, of those at full speed.
+    pub blocks: Vec<Block>,
+    /// Cycles from one round of the loop to the next, with how often each
+    /// number occurred; empty without cycles.
+    pub rounds: BTreeMap<u64, u64>,
+    /// Branch records were read from the registers of a CPU.
+    pub from_registers: bool,
+    /// Records of the ring; `None` where nothing was read from registers.
+    pub depth: Option<u32>,
+    /// Runs that were dropped, because an interrupt or another far transfer
+    /// came between the two jumps.
+    pub interrupted: u64,
+    /// Runs that were dropped, because the closing jump was not among the
+    /// records or these did not belong together.
+    pub unreadable: u64,
+    /// Runs with more branches than the ring has records: the last ones of
+    /// each are in [`blocks`](Self::blocks).
+    pub overflowed: u64,
+    /// Registers at the end of the last run at full speed.
+    pub end: Registers,
+    /// It was stopped before all runs were made.
+    pub stopped: bool,
+}
+
+/// One run at full speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Ticks of the time stamp counter from before the opening jump until
+    /// after the closing one.
+    pub ticks: u64,
+    /// Core cycles between the two jumps; `None` where the records do not
+    /// carry them, or the opening jump was overwritten.
+    pub cycles: Option<u64>,
+    /// A record stood at its highest count: the truth may be larger.
+    pub saturated: bool,
+}
+
+/// A stretch of code from where a branch arrived to the next recorded branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// First instruction.
+    pub entry: u64,
+    /// The branch that ended it; the closing jump or the loop's branch of the
+    /// bracket where the code ran on to its end.
+    pub exit: u64,
+    /// Executions seen.
+    pub n: u64,
+    /// Core cycles of an execution, with how often each number occurred; empty
+    /// where the records do not carry them.
+    pub cycles: BTreeMap<u32, u64>,
+    /// Executions at the highest count that a record holds.
+    pub saturated: u64,
+}
+
+/// A taken branch, as far as measuring goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) cycles: Option<u32>,
+    pub(super) saturated: bool,
+}
+
+impl From<&BranchEntry> for Taken {
+    fn from(entry: &BranchEntry) -> Taken {
+        Taken {
+            from: entry.from,
+            to: entry.to,
+            cycles: entry.cycles,
+            saturated: entry.cycles_saturated == Some(true),
+        }
+    }
+}
+
+/// The branches of one run, oldest first: those behind the opening jump, up to
+/// and with the closing one.
+#[derive(Debug)]
+pub(super) struct Branches {
+    pub(super) taken: Vec<Taken>,
+    /// The opening jump was still among the records.
+    pub(super) complete: bool,
+}
+
+/// What a ring held after a run.
+#[derive(Debug)]
+pub(super) enum Cut {
+    Run(Branches),
+    /// A far transfer between the two jumps that is not of the code's making.
+    Interrupted,
+    /// No closing jump, or the jumps of two runs.
+    Unreadable,
+}
+
+/// Cuts out what lies between the two jumps. `records` are newest first;
+/// `returns_from_call` tells whether the code stands behind a system call at
+/// an address.
+pub(super) fn cut(
+    records: &[BranchEntry],
+    layout: &Layout,
+    mut returns_from_call: impl FnMut(u64) -> bool,
+) -> Cut {
+    let mut records = records
+        .iter()
+        .filter(|record| record.spec != Some(BranchSpec::WrongPath))
+        .skip_while(|record| record.from != layout.close);
+    let Some(close) = records.next() else { return Cut::Unreadable };
+    let (mut taken, mut complete) = (vec![Taken::from(close)], false);
+    for record in records {
+        if record.from == layout.open {
+            complete = true;
+            break;
+        }
+        if record.from == layout.close {
+            return Cut::Unreadable;
+        }
+        if is_far(record) && !returns_from_call(record.to) {
+            return Cut::Interrupted;
+        }
+        taken.push(Taken::from(record));
+    }
+    taken.reverse();
+    Cut::Run(Branches { taken, complete })
+}
+
+/// A record of a far transfer: from or to the kernel, or so typed by the CPU.
+fn is_far(record: &BranchEntry) -> bool {
+    const KERNEL: u64 = 1 << 63;
+    record.hw_type == Some(HwBranchType::Other) || (record.from | record.to) & KERNEL != 0
+}
+
+/// Branches at the two ends of a run that the call of a closure takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Strip {
+    /// Behind the opening jump.
+    pub(super) head: usize,
+    /// Before the closing jump.
+    pub(super) tail: usize,
+}
+
+/// What a run is held against.
+pub(super) struct Folding<'a> {
+    pub(super) layout: &'a Layout,
+    /// What is left out of a run; the head of a complete one only.
+    pub(super) strip: Strip,
+    /// Only these classes are told apart; `None` for all.
+    pub(super) keep: Option<BranchClasses>,
+}
+
+/// Blocks and rounds of many runs.
+#[derive(Debug, Default)]
+pub(super) struct Folded {
+    blocks: HashMap<(u64, u64), Block>,
+    pub(super) rounds: BTreeMap<u64, u64>,
+}
+
+impl Folded {
+    /// Adds a run; `class` tells the class of the branch at an address.
+    pub(super) fn add(
+        &mut self,
+        run: &Branches,
+        how: &Folding<'_>,
+        mut class: impl FnMut(u64) -> Option<HwBranchType>,
+    ) {
+        let layout = how.layout;
+        let first = if run.complete { how.strip.head } else { 0 };
+        let behind = match how.strip.tail {
+            0 => run.taken.len(),
+            // And the closing jump.
+            tail => run.taken.len().saturating_sub(tail + 1),
+        };
+        let mut at = run.complete.then_some(layout.code.start);
+        let (mut cycles, mut saturated) = (Some(0u32), false);
+        let mut round = None::<u64>;
+        for (i, branch) in run.taken.iter().enumerate() {
+            cycles = cycles.zip(branch.cycles).map(|(sum, more)| sum.saturating_add(more));
+            saturated |= branch.saturated;
+            let ours = layout.is_ours(branch.from);
+            round = round.and_then(|sum| Some(sum + u64::from(branch.cycles?)));
+            if layout.around == Some(branch.from) {
+                if let Some(sum) = round {
+                    *self.rounds.entry(sum).or_default() += 1;
+                }
+                round = Some(0);
+            }
+            // A return from the kernel ends no block of the code.
+            let user = branch.from >> 63 == 0;
+            let kept = ours || user && is_kept(how.keep, || class(branch.from));
+            if !kept {
+                continue;
+            }
+            if let Some(entry) = at
+                && (first..behind).contains(&i)
+                && !(ours && layout.is_ours(entry))
+            {
+                let block = self.blocks.entry((entry, branch.from)).or_insert_with(|| Block {
+                    entry,
+                    exit: branch.from,
+                    n: 0,
+                    cycles: BTreeMap::new(),
+                    saturated: 0,
+                });
+                block.n += 1;
+                if let Some(cycles) = cycles {
+                    *block.cycles.entry(cycles).or_default() += 1;
+                    block.saturated += u64::from(saturated);
+                }
+            }
+            at = Some(branch.to);
+            (cycles, saturated) = (Some(0), false);
+        }
+    }
+
+    pub(super) fn blocks(self) -> Vec<Block> {
+        let mut blocks: Vec<Block> = self.blocks.into_values().collect();
+        blocks.sort_by_key(|block| (block.entry, block.exit));
+        blocks
+    }
+}
+
+fn is_kept(keep: Option<BranchClasses>, class: impl FnOnce() -> Option<HwBranchType>) -> bool {
+    keep.is_none_or(|keep| class().is_none_or(|class| keep.keeps(class)))
+}
+
+/// Core cycles of a whole run.
+pub(super) fn total(run: &Branches) -> (Option<u64>, bool) {
+    let saturated = run.taken.iter().any(|branch| branch.saturated);
+    if !run.complete {
+        return (None, saturated);
+    }
+    let sum = run.taken.iter().try_fold(0u64, |sum, b| Some(sum + u64::from(b.cycles?)));
+    (sum, saturated)
+}

@@ -1,0 +1,162 @@
+//! The rings that a measurement reads: the registers of a CPU, or a software
+//! LBR that a stepped run fills.
+
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use lbr_msr::arm::{ArmError, ArmOptions, ArmPlan, Restored};
+use lbr_msr::decode::decode;
+use lbr_msr::record::BranchEntry;
+use lbr_msr::snapshot::Snapshot;
+use lbr_msr::soft::{Retired, SoftLbr};
+use lbr_msr::{LbrCaps, MsrError, MsrRead, MsrWrite};
+
+use super::bracket::Switch;
+use super::result::Taken;
+use crate::guard::Armed;
+
+/// Branch records that a bracket switches on and off by itself.
+pub trait Ring: Debug {
+    /// How it does that.
+    fn switch(&self) -> Switch;
+
+    /// Number of records.
+    fn depth(&self) -> u32;
+
+    /// The records, newest first; `None` where they changed while they were
+    /// read. Recording is off.
+    ///
+    /// # Errors
+    /// The access that failed.
+    fn read(&mut self) -> Result<Option<Vec<BranchEntry>>, MsrError>;
+
+    /// Switches recording off, which a bracket may have left on.
+    ///
+    /// # Errors
+    /// The access that failed.
+    fn stop(&mut self) -> Result<(), MsrError>;
+}
+
+/// The registers of a CPU, under the guard that puts them back.
+#[derive(Debug)]
+pub struct Registers<M: MsrWrite> {
+    armed: Armed<M>,
+    caps: LbrCaps,
+    node: File,
+    switch: Switch,
+}
+
+impl<M: MsrWrite> Registers<M> {
+    /// Stops the armed ring, and takes it over. `node` is the device through
+    /// which a bracket switches it on and off: `/dev/cpu/N/msr`.
+    ///
+    /// # Errors
+    /// The node cannot be opened for writing, or an access that failed.
+    pub fn new(mut armed: Armed<M>, caps: LbrCaps, node: &Path) -> io::Result<Registers<M>> {
+        let node = OpenOptions::new().read(true).write(true).open(node)?;
+        let frozen = armed.freeze().map_err(io::Error::other)?;
+        let (control, enable) = armed.plan().control();
+        let switch = Switch {
+            descriptor: node.as_raw_fd(),
+            msr: control.0,
+            on: frozen.control | enable,
+            off: frozen.control & !enable,
+        };
+        Ok(Registers { armed, caps, node, switch })
+    }
+
+    /// Puts the registers back, as [`Armed::restore`].
+    ///
+    /// # Errors
+    /// The first access that failed.
+    pub fn restore(self) -> Result<Restored, MsrError> {
+        self.armed.restore()
+    }
+}
+
+impl<M: MsrWrite + Debug> Ring for Registers<M> {
+    fn switch(&self) -> Switch {
+        Switch { descriptor: self.node.as_raw_fd(), ..self.switch }
+    }
+
+    fn depth(&self) -> u32 {
+        self.caps.depth
+    }
+
+    fn read(&mut self) -> Result<Option<Vec<BranchEntry>>, MsrError> {
+        let snapshot = Snapshot::read(self.armed.registers(), &self.caps)?;
+        if snapshot.torn() {
+            return Ok(None);
+        }
+        Ok(Some(entries(&snapshot, &self.caps)))
+    }
+
+    fn stop(&mut self) -> Result<(), MsrError> {
+        self.armed.freeze().map(drop)
+    }
+}
+
+fn entries(snapshot: &Snapshot, caps: &LbrCaps) -> Vec<BranchEntry> {
+    let records = snapshot.records.iter();
+    records.filter_map(|(_, record)| decode(caps.layout, record)).collect()
+}
+
+/// A software LBR that waits to be read whenever it is full: every branch that
+/// its filter lets in is in the end known, in order.
+#[derive(Debug)]
+pub(super) struct Full<'a> {
+    soft: SoftLbr,
+    caps: &'a LbrCaps,
+    new: usize,
+    taken: Vec<Taken>,
+    error: Option<MsrError>,
+}
+
+impl<'a> Full<'a> {
+    pub(super) fn armed(
+        caps: &'a LbrCaps,
+        perf_capabilities: Option<u64>,
+        select: u64,
+    ) -> Result<Full<'a>, ArmError> {
+        let plan = ArmPlan::new(caps, select, ArmOptions::default())?;
+        let mut soft = SoftLbr::new(caps, perf_capabilities);
+        let saved = plan.save(&mut soft)?;
+        plan.arm(&mut soft, &saved)?;
+        Ok(Full { soft, caps, new: 0, taken: Vec::new(), error: None })
+    }
+
+    pub(super) fn retire(&mut self, branch: &Retired) {
+        if self.soft.retire(branch) {
+            self.new += 1;
+        }
+        if self.new >= self.caps.depth as usize {
+            self.drain();
+        }
+    }
+
+    fn drain(&mut self) {
+        let new = std::mem::take(&mut self.new);
+        match Snapshot::read(&mut self.soft as &mut dyn MsrRead, self.caps) {
+            Ok(snapshot) => {
+                let entries = entries(&snapshot, self.caps);
+                // What the source does not know is not in the records.
+                let known = entries.iter().take(new).rev().map(|entry| Taken {
+                    cycles: None,
+                    saturated: false,
+                    ..Taken::from(entry)
+                });
+                self.taken.extend(known);
+            }
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// All branches, oldest first.
+    pub(super) fn finish(mut self) -> Result<Vec<Taken>, MsrError> {
+        self.drain();
+        self.error.map_or(Ok(self.taken), Err)
+    }
+}

@@ -1,0 +1,469 @@
+//! The order of a measurement: try, count, measure.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lbr_msr::MsrError;
+use lbr_msr::arm::ArmError;
+use lbr_msr::caps::FilterRegister;
+use lbr_msr::filter::{BranchClasses, BranchFilter, FilterError, to_register_beside};
+use lbr_msr::insn::branch_kind;
+use lbr_msr::record::HwBranchType;
+use lbr_msr::soft::SoftCpu;
+
+use super::bracket::{Body, Bracket, Layout, Ran, Registers, Switch};
+use super::child::{Child, Counts, Fault, NoResult, Setting};
+use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, total};
+use super::ring::{Full, Ring};
+use crate::target::Affinity;
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the code runs; `None` leaves it to the scheduler.
+    pub pin: Option<Affinity>,
+    /// Runs before those that count.
+    pub warm_up: u32,
+    /// Runs at full speed.
+    pub repeat: u32,
+    /// Runs that are single-stepped, to count instructions and branches.
+    pub stepped: u32,
+    /// Time limit of one run. Single-stepping, which is thousands of times
+    /// slower, has ten times as long.
+    pub limit: Duration,
+    /// The branches that end a block.
+    pub filter: BranchFilter,
+    /// The CPU whose branch records a stepped run fills.
+    pub soft_cpu: SoftCpu,
+    /// Set from outside (Ctrl-C) to make no more runs.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Options {
+    /// 100 runs after 10 to warm up, two stepped ones, 5 seconds for each, all
+    /// branches of user mode.
+    #[must_use]
+    pub fn new(soft_cpu: SoftCpu) -> Options {
+        Options {
+            pin: None,
+            warm_up: 10,
+            repeat: 100,
+            stepped: 2,
+            limit: Duration::from_secs(5),
+            filter: BranchFilter::ANY.union(BranchFilter::USER),
+            soft_cpu,
+            stop: Arc::default(),
+        }
+    }
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MeasureError {
+    /// The code did not come to its end. The layout tells what lies where.
+    #[error("the code did not come to its end")]
+    Fault {
+        /// What it did, and where.
+        fault: Fault,
+        /// Where the parts of the bracket lay.
+        layout: Box<Layout>,
+        /// It was single-stepped.
+        stepped: bool,
+    },
+    /// The closing system call could not switch recording off; it was switched
+    /// off by other means.
+    #[error("the registers could not be switched {what} from within the run: {cause}")]
+    Switch {
+        /// `on` or `off`.
+        what: &'static str,
+        /// The system's words.
+        cause: io::Error,
+    },
+    /// The filter cannot be had.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The software LBR cannot be armed.
+    #[error(transparent)]
+    Arm(#[from] ArmError),
+    /// A register could not be read or written.
+    #[error(transparent)]
+    Register(#[from] MsrError),
+    /// The operating system refused.
+    #[error("{what}: {cause}")]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// The system's words.
+        cause: io::Error,
+    },
+}
+
+/// The value of the filter register that `filter` and the bracket's own
+/// branches need. `rounds` and `call` as in [`Body`].
+///
+/// # Errors
+/// As [`to_register_beside`]; where nothing can be filtered, every filter on
+/// user mode is done afterwards.
+pub fn select(
+    filter: BranchFilter,
+    body: &Body,
+    register: FilterRegister,
+) -> Result<u64, FilterError> {
+    let mut beside = BranchClasses::REL_JMP | BranchClasses::OTHER;
+    beside.set(BranchClasses::COND, body.rounds.is_some());
+    beside.set(BranchClasses::IND_CALL, body.call.is_some());
+    if register == FilterRegister::None {
+        return Ok(0);
+    }
+    to_register_beside(filter, beside, register)
+}
+
+/// Measures pieces of code.
+#[derive(Debug)]
+pub struct Session {
+    options: Options,
+    ring: Option<Box<dyn Ring>>,
+}
+
+impl Session {
+    /// Counts by single-stepping, and times by the time stamp counter: no
+    /// branch records are needed, and no rights.
+    ///
+    /// # Errors
+    /// Never; the software LBR's CPU is a preset.
+    pub fn stepping() -> Result<Session, lbr_msr::soft::preset::UnknownCpu> {
+        SoftCpu::preset("06_5E").map(|cpu| Session { options: Options::new(cpu), ring: None })
+    }
+
+    /// As the options say; with a ring, the runs at full speed are read from
+    /// it.
+    #[must_use]
+    pub fn new(options: Options, ring: Option<Box<dyn Ring>>) -> Session {
+        Session { options, ring }
+    }
+
+    /// The options.
+    pub fn options(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
+    /// Measures a piece of code. The standard streams of its process are
+    /// /dev/null.
+    ///
+    /// # Errors
+    /// [`MeasureError`].
+    pub fn measure_code(&mut self, body: &Body) -> Result<Measurement, MeasureError> {
+        let nothing = match body.call {
+            Some(_) => Body { call: Some(nothing_address()), ..Body::default() },
+            None => Body::default(),
+        };
+        self.measure_body(body, &nothing, true, |registers| registers, Strip::default())
+    }
+
+    /// The whole of it.
+    pub(super) fn measure_body(
+        &mut self,
+        body: &Body,
+        nothing: &Body,
+        alone: bool,
+        start: impl Fn(Registers) -> Registers,
+        strip: Strip,
+    ) -> Result<Measurement, MeasureError> {
+        let switch = self.ring.as_ref().map_or(Switch::NONE, |ring| ring.switch());
+        let setting = Setting { alone, descriptor: switch.descriptor, pin: self.options.pin };
+
+        // Hostile code shows itself here, at full speed, before anything is
+        // switched on.
+        let bracket = map(body)?;
+        let mut measured = Place::new(&bracket, setting, start(bracket.start()))?;
+        let mut end = measured.run(Switch::NONE, self.options.limit)?.registers;
+        for _ in 1..self.options.warm_up.max(1) {
+            end = measured.run(Switch::NONE, self.options.limit)?.registers;
+        }
+
+        let mut folded = Folded::default();
+        let stepped = self.count(body, setting, &start, strip, bracket.layout(), &mut folded)?;
+
+        let empty = map(nothing)?;
+        let mut around_nothing = Place::new(&empty, setting, start(empty.start()))?;
+        for _ in 0..self.options.warm_up {
+            around_nothing.run(Switch::NONE, self.options.limit)?;
+        }
+
+        let iterations = u64::from(body.unroll.max(1)) * u64::from(body.rounds.unwrap_or(1).max(1));
+        let mut result = Measurement {
+            layout: bracket.layout().clone(),
+            iterations,
+            counts: stepped.counts,
+            stepped: stepped.runs,
+            counts_vary: stepped.vary,
+            runs: Vec::new(),
+            overhead: Vec::new(),
+            blocks: Vec::new(),
+            rounds: std::collections::BTreeMap::new(),
+            from_registers: self.ring.is_some(),
+            depth: self.ring.as_ref().map(|ring| ring.depth()),
+            interrupted: 0,
+            unreadable: 0,
+            overflowed: 0,
+            end,
+            stopped: false,
+        };
+        if self.ring.is_some() {
+            folded = Folded::default();
+        }
+        for _ in 0..self.options.repeat {
+            if self.options.stop.load(Ordering::Relaxed) {
+                result.stopped = true;
+                break;
+            }
+            if let Some((run, _)) = self.once(&mut around_nothing, switch, &mut result)? {
+                result.overhead.push(run);
+            }
+            if let Some((run, branches)) = self.once(&mut measured, switch, &mut result)? {
+                result.runs.push(run);
+                if let Some(branches) = branches {
+                    result.overflowed += u64::from(!branches.complete);
+                    let keep = kept(self.options.filter);
+                    let how = Folding { layout: &measured.layout, strip, keep };
+                    folded.add(&branches, &how, |at| measured.code.class(&measured.child, at));
+                }
+            }
+        }
+        result.rounds = std::mem::take(&mut folded.rounds);
+        result.blocks = folded.blocks();
+        Ok(result)
+    }
+
+    /// One run at full speed; `None` where it does not count.
+    fn once(
+        &mut self,
+        place: &mut Place,
+        switch: Switch,
+        result: &mut Measurement,
+    ) -> Result<Option<(Run, Option<Branches>)>, MeasureError> {
+        let ran = match place.run(switch, self.options.limit) {
+            Ok(ran) => ran,
+            Err(error) => {
+                // It may have died with recording on.
+                if let Some(ring) = &mut self.ring {
+                    ring.stop()?;
+                }
+                return Err(error);
+            }
+        };
+        let ticks = ran.ticks();
+        let Some(ring) = &mut self.ring else {
+            return Ok(Some((Run { ticks, cycles: None, saturated: false }, None)));
+        };
+        for (what, returned) in ["on", "off"].into_iter().zip(ran.switched) {
+            if returned != 8 {
+                ring.stop()?;
+                let errno = i32::try_from(-returned).unwrap_or(0);
+                let cause = io::Error::from_raw_os_error(errno);
+                return Err(MeasureError::Switch { what, cause });
+            }
+        }
+        let Some(records) = ring.read()? else {
+            result.unreadable += 1;
+            return Ok(None);
+        };
+        let Place { child, layout, code, .. } = place;
+        match cut(&records, layout, |at| code.is_behind_call(child, at)) {
+            Cut::Interrupted => result.interrupted += 1,
+            Cut::Unreadable => result.unreadable += 1,
+            Cut::Run(branches) => {
+                let (cycles, saturated) = total(&branches);
+                return Ok(Some((Run { ticks, cycles, saturated }, Some(branches))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Steps through it once: what is counted, and the classes of the branches
+    /// between the two jumps.
+    pub(super) fn shape(
+        &self,
+        body: &Body,
+        start: &impl Fn(Registers) -> Registers,
+    ) -> Result<(Counts, Vec<HwBranchType>), MeasureError> {
+        let bracket = map(&Body { stepped: true, ..body.clone() })?;
+        let setting = Setting { alone: false, descriptor: -1, pin: None };
+        let mut place = Place::new(&bracket, setting, start(bracket.start()))?;
+        let mut classes = Vec::new();
+        let (open, close) = (place.layout.open, place.layout.close);
+        let walked = place.child.step(place.start, self.options.limit, |branch| {
+            if branch.from != open && branch.from != close {
+                classes.push(branch.class);
+            }
+        });
+        let (counts, _) = walked.map_err(|error| place.failed(error, true))?;
+        Ok((counts, classes))
+    }
+
+    /// Runs it step by step.
+    fn count(
+        &self,
+        body: &Body,
+        setting: Setting,
+        start: &impl Fn(Registers) -> Registers,
+        strip: Strip,
+        layout: &Layout,
+        folded: &mut Folded,
+    ) -> Result<Stepped, MeasureError> {
+        let mut stepped = Stepped { counts: None, runs: 0, vary: false };
+        if self.options.stepped == 0 {
+            return Ok(stepped);
+        }
+        let body = Body { stepped: true, ..body.clone() };
+        let bracket = map(&body)?;
+        // Two that take turns are faster on one CPU.
+        let here = nix::sched::sched_getcpu().ok().and_then(|cpu| u32::try_from(cpu).ok());
+        let allowed = Affinity::current().ok();
+        let shared = allowed.zip(setting.pin.is_none().then_some(here).flatten());
+        let pin = shared.and_then(|(allowed, cpu)| allowed.only(cpu).ok()).or(setting.pin);
+        let setting = Setting { pin, descriptor: -1, ..setting };
+        let mut place = Place::new(&bracket, setting, start(bracket.start()))?;
+        let _turns = Turns::new(pin, allowed);
+        let soft = &self.options.soft_cpu;
+        let value = select(self.options.filter, &body, soft.caps.filter)?;
+        let keep = kept(self.options.filter);
+        let limit = self.options.limit.saturating_mul(10);
+        for _ in 0..self.options.stepped {
+            if self.options.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let mut ring = Full::armed(&soft.caps, soft.perf_capabilities, value)?;
+            let walked = place.child.step(place.start, limit, |branch| ring.retire(branch));
+            let (counts, _) = walked.map_err(|error| place.failed(error, true))?;
+            let mut taken = ring.finish()?;
+            let complete = !taken.is_empty();
+            if complete {
+                // The opening jump itself.
+                taken.remove(0);
+            }
+            // Told as if it had been the bracket that runs at full speed.
+            let here = &place.layout;
+            for branch in &mut taken {
+                branch.from = here.moved(branch.from, layout);
+                branch.to = here.moved(branch.to, layout);
+            }
+            let how = Folding { layout, strip, keep };
+            let branches = Branches { taken, complete };
+            folded
+                .add(&branches, &how, |at| place.code.class(&place.child, layout.moved(at, here)));
+            stepped.vary |= stepped.counts.is_some_and(|before| before != counts);
+            stepped.counts = Some(counts);
+            stepped.runs += 1;
+        }
+        Ok(stepped)
+    }
+}
+
+struct Stepped {
+    counts: Option<Counts>,
+    runs: u32,
+    vary: bool,
+}
+
+/// While it lives, the calling thread shares a CPU with what it steps through.
+struct Turns(Option<Affinity>);
+
+impl Turns {
+    fn new(pin: Option<Affinity>, before: Option<Affinity>) -> Turns {
+        match pin {
+            Some(pin) if pin.apply(0).is_ok() => Turns(before),
+            _ => Turns(None),
+        }
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            let _ = before.apply(0);
+        }
+    }
+}
+
+/// The classes that are left of a filter once it has passed the ring.
+fn kept(filter: BranchFilter) -> Option<BranchClasses> {
+    let classes = filter.classes() | BranchClasses::OTHER;
+    (!classes.is_all()).then_some(classes)
+}
+
+fn map(body: &Body) -> Result<Bracket, MeasureError> {
+    Bracket::new(body).map_err(|cause| MeasureError::Os { what: "mapping the code", cause })
+}
+
+/// A child with its bracket.
+struct Place {
+    child: Child,
+    layout: Layout,
+    start: Registers,
+    code: Looked,
+}
+
+impl Place {
+    fn new(bracket: &Bracket, setting: Setting, start: Registers) -> Result<Place, MeasureError> {
+        let layout = bracket.layout().clone();
+        match Child::new(bracket, setting) {
+            Ok(child) => Ok(Place { child, layout, start, code: Looked::default() }),
+            Err(error) => Err(failed(error, &layout, false)),
+        }
+    }
+
+    fn run(&mut self, switch: Switch, limit: Duration) -> Result<Ran, MeasureError> {
+        self.child.run(self.start, switch, limit).map_err(|error| self.failed(error, false))
+    }
+
+    fn failed(&self, error: NoResult, stepped: bool) -> MeasureError {
+        failed(error, &self.layout, stepped)
+    }
+}
+
+fn failed(error: NoResult, layout: &Layout, stepped: bool) -> MeasureError {
+    match error {
+        NoResult::Os(what, cause) => MeasureError::Os { what, cause },
+        NoResult::Fault(fault) => {
+            MeasureError::Fault { fault, layout: Box::new(layout.clone()), stepped }
+        }
+    }
+}
+
+/// What was looked up in the code of a child.
+#[derive(Debug, Default)]
+struct Looked {
+    classes: HashMap<u64, Option<HwBranchType>>,
+    calls: HashMap<u64, bool>,
+}
+
+impl Looked {
+    fn class(&mut self, child: &Child, at: u64) -> Option<HwBranchType> {
+        *self.classes.entry(at).or_insert_with(|| {
+            let mut bytes = [0; 15];
+            let read = child.read(at, &mut bytes);
+            branch_kind(bytes.get(..read).unwrap_or_default(), at).map(|branch| branch.class)
+        })
+    }
+
+    /// Whether a SYSCALL or INT 80H stands before an address.
+    fn is_behind_call(&mut self, child: &Child, at: u64) -> bool {
+        *self.calls.entry(at).or_insert_with(|| {
+            let mut bytes = [0; 2];
+            let read = child.read(at.wrapping_sub(2), &mut bytes);
+            read == 2 && (bytes == [0x0F, 0x05] || bytes == [0xCD, 0x80])
+        })
+    }
+}
+
+/// A function that does nothing.
+extern "sysv64" fn nothing() {}
+
+fn nothing_address() -> u64 {
+    nothing as extern "sysv64" fn() as usize as u64
+}

@@ -1,0 +1,427 @@
+//! What checks work with: the CPU, what is documented of it, and the ways to
+//! fill its records and to read them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lbr_msr::address::IA32_DEBUGCTL;
+use lbr_msr::caps::{Facility, FilterRegister, Layout, Order, Vendor};
+use lbr_msr::decode::{decode, ring_order};
+use lbr_msr::filter::{BranchClasses, from_register};
+use lbr_msr::probe::Assumption;
+use lbr_msr::record::{BranchEntry, RawEntry};
+use lbr_msr::table::{self, Model};
+use lbr_msr::{LbrCaps, Msr, MsrError};
+
+use super::check::Halt;
+use super::{Kernel, Kind, Known, Ran, Subject, Switch};
+
+/// IA32_LBR_CTL: OS, USR, and the branch bits.
+pub(super) const CTL_OS: u64 = 1 << 1;
+pub(super) const CTL_USR: u64 = 1 << 2;
+pub(super) const CTL_BRANCHES: u64 = 0x7F << 16;
+/// LBR_SELECT: CPL_EQ_0, CPL_NEQ_0.
+pub(super) const SELECT_RING_0: u64 = 1 << 0;
+pub(super) const SELECT_USER: u64 = 1 << 1;
+/// LBR_SELECT: NEAR_IND_JMP, NEAR_REL_JMP.
+pub(super) const SELECT_IND_JMP: u64 = 1 << 6;
+pub(super) const SELECT_REL_JMP: u64 = 1 << 7;
+/// Why NetBurst is not switched on.
+pub(super) const READ_ONLY: &str =
+    "the records cannot be written, so that what is in them could not be put back";
+/// DBG_EXTN_CFG of BRS: VB and MSROFF. Linux amd/brs.c.
+const BRS_STATE: u64 = 1 << 5 | 0xF << 16;
+const BRS_MSROFF_SHIFT: u32 = 16;
+
+/// What is known of a CPU before its branch records are looked at.
+#[derive(Debug)]
+pub(super) struct Facts {
+    /// What it is documented to have.
+    pub(super) caps: LbrCaps,
+    /// Its row in the CPU table.
+    pub(super) row: Option<&'static Model>,
+    pub(super) kind: Kind,
+    /// CPUID.01H:ECX\[15\].
+    pub(super) pdcm: bool,
+    /// CPUID.80000008H:EAX\[15:8\].
+    pub(super) linear_bits: u32,
+}
+
+impl Facts {
+    pub(super) fn new(cpu: &dyn Subject, caps: LbrCaps, assume: Option<&Assumption>) -> Facts {
+        let leaf = |leaf| cpu.cpuid().get(leaf, 0);
+        let width = leaf(0x8000_0008).map_or(0, |answer| answer.eax >> 8 & 0xFF);
+        Facts {
+            row: match assume {
+                Some(Assumption::Model { family, model }) => table::lookup(*family, *model),
+                Some(Assumption::Geometry(_)) => None,
+                None => table::lookup(caps.cpu.family, caps.cpu.model)
+                    .filter(|_| caps.cpu.vendor == Vendor::Intel),
+            },
+            kind: cpu.kind(),
+            pdcm: leaf(1).is_some_and(|answer| answer.ecx >> 15 & 1 != 0),
+            linear_bits: if width == 57 { 57 } else { 48 },
+            caps,
+        }
+    }
+
+    /// Where the geometry comes from.
+    pub(super) fn row_source(&self) -> String {
+        match self.row {
+            None if self.caps.assumed => "as told by --assume".into(),
+            Some(row) => format!("CPU table, {}H: {}", row.key(), row.generation.sources),
+            None => match self.caps.facility {
+                Facility::AmdLbrV2 => "CPUID 80000022H; Linux amd/lbr.c".into(),
+                Facility::AmdBrs => "CPUID 80000008H; Linux amd/brs.c".into(),
+                Facility::IntelArch => "CPUID 1CH; Linux lbr.c (arch)".into(),
+                _ => "Linux msr-index.h".into(),
+            },
+        }
+    }
+
+    /// The CPU's own code can be followed alone: by a filter, or because
+    /// nothing else runs.
+    pub(super) fn can_run(&self) -> Result<(), &'static str> {
+        if self.caps.facility == Facility::NetBurst {
+            return Err(READ_ONLY);
+        }
+        if self.kind == Kind::Software {
+            return Ok(());
+        }
+        match (self.caps.facility, self.caps.filter) {
+            (Facility::AmdBrs, _) => Err("it records only for a counter's interrupt, which the \
+                 kernel owns"),
+            (_, FilterRegister::None) | (_, FilterRegister::LbrCtl { cpl: false, .. }) => {
+                Err("nothing filters by ring, so that the kernel's own branches overwrite the \
+                     records before they can be read")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The filter value that lets everything through that can be followed.
+    pub(super) fn open(&self) -> u64 {
+        let software = self.kind == Kind::Software;
+        match self.caps.filter {
+            FilterRegister::None => 0,
+            FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
+                if software {
+                    0
+                } else {
+                    SELECT_RING_0
+                }
+            }
+            FilterRegister::LbrCtl { cpl, branch, .. } => {
+                let rings = if software { CTL_OS | CTL_USR } else { CTL_USR };
+                (if cpl { rings } else { 0 }) | if branch { CTL_BRANCHES } else { 0 }
+            }
+        }
+    }
+
+    /// The same filter that suppresses one ring: its value, where it exists.
+    pub(super) fn ring(&self, user: bool) -> Option<u64> {
+        match self.caps.filter {
+            FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
+                Some(if user { SELECT_RING_0 } else { SELECT_USER })
+            }
+            FilterRegister::LbrCtl { cpl: true, branch, .. } => {
+                Some(if user { CTL_USR } else { CTL_OS } | if branch { CTL_BRANCHES } else { 0 })
+            }
+            FilterRegister::LbrCtl { .. } | FilterRegister::None => None,
+        }
+    }
+
+    /// Bits of an address that a record holds whatever becomes of its sign.
+    pub(super) fn key(&self, address: u64) -> u64 {
+        let narrow = self.caps.layout == Layout::Packed32 || self.caps.facility == Facility::P6;
+        address & if narrow { 0xFFFF_FFFF } else { (1 << 47) - 1 }
+    }
+
+    /// The classes that a filter value lets through; `None` where the value
+    /// means nothing.
+    pub(super) fn classes(&self, value: u64) -> Option<BranchClasses> {
+        // SDM Table 17-11 against 17-12. What filters ask for is more careful.
+        let FilterRegister::LbrSelect { jumps_swallow_calls, call_stack } = self.caps.filter else {
+            return Some(from_register(value, self.caps.filter).ok()?.classes);
+        };
+        let apart = FilterRegister::LbrSelect { jumps_swallow_calls: false, call_stack };
+        let mut classes = from_register(value, apart).ok()?.classes;
+        if jumps_swallow_calls && value & SELECT_IND_JMP != 0 {
+            classes -= BranchClasses::IND_CALL | BranchClasses::RET;
+        }
+        if jumps_swallow_calls && value & SELECT_REL_JMP != 0 {
+            classes -= BranchClasses::REL_CALL;
+        }
+        Some(classes)
+    }
+
+    /// The branches among these that a filter value lets through; `None` where
+    /// the value means nothing.
+    pub(super) fn passing(&self, value: u64, branches: &[Known]) -> Option<Vec<Known>> {
+        let captured = from_register(value, self.caps.filter).ok()?;
+        let classes = self.classes(value)?;
+        let arch = self.caps.facility == Facility::IntelArch;
+        let passes = |branch: &&Known| {
+            let ring = if branch.cpl_after == 0 { captured.kernel } else { captured.user };
+            ring && classes.keeps(branch.class) && !(arch && branch.zero_length_call)
+        };
+        Some(branches.iter().filter(passes).copied().collect())
+    }
+}
+
+/// A record that was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) index: u32,
+    pub(super) raw: RawEntry,
+    /// `None` where it holds nothing.
+    pub(super) entry: Option<BranchEntry>,
+}
+
+/// A run and what it left.
+pub(super) struct Filled {
+    pub(super) ran: Ran,
+    /// In the documented order, newest first, empty ones included.
+    pub(super) seen: Vec<Seen>,
+}
+
+impl Filled {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&Seen, &BranchEntry)> {
+        self.seen.iter().filter_map(|seen| Some((seen, seen.entry.as_ref()?)))
+    }
+}
+
+/// How what was recorded differs from what should have been.
+#[derive(Debug, Default)]
+pub(super) struct Difference {
+    /// Branches that are not there.
+    pub(super) missing: Vec<Known>,
+    /// Branches of the kernel that should not be there.
+    pub(super) extra: Vec<Known>,
+    /// Records that are there more often than once.
+    pub(super) repeated: usize,
+    /// Records that no branch of the kernel made.
+    pub(super) unknown: usize,
+}
+
+impl Difference {
+    pub(super) fn is_none(&self) -> bool {
+        self.missing.is_empty() && self.extra.is_empty() && self.repeated == 0 && self.unknown == 0
+    }
+}
+
+/// The CPU while it is checked.
+pub(super) struct Bench<'a> {
+    pub(super) cpu: &'a mut dyn Subject,
+    pub(super) facts: Facts,
+    pub(super) stop: Option<&'a AtomicBool>,
+    /// The records that were read last, in words.
+    pub(super) records: Vec<String>,
+}
+
+impl Bench<'_> {
+    fn look_up(&self) -> Result<(), Halt> {
+        match self.stop {
+            Some(stop) if stop.load(Ordering::Relaxed) => Err(Halt::Interrupted),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn read(&mut self, msr: Msr) -> Result<u64, Halt> {
+        self.look_up()?;
+        Ok(self.cpu.read(msr)?)
+    }
+
+    pub(super) fn write(&mut self, msr: Msr, value: u64) -> Result<(), Halt> {
+        self.look_up()?;
+        Ok(self.cpu.write(msr, value)?)
+    }
+
+    /// Whether the register takes the value; an error other than #GP stays one.
+    pub(super) fn takes(&mut self, msr: Msr, value: u64) -> Result<bool, Halt> {
+        match self.write(msr, value) {
+            Ok(()) => Ok(true),
+            Err(Halt::Register(MsrError::Fault { .. })) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the register can be read.
+    pub(super) fn exists(&mut self, msr: Msr) -> Result<bool, Halt> {
+        match self.read(msr) {
+            Ok(_) => Ok(true),
+            Err(Halt::Register(MsrError::Fault { .. } | MsrError::Unpopulated { .. })) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The register reads, and is 0 where it is not there.
+    fn read_or_0(&mut self, msr: Option<Msr>) -> Result<Option<u64>, Halt> {
+        let Some(msr) = msr else { return Ok(None) };
+        match self.read(msr) {
+            Ok(value) => Ok(Some(value)),
+            Err(Halt::Register(MsrError::Fault { .. })) => Ok(Some(0)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The records in the documented order, newest first.
+    pub(super) fn ring(&mut self) -> Result<Vec<Seen>, Halt> {
+        let map = self.facts.caps.registers;
+        let position = match (self.facts.caps.order, map.tos) {
+            (_, Some(tos)) => self.read(tos)?,
+            (Order::Saturating, None) => self.read(map.control)? >> BRS_MSROFF_SHIFT & 0xF,
+            _ => 0,
+        };
+        let mut seen = Vec::new();
+        for index in ring_order(self.facts.caps.order, self.facts.caps.depth, position) {
+            let raw = RawEntry {
+                from: self.read(map.from_at(index))?,
+                to: self.read_or_0(map.to_at(index))?.unwrap_or(0),
+                info: self.read_or_0(map.info_at(index))?,
+            };
+            let entry = decode(self.facts.caps.layout, &raw);
+            seen.push(Seen { index, raw, entry });
+        }
+        self.records = seen
+            .iter()
+            .filter(|seen| seen.entry.is_some())
+            .map(|Seen { index, raw, .. }| {
+                let info = raw.info.map(|info| format!(" INFO {info:#x}")).unwrap_or_default();
+                format!("slot {index}: FROM {:#x} TO {:#x}{info}", raw.from, raw.to)
+            })
+            .collect();
+        Ok(seen)
+    }
+
+    /// Empties the records by writing 0 to each.
+    pub(super) fn clear(&mut self) -> Result<(), Halt> {
+        let map = self.facts.caps.registers;
+        if let Some(depth) = map.depth {
+            self.write(depth, u64::from(self.facts.caps.depth))?;
+        }
+        for index in 0..self.facts.caps.depth {
+            let registers = [Some(map.from_at(index)), map.to_at(index), map.info_at(index)];
+            for msr in registers.into_iter().flatten() {
+                match self.takes(msr, 0) {
+                    // What is not there needs no clearing; that it should be is
+                    // another check's.
+                    Ok(_) | Err(Halt::Register(MsrError::NotAllowed { .. })) => {}
+                    Err(halt) => return Err(halt),
+                }
+            }
+        }
+        match map.tos {
+            Some(tos) => self.write(tos, 0),
+            None => Ok(()),
+        }
+    }
+
+    /// How recording with this filter value is switched on and off; the filter
+    /// is written where it has a register of its own.
+    pub(super) fn switch(&mut self, value: u64) -> Result<Switch, Halt> {
+        let map = self.facts.caps.registers;
+        let mut off = self.read(map.control)? & !map.enable;
+        match map.select {
+            Some(select) if select == map.control => off = value,
+            Some(select) => self.write(select, value)?,
+            None => {}
+        }
+        if self.facts.caps.order == Order::Saturating {
+            off &= !BRS_STATE;
+        }
+        self.write(map.control, off)?;
+        Ok(Switch { msr: map.control, on: off | map.enable, off })
+    }
+
+    /// Empties the records, runs a kernel with a filter value, and reads them.
+    pub(super) fn fill(&mut self, kernel: Kernel, value: u64) -> Result<Filled, Halt> {
+        let switch = self.switch(value)?;
+        self.clear()?;
+        let ran = self.run(kernel, switch)?;
+        Ok(Filled { ran, seen: self.ring()? })
+    }
+
+    /// Runs a kernel.
+    pub(super) fn run(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, Halt> {
+        self.look_up()?;
+        Ok(self.cpu.execute(kernel, switch)?)
+    }
+
+    /// Fills until `good` says that it was as documented, or as often as the
+    /// CPU asks for.
+    pub(super) fn until(
+        &mut self,
+        kernel: Kernel,
+        value: u64,
+        good: impl Fn(&Facts, &Filled) -> bool,
+    ) -> Result<Filled, Halt> {
+        let mut last = self.fill(kernel, value);
+        for _ in 1..self.cpu.attempts() {
+            match &last {
+                Ok(filled) if good(&self.facts, filled) => break,
+                // A transaction may abort by itself.
+                Ok(_) | Err(Halt::CannotTell(_)) => last = self.fill(kernel, value),
+                Err(_) => break,
+            }
+        }
+        last
+    }
+
+    /// DEBUGCTL with bits set or cleared, apart from those of others.
+    pub(super) fn debugctl(&mut self, set: u64, clear: u64) -> Result<(), Halt> {
+        let now = self.read(IA32_DEBUGCTL)?;
+        self.write(IA32_DEBUGCTL, now & !clear | set)
+    }
+}
+
+impl Facts {
+    /// What the records of a run should hold with this filter value: the last
+    /// ones that pass (AMD BRS: the first), as many as there is room for.
+    pub(super) fn wanted(&self, filled: &Filled, value: u64) -> Vec<Known> {
+        let mut wanted = self.passing(value, &filled.ran.branches).unwrap_or_default();
+        let depth = self.caps.depth as usize;
+        if self.caps.order == Order::Saturating {
+            wanted.truncate(depth);
+        } else {
+            wanted.drain(..wanted.len().saturating_sub(depth));
+        }
+        wanted
+    }
+
+    /// The branch of the run that this record is of, by where it went.
+    pub(super) fn branch_of<'a>(
+        &self,
+        filled: &'a Filled,
+        entry: &BranchEntry,
+    ) -> Option<&'a Known> {
+        let key = self.key(entry.to);
+        filled.ran.branches.iter().find(|known| known.to.is_some_and(|to| self.key(to) == key))
+    }
+
+    /// Compares what is there with what should be, whatever the order.
+    pub(super) fn compare(&self, filled: &Filled, value: u64) -> Difference {
+        let captured = from_register(value, self.caps.filter).ok();
+        let ring_0 = captured.is_some_and(|captured| captured.kernel) && filled.ran.unlisted;
+        let wanted = self.wanted(filled, value);
+        let mut left = wanted.clone();
+        let mut difference = Difference::default();
+        for (_, entry) in filled.entries() {
+            match self.branch_of(filled, entry) {
+                Some(known) => match left.iter().position(|wanted| wanted == known) {
+                    Some(at) => {
+                        left.swap_remove(at);
+                    }
+                    None if wanted.contains(known) => difference.repeated += 1,
+                    None => difference.extra.push(*known),
+                },
+                // The way out of the kernel and back.
+                None if filled.ran.unlisted => {}
+                None => difference.unknown += 1,
+            }
+        }
+        if !ring_0 {
+            difference.missing = left.into_iter().filter(|known| known.to.is_some()).collect();
+        }
+        difference
+    }
+}

@@ -1,0 +1,450 @@
+//! Which bits registers take: written, read back, and put back.
+
+use lbr_msr::Msr;
+use lbr_msr::address::{IA32_DEBUGCTL, MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
+use lbr_msr::caps::{Facility, FilterRegister, Layout, Quirks};
+
+use super::super::Kind;
+use super::super::bench::{Bench, Facts, READ_ONLY};
+use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::preserve::has_last_exception;
+
+/// An address of ring 0 and one of user code.
+const HIGH: u64 = 0xFFFF_FFFF_8123_4560;
+const LOW: u64 = 0x0000_7FFF_1234_5670;
+/// Bits 62:61, format 4's transaction flags.
+const TSX_FLAGS: u64 = 3 << 61;
+const MISPRED: u64 = 1 << 63;
+
+pub(in crate::verify) const CHECKS: &[Spec] = &[
+    Spec {
+        id: "bits.enable",
+        what: "the bit that enables recording can be set and cleared",
+        needs: &["registers.control"],
+        writes: true,
+        documented: |facts| match facts.caps.facility {
+            Facility::AmdBrs if facts.kind != Kind::Software => {
+                Documented::nowhere("BRS is the kernel's")
+            }
+            _ => Documented::here(
+                format!(
+                    "bit {} of {}",
+                    facts.caps.registers.enable.trailing_zeros(),
+                    facts.caps.registers.control
+                ),
+                "SDM 17.4.1; Linux msr-index.h",
+            ),
+        },
+        look: |bench| {
+            let map = bench.facts.caps.registers;
+            if bench.facts.caps.facility == Facility::NetBurst {
+                return Err(Halt::CannotTell(READ_ONLY.into()));
+            }
+            own_bit(bench, map.control, map.enable)
+        },
+    },
+    Spec {
+        id: "bits.freeze_on_pmi",
+        what: "DEBUGCTL.FREEZE_LBRS_ON_PMI can be set and cleared",
+        needs: &["registers.control"],
+        writes: true,
+        documented: |facts| match freeze(facts) {
+            Ok(source) => Documented::here("bit 11 of DEBUGCTL", source),
+            Err(why) => Documented::nowhere(why),
+        },
+        look: |bench| own_bit(bench, IA32_DEBUGCTL, 1 << 11),
+    },
+    Spec {
+        id: "bits.debugctl",
+        what: "the other bits of DEBUGCTL",
+        needs: &["registers.control"],
+        writes: true,
+        documented: |facts| match debugctl_bits(facts) {
+            Some((_, allowed)) => Documented::here(
+                format!("none beyond {allowed:#x} can be set"),
+                "SDM 17.4.1, 17.11.1, 17.13, 17.14",
+            ),
+            None => Documented::nowhere("AMD documents them in each family's own manual"),
+        },
+        look: debugctl,
+    },
+    Spec {
+        id: "bits.select",
+        what: "the bits of the filter register",
+        needs: &["registers.select"],
+        writes: true,
+        documented: |facts| match facts.caps.filter {
+            FilterRegister::None => Documented::nowhere("there is no filter register"),
+            filter => Documented::here(
+                format!("{:#x} can be set, others not", select_bits(filter)),
+                "SDM Tables 17-11 to 17-13; Linux lbr.c, amd/lbr.c; CPUID 1CH",
+            ),
+        },
+        look: |bench| {
+            let Some(select) = bench.facts.caps.registers.select else {
+                return Err(Halt::CannotTell("there is no filter register".into()));
+            };
+            let bits = select_bits(bench.facts.caps.filter);
+            let enable = bench.facts.caps.registers.enable;
+            let own = if select == bench.facts.caps.registers.control { enable } else { 0 };
+            let probed = probe(bench, select, !own)?;
+            Ok(probed.against(bits & !own, bits))
+        },
+    },
+    Spec {
+        id: "bits.depth",
+        what: "the depths that IA32_LBR_DEPTH takes",
+        needs: &["cpuid", "registers.depth"],
+        writes: true,
+        documented: |facts| match facts.caps.registers.depth {
+            Some(_) => Documented::here(words(&depths(facts)), "CPUID 1CH EAX[7:0]; Linux lbr.c"),
+            None => Documented::nowhere("the depth cannot be chosen"),
+        },
+        look: |bench| {
+            let Some(msr) = bench.facts.caps.registers.depth else {
+                return Err(Halt::CannotTell("the depth cannot be chosen".into()));
+            };
+            let listed = depths(&bench.facts);
+            let mut taken = Vec::new();
+            for depth in (1..=8).map(|n| n * 8) {
+                if bench.takes(msr, u64::from(depth))? && bench.read(msr)? == u64::from(depth) {
+                    taken.push(depth);
+                }
+            }
+            bench.write(msr, u64::from(bench.facts.caps.depth))?;
+            Ok(Finding::of(taken == listed, words(&taken)))
+        },
+    },
+    Spec {
+        id: "bits.tos",
+        what: "the top-of-stack register holds each index",
+        needs: &["registers.tos"],
+        writes: true,
+        documented: |facts| match facts.caps.registers.tos {
+            None => Documented::nowhere("there is no top-of-stack register"),
+            Some(_) if facts.caps.facility == Facility::NetBurst => {
+                Documented::here("writing it raises #GP", "SDM 17.11.2")
+            }
+            Some(_) => Documented::here(
+                format!("0 to {}", facts.caps.depth.saturating_sub(1)),
+                "SDM 17.5.1; Linux lbr.c (check_msr)",
+            ),
+        },
+        look: tos,
+    },
+    Spec {
+        id: "bits.records",
+        what: "records can be written, their flags included",
+        needs: &["registers.from", "registers.to", "registers.info"],
+        writes: true,
+        documented: |facts| match facts.caps.facility {
+            Facility::NetBurst => Documented::here("writing one raises #GP", "SDM 17.11.2"),
+            Facility::AmdBrs if facts.kind != Kind::Software => {
+                Documented::nowhere("BRS is the kernel's")
+            }
+            _ => Documented::here("what was written is read", "EDK2; Linux lbr.c"),
+        },
+        look: records,
+    },
+    Spec {
+        id: "bits.depth_clears",
+        what: "writing IA32_LBR_DEPTH clears every record",
+        needs: &["registers.depth", "bits.records"],
+        writes: true,
+        documented: |facts| match facts.caps.registers.depth {
+            Some(_) => Documented::here("all are 0 afterwards", "Linux lbr.c, msr-index.h"),
+            None => Documented::nowhere("the depth cannot be chosen"),
+        },
+        look: |bench| {
+            let map = bench.facts.caps.registers;
+            let depth = bench.facts.caps.depth;
+            for index in 0..depth {
+                bench.write(map.from_at(index), LOW)?;
+            }
+            if let Some(msr) = map.depth {
+                bench.write(msr, u64::from(depth))?;
+            }
+            let mut left = 0;
+            for index in 0..depth {
+                left += u32::from(bench.read(map.from_at(index))? != 0);
+            }
+            Ok(match left {
+                0 => Finding::same("all are 0"),
+                left => Finding::differs(format!("{left} of {depth} records are still there")),
+            })
+        },
+    },
+    Spec {
+        id: "bits.last_exception",
+        what: "the last-exception pair can be written and reads as it was written",
+        needs: &["registers.last_exception"],
+        writes: true,
+        documented: |facts| {
+            if facts.caps.facility == Facility::NetBurst || !has_last_exception(&facts.caps) {
+                return Documented::nowhere("the pair is read-only or not documented");
+            }
+            Documented::here("canonical addresses, as they were written", "EDK2; Linux msr-index.h")
+        },
+        look: last_exception,
+    },
+];
+
+/// Sets and clears a bit of ours.
+fn own_bit(bench: &mut Bench<'_>, msr: Msr, bit: u64) -> Result<Finding, Halt> {
+    let before = bench.read(msr)?;
+    let set = bench.takes(msr, before | bit)? && bench.read(msr)? & bit != 0;
+    let cleared = bench.takes(msr, before & !bit)? && bench.read(msr)? & bit == 0;
+    bench.write(msr, before)?;
+    Ok(match (set, cleared) {
+        (true, true) => Finding::same("both"),
+        (false, _) => Finding::differs("it cannot be set"),
+        (true, false) => Finding::differs("it cannot be cleared"),
+    })
+}
+
+/// What the bits of a register do when written.
+struct Probed {
+    /// Read back as written, either way.
+    kept: u64,
+    /// Not probed.
+    skipped: u64,
+}
+
+impl Probed {
+    /// `required` has to hold, nothing outside `allowed` may.
+    fn against(&self, required: u64, allowed: u64) -> Finding {
+        let missing = required & !self.kept & !self.skipped;
+        let surplus = self.kept & !allowed;
+        match (missing, surplus) {
+            (0, 0) => Finding::same(format!("{:#x} can be set", self.kept)),
+            (0, surplus) => Finding::differs(format!("reserved bits {surplus:#x} can be set")),
+            (missing, _) => Finding::differs(format!("bits {missing:#x} cannot be set")),
+        }
+    }
+}
+
+/// Flips each bit of `which`, one at a time, and flips it back.
+fn probe(bench: &mut Bench<'_>, msr: Msr, which: u64) -> Result<Probed, Halt> {
+    let before = bench.read(msr)?;
+    let mut kept = 0;
+    for bit in (0..64).map(|bit| 1u64 << bit).filter(|bit| which & bit != 0) {
+        if bench.takes(msr, before ^ bit)? {
+            if bench.read(msr)? == before ^ bit {
+                kept |= bit;
+            }
+            bench.write(msr, before)?;
+        }
+    }
+    Ok(Probed { kept, skipped: !which })
+}
+
+/// DEBUGCTL\[11\] exists. SDM 17.4.1.
+pub(super) fn freeze(facts: &Facts) -> Result<&'static str, &'static str> {
+    let caps = &facts.caps;
+    match caps.facility {
+        _ if caps.quirks.contains(Quirks::NO_FREEZE_ON_PMI) => {
+            Err("this stepping cannot freeze on PMI (Linux lbr.c)")
+        }
+        Facility::AmdLbrV2 if caps.quirks.contains(Quirks::STREAMLINED_FREEZE) => {
+            Ok("CPUID 80000022H EAX[2]; Linux amd/lbr.c")
+        }
+        Facility::IntelLegacy | Facility::IntelArch if facts.pdcm && caps.perfmon_version > 1 => {
+            Ok("SDM 17.4.1, 17.4.7")
+        }
+        _ => Err("a PMI freezes nothing here"),
+    }
+}
+
+/// The bits of DEBUGCTL that have to hold, and all that may.
+fn debugctl_bits(facts: &Facts) -> Option<(u64, u64)> {
+    const LBR: u64 = 1 << 0;
+    const BTF: u64 = 1 << 1;
+    let lbr = if facts.caps.facility == Facility::IntelArch { 0 } else { LBR };
+    match facts.caps.facility {
+        Facility::P6 => Some((LBR | BTF, 0x7F)),
+        Facility::NetBurst => Some((LBR | BTF, 0x7F)),
+        Facility::IntelLegacy | Facility::IntelArch => Some((lbr | BTF, 0xFFFE | lbr)),
+        Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle => None,
+    }
+}
+
+fn debugctl(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    if bench.facts.kind == Kind::Hardware {
+        return Err(Halt::CannotTell(
+            "unsafe: flipping TR, BTS or BTF on a live machine crashes it".into(),
+        ));
+    }
+    let Some((required, allowed)) = debugctl_bits(&bench.facts) else {
+        return Err(Halt::CannotTell("nothing is documented".into()));
+    };
+    let which = match bench.facts.caps.facility {
+        Facility::NetBurst => !bench.facts.caps.registers.enable,
+        _ => u64::MAX,
+    };
+    Ok(probe(bench, IA32_DEBUGCTL, which)?.against(required, allowed))
+}
+
+/// The bits that the filter register takes.
+const fn select_bits(filter: FilterRegister) -> u64 {
+    match filter {
+        FilterRegister::None => 0,
+        FilterRegister::AmdSelect | FilterRegister::LbrSelect { call_stack: false, .. } => 0x1FF,
+        FilterRegister::LbrSelect { call_stack: true, .. } => 0x3FF,
+        FilterRegister::LbrCtl { cpl, branch, call_stack } => {
+            1 | if cpl { 6 } else { 0 }
+                | if call_stack { 8 } else { 0 }
+                | if branch { 0x7F_0000 } else { 0 }
+        }
+    }
+}
+
+fn depths(facts: &Facts) -> Vec<u32> {
+    (0..8).filter(|n| facts.caps.depth_mask >> n & 1 != 0).map(|n| 8 * (n + 1)).collect()
+}
+
+fn words(numbers: &[u32]) -> String {
+    let words: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    if words.is_empty() { "none".into() } else { words.join(", ") }
+}
+
+fn tos(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let Some(msr) = bench.facts.caps.registers.tos else {
+        return Err(Halt::CannotTell("there is no top-of-stack register".into()));
+    };
+    let before = bench.read(msr)?;
+    if bench.facts.caps.facility == Facility::NetBurst {
+        let taken = bench.takes(msr, before)?;
+        return Ok(Finding::of(!taken, if taken { "it can be written" } else { "#GP" }));
+    }
+    let mut wrong = Vec::new();
+    for index in 0..bench.facts.caps.depth {
+        if !bench.takes(msr, u64::from(index))? || bench.read(msr)? != u64::from(index) {
+            wrong.push(index);
+        }
+    }
+    bench.write(msr, before)?;
+    Ok(match wrong.first() {
+        None => Finding::same("each is read as it was written"),
+        Some(_) => Finding::differs(format!("not {}", words(&wrong))),
+    })
+}
+
+/// Values that FROM, TO and INFO of a layout take, with what they stand for.
+fn patterns(facts: &Facts) -> [Vec<(&'static str, u64)>; 3] {
+    let plain = || vec![("a user address", LOW), ("a kernel address", HIGH)];
+    let flagged = |bits: u64| (LOW & !bits) | bits;
+    let (mut from, mut to, mut info) = (plain(), plain(), Vec::new());
+    match facts.caps.layout {
+        Layout::Packed32 => {
+            from = vec![("two addresses", 0x8123_4560_1234_5670)];
+            to.clear();
+        }
+        Layout::Plain if facts.caps.facility == Facility::P6 => {
+            from = vec![("an address", 0x1234_5670)];
+            to.clone_from(&from);
+        }
+        Layout::Legacy { format, tsx } => match format.0 {
+            3 => from.push(("MISPRED", flagged(MISPRED))),
+            4 if tsx => {
+                from.push(("MISPRED", flagged(MISPRED)));
+                from.push(("transaction flags", flagged(TSX_FLAGS)));
+            }
+            // HSM182, BDM127: the flags are checked as a part of the sign.
+            4 => from.retain(|(_, value)| *value == LOW),
+            5 | 7 => {
+                info = vec![("MISPRED and cycles", MISPRED | 0xFFFF)];
+                if tsx {
+                    info.push(("transaction flags", TSX_FLAGS));
+                }
+            }
+            6 => {
+                from.push(("MISPRED", flagged(MISPRED)));
+                to.push(("cycles", 0xFFFF << 48 | LOW));
+            }
+            _ => {}
+        },
+        Layout::Arch { mispredict, timed, types, tsx, .. } => {
+            let mut bits = 0;
+            for (there, field) in [
+                (mispredict, MISPRED),
+                (timed, 1 << 60 | 0xFFFF),
+                (types, 0xF << 56),
+                (tsx, TSX_FLAGS),
+            ] {
+                bits |= if there { field } else { 0 };
+            }
+            info = vec![("every field", bits)];
+        }
+        Layout::Plain | Layout::AmdV2 { .. } | Layout::AmdBrs { .. } | Layout::AmdSingle => {}
+    }
+    [from, to, info]
+}
+
+fn records(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let map = bench.facts.caps.registers;
+    if bench.facts.caps.facility == Facility::NetBurst {
+        // What it holds, so that nothing is lost where it is taken.
+        let before = bench.read(map.from)?;
+        let taken = bench.takes(map.from, before)?;
+        return Ok(Finding::of(!taken, if taken { "it can be written" } else { "#GP" }));
+    }
+    let patterns = patterns(&bench.facts);
+    for index in [0, bench.facts.caps.depth.saturating_sub(1)] {
+        let registers = [
+            ("FROM", Some(map.from_at(index))),
+            ("TO", map.to_at(index)),
+            ("INFO", map.info_at(index)),
+        ];
+        for ((name, msr), patterns) in registers.into_iter().zip(&patterns) {
+            let Some(msr) = msr else { continue };
+            for (what, value) in patterns {
+                if !bench.takes(msr, *value)? {
+                    let known = if name == "FROM" && *what == "transaction flags" {
+                        ": they are checked as a part of the sign (HSM182, BDM127)"
+                    } else {
+                        ""
+                    };
+                    return Ok(Finding::differs(format!("{name} with {what} raises #GP{known}")));
+                }
+                if bench.read(msr)? != *value {
+                    return Ok(Finding::differs(format!("{name} does not keep {what}")));
+                }
+            }
+        }
+    }
+    bench.clear()?;
+    Ok(Finding::same("what was written is read"))
+}
+
+fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    if bench.facts.kind == Kind::Hardware {
+        return Err(Halt::CannotTell(
+            "unsafe: on a live machine nothing but records, TOS and controls is tried".into(),
+        ));
+    }
+    let narrow = bench.facts.caps.facility == Facility::P6;
+    let values = if narrow { [0x1234_5670, 0x0040_0000] } else { [LOW, HIGH] };
+    let mut found = Finding::same("as written");
+    for msr in [MSR_LER_FROM_LIP, MSR_LER_TO_LIP] {
+        let before = bench.read(msr)?;
+        for value in values {
+            let name = if msr == MSR_LER_FROM_LIP { "LER_FROM" } else { "LER_TO" };
+            if !bench.takes(msr, value)? {
+                found = Finding::differs(format!("{name} does not take a canonical address"));
+                continue;
+            }
+            let now = bench.read(msr)?;
+            if now != value {
+                let known = if msr == MSR_LER_TO_LIP && (now ^ value) & !(7 << 61) == 0 {
+                    ": bits 63:61 are no copies of its sign (BDM131)"
+                } else {
+                    ""
+                };
+                found = Finding::differs(format!("{name} reads otherwise{known}"));
+            }
+        }
+        // What it reported may not be what it takes.
+        bench.takes(msr, before)?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,91 @@
+//! Call-stack mode: calls push, returns pop.
+
+use lbr_msr::caps::FilterRegister;
+
+use super::super::Kernel;
+use super::super::bench::{Bench, Facts, Filled};
+use super::super::check::{Documented, Finding, Halt, Spec};
+
+const NEEDS: &[&str] = &["order", "bits.select"];
+const SOURCE: &str = "SDM 17.9; Linux lbr.c";
+
+pub(in crate::verify) const CHECKS: &[Spec] = &[
+    Spec {
+        id: "call_stack.nested",
+        what: "call-stack mode: nested calls push, returns pop",
+        needs: NEEDS,
+        writes: true,
+        documented: |facts| stack(facts, "5 calls and 2 returns leave the 3 outer frames"),
+        look: |bench| frames(bench, Kernel::Calls { calls: 5, returns: 2 }, 3),
+    },
+    Spec {
+        id: "call_stack.leaf",
+        what: "call-stack mode: calls of a leaf leave nothing behind",
+        needs: &["order", "bits.select", "call_stack.nested"],
+        writes: true,
+        documented: |facts| stack(facts, "the frame around them is left"),
+        look: |bench| frames(bench, Kernel::Leaves(4), 1),
+    },
+    Spec {
+        id: "call_stack.zero_length",
+        what: "call-stack mode: a call to the next instruction pushes nothing",
+        needs: &["order", "bits.select", "call_stack.nested"],
+        writes: true,
+        documented: |facts| stack(facts, "the frame around it is left"),
+        look: |bench| frames(bench, Kernel::ZeroLengthCall, 1),
+    },
+];
+
+fn stack(facts: &Facts, expected: &str) -> Documented {
+    if facts.caps.call_stack() {
+        Documented::here(expected, SOURCE)
+    } else {
+        Documented::nowhere("there is no call-stack mode")
+    }
+}
+
+/// The user call stack: SDM 17.9; Linux msr-index.h.
+const fn value(facts: &Facts) -> Option<u64> {
+    match facts.caps.filter {
+        FilterRegister::LbrSelect { call_stack: true, .. } => Some(0x3C5),
+        FilterRegister::LbrCtl { cpl, branch, call_stack: true } => {
+            Some(8 | if cpl { 4 } else { 0 } | if branch { 0x38_0000 } else { 0 })
+        }
+        _ => None,
+    }
+}
+
+/// The frames, newest first, up to the first empty record: where the branch of
+/// each went. Popped records lie beyond.
+fn live(facts: &Facts, filled: &Filled) -> Vec<Option<u64>> {
+    filled
+        .seen
+        .iter()
+        .map_while(|seen| seen.entry.as_ref())
+        .map(|entry| facts.branch_of(filled, entry).and_then(|known| known.to))
+        .collect()
+}
+
+/// Runs a kernel that leaves its first `left` calls.
+fn frames(bench: &mut Bench<'_>, kernel: Kernel, left: usize) -> Result<Finding, Halt> {
+    let Some(value) = value(&bench.facts) else {
+        return Err(Halt::CannotTell("there is no call-stack mode".into()));
+    };
+    let wanted = |filled: &Filled| -> Vec<Option<u64>> {
+        filled.ran.branches.iter().take(left).rev().map(|known| known.to).collect()
+    };
+    let good = |facts: &Facts, filled: &Filled| live(facts, filled) == wanted(filled);
+    let filled = bench.until(kernel, value, good)?;
+    let found = live(&bench.facts, &filled);
+    if found == wanted(&filled) {
+        return Ok(Finding::same("as expected"));
+    }
+    let zero = filled.ran.branches.iter().find(|known| known.zero_length_call);
+    Ok(Finding::differs(if zero.is_some_and(|zero| found.contains(&zero.to)) {
+        "it is pushed".to_owned()
+    } else if found.len() == left {
+        "other frames than there should be".to_owned()
+    } else {
+        format!("{} frames instead of {left}", found.len())
+    }))
+}

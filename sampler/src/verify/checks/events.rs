@@ -1,0 +1,241 @@
+//! What happens to the records beside branches: PMI, exceptions, C-states,
+//! SMIs, and the other hyperthread.
+
+use lbr_msr::address::{
+    AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_PERF_GLOBAL_STATUS_RESET, MSR_LER_FROM_LIP,
+    MSR_LER_TO_LIP,
+};
+use lbr_msr::caps::{Facility, Quirks, Vendor};
+use lbr_msr::table::SelectScope;
+
+use super::super::Kernel;
+use super::super::bench::{Bench, Facts, Filled};
+use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::preserve::{LBR_FRZ, has_last_exception};
+use super::bits::freeze as freeze_bit;
+
+/// DEBUGCTL.LBR and DEBUGCTL.FREEZE_LBRS_ON_PMI.
+const DEBUGCTL_LBR: u64 = 1 << 0;
+const FREEZE_LBRS_ON_PMI: u64 = 1 << 11;
+
+pub(in crate::verify) const CHECKS: &[Spec] = &[
+    Spec {
+        id: "freeze",
+        what: "a PMI freezes the records where FREEZE_LBRS_ON_PMI is set",
+        needs: &["records", "depth", "bits.freeze_on_pmi"],
+        writes: true,
+        documented: |facts| match freeze_bit(facts) {
+            Ok(source) => {
+                let how = match facts.caps.freeze_status() {
+                    Some(_) => "LBR_FRZ is set",
+                    None => "the enable bit is cleared",
+                };
+                let expected = format!("the branches before it are there, none after it; {how}");
+                Documented::here(expected, source)
+            }
+            Err(why) => Documented::nowhere(why),
+        },
+        look: freeze,
+    },
+    Spec {
+        id: "last_exception",
+        what: "the last-exception pair holds the last branch before an exception",
+        needs: &["records", "registers.last_exception"],
+        writes: true,
+        documented: |facts| {
+            if has_last_exception(&facts.caps) {
+                Documented::here("the branch before it", "SDM 17.4.8, 17.14; Linux msr-index.h")
+            } else {
+                Documented::nowhere("no pair is documented for certain")
+            }
+        },
+        look: last_exception,
+    },
+    Spec {
+        id: "c_state",
+        what: "records after a C-state deeper than C1",
+        needs: &["records"],
+        writes: true,
+        documented: |facts| {
+            if facts.caps.assumed && facts.row.is_none() {
+                Documented::nowhere("nothing is documented of an assumed CPU's C-states")
+            } else if facts.caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
+                Documented::here("kept or cleared", "SDM 17.10.3; CPUID 1CH EAX[30]")
+            } else {
+                Documented::here("kept", "SDM 17.10.3 names later CPUs; CPUID 1CH EAX[30] = 0")
+            }
+        },
+        look: c_state,
+    },
+    Spec {
+        id: "smi",
+        what: "records after an SMI",
+        needs: &["records", "depth"],
+        writes: true,
+        documented: |_| Documented::here("as before", "SDM 17.4.1, 34.4"),
+        look: |bench| {
+            let value = bench.facts.open();
+            let good = |facts: &Facts, filled: &Filled| facts.compare(filled, value).is_none();
+            let filled = bench.until(Kernel::AroundSmi, value, good)?;
+            let difference = bench.facts.compare(&filled, value);
+            Ok(match difference.is_none() {
+                true => Finding::same("as before"),
+                false => Finding::differs("the newest record is another than before (BU10)"),
+            })
+        },
+    },
+    Spec {
+        id: "select.sharing",
+        what: "whether the hyperthreads of a core share the filter register",
+        needs: &["registers.select", "bits.select"],
+        writes: true,
+        documented: |facts| match scope(facts) {
+            Some(SelectScope::Thread) => {
+                Documented::here("each has its own", "EDK2; SDM 17.8; Linux core.c")
+            }
+            Some(SelectScope::CoreShared) => {
+                Documented::here("they share it", "EDK2; SDM 17.8; Linux perf_event.h")
+            }
+            Some(SelectScope::Core) => Documented::nowhere("there are no hyperthreads"),
+            None => Documented::nowhere("nothing is documented of it"),
+        },
+        look: sharing,
+    },
+];
+
+fn freeze(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let status = bench.facts.caps.freeze_status();
+    let value = bench.facts.open();
+    bench.debugctl(FREEZE_LBRS_ON_PMI, 0)?;
+    let tried = freeze_once(bench, value);
+    bench.debugctl(0, FREEZE_LBRS_ON_PMI)?;
+    let (filled, frozen) = tried?;
+    if frozen {
+        let reset = match bench.facts.caps.cpu.vendor {
+            Vendor::Amd => AMD_PERF_CNTR_GLOBAL_STATUS_CLR,
+            Vendor::Intel | Vendor::Other(_) => IA32_PERF_GLOBAL_STATUS_RESET,
+        };
+        bench.write(reset, LBR_FRZ)?;
+    }
+    let before = filled.ran.before_event.unwrap_or(0);
+    let is_there = |index: usize| {
+        let known = filled.ran.branches.get(index);
+        filled.entries().any(|(_, entry)| bench.facts.branch_of(&filled, entry) == known)
+    };
+    let after = (before..filled.ran.branches.len()).any(is_there);
+    Ok(if after {
+        Finding::differs("recording goes on after it")
+    } else if before > 0 && !is_there(before - 1) {
+        Finding::differs("the newest branch before it is missing: the freeze is early (AM94)")
+    } else if status.is_some() && !frozen {
+        Finding::differs("LBR_FRZ is not set")
+    } else {
+        Finding::same("as expected")
+    })
+}
+
+/// Runs around a PMI; whether LBR_FRZ was set by it.
+fn freeze_once(bench: &mut Bench<'_>, value: u64) -> Result<(Filled, bool), Halt> {
+    let filled = bench.fill(Kernel::AroundPmi, value)?;
+    let status = match bench.facts.caps.freeze_status() {
+        Some(msr) => bench.read(msr)?,
+        None => 0,
+    };
+    Ok((filled, status & LBR_FRZ != 0))
+}
+
+fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    // Beside AMD's stacks the pair is DEBUGCTL.LBR's.
+    let beside = matches!(bench.facts.caps.facility, Facility::AmdLbrV2 | Facility::AmdBrs);
+    if beside {
+        bench.debugctl(DEBUGCTL_LBR, 0)?;
+    }
+    let found = last_exception_once(bench);
+    if beside {
+        bench.debugctl(0, DEBUGCTL_LBR)?;
+    }
+    found
+}
+
+fn last_exception_once(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let value = bench.facts.open();
+    let mut equal = false;
+    // Any interrupt before the pair is read changes it: where they come, more
+    // tries than for records.
+    let tries = match bench.cpu.attempts() {
+        1 => 1,
+        attempts => 4 * attempts,
+    };
+    for _ in 0..tries {
+        // The pair before the records: the next interrupt changes it.
+        let switch = bench.switch(value)?;
+        bench.clear()?;
+        let ran = bench.run(Kernel::Exception, switch)?;
+        let pair = [MSR_LER_FROM_LIP, MSR_LER_TO_LIP];
+        let mut told = [None; 2];
+        for (msr, told) in pair.into_iter().zip(&mut told) {
+            let value = bench.read(msr)?;
+            *told = Some(bench.facts.key(value));
+        }
+        let filled = Filled { ran, seen: bench.ring()? };
+        let key = |address: Option<u64>| address.map(|address| bench.facts.key(address));
+        let before = filled.ran.before_event.unwrap_or(0);
+        let is = |index: usize| {
+            filled
+                .ran
+                .branches
+                .get(index)
+                .is_some_and(|known| told == [key(known.from), key(known.to)])
+        };
+        if before > 0 && is(before - 1) {
+            return Ok(Finding::same("the branch before it"));
+        }
+        let newest = filled.entries().next();
+        let newest = newest.map(|(_, entry)| [entry.from, entry.to].map(|end| key(Some(end))));
+        if is(before) || newest == Some(told) {
+            equal = true;
+        }
+    }
+    // An interrupt makes another pair of it, so that once is enough.
+    Ok(Finding::differs(if equal {
+        "the exception itself: both pairs are equal (C9)"
+    } else {
+        "another branch"
+    }))
+}
+
+fn c_state(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let value = bench.facts.open();
+    let before = bench.fill(Kernel::Jumps(1), value)?.entries().count();
+    bench.cpu.deep_c_state()?;
+    let after = bench.ring()?.iter().filter(|seen| seen.entry.is_some()).count();
+    let may = bench.facts.caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES);
+    Ok(if after == before {
+        Finding::same("kept")
+    } else {
+        Finding::of(may, if after == 0 { "cleared" } else { "some cleared" })
+    })
+}
+
+fn scope(facts: &Facts) -> Option<SelectScope> {
+    if facts.caps.facility != Facility::IntelLegacy {
+        return None;
+    }
+    facts.row.and_then(|row| row.generation.select_scope)
+}
+
+fn sharing(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let Some(select) = bench.facts.caps.registers.select else {
+        return Err(Halt::CannotTell("there is no filter register".into()));
+    };
+    let before = bench.read(select)?;
+    let mut follows = true;
+    for value in [1, 5] {
+        bench.write(select, value)?;
+        follows &= bench.cpu.read_sibling(select)? == value;
+    }
+    bench.write(select, before)?;
+    let shared = scope(&bench.facts) == Some(SelectScope::CoreShared);
+    let found = if follows { "they share it" } else { "each has its own" };
+    Ok(Finding::of(follows == shared, found))
+}

@@ -1,0 +1,378 @@
+//! The fields of a record: flags, cycles, types, and the sign of addresses.
+
+use lbr_msr::caps::{Facility, Layout, Quirks};
+use lbr_msr::record::RawEntry;
+
+use super::super::Kernel;
+use super::super::bench::{Bench, Facts, Filled};
+use super::super::check::{Documented, Finding, Halt, Spec};
+use super::filters::class_name;
+
+/// What a flag rests on.
+const FLAGS: &[&str] = &["records", "depth", "lbr_fmt", "registers.info"];
+
+pub(in crate::verify) const CHECKS: &[Spec] = &[
+    Spec {
+        id: "sign",
+        what: "addresses of the upper half are recorded with their sign",
+        needs: &["records", "depth", "lbr_fmt", "filter.user"],
+        writes: true,
+        documented: |facts| match sign_bits(facts) {
+            (0, 0) => Documented::nowhere("records hold 32 bits of an address"),
+            (from, 0) => Documented::here(
+                format!("the bits {from:#x} of FROM are copies of its sign"),
+                "SDM Tables 17-8, 17-14; Linux lbr.c",
+            ),
+            (from, to) => Documented::here(
+                format!("the bits {from:#x} of FROM and {to:#x} of TO are copies of its sign"),
+                "SDM Tables 17-8, 17-9, 17-14; Linux lbr.c, amd/lbr.c",
+            ),
+        },
+        look: sign,
+    },
+    Spec {
+        id: "hidden_from",
+        what: "FROM of a branch out of a ring that is not recorded",
+        needs: &["sign", "filter.ring_0"],
+        writes: true,
+        documented: |facts| match facts.ring(true) {
+            Some(_) if facts.caps.facility == Facility::IntelArch => {
+                Documented::here("all ones", "Linux mailing list, confirmed by Intel")
+            }
+            _ => Documented::nowhere("it is recorded as it is"),
+        },
+        look: hidden_from,
+    },
+    Spec {
+        id: "mispredict",
+        what: "the mispredict flag, on predictable and on unpredictable branches",
+        needs: FLAGS,
+        writes: true,
+        documented: |facts| {
+            if facts.caps.mispredict() {
+                Documented::here(
+                    "hardly ever set on predictable branches, often on unpredictable ones",
+                    "SDM Tables 17-8, 17-16; Linux lbr.c",
+                )
+            } else {
+                Documented::nowhere("records carry no mispredict flag")
+            }
+        },
+        look: mispredict,
+    },
+    Spec {
+        id: "cycles",
+        what: "the cycle counter grows with a chain of dependent instructions",
+        needs: FLAGS,
+        writes: true,
+        documented: |facts| cycles_documented(facts, "longer chains, higher counts"),
+        look: cycles,
+    },
+    Spec {
+        id: "cycles.saturate",
+        what: "the cycle counter saturates",
+        needs: &["cycles"],
+        writes: true,
+        documented: |facts| cycles_documented(facts, "65535 after a longer chain"),
+        look: |bench| {
+            let counts = counts(bench, [LONG])?;
+            Ok(match counts {
+                [Some(0xFFFF)] => Finding::same("65535"),
+                [Some(count)] => Finding::differs(format!("{count} after {LONG} cycles: it wraps")),
+                [None] => Finding::differs("no valid count"),
+            })
+        },
+    },
+    Spec {
+        id: "tsx",
+        what: "the transaction flags",
+        needs: FLAGS,
+        writes: true,
+        documented: |facts| {
+            if facts.caps.tsx() {
+                Documented::here(
+                    "IN_TSX on a branch in a transaction, TSX_ABORT on its abort",
+                    "SDM Tables 17-14, 17-16; Linux lbr.c",
+                )
+            } else {
+                Documented::nowhere("CPUID announces neither HLE nor RTM, or records have no flags")
+            }
+        },
+        look: tsx,
+    },
+    Spec {
+        id: "tsx.abort",
+        what: "a transaction abort is recorded once",
+        needs: &["tsx"],
+        writes: true,
+        documented: |facts| match facts.caps.tsx() {
+            true => Documented::here("one record of it", "SDM 17.9; Linux lbr.c"),
+            false => Documented::nowhere("records have no transaction flags"),
+        },
+        look: abort,
+    },
+    Spec {
+        id: "types",
+        what: "the branch type of each class",
+        needs: FLAGS,
+        writes: true,
+        documented: |facts| match facts.caps.types() {
+            true => Documented::here(
+                "cond 0, ind_jmp 1, rel_jmp 2, ind_call 3, rel_call 4, ret 5, others 8 to 15",
+                "SDM24 Table 20-2",
+            ),
+            false => Documented::nowhere("records carry no branch type"),
+        },
+        look: |bench| {
+            let value = bench.facts.open();
+            let wrong = |facts: &Facts, filled: &Filled| {
+                let pairs = filled.entries().filter_map(|(_, entry)| {
+                    Some((facts.branch_of(filled, entry)?.class, entry.hw_type))
+                });
+                pairs.filter(|(class, told)| *told != Some(*class)).collect::<Vec<_>>()
+            };
+            let filled = bench.until(Kernel::EveryClass, value, |facts, filled| {
+                wrong(facts, filled).is_empty()
+            })?;
+            let mut swapped: Vec<String> = wrong(&bench.facts, &filled)
+                .into_iter()
+                .map(|(class, told)| {
+                    format!("{} as {}", class_name(class), told.map_or("reserved", class_name))
+                })
+                .collect();
+            swapped.sort_unstable();
+            swapped.dedup();
+            Ok(match swapped.is_empty() {
+                true => Finding::same("as expected"),
+                false => Finding::differs(swapped.join(", ")),
+            })
+        },
+    },
+];
+
+/// The bits of FROM and TO that hold copies of the address's sign.
+const fn sign_bits(facts: &Facts) -> (u64, u64) {
+    // On five-level paging bits 56:48 are the address's own.
+    let above: u64 = if facts.linear_bits == 57 { !0 << 57 } else { !0 << 48 };
+    const BELOW_63: u64 = !(1 << 63);
+    const BELOW_61: u64 = (1 << 61) - 1;
+    match facts.caps.layout {
+        Layout::Packed32 => (0, 0),
+        Layout::Plain if matches!(facts.caps.facility, Facility::P6) => (0, 0),
+        Layout::Plain | Layout::Arch { .. } | Layout::AmdSingle => (above, above),
+        Layout::Legacy { format, .. } => match format.0 {
+            3 => (above & BELOW_63, above),
+            4 => (above & BELOW_61, above),
+            6 => (above & BELOW_63, 0),
+            _ => (above, above),
+        },
+        Layout::AmdV2 { .. } => (above & BELOW_63, above & BELOW_61),
+        Layout::AmdBrs { .. } => (above, above & BELOW_61),
+    }
+}
+
+fn sign(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let (from_bits, to_bits) = sign_bits(&bench.facts);
+    // Only what lands in ring 0, where a filter can tell: all of that is in
+    // the upper half.
+    let value = bench.facts.ring(false).unwrap_or_else(|| bench.facts.open());
+    // Whether bits of `raw` that copy the sign do so, where the sign is set.
+    let wrong = |facts: &Facts, raw: &RawEntry| {
+        let top = facts.linear_bits - 1;
+        let high = |word: u64| word >> top & 1 != 0;
+        let missing = |word: u64, bits: u64| high(word) && word & bits != bits;
+        // All ones stand for an address that is not shown.
+        missing(raw.from, from_bits) || missing(raw.to, to_bits)
+    };
+    let kernel = Kernel::KernelAddresses;
+    let filled = bench.until(kernel, value, |facts, filled| {
+        filled.entries().all(|(seen, _)| !wrong(facts, &seen.raw))
+    })?;
+    let high = |seen: &RawEntry| (seen.to | seen.from) >> 46 & 1 != 0;
+    if !filled.entries().any(|(seen, _)| high(&seen.raw)) {
+        return Err(Halt::CannotTell("no branch of ring 0 was recorded".into()));
+    }
+    Ok(match filled.entries().find(|(seen, _)| wrong(&bench.facts, &seen.raw)) {
+        None => Finding::same("as expected"),
+        Some(_) => Finding::differs("the bits above the address are 0: no sign extension"),
+    })
+}
+
+fn hidden_from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let Some(value) = bench.facts.ring(true) else {
+        return Err(Halt::CannotTell("nothing filters by ring".into()));
+    };
+    let shown = |facts: &Facts, filled: &Filled| {
+        let out = filled.entries().filter_map(|(seen, entry)| {
+            let known = facts.branch_of(filled, entry)?;
+            (known.cpl_before == 0 && known.cpl_after != 0).then_some(seen.raw.from)
+        });
+        out.collect::<Vec<_>>()
+    };
+    let filled = bench.until(Kernel::KernelAddresses, value, |facts, filled| {
+        let from = shown(facts, filled);
+        !from.is_empty() && from.iter().all(|from| *from == u64::MAX)
+    })?;
+    Ok(match shown(&bench.facts, &filled).first() {
+        None => Finding::differs("the branch out of ring 0 is not recorded"),
+        Some(&u64::MAX) => Finding::same("all ones"),
+        Some(_) => Finding::differs("the address in ring 0 is shown"),
+    })
+}
+
+/// How many of the records of branches of the kernel have the flag, and how
+/// many there are.
+fn flagged(facts: &Facts, filled: &Filled) -> (u32, u32) {
+    let known = filled.entries().filter(|(_, entry)| facts.branch_of(filled, entry).is_some());
+    known.fold((0, 0), |(set, all), (_, entry)| {
+        (set + u32::from(entry.mispredicted == Some(true)), all + 1)
+    })
+}
+
+fn mispredict(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    if !bench.cpu.knows().mispredict {
+        return Err(Halt::CannotTell(
+            "nothing here knows whether a branch was mispredicted".into(),
+        ));
+    }
+    let value = bench.facts.open();
+    let mut rates = [(0, 0); 2];
+    let kernels = [Kernel::Predictable(8), Kernel::Unpredictable(16)];
+    for (kernel, (set, all)) in kernels.into_iter().zip(&mut rates) {
+        for _ in 0..bench.cpu.attempts() {
+            let filled = bench.fill(kernel, value)?;
+            let (more, of) = flagged(&bench.facts, &filled);
+            *set += more;
+            *all += of;
+        }
+    }
+    let [(foreseen, of_foreseen), (random, of_random)] = rates;
+    let found = format!(
+        "set on {foreseen} of {of_foreseen} predictable and {random} of {of_random} unpredictable"
+    );
+    Ok(if random == 0 && foreseen == 0 {
+        Finding::differs(format!("never set ({found})"))
+    } else if foreseen * 2 > of_foreseen {
+        Finding::differs(format!("{found}: it is the wrong way round"))
+    } else {
+        Finding::of(foreseen * 4 <= of_foreseen && random * 8 >= of_random, found)
+    })
+}
+
+/// A chain that is longer than 16 bits count.
+const LONG: u32 = 70_000;
+
+fn cycles_documented(facts: &Facts, expected: &str) -> Documented {
+    if facts.caps.cycles() {
+        Documented::here(expected, "SDM Table 17-16, 17.6; Linux lbr.c")
+    } else {
+        Documented::nowhere("records carry no cycle count")
+    }
+}
+
+/// The count of the branch behind each chain: the least of several runs. Runs
+/// with another branch in the chain, which an interrupt brings, do not count.
+fn counts<const N: usize>(
+    bench: &mut Bench<'_>,
+    lengths: [u32; N],
+) -> Result<[Option<u32>; N], Halt> {
+    if !bench.cpu.knows().cycles {
+        return Err(Halt::CannotTell("nothing here counts cycles".into()));
+    }
+    let value = bench.facts.open();
+    let mut counts = [None; N];
+    for (length, count) in lengths.into_iter().zip(&mut counts) {
+        let mut interrupted = true;
+        for _ in 0..bench.cpu.attempts() {
+            let filled = bench.fill(Kernel::Chain(length), value)?;
+            let ends: Vec<_> = filled.ran.branches.iter().take(2).copied().collect();
+            let known = |entry| bench.facts.branch_of(&filled, entry).copied();
+            let row: Vec<_> = filled.entries().map(|(_, entry)| (known(entry), entry)).collect();
+            // In either order: that is another check's.
+            let whole = row.windows(2).any(|pair| {
+                matches!(pair, [(Some(one), _), (Some(other), _)]
+                    if ends == [*one, *other] || ends == [*other, *one])
+            });
+            if !whole {
+                continue;
+            }
+            interrupted = false;
+            let closing = ends.get(1).copied();
+            let found =
+                row.iter().find_map(|(known, entry)| (*known == closing).then_some(entry.cycles?));
+            *count = match (*count, found) {
+                (Some(least), Some(found)) => Some(found.min(least)),
+                (known, found) => known.or(found),
+            };
+            if length == LONG && count.is_some() {
+                // Saturation has no noise.
+                break;
+            }
+        }
+        if interrupted {
+            return Err(Halt::CannotTell(format!(
+                "each of {} runs of the chain of {length} was interrupted",
+                bench.cpu.attempts()
+            )));
+        }
+    }
+    Ok(counts)
+}
+
+fn cycles(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let lengths = [20, 200, 2000];
+    let [Some(short), Some(middle), Some(long)] = counts(bench, lengths)? else {
+        return Ok(Finding::differs("no valid count"));
+    };
+    let found = format!("{short}, {middle} and {long} for chains of 20, 200 and 2000");
+    Ok(if short == middle && middle == long {
+        Finding::differs(format!("{found}: it is constant"))
+    } else {
+        Finding::of(short < middle && middle < long, found)
+    })
+}
+
+fn tsx(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let value = bench.facts.open();
+    let inside = |facts: &Facts, filled: &Filled| {
+        let mut of = filled.entries().filter_map(|(_, entry)| {
+            let known = facts.branch_of(filled, entry)?;
+            (known.in_tx && !known.abort).then_some(entry.in_tx == Some(true))
+        });
+        of.any(|set| set)
+    };
+    let filled = bench.until(Kernel::Transaction { abort: false }, value, inside)?;
+    if !inside(&bench.facts, &filled) {
+        return Ok(Finding::differs("IN_TSX is not set on a branch in a transaction"));
+    }
+    let aborted =
+        |_: &Facts, filled: &Filled| filled.entries().any(|(_, entry)| entry.abort == Some(true));
+    let filled = bench.until(Kernel::Transaction { abort: true }, value, aborted)?;
+    Ok(if aborted(&bench.facts, &filled) {
+        Finding::same("as expected")
+    } else {
+        Finding::differs("TSX_ABORT is not set on an abort")
+    })
+}
+
+fn abort(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let value = bench.facts.open();
+    let records = |facts: &Facts, filled: &Filled| {
+        let of = filled
+            .entries()
+            .filter(|(_, entry)| facts.branch_of(filled, entry).is_some_and(|known| known.abort));
+        of.count()
+    };
+    let kernel = Kernel::Transaction { abort: true };
+    let filled = bench.until(kernel, value, |facts, filled| records(facts, filled) == 1)?;
+    let known = if bench.facts.caps.quirks.contains(Quirks::DOUBLE_ABORT) {
+        " (known of Haswell: Linux lbr_double_abort)"
+    } else {
+        ""
+    };
+    Ok(match records(&bench.facts, &filled) {
+        1 => Finding::same("one record"),
+        2 => Finding::differs(format!("it is recorded twice{known}")),
+        n => Finding::differs(format!("{n} records")),
+    })
+}

@@ -1,0 +1,227 @@
+//! What the bits of the filter register suppress, each against a branch of
+//! every class.
+
+use lbr_msr::caps::{Facility, FilterRegister};
+use lbr_msr::record::HwBranchType;
+
+use super::super::bench::{Bench, Difference, Facts, Filled};
+use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::{Kernel, Kind};
+
+/// A check of one filter bit: its suppress bit and its capture bit.
+macro_rules! filter {
+    ($id:literal, $what:literal, $suppress:expr, $capture:expr, $needs:expr) => {
+        Spec {
+            id: $id,
+            what: $what,
+            needs: $needs,
+            writes: true,
+            documented: |facts| documented(facts, $suppress, $capture),
+            look: |bench| look(bench, $suppress, $capture),
+        }
+    };
+}
+
+pub(in crate::verify) const CHECKS: &[Spec] = &[
+    filter!("filter.ring_0", "the filter for branches into ring 0", 1, 1 << 1, BASE),
+    filter!("filter.user", "the filter for branches into other rings", 1 << 1, 1 << 2, BASE),
+    filter!("filter.cond", "the filter for conditional branches", 1 << 2, 1 << 16, BASE),
+    Spec {
+        id: "filter.jumps",
+        what: "the filters for jumps leave calls and returns alone",
+        needs: BASE,
+        writes: true,
+        documented: |facts| match facts.caps.filter {
+            FilterRegister::LbrSelect { jumps_swallow_calls: true, .. } => Documented::nowhere(
+                "they take calls and returns with them on this generation (SDM Table 17-11)",
+            ),
+            FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => Documented::here(
+                "calls and returns are recorded",
+                "SDM 17.8, Table 17-12; Linux amd/lbr.c",
+            ),
+            _ => Documented::nowhere("each class has a bit of its own"),
+        },
+        look: jumps,
+    },
+    filter!("filter.rel_call", "the filter for near relative calls", 1 << 3, 1 << 19, BASE),
+    filter!("filter.ind_call", "the filter for near indirect calls", 1 << 4, 1 << 20, BASE),
+    filter!("filter.ret", "the filter for near returns", 1 << 5, 1 << 21, BASE),
+    filter!("filter.ind_jmp", "the filter for near indirect jumps", 1 << 6, 1 << 18, AFTER_JUMPS),
+    filter!("filter.rel_jmp", "the filter for near relative jumps", 1 << 7, 1 << 17, AFTER_JUMPS),
+    filter!("filter.far", "the filter for far branches", 1 << 8, 1 << 22, BASE),
+    Spec {
+        id: "zero_length",
+        what: "a call to the next instruction is no near call",
+        needs: BASE,
+        writes: true,
+        documented: |facts| match facts.caps.facility {
+            Facility::IntelArch => Documented::here("it is not recorded", "SDM24 Table 20-2"),
+            _ => Documented::nowhere("calls are recorded whatever their length"),
+        },
+        look: |bench| {
+            let value = bench.facts.open();
+            let filled = bench.until(Kernel::ZeroLengthCall, value, |facts, filled| {
+                facts.compare(filled, value).is_none()
+            })?;
+            let difference = bench.facts.compare(&filled, value);
+            Ok(if difference.is_none() {
+                Finding::same("it is not recorded")
+            } else if difference.extra.iter().any(|known| known.zero_length_call) {
+                Finding::differs("it is recorded")
+            } else {
+                Finding::differs(words(&difference))
+            })
+        },
+    },
+];
+
+const BASE: &[&str] = &["depth", "bits.select"];
+const AFTER_JUMPS: &[&str] = &["depth", "bits.select", "filter.jumps"];
+
+/// The filter value with one bit's branches left out; `None` without that
+/// filter.
+fn value(facts: &Facts, suppress: u64, capture: u64) -> Option<u64> {
+    match facts.caps.filter {
+        FilterRegister::None => None,
+        FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
+            // To see what is suppressed of the other rings, ring 0 must pass,
+            // unless its branches would overwrite them.
+            let alone = facts.kind == Kind::Software;
+            let base = if suppress == 2 && alone { facts.open() & !1 } else { facts.open() };
+            Some(base | suppress)
+        }
+        FilterRegister::LbrCtl { cpl, branch, .. } => {
+            let ring = capture & 6 != 0;
+            if ring && !cpl || !ring && !branch {
+                return None;
+            }
+            let alone = facts.kind == Kind::Software;
+            let base = if capture == 4 && alone { facts.open() | 2 } else { facts.open() };
+            Some(base & !capture)
+        }
+    }
+}
+
+fn documented(facts: &Facts, suppress: u64, capture: u64) -> Documented {
+    let Some(value) = value(facts, suppress, capture) else {
+        return Documented::nowhere("there is no such filter");
+    };
+    let left_out = match suppress {
+        1 => "branches into ring 0".to_owned(),
+        2 => "branches into other rings".to_owned(),
+        _ => {
+            let classes: Vec<&str> = CLASSES
+                .iter()
+                .filter(|(class, _)| !passes(facts, value, *class))
+                .map(|(_, name)| *name)
+                .collect();
+            classes.join(", ")
+        }
+    };
+    let source = match facts.caps.facility {
+        Facility::IntelArch => "SDM24 Table 20-3; Linux lbr.c (arch)",
+        Facility::AmdLbrV2 => "Linux amd/lbr.c",
+        _ => "SDM Tables 17-11 to 17-13; Linux lbr.c",
+    };
+    Documented::here(format!("{left_out} suppressed, all others recorded"), source)
+}
+
+const CLASSES: [(HwBranchType, &str); 7] = [
+    (HwBranchType::Cond, "cond"),
+    (HwBranchType::RelJmp, "rel_jmp"),
+    (HwBranchType::IndJmp, "ind_jmp"),
+    (HwBranchType::RelCall, "rel_call"),
+    (HwBranchType::IndCall, "ind_call"),
+    (HwBranchType::Ret, "ret"),
+    (HwBranchType::Other, "far"),
+];
+
+/// The name of a class in reports.
+pub(super) fn class_name(class: HwBranchType) -> &'static str {
+    CLASSES.iter().find(|(known, _)| *known == class).map_or("?", |(_, name)| name)
+}
+
+fn passes(facts: &Facts, value: u64, class: HwBranchType) -> bool {
+    facts.classes(value).is_some_and(|classes| classes.keeps(class))
+}
+
+/// SDM Table 17-11 does not say that NEAR_REL_JMP of Nehalem takes returns with
+/// it; Linux leaves it open where it wants returns.
+const fn in_doubt(facts: &Facts, suppress: u64) -> bool {
+    let swallow =
+        matches!(facts.caps.filter, FilterRegister::LbrSelect { jumps_swallow_calls: true, .. });
+    swallow && suppress == 1 << 7
+}
+
+fn look(bench: &mut Bench<'_>, suppress: u64, capture: u64) -> Result<Finding, Halt> {
+    let Some(value) = value(&bench.facts, suppress, capture) else {
+        return Err(Halt::CannotTell("there is no such filter".into()));
+    };
+    let compare = |facts: &Facts, filled: &Filled| {
+        let mut difference = facts.compare(filled, value);
+        if in_doubt(facts, suppress) {
+            difference.missing.retain(|known| known.class != HwBranchType::Ret);
+        }
+        difference
+    };
+    let good = |facts: &Facts, filled: &Filled| compare(facts, filled).is_none();
+    let filled = bench.until(Kernel::EveryClass, value, good)?;
+    let difference = compare(&bench.facts, &filled);
+    Ok(if difference.is_none() {
+        Finding::same("as expected")
+    } else {
+        Finding::differs(words(&difference))
+    })
+}
+
+/// What is wrong, by class and ring.
+fn words(difference: &Difference) -> String {
+    let list = |branches: &[super::super::Known]| {
+        let mut names: Vec<String> = branches
+            .iter()
+            .map(|known| {
+                let ring = if known.cpl_after == 0 { " into ring 0" } else { "" };
+                format!("{}{ring}", class_name(known.class))
+            })
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names.join(", ")
+    };
+    let mut parts = Vec::new();
+    if !difference.extra.is_empty() {
+        parts.push(format!("{} recorded although suppressed", list(&difference.extra)));
+    }
+    if !difference.missing.is_empty() {
+        parts.push(format!("{} not recorded", list(&difference.missing)));
+    }
+    if difference.repeated > 0 {
+        parts.push("branches recorded twice".into());
+    }
+    if difference.unknown > 0 {
+        parts.push(format!("{} records that no branch made", difference.unknown));
+    }
+    parts.join("; ")
+}
+
+fn jumps(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let value = bench.facts.open() | 1 << 6 | 1 << 7;
+    let call =
+        |class| matches!(class, HwBranchType::RelCall | HwBranchType::IndCall | HwBranchType::Ret);
+    let missing = |facts: &Facts, filled: &Filled| {
+        let mut difference = facts.compare(filled, value);
+        difference.missing.retain(|known| call(known.class));
+        Difference { missing: difference.missing, ..Difference::default() }
+    };
+    let filled =
+        bench.until(Kernel::EveryClass, value, |facts, filled| missing(facts, filled).is_none())?;
+    let difference = missing(&bench.facts, &filled);
+    Ok(if difference.is_none() {
+        Finding::same("calls and returns are recorded")
+    } else {
+        Finding::differs(format!(
+            "{}: they are taken for jumps, as before Sandy Bridge",
+            words(&difference)
+        ))
+    })
+}

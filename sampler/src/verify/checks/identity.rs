@@ -1,0 +1,263 @@
+//! What CPUID and IA32_PERF_CAPABILITIES announce, and which registers exist.
+
+use lbr_msr::address::{IA32_DEBUGCTL, IA32_PERF_CAPABILITIES, MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
+use lbr_msr::address::{MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP_NETBURST};
+use lbr_msr::caps::{Facility, Layout};
+use lbr_msr::format::LbrFormat;
+use lbr_msr::probe::ArchLbrLeaf;
+use lbr_msr::table::ExpectedFormat;
+use lbr_msr::{LbrCaps, Msr};
+
+use super::super::bench::{Bench, Facts};
+use super::super::check::{Documented, Finding, Halt, Spec};
+use super::super::preserve::has_last_exception;
+
+/// A check that every register of a list can be read.
+macro_rules! existence {
+    ($id:literal, $what:literal, $none:literal, $list:expr) => {
+        Spec {
+            id: $id,
+            what: $what,
+            needs: &[],
+            writes: false,
+            documented: |facts| {
+                let list: fn(&LbrCaps) -> Vec<Msr> = $list;
+                documented_registers(facts, &list(&facts.caps), $none)
+            },
+            look: |bench| {
+                let list: fn(&LbrCaps) -> Vec<Msr> = $list;
+                look_for(bench, &list(&bench.facts.caps))
+            },
+        }
+    };
+}
+
+pub(in crate::verify) const CHECKS: &[Spec] = &[
+    Spec {
+        id: "cpuid",
+        what: "what CPUID announces",
+        needs: &[],
+        writes: false,
+        documented: |facts| match facts.caps.facility {
+            Facility::IntelArch => Documented::here(
+                "CPUID.07H:EDX[19] = 1, leaf 1CH with a depth and with reserved bits 0",
+                "SDM24 17.4; Linux asm/perf_event.h",
+            ),
+            Facility::AmdLbrV2 => Documented::here(
+                "80000022H EAX[1] = 1, EBX[9:4] the depth, 1 to 32",
+                "Linux asm/perf_event.h",
+            ),
+            Facility::AmdBrs => {
+                Documented::here("80000008H EBX[31] = 1 on family 19H", "Linux amd/brs.c")
+            }
+            Facility::IntelLegacy
+                if facts.row.is_some_and(|r| r.generation.format.needs_register()) =>
+            {
+                Documented::here(
+                    "PDCM (CPUID.01H:ECX[15]) = 1, Architectural LBR not announced",
+                    facts.row_source(),
+                )
+            }
+            _ => Documented::nowhere("CPUID says nothing of this facility"),
+        },
+        look: cpuid,
+    },
+    Spec {
+        id: "perf_capabilities",
+        what: "IA32_PERF_CAPABILITIES exists where PDCM says so",
+        needs: &["cpuid"],
+        writes: false,
+        documented: |facts| match facts.caps.facility {
+            Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle => {
+                Documented::nowhere("AMD has no such register")
+            }
+            _ if facts.pdcm => Documented::here("345H can be read", "SDM 17.4.8.1"),
+            _ => Documented::here("345H raises #GP", "SDM 17.4.8.1"),
+        },
+        look: |bench| {
+            let there = bench.exists(IA32_PERF_CAPABILITIES)?;
+            let found = if there { "345H can be read" } else { "345H raises #GP" };
+            Ok(Finding::of(there == bench.facts.pdcm, found))
+        },
+    },
+    Spec {
+        id: "lbr_fmt",
+        what: "the record format that IA32_PERF_CAPABILITIES[5:0] reports",
+        needs: &["perf_capabilities"],
+        writes: false,
+        documented: |facts| match expected_format(facts) {
+            _ if !facts.pdcm => Documented::nowhere("there is no IA32_PERF_CAPABILITIES"),
+            Some(expected) => Documented::here(format_words(expected), facts.row_source()),
+            None => Documented::nowhere("nothing is documented of this model's format"),
+        },
+        look: lbr_fmt,
+    },
+    existence!("registers.control", "the register that enables recording exists", "", |caps| {
+        vec![caps.registers.control, IA32_DEBUGCTL]
+    }),
+    existence!("registers.from", "a FROM register for each record exists", "", |caps| {
+        (0..caps.depth).map(|index| caps.registers.from_at(index)).collect()
+    }),
+    existence!(
+        "registers.to",
+        "a TO register for each record exists",
+        "FROM and TO share a register",
+        |caps| { (0..caps.depth).filter_map(|index| caps.registers.to_at(index)).collect() }
+    ),
+    existence!(
+        "registers.info",
+        "an INFO register for each record exists",
+        "records have no INFO register",
+        |caps| { (0..caps.depth).filter_map(|index| caps.registers.info_at(index)).collect() }
+    ),
+    existence!(
+        "registers.tos",
+        "the top-of-stack register exists",
+        "there is no top-of-stack register",
+        |caps| { caps.registers.tos.into_iter().collect() }
+    ),
+    existence!(
+        "registers.select",
+        "the filter register exists",
+        "there is no filter register",
+        |caps| { caps.registers.select.into_iter().collect() }
+    ),
+    existence!("registers.depth", "IA32_LBR_DEPTH exists", "the depth cannot be chosen", |caps| {
+        caps.registers.depth.into_iter().collect()
+    }),
+    existence!(
+        "registers.last_exception",
+        "the last-exception registers exist",
+        "no pair is documented for certain",
+        |caps| {
+            if caps.facility == Facility::NetBurst {
+                return vec![MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP_NETBURST];
+            }
+            if has_last_exception(caps) {
+                vec![MSR_LER_FROM_LIP, MSR_LER_TO_LIP]
+            } else {
+                Vec::new()
+            }
+        }
+    ),
+];
+
+fn documented_registers(facts: &Facts, list: &[Msr], none: &str) -> Documented {
+    match (list.first(), list.last()) {
+        (Some(first), Some(last)) if first != last => Documented::here(
+            format!("{} registers from {first} to {last}", list.len()),
+            facts.row_source(),
+        ),
+        (Some(only), _) => Documented::here(format!("{only}"), facts.row_source()),
+        (None, _) => Documented::nowhere(none),
+    }
+}
+
+fn look_for(bench: &mut Bench<'_>, list: &[Msr]) -> Result<Finding, Halt> {
+    // Registers of records beyond IA32_LBR_DEPTH fault (SDM Vol. 4 Table 2-2).
+    let depth = match bench.facts.caps.registers.depth {
+        Some(msr) if list.len() > 2 => usize::try_from(bench.read(msr)?).unwrap_or(usize::MAX),
+        _ => usize::MAX,
+    };
+    let asked = list.get(..depth.max(1)).unwrap_or(list);
+    let mut missing = Vec::new();
+    for msr in asked {
+        if !bench.exists(*msr)? {
+            missing.push(*msr);
+        }
+    }
+    Ok(match (missing.first(), missing.len()) {
+        (None, _) if list.len() == 1 => Finding::same("it can be read"),
+        (None, _) if asked.len() < list.len() => {
+            Finding::same(format!("the {} that IA32_LBR_DEPTH asks for can be read", asked.len()))
+        }
+        (None, _) => Finding::same("all can be read"),
+        (Some(first), count) if count == asked.len() => {
+            Finding::differs(format!("reading raises #GP: none of them exists, {first} first"))
+        }
+        (Some(first), count) => Finding::differs(format!(
+            "reading raises #GP on {count} of {}, {first} first",
+            asked.len()
+        )),
+    })
+}
+
+/// What CPUID says, once more and field by field: the facility was chosen by
+/// the same leaves.
+fn cpuid(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let leaf = |leaf| bench.cpu.cpuid().get(leaf, 0);
+    let eax = |number| leaf(number).map_or(0, |answer| answer.eax);
+    let announced = leaf(7).is_some_and(|answer| answer.edx >> 19 & 1 != 0);
+    Ok(match bench.facts.caps.facility {
+        Facility::IntelArch => {
+            let Some(answer) = leaf(0x1C) else {
+                return Ok(Finding::differs("leaf 1CH is absent"));
+            };
+            let depths: Vec<String> =
+                ArchLbrLeaf::from(answer).depths().map(|depth| depth.to_string()).collect();
+            let reserved = answer.eax >> 8 & 0x3F_FFFF | answer.ecx >> 3 & 0x1FFF | answer.edx;
+            let found = format!(
+                "depths {}, EBX {:#x}, ECX {:#x}",
+                depths.join(", "),
+                answer.ebx,
+                answer.ecx
+            );
+            match reserved {
+                0 => Finding::of(announced && !depths.is_empty(), found),
+                _ => Finding::differs(format!("{found}, reserved bits are set")),
+            }
+        }
+        Facility::AmdLbrV2 => {
+            let depth = leaf(0x8000_0022).map_or(0, |answer| answer.ebx >> 4 & 0x3F);
+            let told = eax(0x8000_0022) >> 1 & 1 != 0;
+            Finding::of(told && (1..=32).contains(&depth), format!("a depth of {depth}"))
+        }
+        Facility::AmdBrs => {
+            let brs = leaf(0x8000_0008).is_some_and(|answer| answer.ebx >> 31 != 0);
+            Finding::of(brs, if brs { "EBX[31] = 1" } else { "EBX[31] = 0" })
+        }
+        _ => match (bench.facts.pdcm, announced) {
+            (true, false) => Finding::same("PDCM = 1"),
+            (false, _) => Finding::differs("PDCM = 0"),
+            (true, true) => Finding::differs("Architectural LBR is announced"),
+        },
+    })
+}
+
+/// What the table, or the user, says of the format.
+fn expected_format(facts: &Facts) -> Option<ExpectedFormat> {
+    if facts.caps.facility == Facility::IntelArch {
+        return Some(ExpectedFormat::Exactly(LbrFormat::NONE));
+    }
+    if facts.caps.assumed && facts.row.is_none() {
+        // The user's word stands where there is one, else the register's own.
+        return match facts.caps.layout {
+            Layout::Legacy { format, .. } => Some(ExpectedFormat::Exactly(format)),
+            Layout::Packed32 => Some(ExpectedFormat::ZeroOrAbsent),
+            _ => None,
+        };
+    }
+    facts.row.map(|row| row.generation.format).filter(|format| format.tells_layout())
+}
+
+fn format_words(expected: ExpectedFormat) -> String {
+    match expected {
+        ExpectedFormat::NotApplicable => "-".into(),
+        ExpectedFormat::ZeroOrAbsent => LbrFormat::FORMAT_32.to_string(),
+        ExpectedFormat::Exactly(format) => format.to_string(),
+        ExpectedFormat::Lies { reported, real } => {
+            format!("{reported}, although records are laid out as {real}")
+        }
+        ExpectedFormat::Either(one, other) => format!("{one} or {other}"),
+    }
+}
+
+fn lbr_fmt(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let format = LbrFormat((bench.read(IA32_PERF_CAPABILITIES)? & 0x3F) as u8);
+    let same = match expected_format(&bench.facts) {
+        Some(ExpectedFormat::Either(one, other)) => format == one || format == other,
+        Some(expected) => expected.reported() == Some(format),
+        None => true,
+    };
+    Ok(Finding::of(same, format.to_string()))
+}

@@ -1,0 +1,232 @@
+//! That records are made: each once, as many as announced, in order.
+
+use lbr_msr::caps::{Order, Quirks};
+
+use super::super::Kernel;
+use super::super::bench::{Bench, Facts, Filled};
+use super::super::check::{Documented, Finding, Halt, Spec};
+
+pub(in crate::verify) const CHECKS: &[Spec] = &[
+    Spec {
+        id: "recording",
+        what: "branches are recorded while recording is on and everything passes the filter",
+        needs: &["registers.from", "registers.to", "registers.select", "bits.enable"],
+        writes: true,
+        documented: |_| Documented::here("records", "SDM 17.4.2; Linux lbr.c"),
+        look: recording,
+    },
+    Spec {
+        id: "records",
+        what: "each branch is recorded once",
+        needs: &["recording"],
+        writes: true,
+        documented: |facts| {
+            let count = few(facts);
+            Documented::here(format!("{count} of {count} jumps, each once"), "SDM 17.4.8")
+        },
+        look: |bench| {
+            let value = bench.facts.open();
+            let kernel = Kernel::Jumps(few(&bench.facts));
+            let good = |facts: &Facts, filled: &Filled| facts.compare(filled, value).is_none();
+            let filled = bench.until(kernel, value, good)?;
+            let difference = bench.facts.compare(&filled, value);
+            let wanted = bench.facts.wanted(&filled, value).len();
+            let there = wanted - difference.missing.len().min(wanted);
+            Ok(if difference.is_none() {
+                Finding::same(format!("{there} of {wanted}, each once"))
+            } else if difference.repeated > 0 {
+                let newest = filled.seen.iter().take(2).map(|seen| seen.raw.to).collect::<Vec<_>>();
+                let which = match newest.as_slice() {
+                    [one, other] if one == other => "the newest",
+                    _ => "one of them",
+                };
+                Finding::differs(format!("{which} is recorded twice"))
+            } else if difference.missing.is_empty() {
+                Finding::differs(format!("{} records that no branch made", difference.unknown))
+            } else {
+                Finding::differs(format!("{there} of {wanted}"))
+            })
+        },
+    },
+    Spec {
+        id: "depth",
+        what: "the ring holds as many records as announced, and then wraps",
+        needs: &["records", "cpuid"],
+        writes: true,
+        documented: |facts| Documented::here(facts.caps.depth.to_string(), facts.row_source()),
+        look: |bench| {
+            let value = bench.facts.open();
+            let depth = bench.facts.caps.depth as usize;
+            let count = 2 * bench.facts.caps.depth + 3;
+            let good = |facts: &Facts, filled: &Filled| held(facts, filled) == depth;
+            let filled = bench.until(Kernel::Jumps(count), value, good)?;
+            let difference = bench.facts.compare(&filled, value);
+            let held = held(&bench.facts, &filled);
+            Ok(if held == depth && difference.is_none() {
+                Finding::same(held.to_string())
+            } else if held == depth {
+                Finding::differs(format!("{held}, but not the ones that there should be"))
+            } else {
+                Finding::differs(held.to_string())
+            })
+        },
+    },
+    Spec {
+        id: "order",
+        what: "where the newest record is, and the ones before it",
+        needs: &["depth"],
+        writes: true,
+        documented: |facts| match facts.caps.order {
+            Order::Single => Documented::nowhere("there is one record"),
+            Order::Tos => Documented::here(
+                "TOS holds the index of the newest, older ones downward modulo the depth",
+                "SDM 17.4.8; Linux lbr.c",
+            ),
+            Order::NewestFirst => Documented::here(
+                "index 0 is the newest, older ones upward",
+                "Linux lbr.c (arch), amd/lbr.c",
+            ),
+            Order::Saturating => {
+                Documented::here("MSROFF - 1 is the newest, older ones downward", "Linux amd/brs.c")
+            }
+        },
+        look: order,
+    },
+    Spec {
+        id: "from",
+        what: "FROM is the address of the branch instruction",
+        needs: &["records"],
+        writes: true,
+        documented: |facts| {
+            if facts.caps.quirks.contains(Quirks::FUSED_FROM) {
+                Documented::here("the branch, or the instruction fused with it", "Linux amd/lbr.c")
+            } else {
+                Documented::here("the branch", "SDM 17.4.8")
+            }
+        },
+        look: from,
+    },
+];
+
+/// Jumps that fit into any ring, one that is half as deep as announced
+/// included.
+fn few(facts: &Facts) -> u32 {
+    (facts.caps.depth / 2).clamp(1, 3)
+}
+
+/// How many branches of the kernel the ring holds.
+fn held(facts: &Facts, filled: &Filled) -> usize {
+    let mut branches: Vec<_> =
+        filled.entries().filter_map(|(_, entry)| facts.branch_of(filled, entry)?.to).collect();
+    branches.sort_unstable();
+    branches.dedup();
+    branches.len()
+}
+
+fn recording(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    bench.facts.can_run().map_err(|why| Halt::CannotTell(why.into()))?;
+    let value = bench.facts.open();
+    let some = |facts: &Facts, filled: &Filled| held(facts, filled) > 0;
+    let kernel = Kernel::Jumps(few(&bench.facts));
+    let filled = bench.until(kernel, value, some)?;
+    if some(&bench.facts, &filled) {
+        return Ok(Finding::same("records"));
+    }
+    // Real code: the way to the write that ends it has overwritten all others.
+    let ring_0 = |filled: &Filled| filled.entries().any(|(_, entry)| entry.to >> 46 & 1 != 0);
+    if bench.facts.ring(true) == Some(value) && filled.ran.unlisted && ring_0(&filled) {
+        return Ok(Finding::differs(
+            "branches into ring 0 recorded although suppressed, and no others left",
+        ));
+    }
+    let inverse = match bench.facts.caps.registers.select {
+        Some(select) if select == bench.facts.caps.registers.control => value ^ 0x7F_0006,
+        Some(_) => value ^ 0x1FF,
+        None => return Ok(Finding::differs("no record")),
+    };
+    let filled = bench.until(kernel, inverse, some)?;
+    Ok(if some(&bench.facts, &filled) {
+        Finding::differs(
+            "no record, but records where the filter's bits are the other way round: its \
+             polarity is swapped",
+        )
+    } else {
+        Finding::differs("no record")
+    })
+}
+
+fn order(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let value = bench.facts.open();
+    let depth = bench.facts.caps.depth as usize;
+    let saturating = bench.facts.caps.order == Order::Saturating;
+    let count = bench.facts.caps.depth + if saturating { 0 } else { 3 };
+    // Numbers of the jumps in the documented order, from the newest on: 0 is
+    // the last that ran.
+    let ages = |facts: &Facts, filled: &Filled| -> Vec<usize> {
+        let all = &filled.ran.branches;
+        let age = |to: Option<u64>| {
+            let at = all.iter().rposition(|known| known.to == to);
+            at.map(|at| all.len() - 1 - at)
+        };
+        let known = filled.entries().filter_map(|(_, entry)| facts.branch_of(filled, entry));
+        known.filter_map(|known| age(known.to)).collect()
+    };
+    let sound: Vec<usize> = (0..depth).collect();
+    let good = |facts: &Facts, filled: &Filled| ages(facts, filled) == sound;
+    let filled = bench.until(Kernel::Jumps(count), value, good)?;
+    let found = ages(&bench.facts, &filled);
+    if found == sound {
+        return Ok(Finding::same("as expected"));
+    }
+    let mut rotated = sound.clone();
+    rotated.rotate_right(1);
+    let reversed: Vec<usize> = sound.iter().rev().copied().collect();
+    let mut upward = reversed.clone();
+    upward.rotate_right(1);
+    let tos = bench.facts.caps.order == Order::Tos;
+    let mut before = sound;
+    before.rotate_left(1);
+    Ok(Finding::differs(if tos && found == rotated {
+        "the newest is at TOS - 1: TOS is one too high"
+    } else if tos && found == before {
+        "the newest is at TOS + 1: TOS is one too low"
+    } else if tos && found == upward {
+        "older records are upward of TOS: the order is reversed"
+    } else if found == reversed {
+        "the first is the oldest: the order is reversed"
+    } else {
+        "the records are in no order"
+    }))
+}
+
+fn from(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
+    let fused = bench.facts.caps.quirks.contains(Quirks::FUSED_FROM);
+    let value = bench.facts.open();
+    // How far before the branch FROM is; `None` where it is elsewhere.
+    let distances = |facts: &Facts, filled: &Filled| -> Vec<Option<u64>> {
+        let distance = |entry| {
+            let known = facts.branch_of(filled, entry)?.from?;
+            Some(facts.key(known).checked_sub(facts.key(entry.from)).filter(|far| *far < 16))
+        };
+        filled.entries().filter_map(|(_, entry)| distance(entry)).collect()
+    };
+    let good = |far: &Option<u64>| matches!(far, Some(0)) || fused && far.is_some();
+    for kernel in [Kernel::Jumps(1), Kernel::Predictable(few(&bench.facts))] {
+        let filled = bench.until(kernel, value, |facts, filled| {
+            let far = distances(facts, filled);
+            !far.is_empty() && far.iter().all(good)
+        })?;
+        let far = distances(&bench.facts, &filled);
+        if far.is_empty() {
+            return Ok(Finding::differs("the branches are not recorded"));
+        }
+        if !far.iter().all(good) {
+            return Ok(Finding::differs(if far.iter().all(Option::is_some) {
+                "FROM of conditional branches is the instruction before (macro fusion)"
+            } else {
+                "FROM is another address"
+            }));
+        }
+    }
+    Ok(Finding::same("as expected"))
+}

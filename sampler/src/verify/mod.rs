@@ -1,0 +1,358 @@
+//! Does a CPU do what its format bits say?
+//!
+//! A [`Subject`] is a CPU to be asked: its registers, its CPUID, and known
+//! pieces of code ([`Kernel`]) that it runs while it records. Software
+//! ([`SoftSubject`]) and real code are behind the same trait.
+//!
+//! [`Ready`] reads everything that will be changed; [`Ready::verify`] makes the
+//! [checks](Check) and puts everything back, TOS and records included, also
+//! where it is dropped in the midst of it. Checks depend on each other: where
+//! one differs, those that rest on it cannot be told, so that what differs is
+//! the root of it.
+
+mod bench;
+mod check;
+mod checks;
+pub mod kernel;
+mod preserve;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod real;
+mod soft;
+mod subject;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use lbr_msr::arm::Allowlisted;
+use lbr_msr::caps::CpuIdentity;
+use lbr_msr::probe::{Assumption, RecordedCpuid, Unsupported, probe_assuming};
+use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead};
+
+pub use check::{Check, Verdict};
+pub use kernel::{Kernel, Known, Ran};
+pub use preserve::Preserved;
+pub use soft::SoftSubject;
+pub use subject::{Kind, Knows, RunError, Subject, Switch};
+
+use crate::keeper::{KeeperError, Kept, Ticket};
+use bench::{Bench, Facts};
+use check::{Documented, Halt, Spec};
+
+/// How to verify.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Registers may be written, and are put back.
+    pub write: bool,
+    /// What to take in place of the CPU table.
+    pub assume: Option<Assumption>,
+    /// Set from outside, ends the checks: everything is put back.
+    pub stop: Option<Arc<AtomicBool>>,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// There are no branch records to verify.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// A register could not be reached; everything is as it was.
+    #[error(transparent)]
+    Register(MsrError),
+    /// It was ended from outside; everything is as it was.
+    #[error("interrupted; the registers are as they were before")]
+    Interrupted,
+    /// Not everything could be put back.
+    #[error("the registers could not be put back: {0}; try lbr disarm")]
+    NotRestored(MsrError),
+    /// The keeper has gone; nothing was written.
+    #[error(transparent)]
+    Keeper(#[from] KeeperError),
+}
+
+/// What a CPU was found to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Logical CPU.
+    pub cpu: u32,
+    /// Which CPU.
+    pub identity: CpuIdentity,
+    /// What is documented of its branch records.
+    pub caps: LbrCaps,
+    /// What was asked.
+    pub kind: Kind,
+    /// Registers were written.
+    pub written: bool,
+    /// The checks, in the order in which they were made.
+    pub checks: Vec<Check>,
+}
+
+impl Report {
+    /// What differs: the roots.
+    pub fn differing(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| check.verdict == Verdict::Differs)
+    }
+}
+
+/// What is documented of a CPU: from its CPUID, the CPU table and the user's
+/// word, and not from IA32_PERF_CAPABILITIES, which is verified against it.
+///
+/// # Errors
+/// [`Unsupported`] where there is nothing to verify.
+pub fn documented(
+    cpuid: &RecordedCpuid,
+    assume: Option<&Assumption>,
+    msr: &mut dyn MsrRead,
+) -> Result<LbrCaps, Unsupported> {
+    match probe_assuming(cpuid, None, assume) {
+        // What was left out is what the register says.
+        Err(_) if assume.is_some() => probe_assuming(cpuid, Some(msr), assume),
+        caps => caps,
+    }
+}
+
+/// A CPU whose registers were read and not changed.
+#[derive(Debug)]
+pub struct Ready<S: Subject> {
+    cpu: Allowlisted<S>,
+    caps: LbrCaps,
+    preserved: Option<Preserved>,
+    why_not: Option<String>,
+    assume: Option<Assumption>,
+    stop: Option<Arc<AtomicBool>>,
+    ticket: Option<Ticket>,
+    owed: bool,
+}
+
+impl<S: Subject> Ready<S> {
+    /// Reads what will be put back. Writes nothing.
+    ///
+    /// # Errors
+    /// [`VerifyError::Unsupported`], [`VerifyError::Register`].
+    pub fn new(mut cpu: S, config: &Config) -> Result<Ready<S>, VerifyError> {
+        let cpuid = cpu.cpuid().clone();
+        let caps = documented(&cpuid, config.assume.as_ref(), &mut cpu)?;
+        let kind = cpu.kind();
+        let mut why_not = (!config.write).then(|| "needs --write".to_owned());
+        let mut preserved = None;
+        if config.write {
+            match Preserved::read(&mut cpu, &caps, kind) {
+                Ok(read) if read.recording() => {
+                    why_not = Some("recording is on: perf or another lbr uses the records".into());
+                }
+                Ok(read) => preserved = Some(read),
+                Err(MsrError::Fault { msr, .. }) => {
+                    why_not = Some(format!("{msr} does not exist, and nothing is written then"));
+                }
+                Err(error) => return Err(VerifyError::Register(error)),
+            }
+        }
+        let allowed = preserved.as_ref().map(Preserved::registers).unwrap_or_default();
+        Ok(Ready {
+            cpu: Allowlisted::listing(cpu, allowed),
+            caps,
+            preserved,
+            why_not,
+            assume: config.assume,
+            stop: config.stop.clone(),
+            ticket: None,
+            owed: false,
+        })
+    }
+
+    /// What is documented of the CPU.
+    #[must_use]
+    pub const fn caps(&self) -> &LbrCaps {
+        &self.caps
+    }
+
+    /// Whether registers will be written.
+    #[must_use]
+    pub const fn writes(&self) -> bool {
+        self.preserved.is_some()
+    }
+
+    /// The CPU, for what it has beside registers.
+    pub fn subject(&mut self) -> &mut S {
+        self.cpu.inner_mut()
+    }
+
+    /// Makes every check and puts everything back.
+    ///
+    /// # Errors
+    /// [`VerifyError`]. Where it is not [`VerifyError::NotRestored`],
+    /// everything is as it was.
+    pub fn verify(&mut self) -> Result<Report, VerifyError> {
+        if self.writes() {
+            if let Some(ticket) = &self.ticket {
+                ticket.arming()?;
+            }
+            self.owed = true;
+        }
+        let kind = self.cpu.kind();
+        let written = self.writes();
+        let checks = self.check();
+        let restored = self.restore();
+        let checks = checks.map_err(|halt| match halt {
+            Halt::Register(error) => VerifyError::Register(error),
+            Halt::Interrupted | Halt::CannotTell(_) => VerifyError::Interrupted,
+        });
+        match (checks, restored) {
+            (_, Err(error)) => Err(VerifyError::NotRestored(error)),
+            (Err(error), Ok(())) => Err(error),
+            (Ok(checks), Ok(())) => Ok(Report {
+                cpu: self.cpu.cpu(),
+                identity: self.caps.cpu.clone(),
+                caps: self.caps.clone(),
+                kind,
+                written,
+                checks,
+            }),
+        }
+    }
+
+    fn check(&mut self) -> Result<Vec<Check>, Halt> {
+        let why_not = self.why_not.clone();
+        let stop = self.stop.clone();
+        let facts = Facts::new(&self.cpu, self.caps.clone(), self.assume.as_ref());
+        let mut bench =
+            Bench { cpu: &mut self.cpu, facts, stop: stop.as_deref(), records: Vec::new() };
+        let mut checks: Vec<Check> = Vec::new();
+        for spec in checks::all() {
+            let check = make(&mut bench, spec, &checks, why_not.as_deref())?;
+            checks.push(check);
+        }
+        Ok(checks)
+    }
+
+    fn restore(&mut self) -> Result<(), MsrError> {
+        if !self.owed {
+            return Ok(());
+        }
+        // A panic in here leaves it owed, and the drop that follows tries again.
+        let put_back = match &self.preserved {
+            Some(preserved) => preserved.put_back(&mut self.cpu),
+            None => Ok(()),
+        };
+        // Once: what fails is left to the keeper, which tries again.
+        self.owed = false;
+        put_back?;
+        if let Some(ticket) = self.ticket.take() {
+            ticket.settle();
+        }
+        Ok(())
+    }
+}
+
+impl<S: Subject> Drop for Ready<S> {
+    fn drop(&mut self) {
+        // Nobody is left to be told but the keeper, which is not told that all
+        // is well.
+        let _ = self.restore();
+    }
+}
+
+impl<S: Subject> Kept for Ready<S> {
+    fn give(&mut self, ticket: Ticket) {
+        self.ticket = Some(ticket);
+    }
+
+    fn put_back(&mut self) -> bool {
+        match &self.preserved {
+            Some(preserved) => preserved.put_back(&mut self.cpu).is_ok(),
+            None => true,
+        }
+    }
+}
+
+/// Makes one check, those before it being made.
+fn make(
+    bench: &mut Bench<'_>,
+    spec: &Spec,
+    before: &[Check],
+    why_not: Option<&str>,
+) -> Result<Check, Halt> {
+    let mut check = Check {
+        id: spec.id,
+        what: spec.what,
+        needs: spec.needs,
+        expected: None,
+        source: None,
+        found: None,
+        verdict: Verdict::AsDocumented,
+        records: Vec::new(),
+    };
+    match (spec.documented)(&bench.facts) {
+        Documented::Nowhere(why) => {
+            check.verdict = Verdict::NotApplicable(why);
+            return Ok(check);
+        }
+        Documented::Here { expected, source } => {
+            check.expected = Some(expected);
+            check.source = Some(source);
+        }
+    }
+    let stands = |id: &&&str| {
+        let needed = before.iter().find(|check| check.id == **id);
+        needed.is_some_and(|check| {
+            matches!(check.verdict, Verdict::AsDocumented | Verdict::NotApplicable(_))
+        })
+    };
+    if let (true, Some(why)) = (spec.writes, why_not) {
+        check.verdict = Verdict::CannotTell(why.into());
+        return Ok(check);
+    }
+    if let Some(needed) = spec.needs.iter().find(|id| !stands(id)) {
+        check.verdict = Verdict::CannotTell(format!("depends on {needed}"));
+        return Ok(check);
+    }
+    bench.records.clear();
+    match (spec.look)(bench) {
+        Ok(finding) => {
+            check.found = Some(finding.found);
+            if !finding.same {
+                check.verdict = Verdict::Differs;
+                check.records = std::mem::take(&mut bench.records);
+            }
+        }
+        Err(Halt::CannotTell(why)) => check.verdict = Verdict::CannotTell(why),
+        Err(Halt::Register(error @ (MsrError::Fault { .. } | MsrError::NotAllowed { .. }))) => {
+            check.verdict = Verdict::CannotTell(error.to_string());
+        }
+        Err(halt) => return Err(halt),
+    }
+    Ok(check)
+}
+
+impl<S: Subject> Subject for Allowlisted<S> {
+    fn kind(&self) -> Kind {
+        self.inner().kind()
+    }
+
+    fn knows(&self) -> Knows {
+        self.inner().knows()
+    }
+
+    fn cpuid(&self) -> &RecordedCpuid {
+        self.inner().cpuid()
+    }
+
+    fn attempts(&self) -> u32 {
+        self.inner().attempts()
+    }
+
+    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        if !self.allows(switch.msr) {
+            return Err(MsrError::NotAllowed { msr: switch.msr }.into());
+        }
+        self.inner_mut().execute(kernel, switch)
+    }
+
+    fn deep_c_state(&mut self) -> Result<(), RunError> {
+        self.inner_mut().deep_c_state()
+    }
+
+    fn read_sibling(&mut self, msr: Msr) -> Result<u64, RunError> {
+        self.inner_mut().read_sibling(msr)
+    }
+}

@@ -1,0 +1,223 @@
+//! Everything that verifying may change, read before and put back after:
+//! controls, and other than after recording the records and TOS as well.
+
+use lbr_msr::address::{
+    AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_DEBUGCTL, IA32_LER_INFO,
+    IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET, MSR_LASTBRANCHFROMIP,
+    MSR_LASTBRANCHTOIP, MSR_LER_FROM_LIP, MSR_LER_TO_LIP,
+};
+use lbr_msr::arm::Need;
+use lbr_msr::caps::{Facility, Vendor};
+use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
+
+use super::Kind;
+
+/// DEBUGCTL bits 0 and 11: all that is changed of it on hardware.
+pub(super) const OWN_DEBUGCTL: u64 = 1 << 0 | 1 << 11;
+/// GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
+pub(super) const LBR_FRZ: u64 = 1 << 58;
+/// Bits 62:61 of FROM in format 4.
+const TSX_FLAGS: u64 = 3 << 61;
+
+/// What registers held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preserved {
+    control: Msr,
+    enable: u64,
+    /// Registers that are written whole, in the order of writing.
+    whole: Vec<(Msr, u64)>,
+    /// Registers of records beyond the depth that was chosen: they hold nothing.
+    beyond: Vec<Msr>,
+    /// Registers of which only some bits are ours: value and bits.
+    bits: Vec<(Msr, u64, u64)>,
+    /// The status register, the one that clears it, and what it held.
+    status: Option<(Msr, Msr, u64)>,
+    /// Registers that exist and cannot be written.
+    read_only: bool,
+}
+
+impl Preserved {
+    /// Reads what may be changed. Registers that are not there are left out.
+    ///
+    /// # Errors
+    /// The control register or the first record cannot be read, or something
+    /// else than #GP is in the way.
+    pub fn read<M: MsrRead + ?Sized>(
+        cpu: &mut M,
+        caps: &LbrCaps,
+        kind: Kind,
+    ) -> Result<Preserved, MsrError> {
+        let map = &caps.registers;
+        let mut whole = Vec::new();
+        let mut note = |cpu: &mut M, msr: Option<Msr>| -> Result<(), MsrError> {
+            let Some(msr) = msr else { return Ok(()) };
+            match cpu.read(msr) {
+                Ok(value) => whole.push((msr, value)),
+                Err(MsrError::Fault { .. } | MsrError::Unpopulated { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            Ok(())
+        };
+        let control = cpu.read(map.control)?;
+        // The depth first: writing it empties the records. TOS before them,
+        // where it decides which slot an index names.
+        note(cpu, map.depth)?;
+        note(cpu, map.tos)?;
+        let depth = match map.depth {
+            Some(msr) => u32::try_from(cpu.read(msr)?).unwrap_or(caps.depth).min(caps.depth),
+            None => caps.depth,
+        };
+        for index in 0..depth {
+            note(cpu, Some(map.from_at(index)))?;
+            note(cpu, map.to_at(index))?;
+            note(cpu, map.info_at(index))?;
+        }
+        let beyond = (depth..caps.depth)
+            .flat_map(|index| [Some(map.from_at(index)), map.to_at(index), map.info_at(index)]);
+        let beyond = beyond.flatten().collect();
+        if has_last_exception(caps) {
+            note(cpu, Some(MSR_LER_FROM_LIP))?;
+            note(cpu, Some(MSR_LER_TO_LIP))?;
+            note(cpu, (caps.facility == Facility::IntelArch).then_some(IA32_LER_INFO))?;
+        }
+        if matches!(caps.facility, Facility::AmdLbrV2 | Facility::AmdBrs) {
+            note(cpu, Some(MSR_LASTBRANCHFROMIP))?;
+            note(cpu, Some(MSR_LASTBRANCHTOIP))?;
+        }
+        note(cpu, map.select.filter(|select| *select != map.control))?;
+
+        let own = |bits| if kind == Kind::Hardware { bits } else { u64::MAX };
+        let mut bits = Vec::new();
+        if map.control != IA32_DEBUGCTL
+            && let Ok(value) = cpu.read(IA32_DEBUGCTL)
+        {
+            bits.push((IA32_DEBUGCTL, value, own(OWN_DEBUGCTL)));
+        }
+        // Last, because it may switch recording on again.
+        let ours = match map.control {
+            IA32_DEBUGCTL => own(OWN_DEBUGCTL),
+            control if map.select == Some(control) => u64::MAX,
+            _ => own(map.enable),
+        };
+        bits.push((map.control, control, ours));
+
+        let (status, reset) = match caps.cpu.vendor {
+            Vendor::Amd => (AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR),
+            Vendor::Intel | Vendor::Other(_) => {
+                (IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET)
+            }
+        };
+        let status = caps
+            .freeze_status()
+            .and_then(|_| cpu.read(status).ok())
+            .map(|value| (status, reset, value));
+        Ok(Preserved {
+            control: map.control,
+            enable: map.enable,
+            whole,
+            beyond,
+            bits,
+            status,
+            read_only: caps.facility == Facility::NetBurst,
+        })
+    }
+
+    /// Recording was on.
+    #[must_use]
+    pub fn recording(&self) -> bool {
+        self.bits.last().is_some_and(|(_, value, _)| value & self.enable != 0)
+    }
+
+    /// Every register that [`put_back`](Self::put_back) may write: what may be
+    /// changed meanwhile, and nothing else. NetBurst's records are among them
+    /// for the sake of being refused.
+    #[must_use]
+    pub fn registers(&self) -> Vec<Msr> {
+        let whole = self.whole.iter().map(|(msr, _)| *msr);
+        let bits = self.bits.iter().map(|(msr, ..)| *msr);
+        whole
+            .chain(self.beyond.iter().copied())
+            .chain(bits)
+            .chain(self.status.map(|(_, reset, _)| reset))
+            .collect()
+    }
+
+    /// What is asked of a backend that has a list of its own: every register
+    /// that may be written, with the bits.
+    #[must_use]
+    pub fn needs(&self) -> Vec<Need> {
+        let mask = |msr: &Msr| {
+            let ours = self.bits.iter().find(|(other, ..)| other == msr);
+            let reset = self.status.filter(|(_, reset, _)| reset == msr).map(|_| LBR_FRZ);
+            ours.map(|(_, _, ours)| *ours).or(reset).unwrap_or(u64::MAX)
+        };
+        let mut needs: Vec<Need> =
+            self.registers().into_iter().map(|msr| Need { write_mask: mask(&msr), msr }).collect();
+        needs.extend(self.status.map(|(status, ..)| Need { msr: status, write_mask: 0 }));
+        needs
+    }
+
+    /// Writes everything back: recording off, then depth, TOS, records, the
+    /// filter, and the controls at last. May be called more than once.
+    ///
+    /// # Errors
+    /// The first write that failed; all others are done nevertheless.
+    pub fn put_back<M: MsrWrite + ?Sized>(&self, cpu: &mut M) -> Result<(), MsrError> {
+        let mut first = Ok(());
+        let mut note = |result: Result<(), MsrError>| {
+            if first.is_ok() {
+                first = result;
+            }
+        };
+        let off = cpu.read(self.control).and_then(|now| {
+            if now & self.enable == 0 {
+                Ok(())
+            } else {
+                cpu.write(self.control, now & !self.enable)
+            }
+        });
+        note(off);
+        for (msr, value) in self.whole.iter().filter(|_| !self.read_only) {
+            note(write_record(cpu, *msr, *value));
+        }
+        if let Some((status, reset, before)) = self.status
+            && before & LBR_FRZ == 0
+            && cpu.read(status).is_ok_and(|now| now & LBR_FRZ != 0)
+        {
+            note(cpu.write(reset, LBR_FRZ));
+        }
+        for (msr, value, ours) in &self.bits {
+            let put = cpu.read(*msr).and_then(|now| {
+                let then = now & !ours | value & ours;
+                if then == now { Ok(()) } else { cpu.write(*msr, then) }
+            });
+            note(put);
+        }
+        first
+    }
+}
+
+/// Writes a register back. Haswell and Broadwell refuse values of FROM and of
+/// the last-exception pair that they themselves report (HSM182, BDM127,
+/// BDM131): these are written with a sign that they take.
+fn write_record<M: MsrWrite + ?Sized>(cpu: &mut M, msr: Msr, value: u64) -> Result<(), MsrError> {
+    match cpu.write(msr, value) {
+        Err(error @ MsrError::Fault { .. }) => {
+            let sign = if value >> 60 & 1 == 0 { 0 } else { TSX_FLAGS };
+            let flagged = cpu.write(msr, value & !TSX_FLAGS | sign);
+            let extended = ((value << 16) as i64 >> 16) as u64;
+            flagged.or_else(|_| cpu.write(msr, extended)).map_err(|_| error)
+        }
+        other => other,
+    }
+}
+
+/// The last-exception pair is at 1DDH and 1DEH. Pentium M and Yonah: the one
+/// table that names it has it swapped.
+pub(super) fn has_last_exception(caps: &LbrCaps) -> bool {
+    match caps.facility {
+        Facility::NetBurst => false,
+        Facility::IntelLegacy => caps.registers.to.is_some(),
+        _ => true,
+    }
+}

@@ -1,0 +1,276 @@
+//! A real CPU as a subject: kernels are code that this process runs on it.
+//!
+//! A kernel is written into memory, run a few times with recording left
+//! alone, so that caches, page tables and predictors know it, and then once
+//! between the two writes that switch recording on and off, which are system
+//! calls in the midst of the same code.
+
+mod assembler;
+mod memory;
+mod program;
+mod rest;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use lbr_msr::access::Root;
+use lbr_msr::probe::RecordedCpuid;
+use lbr_msr::soft::machine;
+use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
+use nix::libc;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::hardware::same_cpu::transferred;
+use crate::pin::{PinError, pin_current_thread};
+
+use super::{Kernel, Kind, Knows, Ran, RunError, Subject, Switch};
+use memory::{Code, Data, Untouched};
+use program::{EXPLICIT_ABORT, Frame, Program};
+
+/// Runs of a kernel before the one that counts.
+const WARMING: u32 = 4;
+/// An interrupt may come into any run.
+const ATTEMPTS: u32 = 8;
+/// CPUID.40000000H:EBX, ECX, EDX of QEMU's software emulation.
+const TCG: [u32; 3] =
+    [u32::from_le_bytes(*b"TCGT"), u32::from_le_bytes(*b"CGTC"), u32::from_le_bytes(*b"GTCG")];
+/// CPUID.01H:ECX\[31\]: there is a hypervisor.
+const HYPERVISOR: u32 = 1 << 31;
+
+/// A CPU of this machine, which the thread that made it is pinned to.
+pub struct RealSubject<M> {
+    registers: M,
+    descriptor: OwnedFd,
+    sibling: Option<Box<dyn MsrRead>>,
+    cpuid: RecordedCpuid,
+    kind: Kind,
+    root: Root,
+    untouched: Untouched,
+    random: u64,
+    /// Where the thread may run again afterwards.
+    _affinity: Affinity,
+}
+
+/// The CPUs that the thread of this value could run on.
+#[derive(Debug)]
+struct Affinity(CpuSet);
+
+impl Drop for Affinity {
+    fn drop(&mut self) {
+        // CPUs that have gone offline since are no loss.
+        let _ = sched_setaffinity(Pid::from_raw(0), &self.0);
+    }
+}
+
+impl<M: std::fmt::Debug> std::fmt::Debug for RealSubject<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RealSubject")
+            .field("registers", &self.registers)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a CPU cannot be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RealError {
+    /// This thread cannot run on it.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// Where the thread may run cannot be found out.
+    #[error("the CPUs that this process may run on cannot be read: {0}")]
+    Affinity(io::Error),
+    /// No memory for the code.
+    #[error("no memory for the code to run: {0}")]
+    Memory(io::Error),
+}
+
+impl<M: MsrWrite> RealSubject<M> {
+    /// Pins the calling thread to the CPU of `registers`, until the value is
+    /// dropped.
+    ///
+    /// `descriptor` is an open `/dev/cpu/N/msr` of the same CPU (a write of
+    /// eight bytes at an offset writes that register), `sibling` the registers
+    /// of another hyperthread of its core.
+    ///
+    /// # Errors
+    /// [`RealError`]. No register is written.
+    pub fn new(
+        mut registers: M,
+        descriptor: OwnedFd,
+        sibling: Option<Box<dyn MsrRead>>,
+        cpuid: RecordedCpuid,
+        root: Root,
+    ) -> Result<RealSubject<M>, RealError> {
+        let before = sched_getaffinity(Pid::from_raw(0));
+        let affinity = Affinity(before.map_err(|errno| RealError::Affinity(errno.into()))?);
+        pin_current_thread(registers.cpu())?;
+        Ok(RealSubject {
+            _affinity: affinity,
+            kind: kind_of(&cpuid, &mut registers),
+            registers,
+            descriptor,
+            sibling,
+            cpuid,
+            root,
+            untouched: Untouched::new().map_err(RealError::Memory)?,
+            random: crate::fresh_seed(),
+        })
+    }
+
+    /// The registers.
+    pub fn registers(&mut self) -> &mut M {
+        &mut self.registers
+    }
+
+    /// Draws which of as many branches as before are taken.
+    fn shuffle(&mut self, choices: &mut [u8]) {
+        for last in (1..choices.len()).rev() {
+            let other = (self.next_random() % (last as u64 + 1)) as usize;
+            choices.swap(last, other);
+        }
+    }
+
+    /// SplitMix64.
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.random;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    fn run_program(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        let mut program = Program::of(kernel);
+        let code = Code::new(&program).map_err(|error| {
+            RunError::unavailable(format!(
+                "this system does not let a program execute what it wrote: {error}"
+            ))
+        })?;
+        let mut choices = std::mem::take(&mut program.choices);
+        let mut frame = Frame {
+            number: libc::SYS_getpid as u64,
+            descriptor: self.descriptor.as_raw_fd() as u64,
+            msr: u64::from(switch.msr.0),
+            on: switch.on,
+            off: switch.off,
+            event_msr: u64::from(machine::EVENT.0),
+            event: Program::event(kernel).map_or(0, |event| event as u64),
+            ..Frame::default()
+        };
+        let failed = |error: io::Error| RunError::Failed(format!("the code did not run: {error}"));
+        for round in 0..=WARMING {
+            self.shuffle(&mut choices);
+            if round == WARMING {
+                frame.number = libc::SYS_pwrite64 as u64;
+                frame.aborted = 0;
+            }
+            let data = if program.fault {
+                self.untouched.renew().map_err(failed)?;
+                Data::Page(&self.untouched)
+            } else {
+                Data::Choices(&choices)
+            };
+            code.run(&mut frame, &data).map_err(failed)?;
+        }
+        let (cpu, msr) = (self.registers.cpu(), switch.msr);
+        for returned in frame.returned {
+            transferred(returned, cpu, msr, lbr_msr::access::Access::Write)?;
+        }
+        if let Kernel::Transaction { abort } = kernel {
+            let explicit = frame.abort_status & EXPLICIT_ABORT != 0;
+            if (frame.aborted != 0) != abort || abort && !explicit {
+                return Err(RunError::Failed("the CPU aborted the transaction by itself".into()));
+            }
+        }
+        let branches = program.code.taken(code.address());
+        Ok(Ran {
+            branches: Program::choose(&branches, &choices),
+            unlisted: true,
+            before_event: program.before_event,
+        })
+    }
+}
+
+/// The test machine is told by its own registers, which are looked for only
+/// where CPUID names its emulator.
+fn kind_of<M: MsrRead>(cpuid: &RecordedCpuid, registers: &mut M) -> Kind {
+    let guest = cpuid.get(1, 0).is_some_and(|leaf| leaf.ecx & HYPERVISOR != 0);
+    let name = cpuid.get(0x4000_0000, 0).map(|leaf| [leaf.ebx, leaf.ecx, leaf.edx]);
+    let emulated = guest
+        && name == Some(TCG)
+        && registers.read(machine::IDENT).is_ok_and(|value| value == machine::IDENTITY);
+    if emulated { Kind::Emulated } else { Kind::Hardware }
+}
+
+impl<M: MsrWrite> Subject for RealSubject<M> {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn knows(&self) -> Knows {
+        Knows { mispredict: true, cycles: true }
+    }
+
+    fn cpuid(&self) -> &RecordedCpuid {
+        &self.cpuid
+    }
+
+    fn attempts(&self) -> u32 {
+        ATTEMPTS
+    }
+
+    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        let has = |leaf: u32, bit: u32| {
+            self.cpuid.get(leaf, 0).is_some_and(|leaf| leaf.ebx >> bit & 1 != 0)
+        };
+        match kernel {
+            // CPUID.(07H,0):EBX[11], RTM.
+            Kernel::Transaction { .. } if !has(7, 11) => {
+                Err(RunError::unavailable("this CPU has no transactions"))
+            }
+            Kernel::AroundPmi if self.kind == Kind::Hardware => Err(RunError::unavailable(
+                "a program cannot raise a performance-monitoring interrupt",
+            )),
+            Kernel::AroundSmi if self.kind == Kind::Hardware => {
+                Err(RunError::unavailable("a program cannot raise a system-management interrupt"))
+            }
+            _ => self.run_program(kernel, switch),
+        }
+    }
+
+    fn deep_c_state(&mut self) -> Result<(), RunError> {
+        if self.kind == Kind::Emulated {
+            let event = machine::Event::DeepCState as u64;
+            return Ok(self.registers.write(machine::EVENT, event)?);
+        }
+        rest::deep_c_state(&self.root, self.registers.cpu()).map_err(RunError::Unavailable)
+    }
+
+    fn read_sibling(&mut self, msr: Msr) -> Result<u64, RunError> {
+        match &mut self.sibling {
+            Some(sibling) => Ok(sibling.read(msr)?),
+            None => Err(RunError::unavailable("this core has no other hyperthread that is online")),
+        }
+    }
+}
+
+impl<M: MsrWrite> MsrRead for RealSubject<M> {
+    fn cpu(&self) -> u32 {
+        self.registers.cpu()
+    }
+
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.registers.read(msr)
+    }
+}
+
+impl<M: MsrWrite> MsrWrite for RealSubject<M> {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.registers.write(msr, value)
+    }
+}

@@ -1,0 +1,183 @@
+//! Kernels without an LBR: a file stands for the registers, and the decoder
+//! says whether the code can take the branches it is said to take.
+
+use std::os::unix::fs::FileExt;
+
+use lbr_msr::insn::{self, Insn};
+use lbr_msr::soft::{SoftCpu, SoftLbr};
+
+use super::*;
+use crate::verify::Known;
+
+const KERNELS: [Kernel; 14] = [
+    Kernel::Jumps(40),
+    Kernel::EveryClass,
+    Kernel::Calls { calls: 0, returns: 0 },
+    Kernel::Calls { calls: 5, returns: 0 },
+    Kernel::Calls { calls: 5, returns: 2 },
+    Kernel::Calls { calls: 40, returns: 40 },
+    Kernel::Leaves(4),
+    Kernel::ZeroLengthCall,
+    Kernel::Predictable(40),
+    Kernel::Unpredictable(40),
+    Kernel::Chain(0),
+    Kernel::Chain(70_000),
+    Kernel::KernelAddresses,
+    Kernel::Exception,
+];
+
+fn subject() -> (RealSubject<SoftLbr>, std::fs::File) {
+    let cpu = SoftCpu::preset("06_5E").expect("a preset");
+    let first = *crate::pin::allowed().first().expect("a CPU");
+    let registers = SoftLbr::new(&cpu.caps, cpu.perf_capabilities).on_cpu(first);
+    let file = tempfile::tempfile().expect("a file");
+    let descriptor = file.try_clone().expect("a descriptor").into();
+    let subject = RealSubject::new(registers, descriptor, None, cpu.cpuid, Root::default());
+    (subject.expect("a subject"), file)
+}
+
+const SWITCH: Switch = Switch { msr: Msr(0x1D9), on: 0x4801, off: 0x4800 };
+
+#[test]
+fn every_kernel_runs_and_ends_with_recording_off() {
+    let (mut subject, file) = subject();
+    assert_eq!(subject.kind(), Kind::Hardware, "only the test machine is emulated");
+    for kernel in KERNELS {
+        file.set_len(0).expect("a file");
+        let ran = Subject::execute(&mut subject, kernel, SWITCH);
+        let ran = ran.unwrap_or_else(|error| panic!("{kernel}: {error}"));
+        assert!(ran.unlisted);
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, 0x1D9).expect("eight bytes");
+        assert_eq!(u64::from_le_bytes(bytes), 0x4800, "{kernel}");
+    }
+}
+
+#[test]
+fn a_failed_switch_is_told() {
+    let (mut subject, _) = subject();
+    subject.descriptor = std::fs::File::open("/dev/null").expect("a device").into();
+    let error = Subject::execute(&mut subject, Kernel::Jumps(1), SWITCH).expect_err("read-only");
+    assert!(matches!(error, RunError::Register(MsrError::Os { .. })), "{error}");
+}
+
+#[test]
+fn what_a_program_cannot_bring_about_is_said() {
+    let (mut subject, _) = subject();
+    for kernel in [Kernel::AroundPmi, Kernel::AroundSmi] {
+        let error = Subject::execute(&mut subject, kernel, SWITCH).expect_err("not from here");
+        assert!(matches!(error, RunError::Unavailable(_)), "{error}");
+    }
+    assert!(subject.read_sibling(Msr(0x1C8)).is_err());
+}
+
+/// The branches that are listed are those of a way through the code: each is a
+/// branch of its class that can go where it is said to, and from there nothing
+/// but straight code and branches that are not taken leads to the next.
+#[test]
+fn the_listed_branches_are_a_way_through_the_code() {
+    const BASE: u64 = 0x5555_0000_0000;
+    for kernel in KERNELS.into_iter().chain([Kernel::AroundPmi, Kernel::AroundSmi]) {
+        let program = Program::of(kernel);
+        let code = program.code.code();
+        let at = |ip: u64| insn::decode(code.get((ip - BASE) as usize..).unwrap_or_default(), ip);
+        // None of those that are chosen for each run, then every second one.
+        let all = program.code.taken(BASE);
+        let choices = program.choices;
+        for branches in
+            [Program::choose(&all, &choices), Program::choose(&all, &vec![0; choices.len()])]
+        {
+            let mut ip = BASE;
+            // The system call that switches recording on comes first.
+            while !is_syscall(at(ip)) {
+                ip = straight(at(ip), ip, kernel);
+            }
+            ip += 2;
+            for branch in &branches {
+                if let Some(from) = branch.from {
+                    while ip != from {
+                        ip = straight(at(ip), ip, kernel);
+                    }
+                    check(at(ip), branch, kernel);
+                }
+                ip = branch.to.unwrap_or(ip);
+            }
+            // And then the one that switches it off.
+            while !is_syscall(at(ip)) {
+                ip = straight(at(ip), ip, kernel);
+            }
+        }
+    }
+}
+
+fn is_syscall(insn: Insn) -> bool {
+    matches!(insn, Insn::Branch(branch) if branch.is_far())
+}
+
+/// Where execution goes on if nothing is taken at `ip`.
+fn straight(insn: Insn, ip: u64, kernel: Kernel) -> u64 {
+    match insn {
+        Insn::Straight { len } => ip + u64::from(len),
+        Insn::Branch(branch) if branch.is_conditional() => branch.next(),
+        other => panic!("{kernel}: {other:?} at {ip:#x} is not listed"),
+    }
+}
+
+fn check(insn: Insn, known: &Known, kernel: Kernel) {
+    match insn {
+        Insn::Branch(branch) => {
+            assert_eq!(branch.class, known.class, "{kernel}: {known:x?}");
+            assert_eq!(
+                branch.is_zero_length_call(),
+                known.zero_length_call,
+                "{kernel}: {known:x?}"
+            );
+            if let (Some(to), false) = (known.to, branch.is_far()) {
+                assert!(branch.can_reach(to), "{kernel}: {known:x?}");
+            }
+            // One to the next instruction could not be told from none.
+            assert!(!branch.is_conditional() || known.to != Some(branch.next()));
+        }
+        // A load that faults.
+        Insn::Straight { .. } => assert_eq!(known.cpl_after, 0, "{kernel}: {known:x?}"),
+        Insn::Invalid => panic!("{kernel}: no instruction at {known:x?}"),
+    }
+}
+
+#[test]
+fn places_are_apart() {
+    for kernel in [Kernel::Jumps(40), Kernel::EveryClass, Kernel::Calls { calls: 5, returns: 5 }] {
+        let branches = Program::of(kernel).code.taken(0x1000);
+        let mut landings: Vec<u64> = branches.iter().filter_map(|branch| branch.to).collect();
+        let count = landings.len();
+        landings.sort_unstable();
+        landings.dedup();
+        assert_eq!(landings.len(), count, "{kernel}: two branches land in one place");
+    }
+}
+
+#[test]
+fn numbers_asked_for_are_numbers_taken() {
+    let count = |kernel| Program::of(kernel).code.taken(0).len();
+    assert_eq!(count(Kernel::Jumps(40)), 40);
+    assert_eq!(count(Kernel::Calls { calls: 5, returns: 2 }), 7);
+    assert_eq!(count(Kernel::Leaves(4)), 9);
+    assert_eq!(count(Kernel::Chain(100)), 2);
+    let program = Program::of(Kernel::Unpredictable(40));
+    assert_eq!(Program::choose(&program.code.taken(0), &program.choices).len(), 40);
+    let (mut subject, _) = subject();
+    let mut choices = program.choices.clone();
+    subject.shuffle(&mut choices);
+    assert_ne!(choices, program.choices, "the order is drawn");
+    assert_eq!(Program::choose(&program.code.taken(0), &choices).len(), 40);
+}
+
+#[test]
+fn a_subject_gives_the_other_cpus_back() {
+    let before = crate::pin::allowed();
+    {
+        let (subject, _file) = subject();
+        assert_eq!(crate::pin::allowed(), [subject.cpu()]);
+    }
+    assert_eq!(crate::pin::allowed(), before);
+}

@@ -1,0 +1,287 @@
+//! Snippets whose instructions and branches are known by hand, and what
+//! hostile code comes to.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sampler::measure::bracket::{Body, Register};
+use sampler::measure::image::{Image, ImageError};
+use sampler::measure::{FaultKind, MeasureError, Measurement, Session};
+
+fn session() -> Session {
+    let mut session = Session::stepping().expect("a session");
+    session.options().warm_up = 1;
+    session.options().repeat = 2;
+    session.options().limit = Duration::from_secs(10);
+    session
+}
+
+/// Assembles; `None`, after saying so, without an assembler.
+fn assemble(source: &str) -> Option<Vec<u8>> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, object) = (folder.path().join("code.s"), folder.path().join("code.o"));
+    std::fs::write(&input, format!(".intel_syntax noprefix\n{source}\n")).expect("a file");
+    let status = Command::new("as").arg("--64").arg("-o").arg(&object).arg(&input).status();
+    let Ok(status) = status else {
+        eprintln!("skipped: no assembler (as)");
+        return None;
+    };
+    assert!(status.success(), "as: {source}");
+    use object::{Object, ObjectSection};
+    let bytes = std::fs::read(&object).expect("an object");
+    let file = object::File::parse(&*bytes).expect("ELF");
+    let text = file.section_by_name(".text").expect("code");
+    assert_eq!(text.relocations().count(), 0, "{source}");
+    Some(text.data().expect("bytes").to_vec())
+}
+
+fn measure(body: &Body) -> Measurement {
+    session().measure_code(body).unwrap_or_else(|error| panic!("{error}: {body:?}"))
+}
+
+/// Instructions, taken branches, conditional branches not taken: of the code
+/// alone, counted by hand.
+const KNOWN: [(&str, &str, [u64; 3]); 24] = [
+    ("nothing", "", [0, 0, 0]),
+    ("straight", "nop; add rax, 1; xor ecx, ecx", [3, 0, 0]),
+    ("a jump", "jmp 2f; ud2; 2: nop", [2, 1, 0]),
+    ("a jump to the next instruction", "jmp 2f; 2: nop", [2, 1, 0]),
+    ("a condition to the next instruction, taken", "xor eax, eax; jz 2f; 2: nop", [3, 1, 0]),
+    ("a condition to the next instruction, not", "xor eax, eax; jnz 2f; 2: nop", [3, 0, 1]),
+    // 1 + 10 * 2; taken but for the last.
+    ("dec and jnz", "mov ecx, 10; 2: dec ecx; jnz 2b", [21, 9, 1]),
+    ("loop", "mov ecx, 7; 2: loop 2b", [8, 6, 1]),
+    // ZF is 0 after the first INC: LOOPE does not go round.
+    ("loope that ends by ZF", "mov ecx, 7; 2: inc eax; loope 2b", [3, 0, 1]),
+    ("loopne", "mov ecx, 5; 2: inc eax; loopne 2b", [11, 4, 1]),
+    ("jrcxz taken", "xor ecx, ecx; jrcxz 2f; ud2; 2: nop", [3, 1, 0]),
+    ("jrcxz not taken", "mov ecx, 1; jrcxz 2f; nop; 2: nop", [4, 0, 1]),
+    // RCX is not zero, ECX is.
+    ("jecxz", "mov rcx, 0x100000000; jecxz 2f; ud2; 2: nop", [3, 1, 0]),
+    ("rep stosb is one", "mov ecx, 1000; rep stosb", [2, 0, 0]),
+    ("rep movsb is one", "mov ecx, 300; rep movsb; nop", [3, 0, 0]),
+    ("rep of zero is one", "xor ecx, ecx; rep stosb", [2, 0, 0]),
+    ("repne scasb is one", "mov ecx, 50; mov al, 1; repne scasb", [3, 0, 0]),
+    // MOV, LEA, MOVSXD, ADD, JMP, NOP
+    (
+        "an indirect jump through a table",
+        "mov eax, 1; lea rdx, [rip + 3f]; movsxd rcx, dword ptr [rdx + rax * 4]; \
+         add rcx, rdx; jmp rcx; ud2; .balign 4; 3: .long 4f - 3b, 5f - 3b; 4: ud2; 5: nop",
+        [6, 1, 0],
+    ),
+    // Three rounds of LEA, MOVSXD, ADD, JMP and, in turn, the cases with their
+    // JMP back and the INC, CMP, JB.
+    (
+        "a table in a loop",
+        "xor eax, eax; 2: lea rdx, [rip + 3f]; movsxd rcx, dword ptr [rdx + rax * 4]; \
+         add rcx, rdx; jmp rcx; 4: jmp 6f; 5: nop; jmp 6f; 6: inc eax; cmp eax, 3; jb 2b; \
+         jmp 9f; .balign 4; 3: .long 4b - 3b, 5b - 3b, 6b - 3b; 9:",
+        // 1; rounds 4+1+3, 4+2+3, 4+0+3; 1. Taken: 2+1, 2+1, 1+0, and 1.
+        [26, 8, 1],
+    ),
+    ("call and return", "call 2f; jmp 3f; 2: ret; 3: nop", [4, 3, 0]),
+    // A call of the next instruction, which the ring takes on this CPU.
+    ("a call of the next instruction", "call 2f; 2: pop rax", [2, 1, 0]),
+    (
+        // Depth n takes TEST, JZ (taken at 0), DEC, CALL, RET: n = 4 is
+        // 4 * (TEST, JZ, DEC, CALL) + (TEST, JZ) + 5 RET, and MOV, CALL, JMP.
+        "recursion",
+        "mov edi, 4; call 2f; jmp 4f; 2: test edi, edi; jz 3f; dec edi; call 2b; 3: ret; 4:",
+        [26, 12, 4],
+    ),
+    ("an indirect call", "lea rax, [rip + 2f]; call rax; jmp 3f; 2: ret; 3:", [4, 3, 0]),
+    // PUSHF must not leave the trap flag in the word, nor POPF set it.
+    ("flags by the stack", "pushf; pop rax; push rax; popf; bt eax, 8; jc 2f; nop; 2:", [7, 0, 1]),
+];
+
+#[test]
+fn instructions_and_branches_are_exact() {
+    for (name, source, [instructions, taken, not_taken]) in KNOWN {
+        let Some(code) = assemble(source) else { return };
+        let measured = measure(&Body { code, ..Body::default() });
+        let counts = measured.counts.expect("counted");
+        assert_eq!(counts.instructions, instructions, "instructions of {name}");
+        assert_eq!(counts.branches, taken, "branches taken of {name}");
+        assert_eq!(counts.not_taken, not_taken, "branches not taken of {name}");
+        assert!(!measured.counts_vary, "{name}");
+        assert_eq!(measured.runs.len(), 2, "{name}");
+        // Each taken branch ends a block, and what runs to the end is one.
+        let blocks: u64 = measured.blocks.iter().map(|block| block.n).sum();
+        let end = u64::from(instructions > 0);
+        let reached = measured.blocks.iter().any(|block| block.exit == measured.layout.close);
+        assert!(blocks == 2 * (taken + end) || !reached && blocks == 2 * taken, "{name}: {blocks}");
+        for block in &measured.blocks {
+            assert!(block.cycles.is_empty(), "{name}: nobody counted cycles");
+            assert_ne!(block.exit, measured.layout.open, "{name}: a bracket is shown");
+            assert!(measured.layout.code.contains(&block.entry), "{name}: not of the code");
+        }
+    }
+}
+
+#[test]
+fn copies_and_rounds_multiply() {
+    let Some(code) = assemble("dec ecx; jz 2f; nop; 2: nop") else { return };
+    let body = Body { code, unroll: 5, rounds: Some(7), ..Body::default() };
+    let measured = measure(&body);
+    let counts = measured.counts.expect("counted");
+    assert_eq!(measured.iterations, 35);
+    assert_eq!(counts.instructions, 4 * 35);
+    assert_eq!((counts.branches, counts.not_taken, counts.rounds), (0, 35, 7));
+    // Six rounds end with the loop's branch, the last one at the end.
+    let n = |exit| measured.blocks.iter().filter(|b| b.exit == exit).map(|b| b.n).sum::<u64>();
+    assert_eq!(n(measured.layout.around.expect("a loop")), 2 * 6);
+    assert_eq!(n(measured.layout.close), 2);
+}
+
+#[test]
+fn set_up_code_is_not_counted_and_its_registers_arrive() {
+    let Some(init) = assemble("mov ecx, 3; mov qword ptr [r14], 5; stc") else { return };
+    let Some(code) = assemble("adc rcx, [r14]; mov rbx, rsp") else { return };
+    let measured = measure(&Body { init, code, ..Body::default() });
+    assert_eq!(measured.counts.expect("counted").instructions, 2);
+    assert_eq!(measured.end.get(Register::Rcx), 9);
+    assert_eq!(measured.end.get(Register::Rbx), measured.end.get(Register::Rsp));
+}
+
+#[test]
+fn a_filter_joins_the_blocks_that_it_leaves_out() {
+    let Some(code) = assemble("mov ecx, 3; 2: jmp 3f; 3: dec ecx; jnz 2b; call 4f; 4: nop") else {
+        return;
+    };
+    let mut session = session();
+    session.options().filter = "cond,u".parse().expect("a filter");
+    session.options().stepped = 1;
+    let measured = session.measure_code(&Body { code, ..Body::default() }).expect("it runs");
+    let start = measured.layout.code.start;
+    let seen: Vec<(u64, u64, u64)> = measured
+        .blocks
+        .iter()
+        .map(|block| (block.entry - start, block.exit.wrapping_sub(start), block.n))
+        .collect();
+    let close = measured.layout.close - start;
+    // MOV is 5 bytes, JMP 2, DEC 2, JNZ 2.
+    assert_eq!(seen, [(0, 9, 1), (5, 9, 1), (5, close, 1)]);
+    assert_eq!(measured.counts.expect("counted").branches, 6, "what was counted is everything");
+}
+
+/// What the code did, and where it was, from its start.
+fn fault(source: &str) -> Option<(FaultKind, Option<u64>)> {
+    let code = assemble(source)?;
+    let mut session = session();
+    session.options().limit = Duration::from_millis(300);
+    let started = Instant::now();
+    let error = session.measure_code(&Body { code, ..Body::default() }).expect_err(source);
+    assert!(started.elapsed() < Duration::from_secs(20), "{source}");
+    let MeasureError::Fault { fault, layout, .. } = error else { panic!("{source}: {error}") };
+    Some((fault.kind, fault.at.map(|at| at.wrapping_sub(layout.code.start))))
+}
+
+#[test]
+fn hostile_code_is_reported_and_survived() {
+    const SIGILL: i32 = 4;
+    const SIGTRAP: i32 = 5;
+    const SIGFPE: i32 = 8;
+    const SIGSEGV: i32 = 11;
+    let signal = |signal| FaultKind::Signal { signal, address: None };
+    let touching = |address| FaultKind::Signal { signal: SIGSEGV, address: Some(address) };
+    let cases = [
+        ("nop; mov rax, [0x10]", touching(0x10), Some(1)),
+        ("nop; nop; ud2", signal(SIGILL), Some(2)),
+        ("xor ecx, ecx; div ecx", signal(SIGFPE), Some(2)),
+        ("nop; int3", signal(SIGTRAP), Some(1)),
+        ("hlt", signal(SIGSEGV), Some(0)),
+        ("nop; 2: jmp 2b", FaultKind::Hang { in_call: false }, Some(1)),
+        ("mov eax, 34; syscall", FaultKind::Hang { in_call: true }, Some(5)),
+        ("mov eax, 60; mov edi, 7; syscall", FaultKind::Exit(7), Some(10)),
+        ("mov eax, 231; mov edi, 8; syscall", FaultKind::Exit(8), Some(10)),
+        ("mov eax, 57; syscall", FaultKind::Fork, Some(5)),
+        // The stack pointer is gone, and so is the stack.
+        ("mov esp, 16; push rax", touching(8), Some(5)),
+        ("push 64; ret", touching(64), None),
+        ("2: push rax; jmp 2b", FaultKind::Hang { in_call: false }, None),
+    ];
+    for (source, kind, at) in cases {
+        let Some((found, place)) = fault(source) else { return };
+        if source.starts_with("2: push") {
+            // The whole stack is overwritten, down to the guard page.
+            assert!(matches!(found, FaultKind::Signal { signal: SIGSEGV, .. }), "{found:?}");
+            assert_eq!(place, Some(0));
+            continue;
+        }
+        assert_eq!(found, kind, "{source}");
+        if at.is_some() {
+            assert_eq!(place, at, "{source}");
+        }
+    }
+}
+
+#[test]
+fn code_that_spoils_its_surroundings_is_measured() {
+    // Closes every descriptor up to 99, lays the stack waste around RSP, and
+    // ends with the direction flag set.
+    let source = "mov edi, 0; 2: mov eax, 3; syscall; inc edi; cmp edi, 100; jb 2b; \
+                  lea rdi, [rsp - 4096]; mov ecx, 8192; mov al, 0xCC; rep stosb; std";
+    let Some(code) = assemble(source) else { return };
+    let counts = measure(&Body { code, ..Body::default() }).counts.expect("counted");
+    assert_eq!(counts.system_calls, 100);
+    assert_eq!(counts.instructions, 1 + 5 * 100 + 5);
+    assert_eq!((counts.branches, counts.not_taken), (99, 1));
+}
+
+/// Builds C into a file of its own.
+fn compile(source: &str, flags: &[&str]) -> Option<(tempfile::TempDir, std::path::PathBuf)> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("code.c"), folder.path().join("code.bin"));
+    std::fs::write(&input, source).expect("a file");
+    let status = Command::new("cc").args(flags).arg("-o").arg(&output).arg(&input).status();
+    let Ok(status) = status else {
+        eprintln!("skipped: no C compiler (cc)");
+        return None;
+    };
+    assert!(status.success(), "cc {flags:?}");
+    Some((folder, output))
+}
+
+fn call(path: &Path, symbol: &str) -> Result<Measurement, MeasureError> {
+    let image = Image::load(path, symbol).unwrap_or_else(|error| panic!("{error}"));
+    let body = Body { call: Some(image.function()), rounds: Some(3), ..Body::default() };
+    let measured = session().measure_code(&body);
+    if let Err(MeasureError::Fault { fault, .. }) = &measured {
+        assert_eq!(fault.at.and_then(|at| image.absent(at)), Some("absent"));
+    }
+    measured
+}
+
+const FUNCTIONS: &str = "
+    __asm__(\".globl bare\\nbare: nop; nop; ret\\n.type bare, @function\\n.size bare, 3\\n\");
+    extern int absent(int);
+    static int table[4] = {1, 2, 3, 4};
+    int *volatile place = table;
+    int sum(void) { int s = 0; for (int i = 0; i < 4; i++) s += place[i]; return s; }
+    int check(void) { if (sum() != 10) __builtin_trap(); return 0; }
+    int lost(void) { return absent(3) + 1; }
+";
+
+#[test]
+fn functions_of_files_are_called() {
+    for flags in [&["-c", "-O1"][..], &["-c", "-O1", "-fPIC"], &["-shared", "-fPIC", "-O1"]] {
+        let Some((_folder, path)) = compile(FUNCTIONS, flags) else { return };
+        let counts = call(&path, "bare").expect("it runs").counts.expect("counted");
+        assert_eq!((counts.instructions, counts.branches), (9, 3), "{flags:?}");
+        // Its data is there, and relocated.
+        call(&path, "check").unwrap_or_else(|error| panic!("{flags:?}: {error}"));
+        let error = Image::load(&path, "nowhere").expect_err("there is none");
+        assert!(matches!(error, ImageError::NoSymbol { .. }), "{error}");
+        match Image::load(&path, "lost") {
+            // The function itself says so in an object file.
+            Err(ImageError::Unsatisfied { what, .. }) if flags[0] == "-c" => {
+                assert_eq!(what, "absent");
+            }
+            Ok(_) if flags[0] == "-shared" => {
+                call(&path, "lost").expect_err("what it calls is absent");
+            }
+            other => panic!("{flags:?}: {other:?}"),
+        }
+    }
+}

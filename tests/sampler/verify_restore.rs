@@ -1,0 +1,425 @@
+//! Whatever ends verifying, every register is as it was before, TOS and
+//! records included.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lbr_msr::access::Access;
+use lbr_msr::caps::{Facility, FilterRegister};
+use lbr_msr::probe::RecordedCpuid;
+use lbr_msr::record::HwBranchType::{Other, RelCall, RelJmp};
+use lbr_msr::soft::{Fault, Faults, Retired, SoftCpu};
+use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
+use nix::sys::signal::Signal;
+use nix::sys::wait::WaitStatus;
+use sampler::keeper;
+use sampler::verify::{
+    Check, Config, Kernel, Kind, Knows, Ran, Ready, RunError, SoftSubject, Subject, Switch,
+    VerifyError,
+};
+
+use crate::guard::{Filed, again, filed, recorded};
+
+const DEBUGCTL: Msr = Msr(0x1D9);
+
+/// What happens at an access.
+#[derive(Clone)]
+enum End {
+    Never,
+    /// The access fails, and those after it do not.
+    Fails(u32),
+    Panics(u32),
+    /// As Ctrl-C does.
+    Stops(u32, Arc<AtomicBool>),
+}
+
+/// A software CPU that counts accesses, one of which ends it all.
+struct Ending {
+    soft: SoftSubject,
+    accesses: u32,
+    end: End,
+}
+
+impl Ending {
+    fn new(cpu: &SoftCpu, faults: Faults, end: End) -> Ending {
+        let mut ending = Ending { soft: SoftSubject::new(cpu, faults), accesses: 0, end };
+        use_before(cpu, &mut ending.soft);
+        ending
+    }
+
+    fn count(&mut self, msr: Msr, access: Access) -> Result<(), MsrError> {
+        self.accesses += 1;
+        let now = self.accesses;
+        match &self.end {
+            End::Fails(at) if *at == now => {
+                Err(MsrError::Os { cpu: 0, msr, access, cause: "the 5th of November".into() })
+            }
+            End::Panics(at) if *at == now => panic!("access {now}"),
+            End::Stops(at, stop) if *at == now => {
+                stop.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl MsrRead for Ending {
+    fn cpu(&self) -> u32 {
+        0
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.count(msr, Access::Read)?;
+        self.soft.read(msr)
+    }
+}
+
+impl MsrWrite for Ending {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.count(msr, Access::Write)?;
+        self.soft.write(msr, value)
+    }
+}
+
+impl Subject for Ending {
+    fn kind(&self) -> Kind {
+        self.soft.kind()
+    }
+    fn knows(&self) -> Knows {
+        self.soft.knows()
+    }
+    fn cpuid(&self) -> &RecordedCpuid {
+        self.soft.cpuid()
+    }
+    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        // Recording is on when it ends in here.
+        self.soft.write(switch.msr, switch.on)?;
+        self.count(switch.msr, Access::Write)?;
+        self.soft.execute(kernel, switch)
+    }
+    fn deep_c_state(&mut self) -> Result<(), RunError> {
+        self.soft.deep_c_state()
+    }
+    fn read_sibling(&mut self, msr: Msr) -> Result<u64, RunError> {
+        self.soft.read_sibling(msr)
+    }
+}
+
+/// Leaves records, a filter, a depth and an odd bit behind, as somebody else
+/// might have.
+fn use_before(cpu: &SoftCpu, soft: &mut SoftSubject) {
+    let registers = &cpu.caps.registers;
+    if let Some(depth) = registers.depth {
+        soft.write(depth, 16).unwrap();
+    }
+    let filter = match cpu.caps.filter {
+        FilterRegister::LbrCtl { .. } => 0x7F_0006,
+        _ => 0,
+    };
+    let own_select = registers.select.filter(|select| *select != registers.control);
+    let before = soft.read(registers.control).unwrap();
+    soft.write(registers.control, before | filter | registers.enable).unwrap();
+    for n in 0..21u64 {
+        let high = if n % 3 == 0 { 0xFFFF_FFFF_8000_0000 } else { 0x40_0000 };
+        soft.lbr().retire(&Retired {
+            mispredicted: Some(n % 2 == 0),
+            cycles: Some(n as u32 * 7),
+            in_tx: n % 5 == 0,
+            ..Retired::user(high + n * 8, high + n * 16, if n % 4 == 0 { RelCall } else { RelJmp })
+        });
+        if n == 17 {
+            soft.lbr().exception();
+            soft.lbr().retire(&Retired::user(0x1234, 0xFFFF_FFFF_8000_1000, Other));
+        }
+    }
+    let now = soft.read(registers.control).unwrap();
+    soft.write(registers.control, now & !registers.enable).unwrap();
+    if let Some(select) = own_select {
+        soft.write(select, 0x1C4).unwrap();
+    }
+    // BTF is a debugger's.
+    let debugctl = soft.read(DEBUGCTL).unwrap();
+    soft.write(DEBUGCTL, debugctl | 2).unwrap();
+}
+
+/// Every register there is, by address.
+fn registers(cpu: &SoftCpu, soft: &mut SoftSubject) -> BTreeMap<u32, u64> {
+    let map = &cpu.caps.registers;
+    let mut list: Vec<Msr> = (0..cpu.caps.depth)
+        .flat_map(|i| [Some(map.from_at(i)), map.to_at(i), map.info_at(i)])
+        .flatten()
+        .collect();
+    list.extend([map.tos, map.select, map.depth, Some(map.control)].into_iter().flatten());
+    list.extend([0x1D9, 0x1DB, 0x1DC, 0x1DD, 0x1DE, 0x1E0, 0x38E, 0xC000_0300].map(Msr));
+    list.into_iter().filter_map(|msr| Some((msr.0, soft.read(msr).ok()?))).collect()
+}
+
+/// One CPU of each generation and facility.
+const CPUS: [&str; 20] = [
+    "06_01", "06_0D", "06_0E", "06_0F", "06_1C", "06_1A", "06_2A", "06_3C", "06_3D", "06_5E",
+    "06_57", "06_37", "06_5C", "06_7A", "06_96", "06_8F", "06_BE", "0F_03", "19_21", "19_61",
+];
+
+fn config(stop: Option<Arc<AtomicBool>>) -> Config {
+    Config { write: true, stop, ..Config::default() }
+}
+
+#[test]
+fn after_verifying_everything_is_as_before_on_every_cpu() {
+    for cpu in SoftCpu::all() {
+        let mut ready =
+            Ready::new(Ending::new(&cpu, Faults::NONE, End::Never), &config(None)).unwrap();
+        let before = registers(&cpu, &mut ready.subject().soft);
+        assert!(before.values().filter(|value| **value != 0).count() > 2, "{}", cpu.key);
+        let report = ready.verify().unwrap();
+        assert_eq!(report.differing().collect::<Vec<_>>(), Vec::<&Check>::new(), "{}", cpu.key);
+        assert_eq!(registers(&cpu, &mut ready.subject().soft), before, "{}", cpu.key);
+    }
+}
+
+#[test]
+fn a_cpu_that_lies_is_left_as_it_was_too() {
+    for key in CPUS {
+        let cpu = SoftCpu::preset(key).unwrap();
+        // What LER_TO reports there cannot be written back (BDM131), nor FROM
+        // with its flags (HSM182), nor what is not canonical.
+        let unwritable =
+            [Fault::LerToUnsigned, Fault::FromWriteChecksFlags, Fault::NoSignExtension];
+        for fault in Fault::all().filter(|fault| !unwritable.contains(fault)) {
+            let ending = Ending::new(&cpu, fault.into(), End::Never);
+            let mut ready = Ready::new(ending, &config(None)).unwrap();
+            let before = registers(&cpu, &mut ready.subject().soft);
+            ready.verify().unwrap();
+            assert_eq!(registers(&cpu, &mut ready.subject().soft), before, "{fault} on {key}");
+        }
+    }
+}
+
+/// Accesses that verifying this CPU makes.
+fn accesses(cpu: &SoftCpu) -> u32 {
+    let mut ready = Ready::new(Ending::new(cpu, Faults::NONE, End::Never), &config(None)).unwrap();
+    ready.verify().unwrap();
+    ready.subject().accesses
+}
+
+/// Many numbers up to `most`: the first and last ones, and more between them.
+fn many(most: u32) -> impl Iterator<Item = u32> {
+    (1..=most).filter(move |n| *n < 40 || most - n < 140 || n % 101 == 0)
+}
+
+#[test]
+fn interrupted_at_any_access_everything_is_as_before() {
+    for key in CPUS {
+        let cpu = SoftCpu::preset(key).unwrap();
+        let (mut stopped, mut completed) = (0, 0);
+        for at in many(accesses(&cpu)) {
+            let stop = Arc::new(AtomicBool::new(false));
+            let end = End::Stops(at, Arc::clone(&stop));
+            let mut ready =
+                match Ready::new(Ending::new(&cpu, Faults::NONE, end), &config(Some(stop))) {
+                    Ok(ready) => ready,
+                    Err(error) => panic!("reading is not stopped: {error}"),
+                };
+            // The counter is not to see these.
+            let before = registers(&cpu, &mut ready.subject().soft);
+            match ready.verify() {
+                Err(VerifyError::Interrupted) => stopped += 1,
+                Ok(_) => completed += 1,
+                Err(error) => panic!("{key} at {at}: {error}"),
+            }
+            assert_eq!(registers(&cpu, &mut ready.subject().soft), before, "{key} at {at}");
+        }
+        assert!(stopped > 20, "{key}: {stopped} stopped, {completed} completed");
+    }
+}
+
+#[test]
+fn failing_at_any_access_everything_is_as_before() {
+    for key in CPUS {
+        let cpu = SoftCpu::preset(key).unwrap();
+        let most = accesses(&cpu);
+        let mut failed = 0;
+        for at in many(most) {
+            let ending = Ending::new(&cpu, Faults::NONE, End::Fails(at));
+            let Ok(mut ready) = Ready::new(ending, &config(None)) else { continue };
+            let before = registers(&cpu, &mut ready.subject().soft);
+            match ready.verify() {
+                Err(VerifyError::Register(_)) => failed += 1,
+                // While putting back: the one register that failed is owed, and
+                // it is said.
+                Err(VerifyError::NotRestored(_)) => continue,
+                // Some failures are an answer: a status that cannot be read.
+                Ok(_) => {}
+                Err(error) => panic!("{key} at {at}: {error}"),
+            }
+            assert_eq!(registers(&cpu, &mut ready.subject().soft), before, "{key} at {at}");
+        }
+        assert!(failed > 10, "{key}: {failed}");
+    }
+}
+
+#[test]
+fn a_panic_at_any_access_leaves_everything_as_before() {
+    for key in ["06_3C", "06_5E", "06_8F", "19_61"] {
+        let cpu = SoftCpu::preset(key).unwrap();
+        let most = accesses(&cpu);
+        for at in (1..most).filter(|n| n % 97 == 0) {
+            let ending = Ending::new(&cpu, Faults::NONE, End::Panics(at));
+            let shared = std::cell::RefCell::new(ending);
+            let before = registers(&cpu, &mut shared.borrow_mut().soft);
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                // Dropped while unwinding.
+                Ready::new(Borrowed(&shared), &config(None)).map(|mut ready| ready.verify())
+            }));
+            assert!(panicked.is_err(), "{key} at {at}");
+            let after = registers(&cpu, &mut shared.borrow_mut().soft);
+            assert_eq!(after, before, "{key} at {at}");
+        }
+    }
+}
+
+/// A subject that outlives whoever asks it.
+struct Borrowed<'a>(&'a std::cell::RefCell<Ending>);
+
+impl MsrRead for Borrowed<'_> {
+    fn cpu(&self) -> u32 {
+        0
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.0.borrow_mut().read(msr)
+    }
+}
+
+impl MsrWrite for Borrowed<'_> {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.0.borrow_mut().write(msr, value)
+    }
+}
+
+impl Subject for Borrowed<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Software
+    }
+    fn knows(&self) -> Knows {
+        self.0.borrow().knows()
+    }
+    fn cpuid(&self) -> &RecordedCpuid {
+        // A CPUID is data; the leak of one a test makes is as long as the test.
+        Box::leak(Box::new(self.0.borrow().cpuid().clone()))
+    }
+    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        self.0.borrow_mut().execute(kernel, switch)
+    }
+    fn deep_c_state(&mut self) -> Result<(), RunError> {
+        self.0.borrow_mut().deep_c_state()
+    }
+}
+
+/// Registers in a file, whose process is killed at an access.
+struct Killed {
+    registers: Filed,
+    cpuid: RecordedCpuid,
+    accesses: u32,
+    at: u32,
+}
+
+impl Killed {
+    fn count(&mut self) {
+        self.accesses += 1;
+        if self.accesses == self.at {
+            nix::sys::signal::raise(Signal::SIGKILL).unwrap();
+        }
+    }
+}
+
+impl MsrRead for Killed {
+    fn cpu(&self) -> u32 {
+        self.registers.cpu()
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.count();
+        self.registers.read(msr)
+    }
+}
+
+impl MsrWrite for Killed {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.count();
+        self.registers.write(msr, value)
+    }
+}
+
+impl Subject for Killed {
+    fn kind(&self) -> Kind {
+        Kind::Software
+    }
+    fn knows(&self) -> Knows {
+        Knows { mispredict: false, cycles: false }
+    }
+    fn cpuid(&self) -> &RecordedCpuid {
+        &self.cpuid
+    }
+    fn execute(&mut self, _: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        self.write(switch.msr, switch.on)?;
+        self.write(Msr(0x680), 0x1111)?;
+        self.write(Msr(0x6C0), 0x2222)?;
+        self.write(switch.msr, switch.off)?;
+        Ok(Ran::default())
+    }
+}
+
+#[test]
+fn killed_at_any_access_the_keeper_puts_everything_back() {
+    let cpu = SoftCpu::preset("06_5E").unwrap();
+    for at in [120, 121, 150, 400, 777, 1300] {
+        let mut registers = filed(0);
+        for index in 0..32 {
+            registers.write(Msr(0x680 + index), 0x1000 + u64::from(index)).unwrap();
+            registers.write(Msr(0x6C0 + index), 0x2000 + u64::from(index)).unwrap();
+            registers.write(Msr(0xDC0 + index), 0x3000 + u64::from(index)).unwrap();
+        }
+        registers.write(Msr(0x1C9), 11).unwrap();
+        let all = |registers: &mut Filed| {
+            (0x1000..0x1000 + 0x700)
+                .map(|n| if n < 0x1700 { n - 0x1000 } else { n })
+                .chain(0xDC0..0xDE0)
+                .map(|n| registers.read(Msr(n)).unwrap())
+                .collect::<Vec<u64>>()
+        };
+        let before = all(&mut registers);
+        let view = again(&registers);
+        let status = recorded(
+            |tell| {
+                let killed =
+                    Killed { registers: view, cpuid: cpu.cpuid.clone(), accesses: 0, at: u32::MAX };
+                let mut ready = [Ready::new(killed, &config(None)).unwrap()];
+                keeper::watch(&mut ready).unwrap();
+                let [ready] = &mut ready;
+                tell.write_all(&[1]).unwrap();
+                ready.subject().at = at;
+                let _ = ready.verify();
+            },
+            |_| {},
+        );
+        assert!(matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{at}: {status:?}");
+        assert_eq!(all(&mut registers), before, "killed at {at}");
+    }
+}
+
+#[test]
+fn a_ring_that_somebody_uses_is_not_touched() {
+    let cpu = SoftCpu::preset("06_5E").unwrap();
+    let mut ending = Ending::new(&cpu, Faults::NONE, End::Never);
+    ending.soft.write(DEBUGCTL, 1).unwrap();
+    let mut ready = Ready::new(ending, &config(None)).unwrap();
+    assert!(!ready.writes());
+    let before = registers(&cpu, &mut ready.subject().soft);
+    let report = ready.verify().unwrap();
+    assert_eq!(registers(&cpu, &mut ready.subject().soft), before);
+    let why = report.checks.iter().find(|check| check.id == "recording").unwrap();
+    assert!(why.verdict.why().unwrap().contains("recording is on"), "{why:?}");
+    assert_eq!(cpu.caps.facility, Facility::IntelLegacy);
+}
