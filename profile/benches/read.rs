@@ -2,56 +2,31 @@
 //! that does nothing else.
 #![allow(missing_docs, reason = "criterion's macros write undocumented items")]
 
+mod made_up;
+
 use std::collections::HashMap;
 use std::io::Cursor;
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lbr_msr::record::{
-    BranchEntry, BranchStack, BranchType, Event, Integrity, Sample, Sink, SourceKnowledge,
-};
+use lbr_msr::record::{BranchStack, Event, Integrity, Sample, Sink, SourceKnowledge};
 use profile::brstack::Printed;
 use profile::note::Source;
 use profile::perf_data::{Meta, Writer};
 use profile::{HotTable, Item, Recording};
 
 const STACKS: u64 = 60_000;
-const DEPTH: u64 = 32;
-const EDGES: u64 = 82_100;
 
 /// A recording with as many distinct edges as `scripts/bench` uses.
 fn recording() -> Vec<u8> {
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 16) % below
-    };
-    let edges: Vec<(u64, u64)> = (0..EDGES)
-        .map(|_| {
-            let from = 0x5555_5555_4000 + random(8 << 20);
-            (from, from + random(4096))
-        })
-        .collect();
+    let mut program = made_up::Program::new(0x5555_5555_4000, 8 << 20);
     let mut meta = Meta::of_this_machine();
     meta.knowledge = SourceKnowledge::HARDWARE;
     meta.source = Source::Unsaid;
     let mut bytes = Vec::new();
     let mut out = Writer::new(&mut bytes, meta).expect("memory takes everything");
     for time in 0..STACKS {
-        let mut entry = || {
-            let (from, to) = edges[random(EDGES) as usize];
-            BranchEntry {
-                from,
-                to,
-                mispredicted: Some(random(16) == 0),
-                cycles: Some(1 + random(60) as u32),
-                branch_type: Some(BranchType::COND),
-                ..BranchEntry::default()
-            }
-        };
-        let entries = (0..DEPTH).map(|_| entry()).collect();
+        let entries = program.stack();
         let stack = BranchStack { entries, integrity: Integrity::UNKNOWN };
         let sample = Sample { time, pid: 1, tid: 1, cpu: 0, ip: 0, period: 1, stack };
         out.event(&Event::Sample(sample)).expect("memory takes everything");
@@ -96,7 +71,7 @@ fn scan(bytes: &Arc<[u8]>) -> u64 {
 /// What a straightforward program does: a count by (from, to), nothing else.
 fn plain(bytes: &[u8]) -> usize {
     let mut counts: HashMap<(u64, u64), u64, Multiply> =
-        HashMap::with_capacity_and_hasher(EDGES as usize * 2, Multiply);
+        HashMap::with_capacity_and_hasher(made_up::EDGES * 2, Multiply);
     let mut rest = &bytes[16..];
     while let Some((header, _)) = rest.split_first_chunk::<8>() {
         let [a, b, c, d, _, _, e, f] = *header;
@@ -139,7 +114,7 @@ impl std::hash::Hasher for Product {
 fn read(c: &mut Criterion) {
     let data: Arc<[u8]> = recording().into();
     let mut group = c.benchmark_group("read");
-    group.throughput(Throughput::Elements(STACKS * DEPTH));
+    group.throughput(Throughput::Elements(STACKS * made_up::DEPTH as u64));
     group.sample_size(10);
     group.bench_function("perf.data, plain hash count", |b| b.iter(|| plain(&data)));
     group.bench_function("perf.data, scan", |b| b.iter(|| scan(&data)));
@@ -147,6 +122,16 @@ fn read(c: &mut Criterion) {
         HotTable::count(&mut open(bytes), |_, _| {}).expect("a sound recording").total
     };
     group.bench_function("perf.data, hot table", |b| b.iter(|| count(&data)));
+    let flow = |bytes: &Arc<[u8]>| {
+        profile::Flow::count(&mut open(bytes), |_, _| {}).expect("a sound recording").taken
+    };
+    group.bench_function("perf.data, flow", |b| b.iter(|| flow(&data)));
+    let lint = |bytes: &Arc<[u8]>| {
+        let stride = profile::lint::DEFAULT_STRIDE;
+        let lint = profile::lint::Lint::check(&mut open(bytes), stride, |_, _| {});
+        lint.expect("a sound recording").entries
+    };
+    group.bench_function("perf.data, lint", |b| b.iter(|| lint(&data)));
     for (name, typed) in [("text", false), ("text with types", true)] {
         let text = text_of(&data, typed);
         group.bench_function(format!("{name}, scan"), |b| b.iter(|| scan(&text)));

@@ -1,22 +1,21 @@
 //! Writes the recording that `scripts/bench` measures readers with.
 //!
 //! `many_branches FILE [STACKS] [ELF]`: STACKS samples of 32 branches (200,000
-//! unless told) over about 82,000 distinct edges, always the same. With an ELF
+//! unless told) over 82,100 distinct edges, always the same. With an ELF
 //! file the addresses are bytes of its code, so that they have symbols;
 //! otherwise they lie in a file that does not exist. The branches are made up:
 //! nothing ran.
 
+#[path = "../benches/made_up/mod.rs"]
+mod made_up;
+
 use std::path::{Path, PathBuf};
 
-use lbr_msr::record::{
-    BranchEntry, BranchStack, BranchType, Comm, Event, Integrity, Mmap, Sample, Sink,
-};
+use lbr_msr::record::{BranchStack, Comm, Event, Integrity, Mmap, Sample, Sink};
 use object::{Object, ObjectSegment};
 use profile::note::Source;
 use profile::perf_data::{Meta, Writer};
 
-const EDGES: u64 = 82_100;
-const DEPTH: usize = 32;
 const PID: u32 = 4242;
 const BASE: u64 = 0x5555_5555_4000;
 
@@ -51,22 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let name = elf.unwrap_or_else(|| PathBuf::from("/nonexistent/many_branches"));
 
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 16) % below
-    };
-    // Most branches stay near, as in real programs.
-    let edges: Vec<(u64, u64)> = (0..EDGES)
-        .map(|_| {
-            let from = start + random(len - 8);
-            let to = (from + 2 + random(4096)).min(start + len - 8);
-            (from, to)
-        })
-        .collect();
-
+    let mut program = made_up::Program::new(start, len);
     let mut meta = Meta::of_this_machine();
     meta.cpudesc = Some("made-up branches, nothing ran".to_owned());
     meta.knowledge = lbr_msr::record::SourceKnowledge::HARDWARE;
@@ -95,20 +79,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         path: name.display().to_string(),
     })))?;
     for index in 0..stacks {
-        let entries: Vec<BranchEntry> = (0..DEPTH)
-            .map(|_| {
-                let at = random(EDGES);
-                let (from, to) = edges.get(at as usize).copied().unwrap_or_default();
-                BranchEntry {
-                    from,
-                    to,
-                    mispredicted: Some(random(16) == 0),
-                    cycles: Some(1 + random(60) as u32),
-                    branch_type: Some(BranchType::COND),
-                    ..BranchEntry::default()
-                }
-            })
-            .collect();
+        let entries = program.stack();
         out.event(&Event::Sample(Sample {
             time: 1_000 + index * 1_000,
             pid: PID,

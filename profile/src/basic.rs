@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::flow::Block;
-use crate::maps::Location;
+use crate::maps::{Location, Owner};
 
 /// One end of a basic block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +45,7 @@ struct Point {
 
 /// Addresses of one file, or of one process where there is no file, count
 /// together. The first block's addresses stand for the others'.
-type Group = (Option<usize>, Option<u32>);
+type Group = (Option<usize>, Option<Owner>);
 
 /// Cuts blocks into basic blocks, the most often executed first.
 #[must_use]

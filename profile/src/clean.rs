@@ -3,7 +3,7 @@
 
 use crate::note::Source;
 use crate::perf_data::{EventAttr, layout};
-use crate::stack::{Entries, RawBranch, SampleHead};
+use crate::stack::{Entries, EntryFlags, RawBranch, SampleHead};
 
 /// Addresses from here up belong to the kernel.
 pub(crate) const KERNEL: u64 = 1 << 63;
@@ -45,6 +45,17 @@ pub(crate) const fn crosses(a: u64, b: u64) -> bool {
     (a >= KERNEL) != (b >= KERNEL)
 }
 
+/// Whether any entry is one that may have to be left out for what it says
+/// itself: empty, not taken, an abort.
+pub(crate) fn any_odd(entries: &Entries<'_>) -> bool {
+    let (mut odd, mut empty) = (0, false);
+    entries.for_each(|branch| {
+        odd |= branch.flags.0;
+        empty |= branch.from | branch.to == 0;
+    });
+    empty || odd & (EntryFlags::ABORT | EntryFlags::NOT_TAKEN) != 0
+}
+
 /// Transaction aborts that were logged twice: once with the abort bit, once
 /// without (Haswell, Linux `lbr_double_abort`). The indexes of those without,
 /// which are the ones too many. A neighbour is the same where both addresses
@@ -74,12 +85,26 @@ pub fn second_aborts(entries: &Entries<'_>) -> Vec<usize> {
     found
 }
 
+/// Which branches a filter let into a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// Every taken branch.
+    Everything,
+    /// Calls and returns at least, but not everything.
+    CallsAndReturns,
+    /// The calls that were open at one moment.
+    CallStack,
+    /// Something else.
+    Other,
+}
+
 /// Which events of a recording hold every taken branch, so that code ran in a
 /// straight line between two neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Streams {
     straight: Vec<bool>,
     user_only: Vec<bool>,
+    filters: Vec<u64>,
 }
 
 impl Streams {
@@ -88,6 +113,7 @@ impl Streams {
         if self.straight.len() != events.len() {
             self.straight = events.iter().map(straight).collect();
             self.user_only = events.iter().map(user_only).collect();
+            self.filters = events.iter().map(|event| event.branch_sample_type).collect();
         }
     }
 
@@ -103,6 +129,23 @@ impl Streams {
         use lbr_msr::record::Label;
         let filter = self.straight.get(head.event).copied().unwrap_or(true);
         filter && head.integrity.label != Label::Snapshot
+    }
+
+    /// Which branches this stack has. Text is taken for everything.
+    pub(crate) fn holds(&self, head: &SampleHead) -> Holds {
+        use layout::branch::{ANY_CALL, ANY_RETURN, CALL, CALL_STACK, IND_CALL};
+        use lbr_msr::record::Label;
+        let filter = self.filters.get(head.event).copied().unwrap_or(0);
+        let calls = filter & ANY_CALL != 0 || filter & (CALL | IND_CALL) == CALL | IND_CALL;
+        if head.integrity.label == Label::Snapshot || filter & CALL_STACK != 0 {
+            Holds::CallStack
+        } else if self.is_straight(head) {
+            Holds::Everything
+        } else if calls && filter & ANY_RETURN != 0 {
+            Holds::CallsAndReturns
+        } else {
+            Holds::Other
+        }
     }
 
     /// Whether only branches that end in user mode were asked for; `false` for

@@ -58,6 +58,46 @@ pub(crate) fn straight(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> 
     if ip == exit { Straight::Runs(passed) } else { Straight::Contradicts }
 }
 
+/// Instructions from the entry of a block to its exit, both included; `None`
+/// where the code bytes are not to be had or contradict it.
+pub(crate) fn instructions(
+    maps: &mut Maps,
+    entry_location: Location,
+    entry: u64,
+    exit: u64,
+) -> Option<u64> {
+    let mut count = 0;
+    let end = each_instruction(maps, entry_location, entry, exit, |_, _| count += 1);
+    (end == Some(exit)).then_some(count)
+}
+
+/// Visits the instructions from the entry of a block to its exit, as far as
+/// its code bytes go. Gives the address of the last one.
+pub(crate) fn each_instruction(
+    maps: &mut Maps,
+    entry_location: Location,
+    entry: u64,
+    exit: u64,
+    mut visit: impl FnMut(&mut Maps, Location),
+) -> Option<u64> {
+    let Location::File { file, offset } = entry_location else { return None };
+    let mut ip = entry;
+    loop {
+        let at = Location::File { file, offset: offset.wrapping_add(ip.wrapping_sub(entry)) };
+        let bytes = maps.code(at)?;
+        visit(maps, at);
+        let len = match insn::decode(&bytes, ip) {
+            Insn::Straight { len } | Insn::Branch(BranchInsn { len, .. }) => len,
+            Insn::Invalid => return Some(ip),
+        };
+        let next = ip.wrapping_add(u64::from(len));
+        if next > exit || next < ip {
+            return Some(ip);
+        }
+        ip = next;
+    }
+}
+
 /// Branches that leave no record where only user code is recorded, and come
 /// back behind themselves; and calls of the next instruction, which some CPUs
 /// do not record.

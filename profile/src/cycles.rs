@@ -1,14 +1,11 @@
 //! Distributions of cycle counts.
 
+use crate::modes;
 use crate::stack::EntryFlags;
 
 /// Values that a distribution tells apart; beyond them it rounds down to five
 /// significant bits.
 const DISTINCT: usize = 1024;
-/// Modes that are named.
-const MODES: usize = 4;
-/// A mode holds at least this share of the samples.
-const MODE_SHARE: f64 = 0.05;
 
 /// How often each cycle count occurred.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +20,11 @@ pub struct Cycles {
 }
 
 impl Cycles {
+    /// With room for so many different counts.
+    pub(crate) fn with_capacity(values: usize) -> Cycles {
+        Cycles { counts: Vec::with_capacity(values), ..Cycles::default() }
+    }
+
     /// Adds a count, `weight` times.
     pub fn add(&mut self, cycles: u32, weight: u64) {
         if weight == 0 {
@@ -111,30 +113,27 @@ impl Cycles {
         Some(value.max(min))
     }
 
-    /// The counts around which samples gather, the most frequent first: those
-    /// that no count within an eighth of them (at least 2 cycles) exceeds in
-    /// frequency, and that hold 5 % of the samples together with these
-    /// neighbours.
+    /// The counts around which samples gather, the most frequent first, four
+    /// at most: peaks that a valley parts from every higher one, that lie
+    /// farther than an eighth (at least 2 cycles) from it, and that hold 5 % of
+    /// the samples together with what is that near. Ripples that counting
+    /// alone would make are no valleys. Saturated samples are left out: where
+    /// they gather is not known.
     #[must_use]
     pub fn modes(&self) -> Vec<u32> {
-        let mut modes: Vec<(u64, u32)> = Vec::new();
-        for &(value, n) in &self.counts {
-            let reach = (value / 8).max(2);
-            let first = self.counts.partition_point(|(v, _)| *v < value.saturating_sub(reach));
-            let near = self.counts.iter().skip(first);
-            let near = near.take_while(|(other, _)| *other <= value.saturating_add(reach));
-            let (mut all, mut highest) = (0u64, true);
-            for &(other, count) in near {
-                all = all.saturating_add(count);
-                // Of equals the least one is the mode.
-                highest &= count < n || (count == n && other >= value);
+        let mut counts = self.counts.clone();
+        let mut saturated = self.saturated;
+        while let Some((_, n)) = counts.last_mut().filter(|_| saturated > 0) {
+            let less = saturated.min(*n);
+            saturated -= less;
+            *n -= less;
+            if *n > 0 {
+                break;
             }
-            if highest && all as f64 >= MODE_SHARE * self.n as f64 {
-                modes.push((n, value));
-            }
+            counts.pop();
         }
-        modes.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-        modes.into_iter().take(MODES).map(|(_, value)| value).collect()
+        let step = |value| if self.rounded { 1 << dropped_bits(value) } else { 1 };
+        modes::modes(&counts, step)
     }
 
     /// Each count with its samples, from low to high.
@@ -156,6 +155,10 @@ fn add(counts: &mut Vec<(u32, u64)>, value: u32, weight: u64) {
 
 /// The highest five bits that are set or follow it.
 fn five_bits(value: u32) -> u32 {
-    let drop = (32 - value.leading_zeros()).saturating_sub(5);
+    let drop = dropped_bits(value);
     value >> drop << drop
+}
+
+fn dropped_bits(value: u32) -> u32 {
+    (32 - value.leading_zeros()).saturating_sub(5)
 }

@@ -1,22 +1,22 @@
 //! The hot-branch table: every distinct branch with its counts.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use lbr_msr::record::{BranchType, Event};
 
 use crate::clean::{self, DUPLICATE_STRIDE, Streams};
 use crate::collect::{self, Collect};
-use crate::maps::{Location, Maps};
+use crate::index::{self, Index};
+use crate::maps::{Location, Maps, Owner};
 use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::Quality;
 use crate::recording::Recording;
-use crate::stack::{RawBranch, Stack};
+use crate::stack::{self, Entries, EntryFlags, RawBranch, Stack};
 
-/// Places of the index to begin with: 256 KiB.
-const FIRST_PLACES: usize = 1 << 15;
-
-/// What is counted for a branch. 64 bytes, one line of the cache.
+/// What is counted for a branch: one line of the cache.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
 struct Slot {
     from: u64,
     to: u64,
@@ -30,150 +30,136 @@ struct Slot {
     branch_type: u8,
 }
 
-/// Counts by (from, to, address space). An index of eight bytes a place with
-/// open addressing stays in the second-level cache where the counts do not;
-/// the counts stand side by side in the order of their first branch.
-#[derive(Debug)]
-struct Counts {
-    /// Upper half: hash; lower half: number of the slot counted from 1, 0 where
-    /// the place is free.
-    index: Vec<u64>,
-    slots: Vec<Slot>,
-}
+const _: () = assert!(size_of::<Slot>() == 64);
 
-impl Counts {
-    fn new() -> Counts {
-        Counts { index: vec![0; FIRST_PLACES], slots: Vec::new() }
+impl Slot {
+    #[inline]
+    fn is_of(&self, branch: &RawBranch, space: u32) -> bool {
+        (self.from, self.to, self.space) == (branch.from, branch.to, space)
     }
 
-    /// Multiplicative hashing; the upper half is the well mixed one.
     #[inline]
-    fn hash(from: u64, to: u64, space: u32) -> u32 {
-        const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mixed = from.wrapping_mul(ODD) ^ to.rotate_left(32) ^ u64::from(space) << 17;
-        (mixed.wrapping_mul(ODD) >> 32) as u32
-    }
-
-    /// Loads what adding branches of these hashes will need. The loads do not
-    /// wait for each other, as the searches that come after them would.
-    #[inline]
-    fn touch(&self, hashes: &[u32]) {
-        let mask = self.index.len() - 1;
-        let place = |hash: &u32| self.index.get(*hash as usize & mask).copied().unwrap_or(0);
-        std::hint::black_box(hashes.iter().fold(0, |all, hash| all ^ place(hash)));
-        let slot = |hash| self.slots.get((place(hash) as u32 as usize).wrapping_sub(1));
-        let load = |hash| slot(hash).map_or(0, |slot| slot.from ^ slot.count);
-        std::hint::black_box(hashes.iter().fold(0, |all, hash| all ^ load(hash)));
-    }
-
-    /// The slot of a branch, a new one if there was none.
-    #[inline]
-    fn slot(&mut self, hash: u32, from: u64, to: u64, space: u32) -> Option<&mut Slot> {
-        let mask = self.index.len() - 1;
-        let mut at = hash as usize & mask;
-        // The index is never full, so the search ends.
-        let found = loop {
-            let place = self.index.get_mut(at)?;
-            if *place == 0 {
-                let number = u32::try_from(self.slots.len() + 1).ok()?;
-                *place = u64::from(hash) << 32 | u64::from(number);
-                self.slots.push(Slot { from, to, space, ..Slot::default() });
-                break self.slots.len() - 1;
-            }
-            let number = (*place as u32 as usize).wrapping_sub(1);
-            if (*place >> 32) as u32 == hash
-                && let Some(slot) = self.slots.get(number)
-                && (slot.from, slot.to, slot.space) == (from, to, space)
-            {
-                break number;
-            }
-            at = (at + 1) & mask;
+    fn add<const WEIGHTED: bool>(&mut self, flags: EntryFlags, weight: u64) {
+        // As `mispredicted` says, without a branch.
+        let known = u64::from(flags.0 & (EntryFlags::MISPREDICTED | EntryFlags::PREDICTED) != 0);
+        let missed = flags.0 & EntryFlags::MISPREDICTED;
+        let cycles = u64::from(flags.cycles().unwrap_or(0));
+        let with_cycles = u64::from(cycles != 0);
+        let add = |sum: &mut u64, more: u64| {
+            *sum = if WEIGHTED {
+                sum.saturating_add(more.saturating_mul(weight))
+            } else {
+                sum.wrapping_add(more)
+            };
         };
-        self.slots.get_mut(found)
-    }
-
-    #[inline]
-    fn add(&mut self, hash: u32, branch: RawBranch, space: u32, weight: u64) {
-        // Two thirds full at most.
-        if self.slots.len() * 3 >= self.index.len() * 2 {
-            self.grow();
-        }
-        let Some(slot) = self.slot(hash, branch.from, branch.to, space) else { return };
-        slot.count = slot.count.saturating_add(weight);
-        let flags = branch.flags;
-        if let Some(mispredicted) = flags.mispredicted() {
-            slot.known = slot.known.saturating_add(weight);
-            let missed = weight * u64::from(mispredicted);
-            slot.mispredicted = slot.mispredicted.saturating_add(missed);
-        }
-        if let Some(cycles) = flags.cycles() {
-            let cycles = u64::from(cycles).saturating_mul(weight);
-            slot.cycles = slot.cycles.saturating_add(cycles);
-            slot.with_cycles = slot.with_cycles.saturating_add(weight);
-        }
-        if slot.branch_type == 0 {
-            slot.branch_type = flags.branch_type().map_or(0, |t| t.0);
-        }
-    }
-
-    fn grow(&mut self) {
-        let doubled = vec![0; self.index.len() * 2];
-        let old = std::mem::replace(&mut self.index, doubled);
-        let mask = self.index.len() - 1;
-        for place in old.into_iter().filter(|place| *place != 0) {
-            let mut at = (place >> 32) as usize & mask;
-            while self.index.get(at).is_some_and(|taken| *taken != 0) {
-                at = (at + 1) & mask;
-            }
-            if let Some(free) = self.index.get_mut(at) {
-                *free = place;
-            }
+        add(&mut self.count, 1);
+        add(&mut self.known, known);
+        add(&mut self.mispredicted, missed);
+        add(&mut self.cycles, cycles);
+        add(&mut self.with_cycles, with_cycles);
+        if self.branch_type == 0 {
+            self.branch_type = flags.branch_type().map_or(0, |t| t.0);
         }
     }
 }
 
-/// As many branches as the deepest ring has: hashed first, counted together.
+/// Counts by (from, to, address space), in the order of their first branch.
+#[derive(Debug, Default)]
+struct Counts {
+    index: Index,
+    slots: Vec<Slot>,
+    /// A stack stood for more than one.
+    weighted: bool,
+}
+
+/// As many branches as the deepest ring has.
 const BATCH: usize = 32;
 
-/// Branches of a stack on their way into the counts. A table of many branches
-/// lies outside the caches; collected, their slots are fetched side by side.
-struct Batch {
-    branches: [RawBranch; BATCH],
-    hashes: [u32; BATCH],
-    len: usize,
-    space: u32,
-    weight: u64,
-}
-
-impl Batch {
+impl Counts {
+    /// Counts entries. A table of many branches lies outside the caches: all
+    /// are looked up first, so that their slots are fetched side by side.
+    /// Without weights nothing can overflow, and sums need not stop anywhere.
     #[inline]
-    fn new(space: u32, weight: u64) -> Batch {
-        let branches = [RawBranch::default(); BATCH];
-        Batch { branches, hashes: [0; BATCH], len: 0, space, weight }
+    fn add_all<T, const WEIGHTED: bool>(
+        &mut self,
+        entries: &[T],
+        read: impl Fn(&T) -> RawBranch,
+        space: u32,
+        weight: u64,
+    ) {
+        for entries in entries.chunks(BATCH) {
+            let mut found = [(0u32, 0u32); BATCH];
+            let mut places = 0;
+            for (entry, (hash, _)) in entries.iter().zip(&mut found) {
+                let branch = read(entry);
+                *hash = index::hash(branch.from, branch.to, u64::from(space));
+                places ^= self.index.touch(*hash);
+            }
+            std::hint::black_box(places);
+            for (hash, number) in found.iter_mut().take(entries.len()) {
+                *number = self.index.guess(*hash);
+            }
+            let slots = found.iter().take(entries.len());
+            let slots = slots.map(|(_, number)| self.slots.get(*number as usize));
+            std::hint::black_box(
+                slots.fold(0, |all, slot| all ^ slot.map_or(0, |slot| slot.count)),
+            );
+            for (entry, (hash, number)) in entries.iter().zip(found) {
+                let branch = read(entry);
+                let known =
+                    self.slots.get_mut(number as usize).filter(|slot| slot.is_of(&branch, space));
+                match known {
+                    Some(slot) => slot.add::<WEIGHTED>(branch.flags, weight),
+                    None => {
+                        if let Some(slot) = self.slot(hash, &branch, space) {
+                            slot.add::<WEIGHTED>(branch.flags, weight);
+                        }
+                    }
+                }
+            }
+        }
     }
 
-    #[inline]
-    fn add(&mut self, branch: RawBranch, counts: &mut Counts) {
-        if self.len == BATCH {
-            self.flush(counts);
-        }
-        let hash = Counts::hash(branch.from, branch.to, self.space);
-        let places = (self.branches.get_mut(self.len), self.hashes.get_mut(self.len));
-        if let (Some(branch_place), Some(hash_place)) = places {
-            *branch_place = branch;
-            *hash_place = hash;
-            self.len += 1;
+    /// Counts the branches of a stack.
+    fn stack(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
+        self.weighted |= weight != 1;
+        if self.weighted {
+            self.of_stack::<true>(entries, space, weight);
+        } else {
+            self.of_stack::<false>(entries, space, weight);
         }
     }
 
-    #[inline]
-    fn flush(&mut self, counts: &mut Counts) {
-        let hashes = self.hashes.get(..self.len).unwrap_or_default();
-        counts.touch(hashes);
-        for (branch, hash) in self.branches.iter().zip(hashes) {
-            counts.add(*hash, *branch, self.space, self.weight);
+    fn of_stack<const WEIGHTED: bool>(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
+        match entries {
+            Entries::Little(raw) => self.add_all::<_, WEIGHTED>(raw, stack::little, space, weight),
+            Entries::Big(raw) => self.add_all::<_, WEIGHTED>(raw, stack::big, space, weight),
+            Entries::Parsed(all) => self.add_all::<_, WEIGHTED>(all, |b| *b, space, weight),
         }
-        self.len = 0;
+    }
+
+    /// The slot of a branch that was not where it was expected, a new one if
+    /// there is none.
+    #[cold]
+    fn slot(&mut self, hash: u32, branch: &RawBranch, space: u32) -> Option<&mut Slot> {
+        let is = |number: u32| {
+            self.slots.get(number as usize).is_some_and(|slot| slot.is_of(branch, space))
+        };
+        let number = match self.index.find(hash, is) {
+            Some(number) => number as usize,
+            None => {
+                let number = self.slots.len();
+                self.index.insert(hash, u32::try_from(number).ok()?);
+                self.slots.push(Slot {
+                    from: branch.from,
+                    to: branch.to,
+                    space,
+                    ..Slot::default()
+                });
+                number
+            }
+        };
+        self.slots.get_mut(number)
     }
 }
 
@@ -259,20 +245,16 @@ impl HotTable {
 
     /// Sorts anew. Ties are in the order of addresses.
     pub fn sort(&mut self, order: Order) {
-        let falling = |a: f64, b: f64| b.total_cmp(&a);
-        // A stable sort would move each row several times.
-        self.branches.sort_unstable_by(|a, b| {
+        // By keys alone: rows are large.
+        self.branches.sort_by_cached_key(|branch| {
             let first = match order {
-                Order::Count => b.count.cmp(&a.count),
-                Order::Mispredicts => b.mispredicted.cmp(&a.mispredicted),
-                Order::Rate => falling(
-                    a.mispredict_rate().unwrap_or(-1.0),
-                    b.mispredict_rate().unwrap_or(-1.0),
-                ),
-                Order::Cycles => falling(a.cycles.unwrap_or(-1.0), b.cycles.unwrap_or(-1.0)),
-                Order::Address => std::cmp::Ordering::Equal,
+                Order::Count => branch.count,
+                Order::Mispredicts => branch.mispredicted.map_or(0, |n| n.saturating_add(1)),
+                Order::Rate => rank(branch.mispredict_rate()),
+                Order::Cycles => rank(branch.cycles),
+                Order::Address => 0,
             };
-            first.then_with(|| (a.from, a.to).cmp(&(b.from, b.to)))
+            (Reverse(first), branch.from, branch.to)
         });
     }
 
@@ -290,9 +272,6 @@ impl HotTable {
     }
 }
 
-/// A recording, and a process of it.
-type Owner = (u32, Option<u32>);
-
 /// Counts branches as they come.
 #[derive(Debug)]
 pub struct Counter {
@@ -302,6 +281,8 @@ pub struct Counter {
     streams: Streams,
     /// The space of the process seen last.
     last: Option<(Option<u32>, u32)>,
+    /// The branches of a stack of which some are left out.
+    kept: Vec<RawBranch>,
 }
 
 impl Default for Counter {
@@ -315,11 +296,12 @@ impl Counter {
     #[must_use]
     pub fn new() -> Counter {
         Counter {
-            counts: Counts::new(),
+            counts: Counts::default(),
             quality: Quality::default(),
             maps: Maps::default(),
             streams: Streams::default(),
             last: None,
+            kept: Vec::new(),
         }
     }
 
@@ -339,16 +321,26 @@ impl Counter {
         recording: &mut Recording,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<(), ReadError> {
+        self.begin();
+        collect::collect(recording, self, progress)?;
+        self.end(recording);
+        Ok(())
+    }
+
+    /// What follows comes from another recording.
+    pub(crate) fn begin(&mut self) {
         if !self.maps.is_empty() {
             self.maps.next_recording();
             self.last = None;
             self.streams = Streams::default();
         }
-        collect::collect(recording, self, progress)?;
+    }
+
+    /// A recording was read to its end.
+    pub(crate) fn end(&mut self, recording: &Recording) {
         if let Some(info) = recording.info() {
-            self.maps.build_ids(&info.build_ids);
+            self.maps.recorded(info);
         }
-        Ok(())
     }
 
     /// Takes a stack in.
@@ -367,27 +359,34 @@ impl Counter {
                 space
             }
         };
-        let mut skip = self.streams.is_duplicated(head, &stack.entries, DUPLICATE_STRIDE);
-        let (counts, quality) = (&mut self.counts, &mut self.quality);
-        let mut batch = Batch::new(space, head.weight);
+        let duplicate = self.streams.is_duplicated(head, &stack.entries, DUPLICATE_STRIDE);
+        if !duplicate && !clean::any_odd(&stack.entries) {
+            self.counts.stack(&stack.entries, space, head.weight);
+            return;
+        }
+        let (quality, kept) = (&mut self.quality, &mut self.kept);
+        kept.clear();
         let aborts = clean::second_aborts(&stack.entries);
         let (mut index, mut aborts) = (0usize, aborts.iter().peekable());
+        let mut skip = duplicate;
         stack.entries.for_each(|branch| {
             let here = index;
             index += 1;
-            if aborts.next_if_eq(&&here).is_some() {
-                quality.double_aborts = quality.double_aborts.saturating_add(head.weight);
+            let left_out = if aborts.next_if_eq(&&here).is_some() {
+                &mut quality.double_aborts
             } else if std::mem::take(&mut skip) {
-                quality.duplicated_newest = quality.duplicated_newest.saturating_add(head.weight);
+                &mut quality.duplicated_newest
             } else if branch.is_empty() {
-                quality.zero_entries = quality.zero_entries.saturating_add(head.weight);
+                &mut quality.zero_entries
             } else if branch.flags.not_taken() {
-                quality.not_taken = quality.not_taken.saturating_add(head.weight);
+                &mut quality.not_taken
             } else {
-                batch.add(branch, counts);
-            }
+                kept.push(branch);
+                return;
+            };
+            *left_out = left_out.saturating_add(head.weight);
         });
-        batch.flush(counts);
+        self.counts.stack(&Entries::Parsed(kept), space, head.weight);
     }
 
     /// Takes anything else in.
@@ -477,6 +476,12 @@ impl Collect for Counter {
     fn event(&mut self, event: &Event) {
         Counter::event(self, event);
     }
+}
+
+/// Numbers that are not negative in the order of their bits, after those that
+/// are not known.
+fn rank(number: Option<f64>) -> u64 {
+    number.map_or(0, |number| number.max(0.0).to_bits() + 1)
 }
 
 fn merge(row: &mut Slot, other: &Slot) {

@@ -272,12 +272,12 @@ fn words(entry: &[u8; 24]) -> [[u8; 8]; 3] {
 }
 
 #[inline]
-fn little(entry: &[u8; 24]) -> RawBranch {
+pub(crate) fn little(entry: &[u8; 24]) -> RawBranch {
     let [from, to, flags] = words(entry).map(u64::from_le_bytes);
     RawBranch { from, to, flags: EntryFlags(flags) }
 }
 
-fn big(entry: &[u8; 24]) -> RawBranch {
+pub(crate) fn big(entry: &[u8; 24]) -> RawBranch {
     let [from, to, flags] = words(entry).map(u64::from_be_bytes);
     RawBranch { from, to, flags: from_top(flags) }
 }

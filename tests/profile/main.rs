@@ -5,14 +5,23 @@
 #[allow(dead_code, unreachable_pub, reason = "not every target reads the corpus")]
 mod corpus;
 
+mod annotate;
 mod brstack;
+mod callgraph;
+mod compiled;
 mod golden;
 mod hot;
 mod interval;
+mod kernel;
+mod lines;
 mod lint;
+mod loops;
+mod modes;
 mod packed;
+mod place;
 mod reader;
 mod recorded;
+mod structured;
 mod symbols;
 mod views;
 mod writer;

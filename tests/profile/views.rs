@@ -15,13 +15,13 @@ use crate::recorded::{entry, exact, map, meta, sample, stream};
 
 const BASE: u64 = 0x40_0000;
 
-fn count_as(meta: profile::perf_data::Meta, events: &[Event]) -> Flow {
+pub(crate) fn count_as(meta: profile::perf_data::Meta, events: &[Event]) -> Flow {
     let bytes = stream(meta, events);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
     Flow::count(&mut recording, |_, _| {}).unwrap()
 }
 
-fn count(events: &[Event]) -> Flow {
+pub(crate) fn count(events: &[Event]) -> Flow {
     count_as(meta(), events)
 }
 
@@ -31,7 +31,7 @@ fn text(text: &str) -> Flow {
 }
 
 /// An ELF file of one executable segment at [`BASE`], written by hand.
-fn elf(code: &[u8]) -> (tempfile::TempDir, String) {
+pub(crate) fn elf(code: &[u8]) -> (tempfile::TempDir, String) {
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
     file.resize(16, 0);
     let mut put = |bytes: &[u8]| file.extend_from_slice(bytes);
@@ -65,18 +65,18 @@ fn elf(code: &[u8]) -> (tempfile::TempDir, String) {
 /// 0: jne 4    2: nop nop    4: je 8    6: nop nop    8: jmp 0    a: jmp *%rax
 /// c: cmp %eax,%eax    e: jne 0
 /// ```
-const CODE: &[u8] = &[
+pub(crate) const CODE: &[u8] = &[
     0x75, 0x02, 0x90, 0x90, 0x74, 0x02, 0x90, 0x90, 0xEB, 0xF6, 0xFF, 0xE0, 0x39, 0xC0, 0x75, 0xF0,
 ];
 /// Where it is mapped.
-const AT: u64 = 0x7000_0000_0000;
+pub(crate) const AT: u64 = 0x7000_0000_0000;
 
-fn at(offset: u64) -> u64 {
+pub(crate) fn at(offset: u64) -> u64 {
     AT + offset
 }
 
 /// Oldest first, as people write it.
-fn ran(time: u64, branches: &[(u64, u64)]) -> Event {
+pub(crate) fn ran(time: u64, branches: &[(u64, u64)]) -> Event {
     let entries = branches.iter().rev().map(|&(from, to)| entry(at(from), at(to))).collect();
     sample(time, entries, exact())
 }

@@ -68,13 +68,16 @@ pub fn parse_line(line: &[u8], entries: &mut Vec<RawBranch>) -> Result<Line, Lin
         return Ok(Line::Mmap(Box::new(map)));
     }
     while !rest.is_empty() {
-        let index = entries.len() + 1;
         match parse_entry(rest) {
             Ok((branch, behind)) => {
                 entries.push(branch);
-                rest = behind.trim_ascii_start();
+                rest = match behind {
+                    [b' ', b' ', behind @ ..] if behind.first() == Some(&b'0') => behind,
+                    _ => behind.trim_ascii_start(),
+                };
             }
             Err(error) => {
+                let index = entries.len() + 1;
                 let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
                 let (word, behind) = rest.split_at_checked(end).unwrap_or((rest, &[]));
                 // `-F brstack,brstacksym` says every branch twice.

@@ -10,14 +10,14 @@
 
 mod counter;
 mod merge;
+mod tables;
 
 use lbr_msr::record::BranchType;
 
 use crate::code::Passed;
-use crate::collect;
 use crate::cycles::Cycles;
 use crate::interval::Clusters;
-use crate::maps::{Location, Maps};
+use crate::maps::{Location, Maps, Owner};
 use crate::perf_data::ReadError;
 use crate::quality::Quality;
 use crate::recording::Recording;
@@ -85,10 +85,10 @@ pub struct Block {
     /// The code bytes show how it runs.
     pub decoded: bool,
     /// The process it belongs to, where its addresses mean nothing elsewhere.
-    pub owner: Option<u32>,
+    pub owner: Option<Owner>,
     /// Conditional branches inside that were passed, each with the address
     /// behind it.
-    pub(crate) passed: Vec<Passed>,
+    pub(crate) passed: Box<[Passed]>,
 }
 
 /// What stands between the records and the blocks.
@@ -150,10 +150,7 @@ impl Flow {
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Flow, ReadError> {
         let mut counter = FlowCounter::new();
-        collect::collect(recording, &mut counter, progress)?;
-        if let Some(info) = recording.info() {
-            counter.build_ids(&info.build_ids);
-        }
+        counter.recording(recording, progress)?;
         Ok(counter.finish())
     }
 

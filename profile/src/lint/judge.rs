@@ -1,5 +1,6 @@
 //! From counts to findings: what is how bad from where on.
 
+use super::places::Place;
 use super::{CodeCheck, Finding, Notes, Scan, Severity};
 use crate::flow::Flow;
 
@@ -193,12 +194,13 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
 /// A branch that is newest far more often than at other places of the stack.
 fn bias(found: &mut Findings, scan: &Scan) {
     let (newest, counted) = (u128::from(scan.newest), u128::from(scan.counted));
-    let biased = |(at_top, all): &&(u64, u64)| {
-        let fair = u128::from(*all) * newest;
-        *at_top >= BIAS_COUNT && u128::from(*at_top) * counted > u128::from(BIAS_FACTOR) * fair
+    let biased = |place: &&Place| {
+        let (at_top, all) = (u128::from(place.at_top), u128::from(place.all));
+        place.at_top >= BIAS_COUNT
+            && at_top * counted > (all * newest).saturating_mul(u128::from(BIAS_FACTOR))
     };
-    let stacks = scan.places.values().filter(biased);
-    let stacks = stacks.fold(0u64, |sum, (at_top, _)| sum.saturating_add(*at_top));
+    let stacks = scan.places.iter().filter(biased);
+    let stacks = stacks.fold(0u64, |sum, place| sum.saturating_add(place.at_top));
     found.add(
         Kind {
             id: "top_of_stack_bias",

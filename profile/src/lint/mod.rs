@@ -5,6 +5,7 @@
 //! [`flow`](crate::flow)) that the reports count by.
 
 mod judge;
+mod places;
 
 use std::collections::HashMap;
 
@@ -18,6 +19,7 @@ use crate::maps::Location;
 use crate::perf_data::{EventAttr, Notes, ReadError};
 use crate::recording::Recording;
 use crate::stack::{EntryFlags, Stack};
+use places::Places;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,7 +106,7 @@ pub struct Lint {
     pub samples: u64,
     /// Entries.
     pub entries: u64,
-    /// The flow that was counted on the way.
+    /// The flow that was counted on the way, without its blocks.
     pub flow: Flow,
 }
 
@@ -119,21 +121,9 @@ impl Lint {
         stride: u64,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Lint, ReadError> {
-        let scan = Scan { stride, ..Scan::default() };
-        let mut both = Both { scan, flow: FlowCounter::new() };
-        collect::collect(recording, &mut both, progress)?;
-        let Both { scan, mut flow } = both;
-        if let Some(info) = recording.info() {
-            flow.build_ids(&info.build_ids);
-        }
-        let refused = recording.refused().map_or(0, |refused| refused.lines);
-        let notes = recording.notes();
-        let mut flow = flow.finish();
-        let code = CodeCheck::of(&mut flow);
-        let mut findings = judge::findings(&scan, &flow, &code, &notes, refused);
-        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        let (samples, entries) = (flow.quality.samples, flow.quality.entries);
-        Ok(Lint { findings, samples, entries, flow })
+        let mut check = Check::new(stride, recording);
+        collect::collect(recording, &mut check, progress)?;
+        Ok(check.without_blocks().finish(recording))
     }
 
     /// The verdict.
@@ -152,12 +142,40 @@ impl Lint {
 pub const DEFAULT_STRIDE: u64 = SUSPECT_STRIDE;
 
 /// The scan and the flow, by one walk.
-struct Both {
+pub(crate) struct Check {
     scan: Scan,
     flow: FlowCounter,
 }
 
-impl Collect for Both {
+impl Check {
+    /// Begins a recording; `stride` as in [`Lint::check`].
+    pub(crate) fn new(stride: u64, recording: &Recording) -> Check {
+        let mut flow = FlowCounter::new();
+        flow.begin(recording);
+        Check { scan: Scan { stride, ..Scan::default() }, flow }
+    }
+
+    /// For those who do not ask the flow for its blocks.
+    pub(crate) fn without_blocks(self) -> Check {
+        Check { flow: self.flow.without_blocks(), ..self }
+    }
+
+    /// Judges a recording that was read to its end.
+    pub(crate) fn finish(self, recording: &Recording) -> Lint {
+        let Check { scan, mut flow } = self;
+        flow.end(recording);
+        let refused = recording.refused().map_or(0, |refused| refused.lines);
+        let notes = recording.notes();
+        let mut flow = flow.finish();
+        let code = CodeCheck::of(&mut flow);
+        let mut findings = judge::findings(&scan, &flow, &code, &notes, refused);
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        let (samples, entries) = (flow.quality.samples, flow.quality.entries);
+        Lint { findings, samples, entries, flow }
+    }
+}
+
+impl Collect for Check {
     fn events(&mut self, events: &[EventAttr]) {
         self.flow.events(events);
     }
@@ -199,8 +217,7 @@ struct Scan {
     user_only: u64,
     from_kernel: u64,
     to_kernel: u64,
-    /// By branch: times newest, times at all.
-    places: HashMap<(usize, u64), (u64, u64)>,
+    places: Places,
     newest: u64,
     counted: u64,
 }
@@ -230,15 +247,16 @@ impl Scan {
         }
         self.oldest(stack, flow);
         let user_only = streams.is_user_only(head);
-        for (index, branch) in entries.iter().enumerate() {
+        self.places.stack(entries, space as u32, weight);
+        let (mut index, last) = (0, entries.len().saturating_sub(1));
+        entries.for_each(|branch| {
+            let here = index;
+            index += 1;
             if branch.is_empty() || branch.flags.not_taken() {
-                continue;
+                return;
             }
-            let place = self.places.entry((space, branch.from)).or_default();
-            add(&mut place.1, weight);
             add(&mut self.counted, weight);
-            if index == 0 {
-                add(&mut place.0, weight);
+            if here == 0 {
                 add(&mut self.newest, weight);
             }
             if user_only {
@@ -246,10 +264,10 @@ impl Scan {
                 add(&mut self.from_kernel, weight * u64::from(branch.from >= KERNEL));
                 add(&mut self.to_kernel, weight * u64::from(branch.to >= KERNEL));
             }
-            if index + 1 < entries.len() {
+            if here < last {
                 self.cycles(branch.flags, weight);
             }
-        }
+        });
     }
 
     /// The oldest pair of a stack, repeated as no loop of one block could.

@@ -142,6 +142,8 @@ pub mod record {
 pub mod misc {
     /// In user mode. Without it perf finds no symbols.
     pub const USER: u16 = 2;
+    /// In the kernel.
+    pub const KERNEL: u16 = 1;
     /// A mapping carries a build id instead of device and inode.
     pub const MMAP_BUILD_ID: u16 = 1 << 14;
     /// A build id record says its size.

@@ -23,6 +23,7 @@ use super::meta::{EVENT_ID, Meta};
 use super::side::{LOST_NOTE, NO_LABEL};
 use crate::note::{StackNote, label_code};
 use crate::stack::EntryFlags;
+use crate::symbols::KERNEL_NAME;
 
 /// Where the records of a seekable file may begin: after header, one id, and
 /// attribute with the section of its ids.
@@ -123,7 +124,7 @@ impl<W: Write> Writer<W> {
     pub fn finish_stream(mut self) -> Result<(), WriteError> {
         for (path, id) in self.build_ids() {
             let body = build_id_body(&path, &id);
-            self.record(record::BUILD_ID, misc::USER | misc::BUILD_ID_SIZE, &body);
+            self.record(record::BUILD_ID, mode_of_file(&path) | misc::BUILD_ID_SIZE, &body);
         }
         self.event_fully_written()
     }
@@ -228,7 +229,7 @@ impl<W: Write> Writer<W> {
         if body.len() + 8 > usize::from(u16::MAX) {
             return Err(WriteError::StackTooLarge { entries: count });
         }
-        self.record(record::SAMPLE, misc::USER, &body);
+        self.record(record::SAMPLE, mode(sample.ip), &body);
         let (first, last) = self.sample_time.unwrap_or((sample.time, sample.time));
         self.sample_time = Some((first.min(sample.time), last.max(sample.time)));
         Ok(())
@@ -253,7 +254,7 @@ impl<W: Write> Writer<W> {
         body.extend_from_slice(&map.flags.to_le_bytes());
         put_text(&mut body, &map.path, 4096);
         put_trailer(&mut body, map.pid, map.tid, map.time, NO_CPU);
-        self.record(record::MMAP2, misc::USER, &body);
+        self.record(record::MMAP2, mode(map.addr), &body);
     }
 
     fn comm(&mut self, comm: &Comm) {
@@ -386,7 +387,8 @@ impl<W: Write> Writer<W> {
             let body = build_id_body(&path, &id);
             let size = (body.len() + 8) as u16;
             payload.extend_from_slice(&record::BUILD_ID.to_le_bytes());
-            payload.extend_from_slice(&(misc::USER | misc::BUILD_ID_SIZE).to_le_bytes());
+            let misc = mode_of_file(&path) | misc::BUILD_ID_SIZE;
+            payload.extend_from_slice(&misc.to_le_bytes());
             payload.extend_from_slice(&size.to_le_bytes());
             payload.extend_from_slice(&body);
         }
@@ -404,7 +406,9 @@ impl<W: Write> Writer<W> {
                 Some(id) => Some(id.clone()),
                 None => crate::symbols::build_id(Path::new(path)),
             };
-            Some((path.clone(), id?))
+            // The symbol behind the kernel's name is of the mapping.
+            let path = if path.starts_with(KERNEL_NAME) { KERNEL_NAME } else { path };
+            Some((path.to_owned(), id?))
         };
         self.files.iter().filter(|(path, _)| path.len() < 4096).filter_map(of).collect()
     }
@@ -450,6 +454,15 @@ fn put_text(body: &mut Vec<u8>, text: &str, limit: usize) {
     body.extend_from_slice(text.get(..limit - 1).unwrap_or(text));
     body.push(0);
     body.resize(body.len().next_multiple_of(8), 0);
+}
+
+/// The mode in which an address ran: readers look for its names accordingly.
+const fn mode(addr: u64) -> u16 {
+    if addr >> 63 == 0 { misc::USER } else { misc::KERNEL }
+}
+
+fn mode_of_file(path: &str) -> u16 {
+    if path == KERNEL_NAME { misc::KERNEL } else { misc::USER }
 }
 
 /// What every record but samples ends with: task, time, CPU, event.

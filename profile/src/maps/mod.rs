@@ -1,13 +1,19 @@
 //! Which file an address belongs to: address spaces out of mapping records.
 
+mod files;
+mod kernel;
+
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 use std::sync::Arc;
 
-use lbr_msr::insn::{self, BranchInsn};
 use lbr_msr::record::{Event, Mmap};
 
-use crate::symbols::{Module, SymbolError, demangle};
+use crate::perf_data::FileInfo;
+use crate::symbols::{JitMap, Sources};
+use files::{Kind, MappedFile};
+use kernel::{Kernel, Lists, is_kernel};
+
+pub use files::{Function, Named};
 
 /// Addresses from here up belong to the kernel, whoever runs.
 const KERNEL: u64 = 1 << 63;
@@ -25,23 +31,6 @@ struct Mapping {
 
 /// Mappings by their first address; none overlap.
 type Mappings = BTreeMap<u64, Mapping>;
-
-/// A file that was mapped.
-#[derive(Debug)]
-struct MappedFile {
-    path: String,
-    build_id: Option<Vec<u8>>,
-    module: State,
-}
-
-#[derive(Debug)]
-enum State {
-    NotTried,
-    Open(Box<Module>),
-    Failed(SymbolError),
-    /// Named in brackets, relative or anonymous: nothing to open.
-    NoFile,
-}
 
 /// Where an address lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,13 +54,14 @@ impl Location {
     }
 }
 
-/// A symbol and the place in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
-    /// Name, demangled.
-    pub name: String,
-    /// Bytes from its start.
-    pub offset: u64,
+/// A process of one of the recordings that are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// Which recording, counted from 0: a process number of one means nothing
+    /// in another.
+    pub recording: u32,
+    /// Its number; `None` where samples do not say.
+    pub pid: Option<u32>,
 }
 
 /// What a process had mapped for a while.
@@ -79,10 +69,9 @@ pub struct Named {
 struct Space {
     /// Shared with the parent until either changes it.
     mappings: Arc<Mappings>,
-    owner: Option<u32>,
-    /// Which recording, counted from 0: a process number of one means nothing
-    /// in another.
-    recording: u32,
+    owner: Owner,
+    /// Names of its generated code, if somebody left any.
+    generated: Option<usize>,
     /// Samples refer to it: it must not change its meaning.
     used: bool,
 }
@@ -98,9 +87,37 @@ pub struct Maps {
     spaces: Vec<Space>,
     current: HashMap<Option<u32>, usize>,
     recording: u32,
+    /// Build ids that this recording has beside its mappings, by path.
+    expected: HashMap<String, Vec<u8>>,
+    /// By recording.
+    kernels: Vec<Kernel>,
+    kernel_lists: Lists,
+    sources: Sources,
 }
 
 impl Maps {
+    /// With places to look for names in.
+    #[must_use]
+    pub fn with_sources(sources: Sources) -> Maps {
+        Maps { sources, ..Maps::default() }
+    }
+
+    /// The places where names are looked for.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// Other places to look for names in. They count for what was not named
+    /// yet, and for the generated code of processes that come from now on.
+    pub fn set_sources(&mut self, sources: Sources) {
+        for file in &mut self.files {
+            file.look_in(&sources);
+        }
+        self.kernel_lists = Lists::default();
+        self.sources = sources;
+    }
+
     /// Takes in what changes mappings; everything else passes.
     pub fn event(&mut self, event: &Event) {
         match event {
@@ -135,23 +152,41 @@ impl Maps {
         }
     }
 
-    fn add_space(&mut self, owner: Option<u32>, mappings: Arc<Mappings>) -> usize {
+    fn add_space(&mut self, pid: Option<u32>, mappings: Arc<Mappings>) -> usize {
         let space = self.spaces.len();
-        self.spaces.push(Space { mappings, owner, recording: self.recording, used: false });
-        self.current.insert(owner, space);
+        let owner = Owner { recording: self.recording, pid };
+        let generated = pid.and_then(|pid| self.generated(pid));
+        self.spaces.push(Space { mappings, owner, generated, used: false });
+        self.current.insert(pid, space);
         space
     }
 
+    /// The list of a process's generated code.
+    fn generated(&mut self, pid: u32) -> Option<usize> {
+        let list = JitMap::path(&self.sources.jit, pid)?;
+        let known = self.current.get(&Some(pid)).and_then(|&space| self.spaces.get(space));
+        if let Some(known) = known.and_then(|space| space.generated) {
+            return Some(known);
+        }
+        let path = format!("[JIT] tid {pid}");
+        self.files.push(MappedFile::new(path, None, Kind::Jit { list }));
+        Some(self.files.len() - 1)
+    }
+
     /// The recording of a space, and its process there.
-    pub(crate) fn owner(&self, space: usize) -> Option<(u32, Option<u32>)> {
-        self.spaces.get(space).map(|space| (space.recording, space.owner))
+    pub(crate) fn owner(&self, space: usize) -> Option<Owner> {
+        self.spaces.get(space).map(|space| space.owner)
     }
 
     /// What follows comes from another recording: its processes are others,
     /// whatever their numbers.
     pub fn next_recording(&mut self) {
         self.current.clear();
+        self.expected.clear();
         self.recording += 1;
+        // Each recording has a kernel of its own until it says which.
+        let files = &self.files;
+        self.by_path.retain(|_, file| !files.get(*file).is_some_and(|file| file.kind.is_kernel()));
     }
 
     /// How many address spaces there are.
@@ -171,33 +206,35 @@ impl Maps {
         if map.len == 0 || (map.prot != 0 && map.prot & EXECUTABLE == 0) {
             return;
         }
-        let file = self.file(map);
+        if is_kernel(map) {
+            self.kernel_mmap(map);
+            return;
+        }
+        let expected = || self.expected.get(&map.path).cloned();
+        let build_id = map.build_id.clone().or_else(expected);
+        let file = self.file(&map.path, build_id.as_deref(), Kind::of_path(&map.path));
         let mapping = Mapping { start: map.addr, len: map.len, pgoff: map.pgoff, file };
         self.insert(Some(map.pid), mapping);
         self.insert(None, mapping);
     }
 
-    fn file(&mut self, map: &Mmap) -> usize {
-        let known = self.by_path.get(&map.path).copied();
+    fn file(&mut self, path: &str, build_id: Option<&[u8]>, kind: Kind) -> usize {
+        let known = self.by_path.get(path).copied();
         // The same path may be another file in another recording.
         let same = known.filter(|&file| {
-            let known = self.files.get(file).and_then(|file| file.build_id.as_deref());
-            !differs(known, map.build_id.as_deref())
+            self.files.get(file).is_some_and(|known| {
+                !differs(known.build_id.as_deref(), build_id) && known.kind == kind
+            })
         });
         if let Some(file) = same {
             if let Some(known) = self.files.get_mut(file).filter(|f| f.build_id.is_none()) {
-                known.build_id.clone_from(&map.build_id);
+                known.build_id = build_id.map(<[u8]>::to_vec);
             }
             return file;
         }
         let file = self.files.len();
-        let is_file = Path::new(&map.path).is_absolute() && !map.path.starts_with("//");
-        self.files.push(MappedFile {
-            path: map.path.clone(),
-            build_id: map.build_id.clone(),
-            module: if is_file { State::NotTried } else { State::NoFile },
-        });
-        self.by_path.insert(map.path.clone(), file);
+        self.files.push(MappedFile::new(path.to_owned(), build_id.map(<[u8]>::to_vec), kind));
+        self.by_path.insert(path.to_owned(), file);
         file
     }
 
@@ -205,50 +242,38 @@ impl Maps {
         let mut index = self.current_space(pid);
         let Some(space) = self.spaces.get(index) else { return };
         let mappings = &space.mappings;
-        let end = new.start.saturating_add(new.len);
-        let overlapped: Vec<Mapping> = mappings
-            .range(..end)
-            .rev()
-            .map(|(_, mapping)| *mapping)
-            .take_while(|mapping| mapping.start.saturating_add(mapping.len) > new.start)
-            .collect();
-        let is_file = |m: &Mapping| {
-            self.files.get(m.file).is_some_and(|file| !matches!(file.module, State::NoFile))
-        };
-        let replaces = overlapped.iter().any(|old| old.file != new.file && is_file(old));
+        let is_file = |m: &Mapping| self.files.get(m.file).is_some_and(|f| f.kind == Kind::Elf);
+        let replaces =
+            overlapped(mappings, &new).iter().any(|old| old.file != new.file && is_file(old));
         if replaces && space.used && pid.is_some() {
             let before = Arc::clone(mappings);
             index = self.add_space(pid, before);
         }
         let Some(space) = self.spaces.get_mut(index) else { return };
-        let mappings = Arc::make_mut(&mut space.mappings);
-        for old in overlapped {
-            mappings.remove(&old.start);
-            let old_end = old.start.saturating_add(old.len);
-            if old.start < new.start {
-                mappings.insert(old.start, Mapping { len: new.start - old.start, ..old });
-            }
-            if old_end > end {
-                let moved = end - old.start;
-                let pgoff = old.pgoff.wrapping_add(moved);
-                mappings.insert(end, Mapping { start: end, len: old_end - end, pgoff, ..old });
-            }
-        }
-        mappings.insert(new.start, new);
+        put(Arc::make_mut(&mut space.mappings), new);
     }
 
     /// Where an address of a space lies.
     #[must_use]
     pub fn locate(&self, space: usize, addr: u64) -> Location {
-        let below = self.spaces.get(space).and_then(|s| s.mappings.range(..=addr).next_back());
-        match below {
-            Some((_, map))
-                if addr < KERNEL && addr - map.start < map.len && self.is_shared(map.file) =>
-            {
+        let Some(known) = self.spaces.get(space) else { return Location::Address(addr) };
+        let mappings = if addr < KERNEL {
+            &*known.mappings
+        } else {
+            match self.kernels.get(known.owner.recording as usize) {
+                Some(kernel) => &kernel.mappings,
+                None => return Location::Address(addr),
+            }
+        };
+        match mappings.range(..=addr).next_back() {
+            Some((_, map)) if addr - map.start < map.len && self.is_shared(map.file) => {
                 let offset = (addr - map.start).wrapping_add(map.pgoff);
                 Location::File { file: map.file, offset }
             }
-            _ => Location::Address(addr),
+            _ => match known.generated {
+                Some(file) if addr < KERNEL => Location::File { file, offset: addr },
+                _ => Location::Address(addr),
+            },
         }
     }
 
@@ -256,15 +281,14 @@ impl Maps {
     /// the kernel's own mappings do, anonymous memory does not.
     fn is_shared(&self, file: usize) -> bool {
         self.files.get(file).is_some_and(|file| {
-            !matches!(file.module, State::NoFile)
-                || matches!(file.path.as_str(), "[vdso]" | "[vsyscall]")
+            file.kind != Kind::None || matches!(file.path.as_str(), "[vdso]" | "[vsyscall]")
         })
     }
 
-    /// Path of a file, as the recording has it.
-    #[must_use]
-    pub fn path(&self, file: usize) -> Option<&str> {
-        self.files.get(file).map(|file| file.path.as_str())
+    /// Build ids that the recording is known to have before its mappings come:
+    /// a file that was replaced is not opened then.
+    pub fn expect(&mut self, info: &FileInfo) {
+        self.expected = info.build_ids.iter().cloned().collect();
     }
 
     /// Build ids that the recording has beside the mappings.
@@ -276,6 +300,7 @@ impl Maps {
                 self.part(file, id);
             } else {
                 known.build_id.get_or_insert_with(|| id.clone());
+                known.check();
             }
         }
     }
@@ -285,15 +310,11 @@ impl Maps {
     fn part(&mut self, file: usize, id: &[u8]) {
         let Some(earlier) = self.files.get(file) else { return };
         let path = earlier.path.clone();
-        let is_file = !matches!(earlier.module, State::NoFile);
+        let kind = earlier.kind.clone();
         let own = self.files.len();
-        self.files.push(MappedFile {
-            path: path.clone(),
-            build_id: Some(id.to_vec()),
-            module: if is_file { State::NotTried } else { State::NoFile },
-        });
+        self.files.push(MappedFile::new(path.clone(), Some(id.to_vec()), kind));
         self.by_path.insert(path, own);
-        let ours = self.spaces.iter_mut().filter(|space| space.recording == self.recording);
+        let ours = self.spaces.iter_mut().filter(|space| space.owner.recording == self.recording);
         for space in ours {
             let mappings = Arc::make_mut(&mut space.mappings);
             for mapping in mappings.values_mut().filter(|mapping| mapping.file == file) {
@@ -301,55 +322,35 @@ impl Maps {
             }
         }
     }
+}
 
-    fn module(&mut self, file: usize) -> Option<&mut Module> {
-        let file = self.files.get_mut(file)?;
-        if matches!(file.module, State::NotTried) {
-            let opened = Module::open(Path::new(&file.path));
-            file.module = match opened {
-                Ok(module) if differs(file.build_id.as_deref(), module.build_id()) => {
-                    State::Failed(SymbolError::BuildId { path: module.path().to_owned() })
-                }
-                Ok(module) => State::Open(Box::new(module)),
-                Err(error) => State::Failed(error),
-            };
+/// The mappings that a new one overlaps.
+fn overlapped(mappings: &Mappings, new: &Mapping) -> Vec<Mapping> {
+    let end = new.start.saturating_add(new.len);
+    mappings
+        .range(..end)
+        .rev()
+        .map(|(_, mapping)| *mapping)
+        .take_while(|mapping| mapping.start.saturating_add(mapping.len) > new.start)
+        .collect()
+}
+
+/// Adds a mapping; of those that it overlaps stays what is outside.
+fn put(mappings: &mut Mappings, new: Mapping) {
+    let end = new.start.saturating_add(new.len);
+    for old in overlapped(mappings, &new) {
+        mappings.remove(&old.start);
+        let old_end = old.start.saturating_add(old.len);
+        if old.start < new.start {
+            mappings.insert(old.start, Mapping { len: new.start - old.start, ..old });
         }
-        match &mut file.module {
-            State::Open(module) => Some(module),
-            _ => None,
+        if old_end > end {
+            let moved = end - old.start;
+            let pgoff = old.pgoff.wrapping_add(moved);
+            mappings.insert(end, Mapping { start: end, len: old_end - end, pgoff, ..old });
         }
     }
-
-    /// The symbol at a place.
-    pub fn name(&mut self, location: Location) -> Option<Named> {
-        let Location::File { file, offset } = location else { return None };
-        let module = self.module(file)?;
-        let addr = module.address_of_offset(offset)?;
-        let (name, offset) = module.symbol_at(addr)?;
-        Some(Named { name: demangle(name).into_owned(), offset })
-    }
-
-    /// The branch instruction at a place, out of the file's code bytes.
-    /// `ip` is where it ran.
-    pub fn branch(&mut self, location: Location, ip: u64) -> Option<BranchInsn> {
-        insn::branch_kind(&self.code(location)?, ip)
-    }
-
-    /// Code bytes at a place, up to 15; `None` where its file has none there.
-    pub fn code(&mut self, location: Location) -> Option<Vec<u8>> {
-        let Location::File { file, offset } = location else { return None };
-        let module = self.module(file)?;
-        let addr = module.address_of_offset(offset)?;
-        Some(module.code_at(addr)).filter(|code| !code.is_empty())
-    }
-
-    /// Why files gave no symbols, each once.
-    pub fn failures(&self) -> impl Iterator<Item = &SymbolError> {
-        self.files.iter().filter_map(|file| match &file.module {
-            State::Failed(error) => Some(error),
-            _ => None,
-        })
-    }
+    mappings.insert(new.start, new);
 }
 
 /// Two build ids that are both known and not the same.

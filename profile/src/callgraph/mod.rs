@@ -1,0 +1,501 @@
+//! Who calls whom.
+//!
+//! There are two ways to know, and the recording decides which:
+//!
+//! - **Call stacks** (`record -j stack`, `perf record --call-graph lbr`): each
+//!   stack holds the calls that were open at one moment. A frame is named by
+//!   the place it calls from, the innermost by where execution stood; `own`
+//!   counts stacks. Hardware loses the outermost calls when there are more than
+//!   records; such a stack stands below [`MISSING`], unless it can be joined to
+//!   the one before (*stitched*). A tail call leaves the caller's record in
+//!   place of its own: in the middle of a stack the function that it went to is
+//!   still right, because it is where the next call comes from; innermost it is
+//!   right only where the recording says where execution stood. Frames that
+//!   longjmp left behind stay on the stack until returns use them up.
+//! - **All branches**, or all calls and returns: they are replayed, and the
+//!   stack is known after each; `own` counts branches. A return closes the call
+//!   that it goes behind, and those inside it. A jump to the first address of
+//!   another function is a tail call: that function takes the caller's place. A
+//!   jump into the middle of a function that is open further out is a longjmp
+//!   to it, to its innermost frame where it is open several times. Both need
+//!   symbols. A call of the next instruction is none.
+
+mod score;
+mod stitch;
+mod tree;
+
+use std::collections::HashMap;
+
+use crate::clean::KERNEL;
+use crate::maps::Maps;
+use crate::note::Source;
+use crate::perf_data::ReadError;
+use crate::quality::Quality;
+use crate::recording::Recording;
+use crate::walk::{self, Frames, Joins, Kind, Opening, Returned, Thread, Visit, Walker, add};
+
+use stitch::{Before, Frame, Missing, Stitched};
+use tree::{NOBODY, ROOT, Tree};
+
+pub use score::score;
+pub use tree::{DEEPEST, Function, MISSING, MOST_NODES, Node};
+
+/// What the numbers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Stacks of calls.
+    Stacks,
+    /// Taken branches, replayed.
+    Branches,
+}
+
+impl Unit {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Stacks => "stacks",
+            Unit::Branches => "branches",
+        }
+    }
+}
+
+/// What happened on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passage {
+    /// Stacks with more calls than records.
+    pub truncated: u64,
+    /// Stacks with outer calls missing, truncated or used up, that reach the
+    /// outermost call by what was joined to them.
+    pub completed: u64,
+    /// Those that became longer, but not whole.
+    pub lengthened: u64,
+    /// Stacks with returns that outran the recorded calls: outer frames are
+    /// missing.
+    pub underflow: u64,
+    /// Tail calls, replayed.
+    pub tail_calls: u64,
+    /// Frames left by a longjmp, replayed.
+    pub unwound: u64,
+    /// Returns whose call was not seen, replayed.
+    pub unseen_calls: u64,
+    /// Returns to no open call, replayed.
+    pub unmatched: u64,
+    /// Branches of unknown type, replayed as jumps: calls and returns may be
+    /// among them.
+    pub untyped: u64,
+    /// Frames too deep for a place of their own.
+    pub folded: u64,
+    /// Stacks that hold neither calls in call-stack mode nor calls and returns.
+    pub unusable: u64,
+}
+
+/// Callers and callees.
+#[derive(Debug)]
+pub struct CallGraph {
+    /// Calling contexts; the first is the root, and each comes after its
+    /// parent.
+    pub nodes: Vec<Node>,
+    /// Functions.
+    pub functions: Vec<Function>,
+    /// What is counted.
+    pub unit: Unit,
+    /// What happened on the way.
+    pub passage: Passage,
+    /// How good the data are.
+    pub quality: Quality,
+    /// Every branch was replayed.
+    pub complete: bool,
+    /// Taken branches, or open calls of all stacks.
+    pub entries: u64,
+    /// Distinct ones.
+    pub distinct: u64,
+    /// Mappings and files.
+    pub maps: Maps,
+}
+
+/// A function with what it did anywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// The function, by index.
+    pub function: usize,
+    /// Counted in itself.
+    pub own: u64,
+    /// Counted in it and in what it called, a recursion once.
+    pub total: u64,
+    /// Calls of it.
+    pub calls: u64,
+}
+
+impl CallGraph {
+    /// Reads a recording to its end. `stitch` joins truncated stacks to earlier
+    /// ones. `progress` is as for [`HotTable::count`](crate::HotTable::count).
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn count(
+        recording: &mut Recording,
+        stitch: bool,
+        progress: impl FnMut(u64, Option<u64>),
+    ) -> Result<CallGraph, ReadError> {
+        let mut walker = Walker::default();
+        let mut builder = Builder::new(stitch);
+        walk::walk(recording, &mut walker, &mut builder, progress)?;
+        let Builder { mut tree, mut passage, snapshots, .. } = builder;
+        tree.add_up();
+        passage.folded = tree.folded;
+        let list = &walker.edges.list;
+        Ok(CallGraph {
+            nodes: tree.nodes,
+            functions: tree.functions,
+            unit: if snapshots { Unit::Stacks } else { Unit::Branches },
+            passage,
+            complete: !snapshots && walker.quality.is_complete() && passage.unusable == 0,
+            entries: list.iter().fold(0, |sum, edge| sum.saturating_add(edge.count)),
+            distinct: list.len() as u64,
+            quality: walker.quality,
+            maps: walker.maps,
+        })
+    }
+
+    /// All that was counted.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.nodes.first().map_or(0, |root| root.total)
+    }
+
+    /// The functions with the most in and below them first.
+    #[must_use]
+    pub fn sums(&self) -> Vec<Sum> {
+        let mut sums: Vec<Sum> =
+            (0..self.functions.len()).map(|function| Sum { function, ..Sum::default() }).collect();
+        for node in self.nodes.iter().skip(1) {
+            let Some(sum) = sums.get_mut(node.function) else { continue };
+            add(&mut sum.own, node.own);
+            add(&mut sum.calls, node.calls);
+        }
+        let mut open = vec![0u32; self.functions.len()];
+        self.visit(|node, enters| {
+            let Some(open) = open.get_mut(node.function) else { return };
+            if !enters {
+                *open = open.saturating_sub(1);
+                return;
+            }
+            // Inside itself it was counted already.
+            if *open == 0
+                && let Some(sum) = sums.get_mut(node.function)
+            {
+                add(&mut sum.total, node.total);
+            }
+            *open += 1;
+        });
+        sums.retain(|sum| sum.total > 0 || sum.calls > 0);
+        sums.sort_by(|a, b| b.total.cmp(&a.total).then(b.own.cmp(&a.own)));
+        sums
+    }
+
+    /// The contexts below each, those with the most first.
+    #[must_use]
+    pub fn children(&self) -> Vec<Vec<usize>> {
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
+        for (at, node) in self.nodes.iter().enumerate() {
+            if let Some(list) = node.parent.and_then(|parent| children.get_mut(parent)) {
+                list.push(at);
+            }
+        }
+        for list in &mut children {
+            list.sort_by_key(|at| std::cmp::Reverse(self.nodes.get(*at).map(|node| node.total)));
+        }
+        children
+    }
+
+    /// Calls `visit` at each context but the root: with `true` before those
+    /// below it, with `false` after them.
+    fn visit(&self, mut visit: impl FnMut(&Node, bool)) {
+        let children = self.children();
+        let below = |at: usize| children.get(at).map(Vec::as_slice).unwrap_or_default();
+        let mut path: Vec<(usize, bool)> = below(ROOT).iter().rev().map(|at| (*at, true)).collect();
+        while let Some((at, enters)) = path.pop() {
+            let Some(node) = self.nodes.get(at) else { continue };
+            visit(node, enters);
+            if enters {
+                path.push((at, false));
+                path.extend(below(at).iter().rev().map(|at| (*at, true)));
+            }
+        }
+    }
+
+    /// The functions from the outermost to this context.
+    #[must_use]
+    pub fn path(&self, node: usize) -> Vec<usize> {
+        let mut path = Vec::new();
+        let mut at = self.nodes.get(node);
+        while let Some((node, parent)) = at.and_then(|node| Some((node, node.parent?))) {
+            path.push(node.function);
+            at = self.nodes.get(parent);
+        }
+        path.reverse();
+        path
+    }
+
+    /// The same, the other way round: below each function those that called
+    /// it, with what was counted in the function itself. Paths are followed 64
+    /// frames out.
+    #[must_use]
+    pub fn inverted(&self) -> CallGraph {
+        const FRAMES: usize = 64;
+        let mut tree = Tree::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            if node.own == 0 || node.parent.is_none() {
+                continue;
+            }
+            let mut place = ROOT;
+            for function in self.path(at).into_iter().rev().take(FRAMES) {
+                place = tree.child(place, function);
+            }
+            tree.own(place, node.own);
+        }
+        tree.add_up();
+        CallGraph {
+            nodes: tree.nodes,
+            functions: self.functions.clone(),
+            unit: self.unit,
+            passage: self.passage,
+            quality: self.quality.clone(),
+            complete: self.complete,
+            entries: self.entries,
+            distinct: self.distinct,
+            maps: Maps::default(),
+        }
+    }
+}
+
+/// Builds the tree as stacks come.
+#[derive(Debug)]
+struct Builder {
+    tree: Tree,
+    passage: Passage,
+    stitch: bool,
+    /// There were stacks in call-stack mode.
+    snapshots: bool,
+    before: HashMap<Thread, Before>,
+    /// The function that each branch leads to, and how far into it.
+    targets: Vec<Option<(usize, u64)>>,
+    /// The context that runs, by frame.
+    running: HashMap<Thread, Frames<usize>>,
+    deepest: usize,
+}
+
+impl Builder {
+    fn new(stitch: bool) -> Builder {
+        Builder {
+            tree: Tree::new(),
+            passage: Passage::default(),
+            stitch,
+            snapshots: false,
+            before: HashMap::new(),
+            targets: Vec::new(),
+            running: HashMap::new(),
+            deepest: 0,
+        }
+    }
+
+    /// A stack in call-stack mode.
+    fn snapshot(&mut self, walker: &mut Walker, opening: Opening) {
+        let (head, weight) = (opening.head, opening.weight);
+        self.snapshots = true;
+        let mut frames: Vec<Frame> = Vec::with_capacity(walker.steps.len());
+        for step in walker.steps.iter().rev() {
+            let Some(&edge) = walker.edges.get(step.edge) else { continue };
+            let mut function = |addr| self.tree.function(&mut walker.maps, opening.space, addr).0;
+            let (caller, callee) = (function(edge.from), function(edge.to));
+            frames.push(Frame { from: edge.from, to: edge.to, caller, callee });
+        }
+        self.deepest = self.deepest.max(frames.len());
+        let truncated = match head.source {
+            Source::Unsaid => is_full(frames.len(), self.deepest),
+            Source::Hardware | Source::Software => head.integrity.truncated,
+        };
+        if truncated {
+            add(&mut self.passage.truncated, weight);
+        }
+        if head.integrity.underflow {
+            add(&mut self.passage.underflow, weight);
+        }
+        let missing = match (truncated, head.integrity.underflow) {
+            (true, _) => Missing::Truncated,
+            (false, true) => Missing::Underflow,
+            (false, false) => Missing::Nothing,
+        };
+        let mut whole = missing == Missing::Nothing;
+        if self.stitch {
+            let before = self.before.entry(opening.thread).or_default();
+            match before.stitch(&mut frames, head.hw_idx, missing) {
+                Stitched::Completed => {
+                    add(&mut self.passage.completed, weight);
+                    whole = true;
+                }
+                Stitched::Longer => add(&mut self.passage.lengthened, weight),
+                Stitched::Whole | Stitched::Alone => {}
+            }
+        }
+        let stood = head.ip.filter(|ip| *ip != 0);
+        let innermost = frames.first().map(|frame| frame.to);
+        let in_kernel = |addr: Option<u64>| addr.is_some_and(|addr| addr >= KERNEL);
+        let mut path: Vec<usize> = frames.iter().rev().map(|frame| frame.caller).collect();
+        let mut function = |addr| self.tree.function(&mut walker.maps, opening.space, addr).0;
+        match (stood, innermost) {
+            // The calls are the program's, and the kernel ran for it.
+            (Some(ip), Some(to)) if in_kernel(stood) && !in_kernel(innermost) => {
+                path.extend([function(to), function(ip)]);
+            }
+            (Some(addr), _) | (None, Some(addr)) => path.push(function(addr)),
+            (None, None) => return,
+        }
+        let mut node = ROOT;
+        if !whole {
+            node = self.tree.child(node, NOBODY);
+        }
+        for function in path {
+            node = self.tree.child(node, function);
+        }
+        self.tree.own(node, weight);
+        self.tree.moved(node, weight);
+    }
+
+    /// Branches, or calls and returns.
+    fn replay(&mut self, walker: &mut Walker, opening: Opening) {
+        let mut running = self.running.remove(&opening.thread);
+        if opening.joins != Joins::Before {
+            running = None;
+        }
+        let (space, weight) = (opening.space, opening.weight);
+        self.targets.resize(walker.edges.list.len(), None);
+        for (index, step) in walker.steps.iter().enumerate() {
+            let Some(&edge) = walker.edges.get(step.edge) else { continue };
+            if !step.follows {
+                running = None;
+            }
+            let maps = &mut walker.maps;
+            let mut frames = running.take().unwrap_or_else(|| {
+                let (function, _) = self.tree.function(maps, space, edge.from);
+                let begins = index == 0 && opening.joins == Joins::Start;
+                Frames::new(self.outermost(function, begins))
+            });
+            self.tree.own(*frames.top(), weight);
+            let target = match self.targets.get(step.edge).copied().flatten() {
+                Some(target) => target,
+                None => {
+                    let target = self.tree.function(maps, space, edge.to);
+                    if let Some(place) = self.targets.get_mut(step.edge) {
+                        *place = Some(target);
+                    }
+                    target
+                }
+            };
+            if edge.kind == Kind::Unknown {
+                add(&mut self.passage.untyped, weight);
+            }
+            match edge.kind {
+                Kind::Call => {
+                    let node = self.tree.child(*frames.top(), target.0);
+                    self.tree.called(node, weight);
+                    // Too deep: the outermost frame becomes the bottom.
+                    let _ = frames.call(edge.from, node);
+                    self.tree.moved(node, weight);
+                }
+                Kind::Return => {
+                    match frames.ret(edge.to) {
+                        Returned::Closed(_) => {}
+                        Returned::Underflow => {
+                            add(&mut self.passage.unseen_calls, weight);
+                            *frames.top() = self.outermost(target.0, false);
+                        }
+                        Returned::Unmatched => {
+                            add(&mut self.passage.unmatched, weight);
+                            self.jump(&mut frames, target, weight);
+                        }
+                    }
+                    if frames.depth() > 0 {
+                        self.tree.moved(*frames.top(), weight);
+                    }
+                }
+                _ => self.jump(&mut frames, target, weight),
+            }
+            running = Some(frames);
+        }
+        if let Some(frames) = running.filter(|_| opening.goes_on) {
+            self.running.insert(opening.thread, frames);
+        }
+    }
+
+    /// A context without a caller that is known.
+    fn outermost(&mut self, function: usize, begins: bool) -> usize {
+        let above = if begins { ROOT } else { self.tree.child(ROOT, NOBODY) };
+        self.tree.child(above, function)
+    }
+
+    /// A jump: inside a function, to another one, or far out.
+    fn jump(&mut self, frames: &mut Frames<usize>, (function, offset): (usize, u64), weight: u64) {
+        let node = *frames.top();
+        let from = self.tree.function_of(node);
+        if function == from || self.is_part(from, function) {
+            return;
+        }
+        let named = |function: usize| {
+            self.tree.functions.get(function).is_some_and(|function| function.name.is_some())
+        };
+        if !named(function) {
+            return;
+        }
+        if offset == 0 {
+            add(&mut self.passage.tail_calls, weight);
+            let node = self.tree.child(self.tree.parent(node), function);
+            self.tree.called(node, weight);
+            *frames.top() = node;
+            return;
+        }
+        let depth = frames.depth();
+        let further_out = frames.iter().rev().skip(1);
+        let at = further_out
+            .enumerate()
+            .find(|(_, node)| self.tree.function_of(**node) == function)
+            .and_then(|(out, _)| depth.checked_sub(out + 1));
+        if let Some(at) = at {
+            let left = frames.close(at).len() as u64;
+            add(&mut self.passage.unwound, left.saturating_mul(weight));
+        }
+    }
+
+    /// Compilers put the rare part of `f` elsewhere, as `f.cold`.
+    fn is_part(&self, a: usize, b: usize) -> bool {
+        let name = |function: usize| {
+            let function = self.tree.functions.get(function)?;
+            let name = function.name.as_deref()?;
+            Some(name.strip_suffix(".cold").unwrap_or(name))
+        };
+        name(a).is_some_and(|a| Some(a) == name(b))
+    }
+}
+
+/// Whether a stack of another recorder fills the ring, as far as one can tell.
+fn is_full(len: usize, deepest: usize) -> bool {
+    len == 32 || (len == 16 && deepest == 16)
+}
+
+impl Visit for Builder {
+    fn stack(&mut self, walker: &mut Walker, opening: Opening) {
+        match opening.holds {
+            walk::Holds::CallStack => self.snapshot(walker, opening),
+            walk::Holds::Everything | walk::Holds::CallsAndReturns => self.replay(walker, opening),
+            walk::Holds::Other => add(&mut self.passage.unusable, opening.weight),
+        }
+    }
+
+    fn forget(&mut self, thread: Option<Thread>) {
+        if let Some(thread) = thread {
+            self.running.remove(&thread);
+            self.before.remove(&thread);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! How much two call graphs agree.
+
+use std::collections::HashMap;
+
+use super::CallGraph;
+use super::tree::ROOT;
+
+/// The share (0 to 1) of stacks that two call graphs have on the same paths:
+/// for each path from the outermost function to the innermost the smaller of
+/// its two shares, added up. 1 means that every stack of one stands in the
+/// other, as often; a stack with callers missing is on no path of the truth.
+///
+/// A replay counts the stacks after each call and return, as call-stack mode
+/// draws them; stacks without an open call are in neither. `None` where one of
+/// the two has no stack.
+#[must_use]
+pub fn score(ours: &CallGraph, truth: &CallGraph) -> Option<f64> {
+    let moves = |graph: &CallGraph| graph.nodes.iter().map(|node| node.moves as f64).sum::<f64>();
+    let (all_ours, all_truth) = (moves(ours), moves(truth));
+    if all_ours <= 0.0 || all_truth <= 0.0 {
+        return None;
+    }
+    let theirs: HashMap<(usize, String), usize> = truth
+        .nodes
+        .iter()
+        .enumerate()
+        .filter_map(|(at, node)| {
+            let label = truth.functions.get(node.function)?.label();
+            Some(((node.parent?, label), at))
+        })
+        .collect();
+    // Contexts come after those that they were called from.
+    let mut same: Vec<Option<usize>> = vec![None; ours.nodes.len()];
+    if let Some(root) = same.first_mut() {
+        *root = Some(ROOT);
+    }
+    let mut agreed = 0.0;
+    for (at, node) in ours.nodes.iter().enumerate().skip(1) {
+        let parent = node.parent.and_then(|parent| same.get(parent).copied().flatten());
+        let label = ours.functions.get(node.function).map(super::Function::label);
+        let Some((parent, label)) = parent.zip(label) else { continue };
+        let Some(&their) = theirs.get(&(parent, label)) else { continue };
+        if let Some(place) = same.get_mut(at) {
+            *place = Some(their);
+        }
+        let theirs = truth.nodes.get(their).map_or(0, |node| node.moves);
+        agreed += (node.moves as f64 / all_ours).min(theirs as f64 / all_truth);
+    }
+    Some(agreed)
+}

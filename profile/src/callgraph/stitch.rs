@@ -1,0 +1,205 @@
+//! Joining a stack whose outer calls are missing to what the thread's stack
+//! before still showed.
+//!
+//! A ring of 32 records keeps the innermost 32 frames. If the stack before
+//! showed frames further out, and the outermost records of the truncated one
+//! stand in it too, then these frames are most likely still there: perf's
+//! `--stitch-lbr`. Records of one frame are the same where both addresses
+//! are; where the recording says which slot of the ring each record stood in
+//! (`hw_idx`), the slot has to be the same too, which tells the rounds of a
+//! recursion apart up to whole rings. Where several places fit, the one with
+//! the longest run of equal records counts, and of those the one that leaves
+//! most of what had left the ring before where it was.
+//!
+//! perf stops there. Once returns have used up a ring that had overflowed,
+//! the records of the outer calls never come back, and every later stack
+//! lacks them although it is not full. Our recordings say so (underflow): such
+//! a stack is joined in the same way or, where none of its records is left
+//! from before, to the nearest frame whose function makes its outermost call.
+
+/// A call that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// Where it was made.
+    pub(super) from: u64,
+    /// Where it went.
+    pub(super) to: u64,
+    /// The function that made it.
+    pub(super) caller: usize,
+    /// The function that it went to.
+    pub(super) callee: usize,
+}
+
+/// Records that have to be the same where nobody knows their slots, as far as
+/// there are so many.
+const SAME: usize = 2;
+
+/// What of a stack is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// Nothing.
+    Nothing,
+    /// There are more calls than records.
+    Truncated,
+    /// Returns have used up what was left of a truncated one.
+    Underflow,
+}
+
+/// The last stack of a thread.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Before {
+    /// Innermost first, frames that were joined to it included.
+    frames: Vec<Frame>,
+    hw_idx: Option<u64>,
+    /// How many of the frames were in the ring.
+    visible: usize,
+    /// It reaches to the outermost frame.
+    whole: bool,
+}
+
+/// What became of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stitched {
+    /// It was not truncated.
+    Whole,
+    /// It reaches to the outermost frame now.
+    Completed,
+    /// It is longer than it was, but the stack before was not whole either.
+    Longer,
+    /// Nothing fits.
+    Alone,
+}
+
+impl Before {
+    /// Takes the thread's next stack, innermost frame first, and makes it
+    /// longer where it can.
+    pub(super) fn stitch(
+        &mut self,
+        frames: &mut Vec<Frame>,
+        hw_idx: Option<u64>,
+        missing: Missing,
+    ) -> Stitched {
+        let visible = frames.len();
+        let at = match missing {
+            Missing::Nothing => None,
+            Missing::Truncated => self.find(frames, hw_idx),
+            Missing::Underflow => self.find(frames, None).or_else(|| self.calling(frames)),
+        };
+        let whole = missing == Missing::Nothing;
+        let mut result = if whole { Stitched::Whole } else { Stitched::Alone };
+        if let Some(at) = at {
+            let older = self.frames.get(at..).unwrap_or_default();
+            let room = MOST.saturating_sub(frames.len());
+            result = if self.whole && older.len() <= room {
+                Stitched::Completed
+            } else {
+                Stitched::Longer
+            };
+            frames.extend(older.iter().take(room));
+        }
+        self.frames.clone_from(frames);
+        self.hw_idx = hw_idx;
+        self.visible = visible;
+        self.whole = matches!(result, Stitched::Whole | Stitched::Completed);
+        result
+    }
+
+    /// Where in the stack before the frames outside the outermost record begin.
+    fn find(&self, frames: &[Frame], hw_idx: Option<u64>) -> Option<usize> {
+        let depth = frames.len();
+        let outermost = depth.checked_sub(1)?;
+        // Slots count round the ring, which a truncated stack fills.
+        let slot = |hw_idx: u64, index: usize| {
+            (i128::from(hw_idx) - index as i128).rem_euclid(depth as i128)
+        };
+        let slots = hw_idx.zip(self.hw_idx);
+        let least = if slots.is_some() { 1 } else { SAME.min(depth) };
+        let mut best: Option<(usize, usize, usize)> = None;
+        for at in 0..self.frames.len() {
+            if slots.is_some_and(|(ours, theirs)| slot(ours, outermost) != slot(theirs, at)) {
+                continue;
+            }
+            let ours = frames.iter().rev();
+            let theirs = self.frames.get(..=at).unwrap_or_default().iter().rev();
+            let same =
+                ours.zip(theirs).take_while(|(a, b)| (a.from, a.to) == (b.from, b.to)).count();
+            let away = (at + 1).abs_diff(self.visible);
+            let better = best.is_none_or(|(most, least_away, _)| {
+                same > most || (same == most && away < least_away)
+            });
+            if same >= least && better {
+                best = Some((same, away, at));
+            }
+        }
+        best.map(|(_, _, at)| at + 1)
+    }
+
+    /// The frame nearest in depth whose function makes the outermost call.
+    fn calling(&self, frames: &[Frame]) -> Option<usize> {
+        let caller = frames.last()?.caller;
+        let open = self.frames.iter().enumerate().filter(|(_, frame)| frame.callee == caller);
+        // The frame itself is the one outside the outermost record.
+        open.map(|(at, _)| at).min_by_key(|at| at.abs_diff(self.visible))
+    }
+}
+
+/// Frames of a stitched stack at most.
+const MOST: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(call: u64) -> Frame {
+        Frame { from: call, to: call + 1, caller: call as usize, callee: call as usize + 1 }
+    }
+
+    /// 39 rounds of a recursion and what began it; then five rounds more, of
+    /// which the ring shows 32.
+    #[test]
+    fn slots_count_the_rounds_of_a_recursion() {
+        let stitched = |slots: Option<(u64, u64)>| {
+            let mut frames = vec![frame(7); 39];
+            frames.push(frame(1));
+            let hw_idx = slots.map(|(before, _)| before);
+            let mut before = Before { frames, hw_idx, visible: 32, whole: true };
+            let mut now = vec![frame(7); 32];
+            let hw_idx = slots.map(|(_, now)| now);
+            assert_eq!(before.stitch(&mut now, hw_idx, Missing::Truncated), Stitched::Completed);
+            assert_eq!(now.last(), Some(&frame(1)));
+            now.len()
+        };
+        // The 40th call stands in slot 8 if the first stands in slot 1.
+        assert_eq!(stitched(Some((8, 13))), 45);
+        assert_eq!(stitched(Some((8, 5))), 37);
+        // Nobody knows: it is taken for as deep as before.
+        assert_eq!(stitched(None), 40);
+    }
+
+    #[test]
+    fn one_record_alone_is_no_match() {
+        let outer: Vec<Frame> = (0..40).rev().map(frame).collect();
+        let mut before = Before { frames: outer, hw_idx: None, visible: 32, whole: true };
+        // Only the outermost record is the same.
+        let mut now: Vec<Frame> = (100..131).map(frame).chain([frame(20)]).collect();
+        assert_eq!(before.clone().stitch(&mut now, None, Missing::Truncated), Stitched::Alone);
+        assert_eq!(now.len(), 32);
+        let mut now: Vec<Frame> = (100..130).map(frame).chain([frame(21), frame(20)]).collect();
+        assert_eq!(before.stitch(&mut now, None, Missing::Truncated), Stitched::Completed);
+        assert_eq!(now.len(), 52);
+    }
+
+    /// Returns used the ring up: the function that calls is still open.
+    #[test]
+    fn what_is_left_of_an_overflow_hangs_on_its_function() {
+        let open: Vec<Frame> = (0..10).rev().map(frame).collect();
+        let mut before = Before { frames: open, hw_idx: None, visible: 1, whole: true };
+        // Made by the function that call 4 went to.
+        let call = Frame { from: 999, to: 1000, caller: 5, callee: 50 };
+        let mut now = vec![call];
+        assert_eq!(before.stitch(&mut now, None, Missing::Underflow), Stitched::Completed);
+        assert_eq!(now, [call, frame(4), frame(3), frame(2), frame(1), frame(0)]);
+        let mut now = vec![Frame { from: 5, caller: 77, ..call }];
+        assert_eq!(before.stitch(&mut now, None, Missing::Underflow), Stitched::Alone);
+    }
+}

@@ -1,0 +1,66 @@
+//! Bytes of debug information, where they lie: sections of mapped files, and
+//! what was unpacked.
+#![allow(unsafe_code, reason = "mapping files, and promising that the bytes stay where they are")]
+
+use std::fs::File;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use memmap2::{Mmap, UncheckedAdvice};
+
+/// Bytes that stay where they are as long as anybody has them. A handle is in
+/// every string and every list of what was parsed, so it is small.
+#[derive(Clone, Debug)]
+pub(super) struct Bytes(Arc<Backing>);
+
+#[derive(Debug)]
+enum Backing {
+    Mapped(Mmap),
+    Owned(Vec<u8>),
+}
+
+impl Bytes {
+    /// A whole file. Debug information is too much to be read: of gigabytes a
+    /// few pages are looked at.
+    pub(super) fn map(file: &File) -> std::io::Result<Bytes> {
+        // SAFETY: the bytes are only read, and nothing is concluded from one
+        // look for the next: what a writer changes meanwhile can make the
+        // answers wrong, not the memory. A file that is cut short while it is
+        // mapped ends the process by SIGBUS, as it ends perf and gdb; programs
+        // are replaced by renaming, which leaves the old file whole.
+        let map = unsafe { Mmap::map(file) }?;
+        Ok(Bytes(Arc::new(Backing::Mapped(map))))
+    }
+
+    /// What was unpacked; nothing stands for a section that is missing.
+    pub(super) fn owned(bytes: Vec<u8>) -> Bytes {
+        Bytes(Arc::new(Backing::Owned(bytes)))
+    }
+
+    /// Gives the memory of the whole file back; what is looked at again is
+    /// there again.
+    pub(super) fn let_go(&self) {
+        if let Backing::Mapped(map) = &*self.0 {
+            // SAFETY: the mapping is shared, of a file, and never written to,
+            // so dropping its pages loses nothing: the next access has the
+            // system bring them back with the same bytes.
+            let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &*self.0 {
+            Backing::Mapped(map) => map,
+            Backing::Owned(bytes) => bytes,
+        }
+    }
+}
+
+// SAFETY: both kinds lie behind an `Arc`, in a mapping or on the heap; neither
+// is ever changed, and moving the handle moves none of the bytes.
+unsafe impl gimli::StableDeref for Bytes {}
+// SAFETY: a clone is another handle of the same `Arc`, so of the same bytes.
+unsafe impl gimli::CloneStableDeref for Bytes {}

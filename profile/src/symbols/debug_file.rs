@@ -1,0 +1,202 @@
+//! Debug files: symbols and lines that were taken out of a program and put
+//! somewhere else.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::read::{ReadCache, ReadRef};
+use object::{Object, ObjectSection};
+
+use super::open_regular;
+
+/// Where debug files are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebugDirs {
+    /// Folders such as `/usr/lib/debug`: `.build-id/xx/yyy.debug` in them, and
+    /// debug links under the program's own folder.
+    pub roots: Vec<PathBuf>,
+    /// perf's caches, such as `~/.debug`: `.build-id/xx/yyy/debug` and `elf`.
+    pub caches: Vec<PathBuf>,
+    /// What debuginfod clients fetched: `BUILDID/debuginfo`. Nothing is
+    /// fetched here.
+    pub fetched: Vec<PathBuf>,
+}
+
+impl Default for DebugDirs {
+    fn default() -> DebugDirs {
+        let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let home = var("HOME").map(PathBuf::from);
+        let fetched = var("DEBUGINFOD_CACHE_PATH").map(PathBuf::from).or_else(|| {
+            let cache = var("XDG_CACHE_HOME").map(PathBuf::from);
+            let cache = cache.or_else(|| Some(home.as_ref()?.join(".cache")));
+            Some(cache?.join("debuginfod_client"))
+        });
+        DebugDirs {
+            roots: vec![PathBuf::from("/usr/lib/debug")],
+            caches: home.iter().map(|home| home.join(".debug")).collect(),
+            fetched: fetched.into_iter().collect(),
+        }
+    }
+}
+
+impl DebugDirs {
+    /// Nowhere.
+    #[must_use]
+    pub const fn none() -> DebugDirs {
+        DebugDirs { roots: Vec::new(), caches: Vec::new(), fetched: Vec::new() }
+    }
+
+    /// Files that may belong to a build id, the most likely first.
+    fn by_build_id(&self, id: &[u8]) -> Vec<PathBuf> {
+        let Some((first, rest)) = id.split_first().filter(|(_, rest)| !rest.is_empty()) else {
+            return Vec::new();
+        };
+        let (first, rest) = (hex(&[*first]), hex(rest));
+        let within = |root: &PathBuf| root.join(".build-id").join(&first);
+        let mut paths = Vec::new();
+        for root in &self.roots {
+            paths.push(within(root).join(format!("{rest}.debug")));
+        }
+        for cache in &self.caches {
+            let entry = within(cache).join(&rest);
+            // Old versions of perf put a file where newer ones put a folder.
+            paths.extend([entry.join("debug"), entry.join("elf"), entry]);
+        }
+        for fetched in &self.fetched {
+            let entry = fetched.join(hex(id));
+            paths.extend([entry.join("debuginfo"), entry.join("executable")]);
+        }
+        paths
+    }
+
+    /// The list of a kernel's symbols that perf kept, by its build id.
+    pub(crate) fn kallsyms(&self, id: &[u8]) -> Option<PathBuf> {
+        let only_caches = DebugDirs { roots: Vec::new(), fetched: Vec::new(), ..self.clone() };
+        let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("kallsyms"));
+        paths.find(|path| path.is_file())
+    }
+
+    /// The program of a build id, out of perf's cache.
+    pub(crate) fn program(&self, id: &[u8]) -> Option<PathBuf> {
+        let only_caches = DebugDirs { roots: Vec::new(), ..self.clone() };
+        let mut paths = only_caches.by_build_id(id).into_iter();
+        paths.find(|path| {
+            // A debug file has no code.
+            let is_program =
+                !matches!(path.file_name(), Some(n) if n == "debug" || n == "debuginfo");
+            is_program && super::build_id(path).is_some_and(|found| found == id)
+        })
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a debug file is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Symbols,
+    Lines,
+}
+
+impl Wanted {
+    /// Whether a file has it.
+    pub(crate) fn is_in<'data, R: ReadRef<'data>>(self, object: &object::File<'data, R>) -> bool {
+        let filled = |name: &str| {
+            object
+                .section_by_name(name)
+                .is_some_and(|section| section.file_range().is_some_and(|(_, size)| size > 0))
+        };
+        match self {
+            Wanted::Symbols => object.symbol_table().is_some() && filled(".symtab"),
+            // Old compressed sections have names of their own, which `object`
+            // finds under the usual ones.
+            Wanted::Lines => filled(".debug_line") && filled(".debug_info"),
+        }
+    }
+}
+
+/// The debug file of a program: by build id first, then by its debug link.
+pub(crate) fn debug_file<'data, R: ReadRef<'data>>(
+    path: &Path,
+    object: &object::File<'data, R>,
+    dirs: &DebugDirs,
+    wanted: Wanted,
+) -> Option<PathBuf> {
+    let id = object.build_id().ok().flatten();
+    if let Some(id) = id {
+        let mut paths = dirs.by_build_id(id).into_iter();
+        let found = paths.find(|path| belongs(path, Proof::BuildId(id), wanted));
+        if found.is_some() {
+            return found;
+        }
+    }
+    let (name, crc) = object.gnu_debuglink().ok().flatten()?;
+    let name = Path::new(std::ffi::OsStr::from_bytes(name));
+    // It is a name, not a way to somewhere else.
+    if name.components().count() != 1 || name.file_name().is_none() {
+        return None;
+    }
+    let folder = path.parent()?;
+    let mut paths = vec![folder.join(name), folder.join(".debug").join(name)];
+    let inside = folder.strip_prefix("/").unwrap_or(folder);
+    paths.extend(dirs.roots.iter().map(|root| root.join(inside).join(name)));
+    let proof = id.map_or(Proof::Crc(crc), Proof::BuildId);
+    paths.into_iter().find(|found| found != path && belongs(found, proof, wanted))
+}
+
+/// The file that several programs' debug information was moved into
+/// (`.gnu_debugaltlink`, by dwz), with the path that asks for it.
+pub(crate) fn alternate<'data, R: ReadRef<'data>>(
+    path: &Path,
+    object: &object::File<'data, R>,
+    dirs: &DebugDirs,
+) -> Option<PathBuf> {
+    let (name, id) = object.gnu_debugaltlink().ok().flatten()?;
+    let name = Path::new(std::ffi::OsStr::from_bytes(name));
+    // A relative one counts from the real place of the file that has it.
+    let real = std::fs::canonicalize(path).ok();
+    let beside = real.as_deref().and_then(Path::parent).map(|folder| folder.join(name));
+    let mut paths: Vec<PathBuf> = beside.into_iter().collect();
+    paths.extend(dirs.by_build_id(id));
+    paths.into_iter().find(|path| super::build_id(path).is_some_and(|found| found == id))
+}
+
+/// What shows that a debug file is the right one.
+#[derive(Clone, Copy)]
+enum Proof<'a> {
+    BuildId(&'a [u8]),
+    /// CRC-32 of the whole file.
+    Crc(u32),
+}
+
+fn belongs(path: &Path, proof: Proof<'_>, wanted: Wanted) -> bool {
+    let Ok(file) = open_regular(path) else { return false };
+    let Ok(again) = file.try_clone() else { return false };
+    let cache = ReadCache::new(file);
+    let Ok(object) = object::File::parse(&cache) else { return false };
+    if !wanted.is_in(&object) {
+        return false;
+    }
+    match proof {
+        Proof::BuildId(id) => object.build_id().ok().flatten() == Some(id),
+        Proof::Crc(crc) => crc_of(again).is_some_and(|found| found == crc),
+    }
+}
+
+fn crc_of(mut file: File) -> Option<u32> {
+    use std::io::Seek;
+    file.rewind().ok()?;
+    let mut crc = flate2::Crc::new();
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        let read = file.read(&mut buffer).ok()?;
+        if read == 0 {
+            return Some(crc.sum());
+        }
+        crc.update(buffer.get(..read)?);
+    }
+}

@@ -1,0 +1,87 @@
+//! Names of generated code: the lists that run-time compilers leave for perf
+//! (Linux `tools/perf/Documentation/jit-interface.txt`).
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::SymbolError;
+use super::table::{Found, SymbolTable};
+
+/// No list is longer.
+const MAX_LIST: u64 = 256 << 20;
+/// No line of it is longer; what is behind is cut.
+const MAX_LINE: u64 = 1 << 16;
+
+/// The list of one process.
+#[derive(Debug)]
+pub(crate) struct JitMap {
+    table: SymbolTable,
+}
+
+impl JitMap {
+    /// Where the list of a process is, if there is one. It is only looked for,
+    /// not read.
+    pub(crate) fn path(folder: &Path, pid: u32) -> Option<PathBuf> {
+        let path = folder.join(format!("perf-{pid}.map"));
+        std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()).then_some(path)
+    }
+
+    /// Reads a list: `START SIZE NAME` in hexadecimal, the name up to the end
+    /// of the line. Code that took the place of older code comes later.
+    pub(crate) fn read(path: &Path) -> Result<JitMap, SymbolError> {
+        let open = |cause| SymbolError::Open { path: path.to_owned(), cause };
+        // /tmp is everybody's: a link could lead anywhere, a pipe would wait.
+        let named = std::fs::symlink_metadata(path).map_err(open)?;
+        if !named.is_file() {
+            return Err(SymbolError::NotAFile { path: path.to_owned() });
+        }
+        let file = std::fs::File::open(path).map_err(open)?;
+        let found = file.metadata().map_err(open)?;
+        if (found.dev(), found.ino()) != (named.dev(), named.ino()) {
+            return Err(SymbolError::NotAFile { path: path.to_owned() });
+        }
+        let me = std::fs::metadata("/proc/self").map_err(open)?.uid();
+        if found.uid() != 0 && found.uid() != me {
+            return Err(SymbolError::Owner { path: path.to_owned() });
+        }
+        if found.len() > MAX_LIST {
+            return Err(SymbolError::TooLarge { path: path.to_owned(), size: found.len() });
+        }
+        let mut input = BufReader::new(file.take(MAX_LIST));
+        let mut all = Vec::new();
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).map_err(open)? == 0 {
+                break;
+            }
+            let line = String::from_utf8_lossy(&line);
+            let mut words = line.trim().splitn(3, ' ');
+            let mut number = || {
+                let word = words.next()?;
+                u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
+            };
+            let (Some(start), Some(size)) = (number(), number()) else { continue };
+            let name = words.next().unwrap_or_default().trim();
+            if size > 0 && !name.is_empty() {
+                all.push((start, size, name.to_owned()));
+            }
+        }
+        let mut table = SymbolTable::default();
+        // Of several at one address the first stays: the latest.
+        for (start, size, name) in all.iter().rev() {
+            table.push(*start, *size, name, 0);
+        }
+        table.sort();
+        Ok(JitMap { table })
+    }
+
+    pub(crate) fn at(&self, addr: u64) -> Option<Found<'_>> {
+        self.table.at(addr)
+    }
+
+    pub(crate) fn named(&self, wanted: impl Fn(&str) -> bool) -> Vec<Found<'_>> {
+        self.table.named(wanted)
+    }
+}

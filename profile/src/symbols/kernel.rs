@@ -1,0 +1,212 @@
+//! The kernel's functions, out of its own list.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use lbr_msr::record::Mmap;
+
+use super::table::{Found, SymbolTable};
+use super::{SymbolError, open_regular};
+
+/// What perf calls the kernel; the name of a symbol may follow.
+pub(crate) const KERNEL_NAME: &str = "[kernel.kallsyms]";
+/// No kernel's list is longer.
+const MAX_LIST: u64 = 1 << 30;
+/// No line of it is longer.
+const MAX_LINE: u64 = 4096;
+
+/// The kernel that runs here: who it is, and where it lists its symbols.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningKernel {
+    /// Its release, as `uname -r` prints it.
+    pub release: Option<String>,
+    /// Its build id.
+    pub build_id: Option<Vec<u8>>,
+    /// Its symbols.
+    pub kallsyms: PathBuf,
+    /// Its modules and where they are loaded.
+    pub modules: PathBuf,
+}
+
+impl Default for RunningKernel {
+    fn default() -> RunningKernel {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+        let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
+        RunningKernel {
+            release: release.map(|release| release.trim().to_owned()),
+            build_id: build_id_of_notes(&notes),
+            kallsyms: PathBuf::from("/proc/kallsyms"),
+            modules: PathBuf::from("/proc/modules"),
+        }
+    }
+}
+
+/// The build id among ELF notes: name GNU, type 3.
+fn build_id_of_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
+    let word = |bytes: &[u8], at: usize| {
+        let bytes = bytes.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_ne_bytes(bytes))
+    };
+    loop {
+        let name_len = word(notes, 0)? as usize;
+        let id_len = word(notes, 4)? as usize;
+        let kind = word(notes, 8)?;
+        let id_at = 12usize.checked_add(name_len.checked_next_multiple_of(4)?)?;
+        let next = id_at.checked_add(id_len.checked_next_multiple_of(4)?)?;
+        if kind == 3 && notes.get(12..12 + name_len.min(4)) == Some(b"GNU\0") {
+            return notes.get(id_at..id_at.checked_add(id_len)?).map(<[u8]>::to_vec);
+        }
+        notes = notes.get(next..)?;
+    }
+}
+
+/// The kernel's functions by module; those of the kernel itself under "".
+#[derive(Debug, Default)]
+pub(crate) struct KernelSymbols {
+    tables: HashMap<String, SymbolTable>,
+}
+
+impl KernelSymbols {
+    /// Reads a list in the format of `/proc/kallsyms`.
+    pub(crate) fn read(path: &Path) -> Result<KernelSymbols, SymbolError> {
+        let file = open_regular(path)?;
+        let io = |cause| SymbolError::Open { path: path.to_owned(), cause };
+        let mut input = BufReader::with_capacity(1 << 16, file.take(MAX_LIST));
+        let mut symbols = KernelSymbols::default();
+        let (mut line, mut zeros) = (Vec::new(), false);
+        loop {
+            line.clear();
+            if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).map_err(io)? == 0 {
+                break;
+            }
+            let Some((addr, kind, name, module)) = parse(&line) else { continue };
+            // Whoever may not see addresses gets zeros.
+            zeros |= addr == 0 && matches!(kind, b't' | b'T');
+            if addr == 0 || !matches!(kind, b't' | b'T' | b'w' | b'W') {
+                continue;
+            }
+            if !symbols.tables.contains_key(module) {
+                symbols.tables.insert(module.to_owned(), SymbolTable::default());
+            }
+            if let Some(table) = symbols.tables.get_mut(module) {
+                let rank = u8::from(kind.is_ascii_lowercase()) | u8::from(is_mark(name)) << 1;
+                table.push(addr, 0, name, rank);
+            }
+        }
+        if symbols.tables.is_empty() {
+            let path = path.to_owned();
+            return Err(if zeros {
+                SymbolError::Restricted { path }
+            } else {
+                SymbolError::NotKallsyms { path }
+            });
+        }
+        symbols.tables.values_mut().for_each(SymbolTable::sort);
+        Ok(symbols)
+    }
+
+    /// The function of a module ("" is the kernel) that covers an address.
+    pub(crate) fn at(&self, module: &str, addr: u64) -> Option<Found<'_>> {
+        self.tables.get(module)?.at(addr)
+    }
+
+    /// The function that covers an address, whosever it is.
+    pub(crate) fn at_any(&self, addr: u64) -> Option<Found<'_>> {
+        let tables = self.tables.values();
+        tables.filter_map(|table| table.at(addr)).max_by_key(|found| found.addr)
+    }
+
+    /// The address of a symbol of the kernel itself.
+    pub(crate) fn address(&self, name: &str) -> Option<u64> {
+        self.named("", |symbol| symbol == name).first().map(|found| found.addr)
+    }
+
+    /// Every symbol of a module of which `wanted` likes the name.
+    pub(crate) fn named(&self, module: &str, wanted: impl Fn(&str) -> bool) -> Vec<Found<'_>> {
+        self.tables.get(module).map(|table| table.named(wanted)).unwrap_or_default()
+    }
+}
+
+/// Names that mark the begin of a part, where a function begins too.
+fn is_mark(name: &str) -> bool {
+    name.starts_with("_text")
+        || name.starts_with("_stext")
+        || name.starts_with("__pfx_")
+        || name.ends_with("_start")
+        || name.ends_with("_begin")
+        || name.ends_with("_end")
+}
+
+/// `ffffffff81000000 T _text`, and of modules `[name]` behind it.
+fn parse(line: &[u8]) -> Option<(u64, u8, &str, &str)> {
+    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let addr = u64::from_str_radix(words.next()?, 16).ok()?;
+    let kind = *words.next()?.as_bytes().first()?;
+    let name = words.next()?;
+    let module = words.next().and_then(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    Some((addr, kind, name, module.unwrap_or("")))
+}
+
+/// The modules of the running kernel: where they are loaded, and their bytes.
+#[derive(Debug, Default)]
+pub(crate) struct ModuleAddresses(BTreeMap<String, (u64, u64)>);
+
+impl ModuleAddresses {
+    /// Reads a list in the format of `/proc/modules`; an unreadable one has no
+    /// modules, and one that shows no addresses neither.
+    pub(crate) fn read(path: &Path) -> ModuleAddresses {
+        let Ok(file) = open_regular(path) else { return ModuleAddresses::default() };
+        let lines = BufReader::new(file.take(MAX_LIST)).lines().map_while(Result::ok);
+        let modules = lines.filter_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let name = words.next()?.to_owned();
+            let size = words.next()?.parse().ok()?;
+            let addr = words.find_map(|word| word.strip_prefix("0x"))?;
+            let addr = u64::from_str_radix(addr, 16).ok().filter(|addr| *addr != 0)?;
+            Some((name, (addr, size)))
+        });
+        ModuleAddresses(modules.collect())
+    }
+
+    pub(crate) fn get(&self, module: &str) -> Option<u64> {
+        self.0.get(module).map(|(addr, _)| *addr)
+    }
+}
+
+impl RunningKernel {
+    /// Its own mappings and those of its modules, as perf puts them at the
+    /// begin of a recording: the offset of the first is the address of the
+    /// symbol that its name ends with.
+    ///
+    /// # Errors
+    /// [`SymbolError`] where it shows no addresses.
+    pub fn mappings(&self, time: u64) -> Result<Vec<Mmap>, SymbolError> {
+        let symbols = KernelSymbols::read(&self.kallsyms)?;
+        let list = || SymbolError::NotKallsyms { path: self.kallsyms.clone() };
+        let text = symbols.address("_text").ok_or_else(list)?;
+        let end = symbols.address("_etext").filter(|end| *end > text).ok_or_else(list)?;
+        let mapping = |addr, len, pgoff, path: String, build_id| Mmap {
+            time,
+            pid: u32::MAX,
+            tid: 0,
+            addr,
+            len,
+            pgoff,
+            dev: (0, 0),
+            ino: 0,
+            ino_generation: 0,
+            build_id,
+            prot: 4,
+            flags: 0,
+            path,
+        };
+        let kernel = format!("{KERNEL_NAME}_text");
+        let mut mappings = vec![mapping(text, end - text, text, kernel, self.build_id.clone())];
+        let modules = ModuleAddresses::read(&self.modules);
+        for (name, (addr, size)) in modules.0 {
+            mappings.push(mapping(addr, size, 0, format!("[{name}]"), None));
+        }
+        Ok(mappings)
+    }
+}

@@ -1,0 +1,128 @@
+//! Symbols by address.
+
+use std::cmp::Reverse;
+
+/// A symbol: where it starts, how far it reaches, and where its name stands.
+#[derive(Clone, Copy, Debug)]
+struct Symbol {
+    addr: u64,
+    /// 0 where nobody says: it reaches to the next.
+    size: u64,
+    name: (u32, u32),
+    /// The nearest symbol with a size that it lies in, counted from 1.
+    outer: u32,
+    /// Of several at one address the lowest gives the name.
+    rank: u8,
+}
+
+/// A symbol that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found<'a> {
+    /// Its name as the file has it.
+    pub(crate) name: &'a str,
+    /// Its first address.
+    pub(crate) addr: u64,
+    /// The address behind it; `None` where neither its size nor another symbol
+    /// says.
+    pub(crate) end: Option<u64>,
+}
+
+/// Symbols of code, found by address or name.
+#[derive(Debug, Default)]
+pub(crate) struct SymbolTable {
+    symbols: Vec<Symbol>,
+    names: String,
+    /// Addresses that no symbol without a size reaches beyond.
+    bounds: Vec<u64>,
+}
+
+impl SymbolTable {
+    /// Adds an address where a section ends: what has no size ends there.
+    pub(crate) fn bound(&mut self, addr: u64) {
+        self.bounds.push(addr);
+    }
+
+    /// Adds a symbol; [`sort`](Self::sort) comes before any search.
+    pub(crate) fn push(&mut self, addr: u64, size: u64, name: &str, rank: u8) {
+        let start = u32::try_from(self.names.len());
+        let end = u32::try_from(self.names.len() + name.len());
+        let (Ok(start), Ok(end), false) = (start, end, name.is_empty()) else { return };
+        self.names.push_str(name);
+        self.symbols.push(Symbol { addr, size, name: (start, end), outer: 0, rank });
+    }
+
+    /// Puts the symbols in order: of several of one address the best comes
+    /// last, and of equals the first that was added.
+    pub(crate) fn sort(&mut self) {
+        self.symbols.sort_unstable_by_key(|symbol| {
+            (symbol.addr, Reverse(symbol.rank), Reverse(symbol.name.0))
+        });
+        self.bounds.sort_unstable();
+        self.symbols.shrink_to_fit();
+        self.names.shrink_to_fit();
+        // The symbols that reach beyond the one at hand, the innermost last.
+        let mut open: Vec<(u64, u32)> = Vec::new();
+        for (symbol, number) in self.symbols.iter_mut().zip(1u32..) {
+            while open.last().is_some_and(|(end, _)| *end <= symbol.addr) {
+                open.pop();
+            }
+            symbol.outer = open.last().map_or(0, |(_, number)| *number);
+            if symbol.size > 0 {
+                open.push((symbol.addr.saturating_add(symbol.size), number));
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
+    /// The symbol that covers an address: the innermost, but a label without a
+    /// size takes no code from the function around it.
+    pub(crate) fn at(&self, addr: u64) -> Option<Found<'_>> {
+        let after = self.symbols.partition_point(|symbol| symbol.addr <= addr);
+        let mut number = after;
+        loop {
+            let symbol = self.symbols.get(number.checked_sub(1)?)?;
+            let covers = match symbol.size {
+                0 => {
+                    symbol.outer == 0
+                        && after == number
+                        && self.behind(symbol).is_none_or(|end| addr < end)
+                }
+                size => addr - symbol.addr < size,
+            };
+            if covers {
+                return self.found(symbol);
+            }
+            number = symbol.outer as usize;
+        }
+    }
+
+    fn found(&self, symbol: &Symbol) -> Option<Found<'_>> {
+        let (start, end) = symbol.name;
+        let name = self.names.get(start as usize..end as usize)?;
+        let end = match symbol.size {
+            0 => self.behind(symbol),
+            size => Some(symbol.addr.saturating_add(size)),
+        };
+        Some(Found { name, addr: symbol.addr, end })
+    }
+
+    /// Where a symbol without a size ends: at the next, or at a bound.
+    fn behind(&self, symbol: &Symbol) -> Option<u64> {
+        let next = self.symbols.partition_point(|other| other.addr <= symbol.addr);
+        let bound = self.bounds.partition_point(|bound| *bound <= symbol.addr);
+        let next = self.symbols.get(next).map(|next| next.addr);
+        [next, self.bounds.get(bound).copied()].into_iter().flatten().min()
+    }
+
+    /// Every symbol of which `wanted` likes the name.
+    pub(crate) fn named(&self, wanted: impl Fn(&str) -> bool) -> Vec<Found<'_>> {
+        let called = self.symbols.iter().filter(|symbol| {
+            let (start, end) = symbol.name;
+            self.names.get(start as usize..end as usize).is_some_and(&wanted)
+        });
+        called.filter_map(|symbol| self.found(symbol)).collect()
+    }
+}

@@ -1,0 +1,391 @@
+//! Branches in the order in which they ran: what the views that look at more
+//! than one entry at a time share.
+//!
+//! A stack becomes *steps*, oldest first. A step is a branch that was taken,
+//! and the one before it where straight code joins the two.
+
+mod frames;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use lbr_msr::record::{BranchType, Event, Head, Label};
+
+use crate::clean::{self, DUPLICATE_STRIDE, LONGEST_BLOCK, Streams};
+use crate::code;
+use crate::collect::{self, Collect};
+use crate::maps::Maps;
+use crate::note::Source;
+use crate::perf_data::{EventAttr, ReadError};
+use crate::quality::Quality;
+use crate::recording::Recording;
+use crate::stack::{SampleHead, Stack};
+
+pub(crate) use crate::clean::Holds;
+pub(crate) use frames::{Frames, Returned, returns_behind};
+
+/// What a branch does to the flow of control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Neither the recording nor the code says.
+    #[default]
+    Unknown,
+    /// A conditional jump.
+    Conditional,
+    /// A jump to one place. Also a call of the next instruction, which no
+    /// return belongs to.
+    Jump,
+    /// A jump to where a register or memory says.
+    IndirectJump,
+    /// A call, a system call, an interrupt or an exception.
+    Call,
+    /// A return from any of them.
+    Return,
+}
+
+impl Kind {
+    /// The kind of perf's type.
+    #[must_use]
+    pub(crate) const fn of(branch_type: Option<BranchType>) -> Kind {
+        let Some(branch_type) = branch_type else { return Kind::Unknown };
+        match branch_type {
+            BranchType::COND => Kind::Conditional,
+            BranchType::UNCOND | BranchType::NO_TX => Kind::Jump,
+            BranchType::IND => Kind::IndirectJump,
+            BranchType::CALL
+            | BranchType::IND_CALL
+            | BranchType::COND_CALL
+            | BranchType::SYSCALL
+            | BranchType::IRQ
+            | BranchType::SERROR => Kind::Call,
+            BranchType::RET | BranchType::COND_RET | BranchType::SYSRET | BranchType::ERET => {
+                Kind::Return
+            }
+            _ => Kind::Unknown,
+        }
+    }
+
+    /// Stays in the frame: no call and no return. What nobody knows is taken
+    /// for a jump.
+    #[must_use]
+    pub(crate) const fn is_jump(self) -> bool {
+        !matches!(self, Kind::Call | Kind::Return)
+    }
+}
+
+/// A distinct taken branch of one address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) space: u32,
+    pub(crate) kind: Kind,
+    pub(crate) count: u64,
+}
+
+/// Mixes the words of a branch: it is looked up for each entry, and the
+/// standard hasher takes as long as everything else together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    fn finish(&self) -> u64 {
+        // The table looks at both ends; the upper one is mixed best.
+        self.0 ^ self.0.rotate_left(32)
+    }
+}
+
+/// The distinct branches, in the order in which they were first seen: a second
+/// walk over the same recording gives them the same numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Edges {
+    index: HashMap<(u32, u64, u64), usize, BuildHasherDefault<Mix>>,
+    pub(crate) list: Vec<Edge>,
+}
+
+impl Edges {
+    pub(crate) fn get(&self, edge: usize) -> Option<&Edge> {
+        self.list.get(edge)
+    }
+
+    /// Whether a branch was taken.
+    pub(crate) fn has(&self, space: u32, from: u64, to: u64) -> bool {
+        self.index.contains_key(&(space, from, to))
+    }
+
+    /// The number of a branch; a new one if there was none.
+    fn number(&mut self, key: (u32, u64, u64), kind: impl FnOnce() -> Kind) -> usize {
+        let next = self.list.len();
+        let number = *self.index.entry(key).or_insert(next);
+        if number == next {
+            let (space, from, to) = key;
+            self.list.push(Edge { from, to, space, kind: kind(), count: 0 });
+        }
+        number
+    }
+}
+
+/// A branch that was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Its number among the [`Edges`].
+    pub(crate) edge: usize,
+    /// The branch before, where code ran straight from its target to here.
+    pub(crate) before: Option<usize>,
+    /// Nothing is missing between the step before and this one, as far as the
+    /// filter lets branches in.
+    pub(crate) follows: bool,
+    /// Core cycles since the branch before.
+    pub(crate) cycles: Option<u32>,
+}
+
+pub(crate) type Thread = (Option<u32>, Option<u32>);
+
+/// What is known of the time before the oldest branch of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joins {
+    /// It is the next branch after the newest of the thread's stack before.
+    Before,
+    /// It is the first branch that the thread took since recording began with
+    /// it.
+    Start,
+    /// Nothing.
+    No,
+}
+
+/// A stack that counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) thread: Thread,
+    pub(crate) joins: Joins,
+    /// How many stacks it stands for.
+    pub(crate) weight: u64,
+    /// The next stack of the thread may join to this one.
+    pub(crate) goes_on: bool,
+    /// Which branches were let in.
+    pub(crate) holds: Holds,
+    /// The address space of the process.
+    pub(crate) space: u32,
+    /// Everything else about it.
+    pub(crate) head: SampleHead,
+}
+
+/// Turns stacks into steps.
+#[derive(Debug, Default)]
+pub(crate) struct Walker {
+    pub(crate) quality: Quality,
+    pub(crate) maps: Maps,
+    pub(crate) edges: Edges,
+    /// Stacks in which not every branch was recorded.
+    pub(crate) filtered: u64,
+    /// Pairs of neighbours that no straight code joins.
+    pub(crate) broken: u64,
+    /// The steps of the stack at hand, oldest first.
+    pub(crate) steps: Vec<Step>,
+    streams: Streams,
+    /// The newest branch of each thread whose last stack ended uncut.
+    stood: HashMap<Thread, usize>,
+    seen: HashMap<Thread, ()>,
+}
+
+impl Walker {
+    /// A walk over the same recording once more: branches keep their numbers,
+    /// everything else is counted anew.
+    pub(crate) fn again(edges: Edges) -> Walker {
+        Walker { edges, ..Walker::default() }
+    }
+
+    /// Every taken branch is here.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.quality.is_complete() && self.filtered == 0
+    }
+
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Lost(lost) => {
+                self.quality.lost(lost);
+                match lost.label {
+                    Some(_) => self.stood.retain(|(_, tid), _| *tid != Some(lost.tid)),
+                    None => self.stood.clear(),
+                }
+            }
+            Event::Exit(task) => {
+                let thread = (Some(task.pid), Some(task.tid));
+                self.stood.remove(&thread);
+                self.seen.remove(&thread);
+            }
+            _ => {}
+        }
+        self.maps.event(event);
+    }
+
+    /// Takes a stack in; its steps are in `steps` then. `None` where it stays
+    /// out of every count.
+    fn stack(&mut self, stack: &Stack<'_>) -> Option<Opening> {
+        let head = &stack.head;
+        let thread = (head.pid, head.tid);
+        let before = self.stood.remove(&thread);
+        self.steps.clear();
+        let first = self.seen.insert(thread, ()).is_none();
+        if !self.quality.sample(head, stack.entries.len()) || head.weight == 0 {
+            return None;
+        }
+        let weight = head.weight;
+        let straight = self.streams.is_straight(head);
+        if !straight {
+            add(&mut self.filtered, weight);
+        }
+        let space = self.maps.space(head.pid) as u32;
+        let duplicate = self.streams.is_duplicated(head, &stack.entries, DUPLICATE_STRIDE);
+        if duplicate {
+            add(&mut self.quality.duplicated_newest, weight);
+        }
+        let joined = joins(head);
+        let mut last = before.filter(|_| joined);
+        let joins = match last {
+            Some(_) => Joins::Before,
+            None if joined && first && head.source == Source::Software => Joins::Start,
+            None => Joins::No,
+        };
+        let mut spanning = last.is_some();
+        let aborts = clean::second_aborts(&stack.entries);
+        for index in (usize::from(duplicate)..stack.entries.len()).rev() {
+            let Some(branch) = stack.entries.get(index) else { continue };
+            if branch.is_empty() {
+                add(&mut self.quality.zero_entries, weight);
+                last = None;
+                continue;
+            }
+            if branch.flags.not_taken() {
+                add(&mut self.quality.not_taken, weight);
+                continue;
+            }
+            if aborts.binary_search(&index).is_ok() {
+                add(&mut self.quality.double_aborts, weight);
+                continue;
+            }
+            let key = (space, branch.from, branch.to);
+            let (maps, recorded) = (&mut self.maps, branch.flags.branch_type());
+            let edge = self.edges.number(key, || kind(maps, key, recorded));
+            let entry = last.filter(|_| straight).and_then(|last| self.edges.get(last));
+            let entry = entry.map(|edge| edge.to);
+            let follows = last.is_some();
+            let runs = entry.is_some_and(|entry| runs_straight(entry, branch.from));
+            if entry.is_some() && !runs {
+                add(&mut self.broken, weight);
+            }
+            if let Some(edge) = self.edges.list.get_mut(edge) {
+                add(&mut edge.count, weight);
+                if edge.kind == Kind::Unknown && recorded.is_some() {
+                    edge.kind = Kind::of(recorded);
+                }
+            }
+            let cycles = branch.flags.cycles().filter(|_| !spanning);
+            let before = last.filter(|_| runs);
+            self.steps.push(Step { edge, before, follows, cycles });
+            spanning = false;
+            last = Some(edge);
+        }
+        let goes_on = !head.integrity.cut;
+        if let Some(edge) = last.or(before).filter(|_| goes_on) {
+            self.stood.insert(thread, edge);
+        }
+        let holds = self.streams.holds(head);
+        Some(Opening { thread, joins, weight, goes_on, holds, space, head: *head })
+    }
+}
+
+/// Whether code can have run straight from one address to the other.
+fn runs_straight(entry: u64, exit: u64) -> bool {
+    !clean::crosses(entry, exit)
+        && exit.checked_sub(entry).is_some_and(|length| length <= LONGEST_BLOCK)
+}
+
+/// The kind of a branch: as recorded, else by its code bytes.
+fn kind(maps: &mut Maps, (space, from, to): (u32, u64, u64), recorded: Option<BranchType>) -> Kind {
+    // perf's types do not tell a call of the next instruction: its length does.
+    const CALL_REL32: u64 = 5;
+    match recorded {
+        Some(BranchType::CALL) if to == from.wrapping_add(CALL_REL32) => Kind::Jump,
+        Some(_) => Kind::of(recorded),
+        None => {
+            let location = maps.locate(space as usize, from);
+            match code::branch_at(maps, location, from, to).1 {
+                Some(branch) if branch.is_zero_length_call() => Kind::Jump,
+                Some(branch) if branch.can_reach(to) => Kind::of(Some(branch.branch_type)),
+                // Into the kernel by an interrupt or a call, and back again.
+                _ if clean::crosses(from, to) && to >= clean::KERNEL => Kind::Call,
+                _ if clean::crosses(from, to) => Kind::Return,
+                branch => Kind::of(branch.map(|branch| branch.branch_type)),
+            }
+        }
+    }
+}
+
+fn joins(head: &SampleHead) -> bool {
+    head.integrity.head == Head::Joined && head.integrity.label == Label::Stream
+}
+
+/// What looks at the steps.
+pub(crate) trait Visit {
+    /// The steps of a stack are in the walker.
+    fn stack(&mut self, walker: &mut Walker, opening: Opening);
+    /// Something was lost, or a thread ended: nothing joins to what it left.
+    fn forget(&mut self, _thread: Option<Thread>) {}
+}
+
+struct Walk<'a, V> {
+    walker: &'a mut Walker,
+    visit: &'a mut V,
+}
+
+impl<V: Visit> Collect for Walk<'_, V> {
+    fn events(&mut self, events: &[EventAttr]) {
+        self.walker.streams.look(events);
+    }
+    fn knows(&self, event: usize) -> bool {
+        self.walker.streams.knows(event)
+    }
+    fn stack(&mut self, stack: &Stack<'_>) {
+        if let Some(opening) = self.walker.stack(stack) {
+            self.visit.stack(self.walker, opening);
+        }
+    }
+    fn event(&mut self, event: &Event) {
+        self.walker.event(event);
+        if let Event::Exit(task) = event {
+            self.visit.forget(Some((Some(task.pid), Some(task.tid))));
+        }
+    }
+}
+
+/// Walks over a recording to its end. `progress` as for
+/// [`HotTable::count`](crate::HotTable::count).
+pub(crate) fn walk(
+    recording: &mut Recording,
+    walker: &mut Walker,
+    visit: &mut impl Visit,
+    progress: impl FnMut(u64, Option<u64>),
+) -> Result<(), ReadError> {
+    collect::collect(recording, &mut Walk { walker, visit }, progress)?;
+    if let Some(info) = recording.info() {
+        walker.maps.build_ids(&info.build_ids);
+    }
+    Ok(())
+}
+
+/// Counts claimed by a file must not overflow ours.
+pub(crate) fn add(count: &mut u64, more: u64) {
+    *count = count.saturating_add(more);
+}

@@ -1,0 +1,152 @@
+//! Recordings laid on the code of a function, counted by hand.
+
+use lbr_msr::record::BranchType;
+use profile::Flow;
+use profile::annotate::{Annotated, FindError, Syntax, annotate, find, hottest_one};
+
+use crate::interval::Random;
+use crate::recorded::{map, meta};
+use crate::views::{AT, CODE, at, count, count_as, elf, ran};
+
+/// Annotates `len` bytes of code at [`AT`].
+fn all(flow: &mut Flow, len: usize) -> Annotated {
+    let range = format!("{AT:#x}..{:#x}", at(len as u64));
+    let stretch = find(flow, &range).unwrap();
+    assert_eq!((stretch.address, stretch.len), (AT, len as u64));
+    annotate(flow, &stretch, Syntax::Intel).unwrap()
+}
+
+fn counts(annotated: &Annotated) -> Vec<(u64, Option<u64>)> {
+    annotated.instructions.iter().map(|insn| (insn.address - AT, insn.count)).collect()
+}
+
+/// The code of `views.rs`: both branches taken; both passed; the first passed
+/// and the second taken.
+#[test]
+fn each_instruction_has_its_count() {
+    let (_dir, path) = elf(CODE);
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let branches = [(8, 0), (0, 4), (4, 8), (8, 0), (8, 0), (4, 8), (8, 0)];
+    let mut flow = count(&[mapped, ran(1, &branches)]);
+    let annotated = all(&mut flow, CODE.len());
+    assert!(annotated.exact);
+    // The jump at 8 was taken four times, the first time before any block.
+    let wanted =
+        [(0, 3), (2, 2), (3, 2), (4, 3), (6, 1), (7, 1), (8, 4), (10, 0), (12, 0), (14, 0)];
+    assert_eq!(counts(&annotated), wanted.map(|(offset, n)| (offset, Some(n))));
+    assert_eq!((annotated.peak(), annotated.executed()), (4, 16));
+    let branch = |at: usize| annotated.instructions[at].branch.as_ref().unwrap();
+    let (jne, je, jmp) = (branch(0), branch(3), branch(6));
+    assert_eq!((jne.taken, jne.not_taken, jne.taken_share), (1, 2, Some(1.0 / 3.0)));
+    assert_eq!((je.taken, je.not_taken, je.taken_share), (2, 1, Some(2.0 / 3.0)));
+    // What cannot fall through has no share.
+    assert_eq!((jmp.branch_type, jmp.taken, jmp.taken_share), (BranchType::UNCOND, 4, None));
+    let inside = |at: usize| branch(at).target.as_ref().unwrap().inside;
+    assert_eq!([inside(0), inside(3), inside(6), inside(9)], [Some(3), Some(6), Some(0), Some(0)]);
+    assert!(jne.taken_interval.is_none() && jne.mispredicted.is_none());
+    let blocks: Vec<_> =
+        annotated.basic_blocks().iter().map(|b| (b.first, b.end, b.count)).collect();
+    let wanted = [(0, 1, 3), (1, 3, 2), (3, 4, 3), (4, 6, 1), (6, 7, 4), (7, 8, 0), (8, 10, 0)];
+    assert_eq!(blocks, wanted.map(|(first, end, n)| (first, end, Some(n))));
+}
+
+/// Zen 4 records the compare of a fused pair: the jump behind it ran too. What
+/// the code contradicts counts nowhere, and nothing is exact any more.
+#[test]
+fn fused_pairs_and_contradictions() {
+    let (_dir, path) = elf(CODE);
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let branches = [(10, 12), (12, 0), (8, 12), (12, 0), (10, 12)];
+    let mut flow = count(&[mapped, ran(1, &branches)]);
+    let annotated = all(&mut flow, CODE.len());
+    assert_eq!((annotated.exact, annotated.contradicted), (false, 1));
+    let of = |offset: u64| {
+        let insn = annotated.instructions.iter().find(|insn| insn.address == at(offset));
+        insn.unwrap().count
+    };
+    assert_eq!([of(0), of(8), of(10), of(12), of(14)], [Some(1), Some(1), None, Some(2), Some(2)]);
+    let pair = annotated.blocks.iter().find(|block| block.entry == at(12)).unwrap();
+    assert_eq!((pair.instructions, pair.count, pair.last), (Some(2), 2, 9));
+}
+
+/// A byte of data that would swallow the instruction behind it: what ran
+/// decides where instructions begin.
+#[test]
+fn data_among_code() {
+    // 0: jmp 3    2: the first byte of a call    3: nop    4: jmp 0
+    let code = [0xEB, 0x01, 0xE8, 0x90, 0xEB, 0xFA, 0xCC, 0xCC];
+    let (_dir, path) = elf(&code);
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let mut flow = count(&[mapped.clone(), ran(1, &[(4, 0), (0, 3), (4, 0), (0, 3)])]);
+    let annotated = all(&mut flow, 6);
+    assert_eq!(counts(&annotated), [(0, Some(2)), (2, Some(0)), (3, Some(1)), (4, Some(2))]);
+    let data = &annotated.instructions[1];
+    assert_eq!((data.bytes.as_slice(), &data.text), (&[0xE8][..], &None));
+    // Nothing ran here: the bytes are taken as they come, as one call.
+    let annotated = all(&mut count(&[mapped, ran(1, &[(7, 0)])]), 6);
+    assert_eq!(counts(&annotated).len(), 2);
+}
+
+/// A recording of calls alone has no blocks: nothing is known of what lies in
+/// between.
+#[test]
+fn filtered_recordings_count_no_instructions() {
+    let (_dir, path) = elf(CODE);
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let meta = profile::perf_data::Meta { filter: "any_call,u".parse().unwrap(), ..meta() };
+    let mut flow = count_as(meta, &[mapped, ran(1, &[(8, 0), (8, 0)])]);
+    let annotated = all(&mut flow, CODE.len());
+    assert_eq!((annotated.exact, annotated.filtered), (false, 1));
+    assert!(annotated.instructions.iter().all(|insn| insn.count.is_none()));
+    assert_eq!(annotated.instructions[6].branch.as_ref().unwrap().taken, 2);
+}
+
+#[test]
+fn what_cannot_be_shown() {
+    let (_dir, path) = elf(CODE);
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let mut flow = count(&[mapped, ran(1, &[(8, 0), (8, 0)])]);
+    let is_stripped =
+        |error: &FindError| matches!(error, FindError::NoSymbol { stripped: true, .. });
+    let error = find(&mut flow, &format!("{AT:#x}")).unwrap_err();
+    assert!(is_stripped(&error), "{error}");
+    assert_eq!(find(&mut flow, "0x10"), Err(FindError::Unmapped { addr: 0x10 }));
+    assert!(matches!(find(&mut flow, "main"), Err(FindError::Unknown { .. })));
+    assert!(matches!(hottest_one(&mut flow), Err(FindError::Nothing { why }) if why.len() == 1));
+    // Behind the last byte of the file.
+    let range = format!("{:#x}..{:#x}", at(0x800), at(0x900));
+    let error = find(&mut flow, &range).and_then(|s| annotate(&mut flow, &s, Syntax::Intel));
+    assert!(error.is_err(), "{error:?}");
+    for wrong in ["..", "a..", "0x700000000008..0x700000000000", "", "\u{0}", "x..y..z"] {
+        assert!(find(&mut flow, wrong).is_err(), "{wrong:?}");
+    }
+}
+
+/// Bytes and branches that mean nothing: every byte is shown once, and no
+/// count is larger than all blocks together.
+#[test]
+fn nonsense_is_shown_too() {
+    let mut random = Random(6);
+    for _ in 0..300 {
+        let code: Vec<u8> = (0..64).map(|_| random.below(256) as u8).collect();
+        let (_dir, path) = elf(&code);
+        let mut events = vec![map(&path, AT, 0x1000, 0x1000)];
+        for time in 1..20 {
+            let mut end = || random.below(70) as u64;
+            let branches: Vec<(u64, u64)> = (0..7).map(|_| (end(), end())).collect();
+            events.push(ran(time, &branches));
+        }
+        let mut flow = count(&events);
+        let annotated = all(&mut flow, code.len());
+        let mut next = AT;
+        for insn in &annotated.instructions {
+            assert_eq!((insn.address, insn.bytes.is_empty()), (next, false));
+            next += insn.bytes.len() as u64;
+            assert!(insn.count.unwrap_or(0) <= flow.block_quality.blocks + flow.taken);
+        }
+        assert!(next >= at(64) && next < at(64 + 15));
+        let covered: usize = annotated.basic_blocks().iter().map(|b| b.end - b.first).sum();
+        assert_eq!(covered, annotated.instructions.len());
+        assert!(annotated.blocks.iter().all(|block| block.last < annotated.instructions.len()));
+    }
+}

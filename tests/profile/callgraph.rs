@@ -1,0 +1,128 @@
+//! Call stacks that another recorder took.
+
+use std::io::Cursor;
+
+use lbr_msr::BranchFilter;
+use lbr_msr::record::{Event, Integrity};
+use profile::Recording;
+use profile::callgraph::{CallGraph, MISSING, Unit, score};
+use profile::note::Source;
+use profile::perf_data::Meta;
+
+use crate::recorded::{entry, meta, sample, stream};
+
+/// As `perf record --call-graph lbr` asks for them.
+fn call_stacks(events: &[Event]) -> Vec<u8> {
+    let filter: BranchFilter = "stack,u".parse().unwrap();
+    stream(Meta { filter, source: Source::Unsaid, ..meta() }, events)
+}
+
+/// The open calls from number `inner` to number `outer`: call n goes from
+/// function n to function n + 1.
+fn open(time: u64, inner: u64, outer: u64) -> Event {
+    let calls = (outer..=inner).rev().map(|n| entry(0x1000 * n + 8, 0x1000 * (n + 1)));
+    sample(time, calls.collect(), Integrity::UNKNOWN)
+}
+
+fn count(bytes: &[u8], stitch: bool) -> CallGraph {
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap();
+    CallGraph::count(&mut recording, stitch, |_, _| {}).unwrap()
+}
+
+/// Each path with what was counted in it.
+fn paths(graph: &CallGraph) -> Vec<(Vec<String>, u64)> {
+    let nodes = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
+    let label = |function: usize| graph.functions[function].label();
+    nodes.map(|(at, node)| (graph.path(at).into_iter().map(label).collect(), node.own)).collect()
+}
+
+/// What the stack looks like: the places that call, then where it stands.
+fn wanted(inner: u64, outer: u64, whole: bool) -> Vec<String> {
+    let missing = (!whole).then(|| MISSING.to_owned());
+    let calls = (outer..=inner).map(|n| format!("{:#x}", 0x1000 * n + 8));
+    let stands = format!("{:#x}", 0x1000 * (inner + 1));
+    missing.into_iter().chain(calls).chain([stands]).collect()
+}
+
+#[test]
+fn full_stacks_have_callers_missing_until_they_are_stitched() {
+    let stacks = [(31, 1), (32, 1), (33, 2), (40, 9), (140, 109)];
+    let events: Vec<Event> =
+        stacks.iter().zip(1..).map(|((inner, outer), time)| open(time, *inner, *outer)).collect();
+    let bytes = call_stacks(&events);
+    let graph = count(&bytes, false);
+    assert_eq!((graph.unit, graph.total(), graph.complete), (Unit::Stacks, 5, false));
+    // A ring of 32 that is full may have lost calls or not.
+    assert_eq!((graph.passage.truncated, graph.passage.completed), (4, 0));
+    let mut plain: Vec<_> =
+        stacks.map(|(inner, outer)| (wanted(inner, outer, inner < 32), 1)).into();
+    let sorted = |graph: &CallGraph| {
+        let mut found = paths(graph);
+        found.sort();
+        found
+    };
+    plain.sort();
+    assert_eq!(sorted(&graph), plain);
+
+    let stitched = count(&bytes, true);
+    assert_eq!((stitched.passage.truncated, stitched.passage.completed), (4, 3));
+    let mut whole: Vec<_> = stacks
+        .map(|(inner, outer)| if inner < 100 { (inner, 1, true) } else { (inner, outer, false) })
+        .map(|(inner, outer, whole)| (wanted(inner, outer, whole), 1))
+        .into();
+    whole.sort();
+    assert_eq!(sorted(&stitched), whole);
+    // One of five is right without, four of five with.
+    let truth = [(31, 1), (32, 1), (33, 1), (40, 1), (140, 1)];
+    let events: Vec<Event> = truth.iter().zip(1..).map(|(s, time)| open(time, s.0, s.1)).collect();
+    // A deeper ring, which no hardware has.
+    let mut truth = count(&call_stacks(&events), true);
+    assert_eq!(truth.passage.truncated, 1);
+    // The second stack fills a ring of 32 and hangs below the missing ones.
+    assert!((score(&stitched, &truth).unwrap() - 0.8).abs() < 1e-9);
+    assert!((score(&graph, &truth).unwrap() - 0.2).abs() < 1e-9);
+    truth.nodes.truncate(1);
+    assert_eq!(score(&graph, &truth), None);
+}
+
+/// The kernel ran for the program: its frame lies on the program's.
+#[test]
+fn where_it_stood_is_the_innermost_frame() {
+    let mut kernel = open(1, 2, 1);
+    let mut tail = open(2, 2, 1);
+    if let (Event::Sample(kernel), Event::Sample(tail)) = (&mut kernel, &mut tail) {
+        kernel.ip = 0xFFFF_FFFF_8100_0000;
+        // A tail call went on somewhere else.
+        tail.ip = 0x9000;
+    }
+    let graph = count(&call_stacks(&[kernel, tail]), false);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let mut found = paths(&graph);
+    found.sort();
+    let wanted: [(Vec<String>, u64); 2] = [
+        (names(&["0x1008", "0x2008", "0x3000", "0xffffffff81000000"]), 1),
+        (names(&["0x1008", "0x2008", "0x9000"]), 1),
+    ];
+    assert_eq!(found, wanted);
+}
+
+/// The tree upside down: who called the innermost function.
+#[test]
+fn inverted() {
+    let graph = count(&call_stacks(&[open(1, 2, 1), open(2, 2, 2), open(3, 1, 1)]), false);
+    let up = graph.inverted();
+    let mut found = paths(&up);
+    found.sort();
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let wanted: [(Vec<String>, u64); 3] = [
+        (names(&["0x2000", "0x1008"]), 1),
+        (names(&["0x3000", "0x2008"]), 1),
+        (names(&["0x3000", "0x2008", "0x1008"]), 1),
+    ];
+    assert_eq!(found, wanted);
+    let sums = graph.sums();
+    let total = |name: &str| {
+        sums.iter().find(|s| graph.functions[s.function].label() == name).map(|s| (s.total, s.own))
+    };
+    assert_eq!((total("0x1008"), total("0x3000")), (Some((2, 0)), Some((2, 2))));
+}

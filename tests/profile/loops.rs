@@ -1,0 +1,263 @@
+//! Loops and call graphs of programs that were interpreted here.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
+use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity};
+use profile::Recording;
+use profile::callgraph::CallGraph;
+use profile::loops::{Loop, LoopFinder, Loops, Quantile};
+use profile::paths::{Break, Growth, PathFinder};
+
+use crate::interval::Random;
+use crate::recorded::{exact, meta, sample, stream};
+use crate::structured::{Branch, Structured};
+
+fn events(stacks: impl Iterator<Item = Vec<Branch>>, integrity: Integrity) -> Vec<Event> {
+    stacks
+        .enumerate()
+        .map(|(time, stack)| {
+            let entries = stack.iter().rev().map(|&(from, to, branch_type)| BranchEntry {
+                from,
+                to,
+                branch_type: Some(branch_type),
+                ..BranchEntry::default()
+            });
+            sample(time as u64 + 1, entries.collect(), integrity)
+        })
+        .collect()
+}
+
+fn open(bytes: &[u8]) -> Recording {
+    Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap()
+}
+
+fn loops(bytes: &[u8]) -> Loops {
+    let finder = LoopFinder::find(&mut open(bytes), |_, _| {}).unwrap();
+    finder.count(&mut open(bytes), |_, _| {}).unwrap()
+}
+
+/// What every branch of a run says, `depth` of them a stack.
+fn complete(trace: &[Branch], depth: usize) -> Vec<u8> {
+    stream(meta(), &events(trace.chunks(depth).map(<[Branch]>::to_vec), exact()))
+}
+
+/// Stacks of `depth` branches out of a run, each from anywhere.
+fn sampled(trace: &[Branch], depth: usize, stacks: usize, random: &mut Random) -> Vec<u8> {
+    let stacks = (0..stacks).map(|_| {
+        let start = random.below(trace.len() - depth);
+        trace[start..start + depth].to_vec()
+    });
+    stream(meta(), &events(stacks, Integrity::UNKNOWN))
+}
+
+fn histogram(one: &Loop) -> BTreeMap<u64, u64> {
+    one.trips.iter().map(|(trips, n)| (u64::from(trips), n)).collect()
+}
+
+#[test]
+fn random_programs_complete() {
+    let mut compared = 0;
+    for seed in 0..80 {
+        let mut program = Structured::new(seed, 3000);
+        program.run();
+        let depth = 1 + seed as usize % 31;
+        let found = loops(&complete(&program.trace, depth));
+        assert!(found.complete, "{seed}");
+        assert_eq!(found.taken, program.trace.len() as u64);
+        for (head, wanted) in &program.trips {
+            let one = found.loops.iter().find(|one| one.head == *head);
+            let Some(one) = one else {
+                // Nothing led back, and there are no code bytes to look at.
+                assert!(wanted.keys().all(|trips| *trips <= 1), "{seed} {head:#x} {wanted:?}");
+                continue;
+            };
+            assert_eq!(histogram(one), *wanted, "{seed} {head:#x}");
+            assert_eq!((one.trips.open(), one.headless), (0, 0), "{seed} {head:#x}");
+            assert!(one.mean.is_none() && !one.irreducible, "{seed} {head:#x}");
+            compared += 1;
+        }
+        // The loop around everything, and nothing else.
+        let others = found.loops.iter().filter(|one| !program.trips.contains_key(&one.head));
+        let others: Vec<u64> = others.map(|one| one.head).collect();
+        assert!(
+            others.len() <= 1 && others.iter().all(|head| *head == 0x1000),
+            "{seed} {others:x?}"
+        );
+    }
+    assert!(compared > 200, "{compared}");
+}
+
+/// 1,000 subsamples of one run: the intervals hold its mean as often as they
+/// say.
+#[test]
+fn means_of_subsamples_cover_the_truth() {
+    let kinds = [(0, 12, false), (1, 6, false), (2, 9, true), (0, 20, true), (1, 40, false)];
+    let mut program = Structured::of_loops(5, 150_000, &kinds);
+    program.run();
+    let truth: BTreeMap<u64, f64> = program
+        .trips
+        .iter()
+        .map(|(head, trips)| {
+            let entries: u64 = trips.values().sum();
+            let sum: u64 = trips.iter().map(|(trips, n)| trips * n).sum();
+            (*head, sum as f64 / entries as f64)
+        })
+        .collect();
+    assert_eq!(truth.len(), kinds.len());
+    let mut random = Random(99);
+    let mut covered: BTreeMap<u64, u32> = BTreeMap::new();
+    for _ in 0..1000 {
+        let found = loops(&sampled(&program.trace, 32, 100, &mut random));
+        assert!(!found.complete);
+        for (head, truth) in &truth {
+            let one = found.loops.iter().find(|one| one.head == *head).unwrap();
+            let mean = one.mean.unwrap();
+            let low = mean.low.is_some_and(|low| low <= *truth);
+            let high = mean.high.is_none_or(|high| *truth <= high);
+            *covered.entry(*head).or_default() += u32::from(low && high);
+        }
+    }
+    assert!(covered.values().all(|n| (930..=970).contains(n)), "{covered:?} of 1000");
+}
+
+/// Longer than any stack: the mean all the same, quantiles as bounds.
+#[test]
+fn loops_longer_than_the_ring() {
+    let mut program = Structured::of_loops(3, 200_000, &[(0, 400, false)]);
+    program.run();
+    let (head, trips) = program.trips.first_key_value().unwrap();
+    let entries: u64 = trips.values().sum();
+    let truth = trips.iter().map(|(trips, n)| trips * n).sum::<u64>() as f64 / entries as f64;
+    let found = loops(&sampled(&program.trace, 32, 4000, &mut Random(8)));
+    let one = found.loops.iter().find(|one| one.head == *head).unwrap();
+    let mean = one.mean.unwrap();
+    assert!(mean.low.unwrap() <= truth && truth <= mean.high.unwrap(), "{mean:?} {truth}");
+    assert!((mean.mean.unwrap() / truth - 1.0).abs() < 0.2, "{mean:?} {truth}");
+    assert!(matches!(one.trips.quantile(0.5), Quantile::AtLeast(most) if most < 32), "{one:?}");
+    let (longest, whole) = one.longest().unwrap();
+    assert!(longest < 32 && !whole);
+}
+
+/// Windows cut long entries off: without the open ones the short ones would
+/// look like all there is.
+#[test]
+fn quantiles_know_of_what_was_cut_off() {
+    let mut program = Structured::of_loops(4, 200_000, &[(1, 12, false)]);
+    program.run();
+    let (head, trips) = program.trips.first_key_value().unwrap();
+    let entries: u64 = trips.values().sum();
+    let quantile = |share: f64| {
+        let mut below = 0;
+        let reached = |(_, n): &(&u64, &u64)| {
+            below += **n;
+            below as f64 >= share * entries as f64
+        };
+        *trips.iter().find(reached).unwrap().0
+    };
+    let found = loops(&sampled(&program.trace, 32, 4000, &mut Random(8)));
+    let one = found.loops.iter().find(|one| one.head == *head).unwrap();
+    assert!(one.trips.open() > 500);
+    for share in [0.25, 0.5, 0.75, 0.9] {
+        let Quantile::Is(found) = one.trips.quantile(share) else { panic!("{share}") };
+        assert!(u64::from(found).abs_diff(quantile(share)) <= 1, "{share}: {found}");
+    }
+}
+
+/// Folded stacks of the replay, by the functions' addresses.
+fn stacks(graph: &CallGraph) -> BTreeMap<Vec<u64>, u64> {
+    let nodes = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
+    nodes
+        .map(|(at, node)| {
+            let path = graph.path(at).into_iter().map(|f| graph.functions[f].addr);
+            (path.collect(), node.own)
+        })
+        .collect()
+}
+
+#[test]
+fn random_calls_replayed_are_the_true_stacks() {
+    for seed in 0..50 {
+        let mut program = Structured::new(seed, 3000);
+        program.run();
+        let bytes = complete(&program.trace, 1 + seed as usize % 31);
+        let graph = CallGraph::count(&mut open(&bytes), false, |_, _| {}).unwrap();
+        assert!(graph.complete);
+        assert_eq!(stacks(&graph), program.stacks, "{seed}");
+        assert_eq!(graph.total(), program.trace.len() as u64);
+        assert_eq!(graph.passage.unseen_calls + graph.passage.unmatched, 0);
+    }
+}
+
+/// Every branch is in one chain, and chains ran as often as counted by hand.
+#[test]
+fn chains_are_what_ran() {
+    for seed in 0..30 {
+        let mut program = Structured::new(seed, 3000);
+        program.run();
+        let bytes = complete(&program.trace, 1 + seed as usize % 31);
+        let finder = PathFinder::find(&mut open(&bytes), |_, _| {}).unwrap();
+        let paths = finder.count(&mut open(&bytes), Growth::default(), |_, _| {}).unwrap();
+        let all: u64 = paths.paths.iter().map(|path| path.branches).sum();
+        assert_eq!((all, paths.taken), (program.trace.len() as u64, all), "{seed}");
+        let links: usize = paths.paths.iter().map(|path| path.links.len()).sum();
+        assert_eq!(links as u64, paths.distinct, "{seed}");
+        for path in &paths.paths {
+            let chain: Vec<(u64, u64)> = path.links.iter().map(|l| (l.from, l.to)).collect();
+            let windows = program.trace.windows(chain.len());
+            let same = |window: &&[Branch]| {
+                window.iter().zip(&chain).all(|(branch, link)| (branch.0, branch.1) == *link)
+            };
+            assert_eq!(path.whole, windows.filter(same).count() as u64, "{seed} {chain:x?}");
+            // In the middle of a chain what follows follows most of the time.
+            for pair in path.links.windows(2) {
+                let ends = |link: &profile::paths::Link| (link.from, link.to);
+                let (first, second) = (ends(&pair[0]), ends(&pair[1]));
+                let mut after = program.trace.windows(2).filter(|w| (w[0].0, w[0].1) == first);
+                let times = after.clone().count();
+                let there = after.by_ref().filter(|w| (w[1].0, w[1].1) == second).count();
+                assert!(there as f64 >= 0.6 * times as f64, "{seed} {first:x?} {second:x?}");
+            }
+            if let Break::Splits { followers, exact } = &path.ends {
+                assert!(*exact && followers.iter().all(|f| f.share < 0.6), "{seed}");
+            }
+        }
+    }
+}
+
+/// No recording is too odd: addresses at every boundary, any type, weights,
+/// joined or not. Branches add up all the same.
+#[test]
+fn odd_recordings() {
+    let edges = [0, 1, 2, 5, 15, 16, 0x1000, 1 << 20, (1 << 20) + 6, (1 << 63) - 1, 1 << 63];
+    let mut random = Random(77);
+    for seed in 0..300 {
+        let mut address = || match random.below(4) {
+            0 => u64::MAX - random.below(20) as u64,
+            1 => edges[random.below(edges.len())],
+            _ => 0x4000 + random.below(40) as u64,
+        };
+        let stacks: Vec<Vec<Branch>> = (0..1 + seed % 7)
+            .map(|length| {
+                let kind = |at: u64| BranchType((at % 15) as u8);
+                (0..length * 5 + 1)
+                    .map(|_| (address(), address()))
+                    .map(|(from, to)| (from, to, kind(from ^ to)))
+                    .collect()
+            })
+            .collect();
+        let integrity = if seed % 2 == 0 { exact() } else { Integrity::UNKNOWN };
+        let bytes = stream(meta(), &events(stacks.into_iter(), integrity));
+        let found = loops(&bytes);
+        let graph = CallGraph::count(&mut open(&bytes), true, |_, _| {}).unwrap();
+        let finder = PathFinder::find(&mut open(&bytes), |_, _| {}).unwrap();
+        let growth = Growth { least: 0.1, cross_calls: true };
+        let paths = finder.count(&mut open(&bytes), growth, |_, _| {}).unwrap();
+        assert_eq!((found.taken, graph.total()), (paths.taken, paths.taken), "{seed}");
+        let all: u64 = paths.paths.iter().map(|path| path.branches).sum();
+        assert_eq!(all, paths.taken, "{seed}");
+        for one in &found.loops {
+            assert!(one.parent.is_none_or(|parent| parent < found.loops.len()), "{seed}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Modes of distributions that are made with known ones.
+
+use std::f64::consts::TAU;
+
+use profile::cycles::Cycles;
+
+use crate::interval::Random;
+
+/// A hump to draw from.
+#[derive(Clone, Copy, Debug)]
+enum Hump {
+    /// Mean and deviation.
+    Normal(f64, f64),
+    /// From one to the other.
+    Uniform(f64, f64),
+    /// Least value and mean above it.
+    Exponential(f64, f64),
+    /// Mean and deviation of the logarithm.
+    LogNormal(f64, f64),
+}
+
+impl Hump {
+    fn draw(self, random: &mut Random) -> u32 {
+        let share = |random: &mut Random| random.share().max(1e-12);
+        let mut normal = || (-2.0 * share(random).ln()).sqrt() * (TAU * share(random)).cos();
+        let value = match self {
+            Hump::Normal(mean, deviation) => mean + deviation * normal(),
+            Hump::LogNormal(mean, deviation) => (mean + deviation * normal()).exp(),
+            Hump::Uniform(first, last) => first + (last - first) * share(random),
+            Hump::Exponential(least, mean) => least - mean * share(random).ln(),
+        };
+        value.round().clamp(1.0, 60_000.0) as u32
+    }
+}
+
+/// `n` samples of humps with their shares.
+fn drawn(humps: &[(Hump, f64)], n: u64, seed: u64) -> Cycles {
+    let (mut random, mut cycles) = (Random(seed), Cycles::default());
+    for _ in 0..n {
+        let mut at = random.share();
+        let hump = humps.iter().find(|(_, share)| {
+            at -= share;
+            at < 0.0
+        });
+        let (hump, _) = hump.or(humps.last()).unwrap();
+        cycles.add(hump.draw(&mut random), 1);
+    }
+    cycles
+}
+
+const SEEDS: u64 = 40;
+
+/// How many of [`SEEDS`] draws have other than these modes, each within its
+/// distance.
+fn wrong(humps: &[(Hump, f64)], n: u64, expected: &[(f64, f64)]) -> u64 {
+    let right = |seed: u64| {
+        let mut modes = drawn(humps, n, seed * 7919 + n).modes();
+        modes.sort_unstable();
+        let near = |(mode, (value, distance)): (&u32, &(f64, f64))| {
+            (f64::from(*mode) - value).abs() <= *distance
+        };
+        modes.len() == expected.len() && modes.iter().zip(expected).all(near)
+    };
+    (0..SEEDS).filter(|seed| !right(*seed)).count() as u64
+}
+
+const ANY: f64 = 1e9;
+
+#[test]
+fn one_hump_is_one_mode_whatever_the_noise() {
+    let humps = [
+        Hump::Normal(100.0, 10.0),
+        Hump::Normal(8.0, 1.5),
+        Hump::Normal(1000.0, 300.0),
+        Hump::Uniform(1.0, 1000.0),
+        Hump::Uniform(300.0, 340.0),
+        Hump::Exponential(5.0, 50.0),
+        Hump::LogNormal(5.0, 0.8),
+    ];
+    let mut failed = Vec::new();
+    for hump in humps {
+        for n in [40, 300, 3_000, 50_000] {
+            let wrong = wrong(&[(hump, 1.0)], n, &[(0.0, ANY)]);
+            // Flat over three decades there is no peak to be sure of.
+            let flat = matches!(hump, Hump::Uniform(first, last) if last > 100.0 * first);
+            if wrong > if flat { SEEDS / 10 } else { 1 } {
+                failed.push((hump, n, wrong));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "of {SEEDS}: {failed:?}");
+}
+
+#[test]
+fn two_humps_are_two_modes() {
+    let cases = [
+        (
+            [(Hump::Normal(12.0, 1.2), 0.65), (Hump::Normal(40.0, 3.0), 0.35)],
+            [(12.0, 1.5), (40.0, 4.0)],
+        ),
+        (
+            [(Hump::Normal(100.0, 10.0), 0.85), (Hump::Normal(150.0, 10.0), 0.15)],
+            [(100.0, 12.0), (150.0, 15.0)],
+        ),
+        (
+            [(Hump::Normal(200.0, 20.0), 0.5), (Hump::Normal(300.0, 20.0), 0.5)],
+            [(200.0, 25.0), (300.0, 25.0)],
+        ),
+        (
+            [(Hump::Normal(20.0, 2.0), 0.9), (Hump::Exponential(300.0, 60.0), 0.1)],
+            [(20.0, 3.0), (320.0, 60.0)],
+        ),
+        (
+            [(Hump::Normal(5.0, 0.5), 0.4), (Hump::Normal(14.0, 0.7), 0.6)],
+            [(5.0, 1.0), (14.0, 1.0)],
+        ),
+    ];
+    let mut failed = Vec::new();
+    for (humps, modes) in cases {
+        for n in [1_000, 5_000, 50_000] {
+            let wrong = wrong(&humps, n, &modes);
+            if wrong > 1 {
+                failed.push((humps, n, wrong));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "of {SEEDS}: {failed:?}");
+}
+
+fn of(counts: &[(u32, u64)]) -> Vec<u32> {
+    let mut cycles = Cycles::default();
+    for (value, n) in counts {
+        cycles.add(*value, *n);
+    }
+    cycles.modes()
+}
+
+#[test]
+fn spikes() {
+    assert_eq!(of(&[(7, 1)]), [7]);
+    assert_eq!(of(&[(5, 500), (10, 300), (200, 200)]), [5, 10, 200]);
+    // Neighbours are one, the more frequent.
+    assert_eq!(of(&[(10, 500), (12, 400)]), [10]);
+    assert_eq!(of(&[(40, 90), (39, 1), (41, 2)]), [40]);
+    // Under a twentieth.
+    assert_eq!(of(&[(10, 960), (40, 40)]), [10]);
+    // Fifteen of thirty are two modes; three of six may be chance.
+    assert_eq!(of(&[(10, 15), (40, 15)]), [10, 40]);
+    assert_eq!(of(&[(10, 3), (40, 3)]).len(), 1);
+    // Four at most.
+    let comb: Vec<(u32, u64)> = (1..=9).map(|k| (1 << k, 1000)).collect();
+    assert_eq!(of(&comb).len(), 4);
+}
+
+#[test]
+fn saturated_samples_are_no_mode() {
+    assert_eq!(of(&[(10, 50), (40, 40), (65_535, 60)]), [10, 40]);
+    assert!(of(&[(65_535, 60)]).is_empty());
+}
+
+/// So many values that they are rounded.
+#[test]
+fn rounded_counts() {
+    let humps = [(Hump::Normal(2_000.0, 200.0), 0.7), (Hump::Normal(9_000.0, 800.0), 0.3)];
+    let cycles = drawn(&humps, 200_000, 3);
+    assert!(cycles.is_rounded());
+    let [low, high] = cycles.modes()[..] else { panic!("{:?}", cycles.modes()) };
+    assert!((1_800..2_200).contains(&low) && (8_000..10_000).contains(&high), "{low} {high}");
+    let mut flat = Cycles::default();
+    (1..=40_000).for_each(|value| flat.add(value, 1));
+    assert_eq!(flat.modes().len(), 1);
+}

@@ -1,0 +1,141 @@
+//! Places as people write them.
+
+use profile::maps::{Location, Maps};
+use profile::place::{Place, PlaceError, Span};
+use profile::symbols::{DebugDirs, Sources};
+
+use crate::compiled::{compile, extent, locate, map, mapping, symbol};
+
+fn place(text: &str) -> Place {
+    text.parse().unwrap()
+}
+
+fn named(file: Option<&str>, name: &str, offset: Option<u64>) -> Place {
+    Place::Symbol { file: file.map(str::to_owned), name: name.to_owned(), offset }
+}
+
+#[test]
+fn texts() {
+    for (text, expected) in [
+        ("0x401136", Place::Address(0x40_1136)),
+        ("0Xabcdef", Place::Address(0xab_cdef)),
+        ("401136", Place::Address(0x40_1136)),
+        ("55d0deadbeef", Place::Address(0x55d0_dead_beef)),
+        ("ffffffff81000000", Place::Address(0xffff_ffff_8100_0000)),
+        // Letters alone are a name.
+        ("facade", named(None, "facade", None)),
+        ("main", named(None, "main", None)),
+        ("main+1a", named(None, "main", Some(0x1a))),
+        ("main+0x1a", named(None, "main", Some(0x1a))),
+        ("main+10", named(None, "main", Some(0x10))),
+        ("ns::f(int)", named(None, "ns::f(int)", None)),
+        ("ns::f(int)+8", named(None, "ns::f(int)", Some(8))),
+        ("A::operator+", named(None, "A::operator+", None)),
+        ("A::operator++", named(None, "A::operator++", None)),
+        ("A::operator+(A const&)", named(None, "A::operator+(A const&)", None)),
+        ("libc.so.6:malloc", named(Some("libc.so.6"), "malloc", None)),
+        ("libc.so.6:malloc+4", named(Some("libc.so.6"), "malloc", Some(4))),
+        ("lib.so:ns::f", named(Some("lib.so"), "ns::f", None)),
+        ("lib.so:A::operator+", named(Some("lib.so"), "A::operator+", None)),
+        ("foo.c:12", Place::Line { file: "foo.c".to_owned(), line: 12 }),
+        ("src/foo.c:12", Place::Line { file: "src/foo.c".to_owned(), line: 12 }),
+    ] {
+        assert_eq!(text.parse(), Ok(expected.clone()), "{text}");
+        assert_eq!(place(&expected.to_string()), expected, "{text} -> {expected}");
+    }
+    for text in [
+        "",
+        " ",
+        "0x",
+        "0xg",
+        "12",
+        "foo.c:0",
+        "foo.c:99999999999",
+        "+5",
+        ":",
+        ":5",
+        "a:",
+        "::5",
+        "0x1ffffffffffffffff",
+    ] {
+        let refused = text.parse::<Place>();
+        assert!(refused.is_err(), "{text:?}: {refused:?}");
+    }
+}
+
+/// Everything of `inlined.c`: what it stands for in the file.
+#[test]
+fn functions_addresses_and_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().canonicalize().unwrap();
+    let program = dir.join("program");
+    let Some(()) = compile("inlined.c", &program, &["-O2", "-g", "-pie", "-fPIE"]) else { return };
+    let none = || Sources { debug: DebugDirs::none(), ..Sources::default() };
+    let mut maps = Maps::with_sources(none());
+    let bias = 0x5555_5555_4000;
+    map(&mut maps, 7, &program, bias);
+    let (step, size) = extent(&program, "step");
+    let at = |maps: &mut Maps, addr: u64| locate(maps, 7, addr + bias);
+    let start = at(&mut maps, step);
+    assert_eq!(maps.resolve(&place("step")), Ok(vec![Span { start, len: size }]));
+    assert_eq!(maps.resolve(&place("program:step")), Ok(vec![Span { start, len: size }]));
+    let within = at(&mut maps, step + 4);
+    assert_eq!(maps.resolve(&place("step+4")), Ok(vec![Span { start: within, len: 1 }]));
+    let address = Place::Address(step + 4 + bias);
+    assert_eq!(maps.resolve(&address), Ok(vec![Span { start: within, len: 1 }]));
+    let function = maps.function(within).unwrap();
+    assert_eq!((function.name.as_str(), function.address), ("step", step));
+    assert_eq!(function.offsets.end - function.offsets.start, size);
+
+    // Line 9 is the mark inside what was inlined, line 16 the call of it.
+    let mark = at(&mut maps, symbol(&program, "in_inner"));
+    let spans = maps.resolve(&place("inlined.c:9")).unwrap();
+    assert!(spans.iter().any(|span| span.contains(mark)), "{spans:?}");
+    let other = at(&mut maps, symbol(&program, "in_middle"));
+    assert!(!spans.iter().any(|span| span.contains(other)), "{spans:?}");
+    let by_folder = maps.resolve(&place("programs/inlined.c:9"));
+    assert_eq!(by_folder.as_ref(), Ok(&spans));
+
+    // Where there is nothing.
+    assert!(matches!(maps.resolve(&place("nobody")), Err(PlaceError::NoSymbol { .. })));
+    assert!(matches!(maps.resolve(&place("libx.so:step")), Err(PlaceError::NoSymbol { .. })));
+    assert_eq!(
+        maps.resolve(&place("step+ffff")),
+        Err(PlaceError::BeyondFunction { name: "step".to_owned(), size, offset: 0xffff })
+    );
+    assert!(matches!(maps.resolve(&place("other.c:9")), Err(PlaceError::NoSource { .. })));
+    assert!(matches!(maps.resolve(&place("lined.c:9")), Err(PlaceError::NoSource { .. })));
+    // Line 2 is a comment.
+    let Err(PlaceError::NoCode { below, above, .. }) = maps.resolve(&place("inlined.c:2")) else {
+        panic!("a comment has code");
+    };
+    assert_eq!((below, above), (None, Some(8)));
+    let nowhere = Place::Address(0x1234_5678);
+    let span = Span { start: Location::Address(0x1234_5678), len: 1 };
+    assert_eq!(maps.resolve(&nowhere), Ok(vec![span]));
+
+    // Two programs with the same function: say which.
+    let second = dir.join("second");
+    compile("inlined.c", &second, &["-O2", "-g", "-no-pie"]).unwrap();
+    map(&mut maps, 8, &second, 0);
+    let Err(error @ PlaceError::Ambiguous { .. }) = maps.resolve(&place("step")) else {
+        panic!("one of two was taken");
+    };
+    let said = error.to_string();
+    assert!(said.contains("program:step (") && said.contains(" or second:step ("), "{said}");
+    assert_eq!(maps.resolve(&place("program:step")), Ok(vec![Span { start, len: size }]));
+}
+
+/// One address may be another thing in another process.
+#[test]
+fn an_address_of_several_processes() {
+    let mut maps = Maps::default();
+    maps.event(&mapping(1, 0x40_0000, 0x1000, 0, "/nonexistent/one"));
+    maps.event(&mapping(2, 0x40_0000, 0x1000, 0, "/nonexistent/two"));
+    let refused = maps.resolve(&place("0x400010")).unwrap_err();
+    let said = refused.to_string();
+    assert!(said.contains("/nonexistent/one") && said.contains("/nonexistent/two"), "{said}");
+    maps.event(&mapping(3, 0x50_0000, 0x1000, 0, "/nonexistent/one"));
+    let only = maps.resolve(&place("0x500010")).unwrap();
+    assert!(matches!(only[..], [Span { start: Location::File { offset: 0x10, .. }, len: 1 }]));
+}
