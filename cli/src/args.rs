@@ -2,13 +2,15 @@
 
 use clap::{Parser, Subcommand};
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+use crate::commands::time::TimeArgs;
 use crate::commands::{
-    decode::DecodeArgs, disarm::DisarmArgs, doctor::DoctorArgs, dump::DumpArgs,
-    explain::ExplainArgs, lint::LintArgs, probe::ProbeArgs, record::Record, report::Report,
-    script::Script,
+    annotate::Annotate, decode::DecodeArgs, disarm::DisarmArgs, doctor::DoctorArgs, dump::DumpArgs,
+    explain::ExplainArgs, hist::Hist, lint::LintArgs, probe::ProbeArgs, record::Record,
+    report::Report, script::Script, verify::VerifyArgs,
 };
 
-/// Last Branch Records: decode, probe, record and report.
+/// Last Branch Records: registers, recordings, timings.
 #[derive(Debug, Parser)]
 #[command(name = "lbr", version, about, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -33,7 +35,12 @@ pub(crate) enum Command {
     Decode(DecodeArgs),
     Explain(ExplainArgs),
     Record(Record),
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Time(Box<TimeArgs>),
+    Verify(VerifyArgs),
     Report(Report),
+    Hist(Hist),
+    Annotate(Annotate),
     Lint(LintArgs),
     Script(Script),
     Disarm(DisarmArgs),

@@ -1,14 +1,15 @@
 //! Recordings as arguments: opening them, and saying what was odd about them.
 
 use std::io::IsTerminal;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use profile::Recording;
-use profile::perf_data::ReadError;
+use profile::perf_data::{Notes, ReadError};
+use profile::recording::Refused;
 use signal_hook::{consts::SIGINT, flag};
 
 use crate::exit::{FAILED, Failure, USAGE};
@@ -28,10 +29,80 @@ pub(crate) fn open(path: &Path) -> Result<Recording, Failure> {
 /// Set by Ctrl-C: reading ends, and what was read so far is reported. The
 /// second Ctrl-C ends the process, as it would have without us.
 fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
+    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    if let Some(flag) = FLAG.get() {
+        return Ok(Arc::clone(flag));
+    }
     let flag = Arc::new(AtomicBool::new(false));
     flag::register_conditional_default(SIGINT, Arc::clone(&flag))?;
     flag::register(SIGINT, Arc::clone(&flag))?;
-    Ok(flag)
+    Ok(Arc::clone(FLAG.get_or_init(|| flag)))
+}
+
+/// What is left of a recording that was read.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// As people call it.
+    pub(crate) name: String,
+    /// CPU, as the recording describes it.
+    pub(crate) cpu: Option<String>,
+    /// Who recorded it.
+    pub(crate) by: Option<String>,
+    notes: Notes,
+    refused: Option<Refused>,
+}
+
+impl Source {
+    pub(crate) fn of(path: &Path, recording: &Recording) -> Source {
+        let info = recording.info();
+        Source {
+            name: name(path),
+            cpu: info.and_then(|info| info.cpudesc.clone()),
+            by: info.and_then(|info| info.version.clone()),
+            notes: recording.notes(),
+            refused: recording.refused().copied(),
+        }
+    }
+
+    /// Whether its end was not read: Ctrl-C, or a file that was cut.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.notes.stopped || self.notes.cut_at.is_some()
+    }
+}
+
+/// Reads recordings one after the other, `read` each to its end. Ctrl-C ends
+/// the one at hand and leaves out the others, which is said.
+pub(crate) fn read_all(
+    paths: &[PathBuf],
+    mut read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
+) -> Result<Vec<Source>, Failure> {
+    once(paths)?;
+    let stop = interrupted()?;
+    let mut sources: Vec<Source> = Vec::new();
+    for path in paths {
+        if let Some(last) = sources.last_mut().filter(|_| stop.load(Ordering::Relaxed)) {
+            anstream::eprintln!("lbr: {}: stopped by Ctrl-C: not read", name(path));
+            let Source { notes, .. } = last;
+            notes.stopped = true;
+            continue;
+        }
+        let mut recording = open(path)?;
+        let mut progress = Progress::new();
+        let end = read(&mut recording, &mut |at, size| progress.at(at, size));
+        end.map_err(|e| failure(path, e))?;
+        drop(progress);
+        sources.push(Source::of(path, &recording));
+    }
+    Ok(sources)
+}
+
+/// Standard input can be read once.
+fn once(paths: &[PathBuf]) -> Result<(), Failure> {
+    if paths.iter().filter(|path| *path == Path::new("-")).count() > 1 {
+        let error = anyhow::Error::msg("standard input (-i -) can be read once only");
+        return Err(Failure { code: USAGE, error });
+    }
+    Ok(())
 }
 
 /// What a reading error means for the exit status: a recording that cannot be
@@ -51,9 +122,8 @@ pub(crate) fn name(path: &Path) -> String {
 }
 
 /// Says on standard error what was odd about a recording that was read.
-pub(crate) fn warn(path: &Path, recording: &Recording) {
-    let name = name(path);
-    let notes = recording.notes();
+pub(crate) fn warn(source: &Source) {
+    let Source { name, notes, refused, .. } = source;
     if notes.stopped {
         anstream::eprintln!("lbr: {name}: stopped by Ctrl-C: partial, what follows was not read");
     }
@@ -77,8 +147,7 @@ pub(crate) fn warn(path: &Path, recording: &Recording) {
             "lbr: {name}: {count} samples of events that it does not describe were skipped"
         );
     }
-    if let Some(refused) = recording.refused() {
-        let profile::recording::Refused { lines, first, error } = refused;
+    if let Some(Refused { lines, first, error }) = refused {
         anstream::eprintln!("lbr: {name}: line {first}: {error} ({lines} such lines were skipped)");
     }
 }

@@ -33,6 +33,7 @@ fn what_was_read_is_reported_as_a_part() {
     let totals: serde_json::Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
     let samples = totals["samples"].as_u64().unwrap();
     assert!(samples > 10_000 && samples < 80_000, "{samples}");
+    assert_eq!(totals["partial"], true);
     // A line that was read in part is no sample.
     assert_eq!(totals["entries"].as_u64(), Some(samples * 2));
 }

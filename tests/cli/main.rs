@@ -12,17 +12,25 @@ mod corpus;
 #[allow(dead_code, reason = "not every target needs all of it")]
 mod oracle;
 
+mod annotate;
 mod arm;
 mod decode;
 mod doctor;
+mod drawn;
 mod dump;
 mod explain;
+mod hist;
+mod html;
 mod interrupt;
+mod paths;
 mod probe;
 mod record;
 
 mod report;
 mod script;
+mod symbols;
+mod textbook;
+mod verify;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../guest/graph.rs"]
@@ -31,4 +39,9 @@ mod graph;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../guest/record.rs"]
 mod guest_record;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod time;
+#[path = "../guest/verify.rs"]
+mod guest_verify;
+mod verify_hardware;
 mod views;

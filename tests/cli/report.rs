@@ -130,6 +130,7 @@ fn a_cut_file_is_read_up_to_the_cut() {
     let out = report(&["--json"], &file);
     let text = stdout(&out);
     assert!(text.lines().last().unwrap().contains("\"samples\":1"), "{text}");
+    assert!(text.lines().last().unwrap().contains("\"partial\":true"), "{text}");
     let said = format!(
         "lbr: {}: cut off or damaged at byte {}: what follows is missing\n",
         file.display(),
@@ -169,4 +170,94 @@ fn a_real_recording() {
         }
     }
     assert_eq!(found, expected);
+}
+
+/// perf.data and text are counted together in every view; JSON names both.
+#[test]
+fn several_recordings_are_counted_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = software(dir.path());
+    let text = dir.path().join("more.txt");
+    std::fs::write(&text, " 0x10/0x20/M/-/-/5 \n 0x40/0x50/P/-/-/7  0x10/0x20/P/-/-/0 \n").unwrap();
+    let text = text.to_str().unwrap();
+    for view in ["hot", "mispredict", "outcomes", "blocks"] {
+        let out = stdout(&report(&["--json", "--view", view, "-i", text], &file));
+        let quality: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        // Two stacks with four branches, and two with three.
+        assert_eq!((&quality["samples"], &quality["branches"]), (&4.into(), &7.into()), "{view}");
+        assert_eq!(quality["predictions_known"], 3, "{view}");
+        assert_eq!(quality["inputs"], serde_json::json!([text, file.to_str().unwrap()]));
+        assert_eq!(quality["partial"], false, "{view}");
+    }
+    let out = stdout(&report(&["-i", text], &file));
+    let heads: Vec<&str> = out.lines().take(3).collect();
+    assert_eq!(heads[0], format!("{text}: CPU not said"));
+    assert!(heads[1].starts_with(&format!("{}: software LBR", file.display())), "{heads:?}");
+    assert!(heads[2].starts_with("4 samples, 7 branches"), "{heads:?}");
+}
+
+/// The addresses of one process mean nothing in a process of another recording.
+#[test]
+fn processes_of_two_recordings_stay_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = ["a.txt", "b.txt"].map(|name| dir.path().join(name));
+    for text in &texts {
+        // 0x25 .. 0x30 ran between the two branches.
+        std::fs::write(text, " 0x30/0x40/P/-/-/5  0x20/0x25/P/-/-/0 \n").unwrap();
+    }
+    let other = texts[0].to_str().unwrap();
+    for (view, kind, rows) in [("hot", "hot", 4), ("mispredict", "mispredict", 4)] {
+        let out = stdout(&report(&["--json", "--view", view, "-i", other], &texts[1]));
+        assert_eq!(out.matches(&format!("\"view\":\"{kind}\"")).count(), rows, "{out}");
+    }
+    let out = stdout(&report(&["--json", "--view", "blocks", "-i", other], &texts[1]));
+    let rows = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let rows: Vec<Value> = rows.filter(|row| row["view"] == "blocks").collect();
+    for kind in ["block", "basic_block"] {
+        let of_kind: Vec<&Value> = rows.iter().filter(|row| row["kind"] == kind).collect();
+        assert_eq!(of_kind.len(), 2, "{kind}");
+        assert!(of_kind.iter().all(|row| row["count"] == 1), "{kind}");
+    }
+}
+
+/// Each recording has its verdict, and the worst is that of all.
+#[test]
+fn lint_judges_each_recording_and_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = software(dir.path());
+    let text = dir.path().join("empty.txt");
+    std::fs::write(&text, " 0x0/0x0/P/-/-/0 \n").unwrap();
+    let lint = |args: &[&str]| {
+        let lbr = Command::new(env!("CARGO_BIN_EXE_lbr")).arg("lint").args(args).output().unwrap();
+        let out = String::from_utf8(lbr.stdout).unwrap();
+        let rows: Vec<Value> =
+            out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        (lbr.status.code(), rows, out)
+    };
+    let (file, text) = (file.to_str().unwrap(), text.to_str().unwrap());
+    let verdict = |input| {
+        let (_, rows, _) = lint(&["--json", "-i", input]);
+        assert!(rows.iter().all(|row| row["view"] != "overall" && row["input"] == input));
+        rows.last().unwrap()["verdict"].as_str().unwrap().to_owned()
+    };
+    let (one, other) = (verdict(file), verdict(text));
+    assert_eq!((&*one, &*other), ("poor", "poor"));
+    let (code, rows, _) = lint(&["--json", "--strict", "-i", file, "-i", text]);
+    assert_eq!(code, Some(5));
+    let verdicts: Vec<&Value> = rows.iter().filter(|row| row["view"] == "verdict").collect();
+    assert_eq!(verdicts.len(), 2);
+    assert_eq!((&verdicts[0]["input"], &verdicts[1]["input"]), (&file.into(), &text.into()));
+    let overall = rows.last().unwrap();
+    assert_eq!((&overall["view"], &overall["verdict"]), (&"overall".into(), &"poor".into()));
+    assert_eq!((&overall["inputs"], &overall["poor"]), (&2.into(), &2.into()));
+    let (_, _, said) = lint(&["-i", file, "-i", text]);
+    assert_eq!(said.lines().last(), Some("2 recordings: poor (2 poor)"));
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    let out = report(&["-i", "-"], Path::new("-"));
+    assert_eq!(out.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("standard input (-i -) can be read once only"), "{said}");
 }

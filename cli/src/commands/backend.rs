@@ -151,7 +151,7 @@ pub(crate) fn look(
 }
 
 /// There are no records to read, or the user told wrong of them.
-fn no_records(unsupported: Unsupported) -> Failure {
+pub(crate) fn no_records(unsupported: Unsupported) -> Failure {
     let code = if is_wrong_assumption(&unsupported.why) { USAGE } else { NO_LBR };
     Failure { code, error: unsupported.into() }
 }
@@ -166,7 +166,8 @@ pub(crate) fn open_for(
     open(backend, cpu, root, &plan.needs(), true).map_err(refused)
 }
 
-fn open(
+/// Opens the registers of a CPU for what a list says.
+pub(crate) fn open(
     backend: Backend,
     cpu: u32,
     root: &Root,

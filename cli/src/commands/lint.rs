@@ -8,7 +8,7 @@ use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Verdict};
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Outcome, POOR};
-use crate::input;
+use crate::input::{self, Source};
 use crate::present::number::{counted, grouped};
 
 /// Say whether the numbers of a recording can be trusted
@@ -19,9 +19,10 @@ use crate::present::number::{counted, grouped};
 #[derive(Debug, Args)]
 #[command(after_help = STRIDE)]
 pub(crate) struct LintArgs {
-    /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
+    /// perf.data, or text of `perf script -F brstack`; `-` is standard input. Given several times:
+    /// a verdict each, and the worst of them over all.
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: PathBuf,
+    input: Vec<PathBuf>,
     /// Exit with status 5 unless the verdict is sound.
     #[arg(long)]
     strict: bool,
@@ -29,7 +30,8 @@ pub(crate) struct LintArgs {
     /// suspected of being a duplicate.
     #[arg(long, value_name = "BYTES", default_value_t = Stride(DEFAULT_STRIDE), value_parser = stride)]
     stride: Stride,
-    /// One JSON object a finding (`"view":"lint"`), and at the end the verdict (`"view":"verdict"`).
+    /// One JSON object a finding (`"view":"lint"`), after those of a recording its verdict
+    /// (`"view":"verdict"`), and after several recordings the worst (`"view":"overall"`).
     #[arg(long)]
     json: bool,
 }
@@ -61,34 +63,47 @@ fn stride(text: &str) -> Result<Stride, String> {
     parsed.map(Stride).map_err(|_| "a number of bytes, such as 80 or 0x50".to_owned())
 }
 
+/// What is printed of a recording. The flow that was counted on the way takes
+/// memory for each distinct branch.
+struct Judged {
+    verdict: Verdict,
+    findings: Vec<Finding>,
+    samples: u64,
+    entries: u64,
+    software: u64,
+}
+
+impl Judged {
+    fn of(lint: Lint) -> Judged {
+        let verdict = lint.verdict();
+        let Lint { findings, samples, entries, flow } = lint;
+        Judged { verdict, findings, samples, entries, software: flow.quality.software }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &LintArgs) -> Outcome {
-    let mut recording = input::open(&args.input)?;
-    let mut progress = input::Progress::new();
-    let lint = Lint::check(&mut recording, args.stride.0, |at, size| progress.at(at, size));
-    let lint = lint.map_err(|e| input::failure(&args.input, e))?;
-    drop(progress);
-    let verdict = lint.verdict();
     let mut out = BufWriter::new(anstream::stdout().lock());
-    if args.json {
-        for finding in &lint.findings {
-            writeln!(out, "{}", finding_json(finding))?;
+    let mut lints: Vec<Judged> = Vec::new();
+    let sources = input::read_all(&args.input, |recording, at| {
+        lints.push(Judged::of(Lint::check(recording, args.stride.0, at)?));
+        Ok(())
+    })?;
+    let mut overall = Verdict::Sound;
+    for (index, (lint, source)) in lints.iter().zip(&sources).enumerate() {
+        overall = overall.max(lint.verdict);
+        if args.json {
+            print_json(&mut out, lint, source)?;
+            continue;
         }
-        let summary = json!({
-            "view": "verdict",
-            "verdict": verdict.name(),
-            "findings": lint.findings.len(),
-            "samples": lint.samples,
-            "entries": lint.entries,
-            "software": lint.flow.quality.software,
-        });
-        writeln!(out, "{summary}")?;
-    } else {
+        if index > 0 {
+            writeln!(out)?;
+        }
         writeln!(
             out,
             "{}: {} ({}, {})",
-            input::name(&args.input),
-            verdict.name(),
+            source.name,
+            lint.verdict.name(),
             counted(lint.samples, "sample", "samples"),
             counted(lint.entries, "entry", "entries"),
         )?;
@@ -99,9 +114,51 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
             writeln!(out, "nothing speaks against it")?;
         }
     }
+    if args.input.len() > 1 {
+        let of = |verdict| lints.iter().filter(|lint| lint.verdict == verdict).count();
+        let verdicts = [Verdict::Sound, Verdict::Doubtful, Verdict::Poor];
+        if args.json {
+            let mut json = json!({
+                "view": "overall",
+                "verdict": overall.name(),
+                "inputs": lints.len(),
+                "partial": sources.iter().any(Source::is_partial),
+            });
+            for verdict in verdicts {
+                json[verdict.name()] = json!(of(verdict));
+            }
+            writeln!(out, "{json}")?;
+        } else {
+            let counts: Vec<String> = verdicts
+                .into_iter()
+                .filter(|verdict| of(*verdict) > 0)
+                .map(|verdict| format!("{} {}", of(verdict), verdict.name()))
+                .collect();
+            let name = overall.name();
+            writeln!(out, "\n{} recordings: {name} ({})", lints.len(), counts.join(", "))?;
+        }
+    }
     out.flush()?;
-    input::warn(&args.input, &recording);
-    Ok(if args.strict && verdict > Verdict::Sound { POOR } else { DONE })
+    sources.iter().for_each(input::warn);
+    Ok(if args.strict && overall > Verdict::Sound { POOR } else { DONE })
+}
+
+/// The findings of one recording and its verdict.
+fn print_json(out: &mut impl Write, lint: &Judged, source: &Source) -> std::io::Result<()> {
+    for finding in &lint.findings {
+        writeln!(out, "{}", finding_json(finding, source))?;
+    }
+    let summary = json!({
+        "view": "verdict",
+        "input": source.name,
+        "verdict": lint.verdict.name(),
+        "findings": lint.findings.len(),
+        "samples": lint.samples,
+        "entries": lint.entries,
+        "software": lint.software,
+        "partial": source.is_partial(),
+    });
+    writeln!(out, "{summary}")
 }
 
 fn print(out: &mut impl Write, finding: &Finding) -> std::io::Result<()> {
@@ -126,11 +183,12 @@ fn print(out: &mut impl Write, finding: &Finding) -> std::io::Result<()> {
     writeln!(out, "  report: {report}")
 }
 
-fn finding_json(finding: &Finding) -> Value {
+fn finding_json(finding: &Finding, source: &Source) -> Value {
     let parts: serde_json::Map<String, Value> =
         finding.parts.iter().map(|(what, n)| (what.replace(' ', "_"), json!(n))).collect();
     json!({
         "view": "lint",
+        "input": source.name,
         "id": finding.id,
         "severity": finding.severity.name(),
         "count": finding.count,

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod annotate;
 pub(crate) mod backend;
 mod cpus;
 pub(crate) mod decode;
@@ -7,6 +8,7 @@ pub(crate) mod disarm;
 pub(crate) mod doctor;
 pub(crate) mod dump;
 pub(crate) mod explain;
+pub(crate) mod hist;
 pub(crate) mod lint;
 mod machine;
 mod number;
@@ -14,6 +16,9 @@ pub(crate) mod probe;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod script;
+pub(crate) mod verify;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) mod time;
 
 use crate::{args::Command, exit::Outcome};
 
@@ -28,7 +33,12 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Explain(args) => explain::run(args),
         Command::Record(args) => record::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Hist(args) => hist::run(&args),
+        Command::Annotate(args) => annotate::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Script(args) => script::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Command::Time(args) => time::run(&args),
     }
 }

@@ -1,23 +1,29 @@
 //! `lbr report`: what a recording says.
 
-mod blocks;
-mod flow;
+pub(crate) mod blocks;
+mod callgraph;
+pub(crate) mod flow;
+mod html;
+mod loops;
 mod mispredict;
 mod outcomes;
+mod paths;
+mod reread;
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use profile::brstack::type_name;
-use profile::hot::{HotBranch, HotTable, Order};
+use profile::hot::{Counter, HotBranch, HotTable, Order};
 use profile::maps::{Location, Maps, Named};
-use profile::{Recording, quality::Quality};
+use profile::quality::Quality;
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Failure, Outcome, USAGE};
-use crate::input;
+use crate::input::{self, Source};
 use crate::present::number::grouped;
+use crate::symbols::{self, SymbolArgs, place, source_json};
 
 /// Rows of the table where nobody says how many.
 const ROWS: usize = 25;
@@ -31,8 +37,9 @@ const ROWS: usize = 25;
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
+    /// Given several times, the recordings are counted together.
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: PathBuf,
+    input: Vec<PathBuf>,
     /// What to look at.
     #[arg(long, value_enum, default_value_t = View::Hot)]
     view: View,
@@ -46,13 +53,22 @@ pub(crate) struct Report {
     /// the view prints them with --json.
     #[arg(long, value_name = "ENTRY..EXIT", value_parser = blocks::range)]
     block: Option<(u64, u64)>,
-    /// Rows at most; 0 is all [default: 25, with --json all].
+    /// Rows at most; 0 is all [default: 25, with --json all, with --html 250].
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+    /// Write one page with every view into this file, to look at in a browser.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "view", "sort", "block"])]
+    html: Option<PathBuf>,
     /// One JSON object a row (`"view":"hot"` and so on), and at the end one with
     /// the totals and the quality of the data (`"view":"quality"`).
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+    #[command(flatten)]
+    paths: paths::PathOptions,
+    #[command(flatten)]
+    callgraph: callgraph::GraphOptions,
 }
 
 /// What to look at.
@@ -67,6 +83,15 @@ enum View {
     Outcomes,
     /// Straight code between branches: how often it ran and in how many cycles.
     Blocks,
+    /// Loops: how often their bodies ran each time they were entered, in how
+    /// many cycles, and how they nest.
+    Loops,
+    /// Chains of blocks that run one after the other most of the time, how much
+    /// of the program runs in them, and where they break.
+    Paths,
+    /// Who calls whom: from recordings in call-stack mode, or from all calls
+    /// and returns.
+    Callgraph,
 }
 
 /// By what to sort.
@@ -99,38 +124,60 @@ impl From<Sort> for Order {
 /// Prints the hot branches of a recording that has just been made.
 pub(crate) fn hot(recording: &Path) -> Outcome {
     run(&Report {
-        input: recording.to_owned(),
+        input: vec![recording.to_owned()],
         view: View::Hot,
         sort: None,
         min_n: 0,
         block: None,
         limit: None,
+        html: None,
         json: false,
+        symbols: SymbolArgs::default(),
+        paths: paths::PathOptions::default(),
+        callgraph: callgraph::GraphOptions::default(),
     })
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Report) -> Outcome {
+    if let Some(path) = &args.html {
+        return html::run(args, path);
+    }
     if args.block.is_some() && args.view != View::Blocks {
         return usage("--block is of the view blocks: add --view blocks");
+    }
+    if args.paths.any() && args.view != View::Paths {
+        return usage(
+            "--min-probability and --cross-calls are of the view paths: add --view paths",
+        );
+    }
+    if args.callgraph.any() && args.view != View::Callgraph {
+        return usage(
+            "--caller, --callee, --min-percent, --folded, --stitch and --truth are of the view \
+             callgraph: add --view callgraph",
+        );
     }
     let sorts: &[Sort] = match args.view {
         View::Hot => Sort::value_variants(),
         View::Mispredict => &[Sort::Count, Sort::Mispredicts, Sort::Rate, Sort::Address],
         View::Outcomes => &[Sort::Count, Sort::Address],
         View::Blocks => &[Sort::Count, Sort::Cycles, Sort::Address],
+        View::Loops | View::Paths | View::Callgraph => &[Sort::Count],
     };
     if args.sort.is_some_and(|sort| !sorts.contains(&sort)) {
         return usage("this view cannot be sorted so: it has no such column");
     }
-    if args.view != View::Hot {
-        return flow::run(args);
+    match args.view {
+        View::Hot => {}
+        View::Loops => return loops::run(args),
+        View::Paths => return paths::run(args),
+        View::Callgraph => return callgraph::run(args),
+        View::Mispredict | View::Outcomes | View::Blocks => return flow::run(args),
     }
-    let mut recording = input::open(&args.input)?;
-    let mut progress = input::Progress::new();
-    let table = HotTable::count(&mut recording, |at, size| progress.at(at, size));
-    let mut table = table.map_err(|e| input::failure(&args.input, e))?;
-    drop(progress);
+    let mut counter = Counter::new();
+    let sources = input::read_all(&args.input, |recording, at| counter.recording(recording, at))?;
+    let mut table = counter.finish();
+    args.symbols.apply(&mut table.maps);
     if let Some(sort) = args.sort {
         table.sort(sort.into());
     }
@@ -146,19 +193,30 @@ pub(crate) fn run(args: &Report) -> Outcome {
         for (rank, branch) in branches.iter().enumerate() {
             print_json(&mut out, &row_json(&mut table, branch, rank + 1))?;
         }
-        print_json(&mut out, &quality_json(&table.quality, &totals))?;
+        print_json(&mut out, &quality_json(&sources, &table.quality, &totals))?;
     } else {
-        print_head(&mut out, &args.input, &recording, &table.quality, &totals)?;
+        print_head(&mut out, &sources, &table.quality, &totals)?;
         writeln!(out)?;
         print_table(&mut out, &mut table, &branches)?;
         print_hidden(&mut out, table.branches.len(), branches.len(), "branches")?;
     }
     out.flush()?;
-    finish(args, &recording, &table.maps);
+    finish(&sources, &table.maps);
     Ok(DONE)
 }
 
 impl Report {
+    /// The recording of a view that follows one recording.
+    fn only(&self) -> Result<&Path, Failure> {
+        match self.input.as_slice() {
+            [one] => Ok(one),
+            _ => {
+                let what = "this view follows one recording: give one -i";
+                Err(Failure { code: USAGE, error: anyhow::Error::msg(what) })
+            }
+        }
+    }
+
     /// Rows of a table at most.
     fn rows(&self) -> usize {
         match (self.limit, self.json) {
@@ -173,12 +231,10 @@ fn usage(what: &'static str) -> Outcome {
     Err(Failure { code: USAGE, error: anyhow::Error::msg(what) })
 }
 
-/// What was odd about the recording and its files.
-fn finish(args: &Report, recording: &Recording, maps: &Maps) {
-    input::warn(&args.input, recording);
-    for failure in maps.failures() {
-        anstream::eprintln!("lbr: no names for its addresses: {failure}");
-    }
+/// What was odd about the recordings and their files.
+pub(super) fn finish(sources: &[Source], maps: &Maps) {
+    sources.iter().for_each(input::warn);
+    symbols::warn(maps);
 }
 
 /// Says that rows were left out.
@@ -191,14 +247,14 @@ fn print_hidden(out: &mut impl Write, all: usize, shown: usize, what: &str) -> s
 }
 
 /// What all views count.
-struct Totals {
+pub(crate) struct Totals {
     branches: u64,
     distinct: u64,
     known: u64,
     mispredicted: Option<u64>,
 }
 
-fn print_json(out: &mut impl Write, value: &Value) -> std::io::Result<()> {
+pub(crate) fn print_json(out: &mut impl Write, value: &Value) -> std::io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
 }
@@ -206,30 +262,12 @@ fn print_json(out: &mut impl Write, value: &Value) -> std::io::Result<()> {
 /// The lines above the table: whose branches, how many, how good.
 fn print_head(
     out: &mut impl Write,
-    path: &Path,
-    recording: &Recording,
+    sources: &[Source],
     quality: &Quality,
     totals: &Totals,
 ) -> std::io::Result<()> {
-    let info = recording.info();
-    let cpu = info.and_then(|info| info.cpudesc.as_deref());
-    let by = info.and_then(|info| info.version.as_deref());
-    let name = input::name(path);
-    write!(out, "{name}: {}", cpu.unwrap_or("CPU not said"))?;
-    if let Some(by) = by {
-        write!(out, "; recorded by {by}")?;
-    }
-    writeln!(out)?;
-    if quality.software > 0 && !cpu.is_some_and(|cpu| cpu.contains("not measured")) {
-        writeln!(out, "software LBR, not measured")?;
-    }
-    write!(
-        out,
-        "{} samples, {} branches, {} distinct",
-        grouped(quality.samples),
-        grouped(totals.branches),
-        grouped(totals.distinct)
-    )?;
+    print_recordings(out, sources, quality)?;
+    write_counts(out, quality, totals)?;
     match totals.mispredicted {
         Some(missed) => writeln!(
             out,
@@ -243,8 +281,45 @@ fn print_head(
     writeln!(out, "data quality: {}", quality_line(quality))
 }
 
+/// Whose branches these are.
+fn print_recordings(
+    out: &mut impl Write,
+    sources: &[Source],
+    quality: &Quality,
+) -> std::io::Result<()> {
+    let mut said = false;
+    for Source { name, cpu, by, .. } in sources {
+        write!(out, "{name}: {}", cpu.as_deref().unwrap_or("CPU not said"))?;
+        if let Some(by) = by {
+            write!(out, "; recorded by {by}")?;
+        }
+        writeln!(out)?;
+        said |= cpu.as_ref().is_some_and(|cpu| cpu.contains("not measured"));
+    }
+    if quality.software > 0 && !said {
+        writeln!(out, "software LBR, not measured")?;
+    }
+    Ok(())
+}
+
+fn write_counts(out: &mut impl Write, quality: &Quality, totals: &Totals) -> std::io::Result<()> {
+    write!(
+        out,
+        "{} samples, {} branches, {} distinct",
+        grouped(quality.samples),
+        grouped(totals.branches),
+        grouped(totals.distinct)
+    )
+}
+
+/// How many branches, and how good: for views that do not look at predictions.
+fn print_counts(out: &mut impl Write, quality: &Quality, totals: &Totals) -> std::io::Result<()> {
+    write_counts(out, quality, totals)?;
+    writeln!(out, "\ndata quality: {}", quality_line(quality))
+}
+
 /// The quality in words.
-fn quality_line(quality: &Quality) -> String {
+pub(super) fn quality_line(quality: &Quality) -> String {
     let mut parts = Vec::new();
     match quality.exact_share() {
         Some(share) => parts.push(format!("exact {} of stacks", percent(share))),
@@ -306,24 +381,11 @@ fn print_table(
     Ok(())
 }
 
-/// A place as people read it: symbol, else file, else address.
-fn place(maps: &mut Maps, location: Location, addr: u64) -> String {
-    if let Some(Named { name, offset }) = maps.name(location) {
-        return format!("{name}+{offset:#x}");
-    }
-    match location {
-        Location::File { file, .. } => {
-            let path = maps.path(file).unwrap_or_default();
-            let name = path.rsplit('/').next().unwrap_or(path);
-            format!("{addr:#x} ({name})")
-        }
-        Location::Address(_) => format!("{addr:#x}"),
-    }
-}
-
 fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
     let from = end_json(&mut table.maps, branch.from_location);
     let to = end_json(&mut table.maps, branch.to_location);
+    let (from_line, from_inlines) = source_json(&mut table.maps, branch.from_location);
+    let (to_line, to_inlines) = source_json(&mut table.maps, branch.to_location);
     let branch_type = table.type_of(branch).map(type_name);
     json!({
         "view": "hot",
@@ -339,10 +401,14 @@ fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
         "from_symbol": from.0,
         "from_offset": from.1,
         "from_file": from.2,
+        "from_line": from_line,
+        "from_inlines": from_inlines,
         "to": format!("{:#x}", branch.to),
         "to_symbol": to.0,
         "to_offset": to.1,
         "to_file": to.2,
+        "to_line": to_line,
+        "to_inlines": to_inlines,
     })
 }
 
@@ -357,7 +423,7 @@ fn end_json(maps: &mut Maps, location: Location) -> (Option<String>, Option<u64>
     (name, offset, path)
 }
 
-fn quality_json(quality: &Quality, totals: &Totals) -> Value {
+fn quality_json(sources: &[Source], quality: &Quality, totals: &Totals) -> Value {
     let labels: serde_json::Map<String, Value> =
         quality.labels.iter().map(|(label, n)| (label.name().to_owned(), json!(n))).collect();
     let lost: serde_json::Map<String, Value> = quality
@@ -367,6 +433,8 @@ fn quality_json(quality: &Quality, totals: &Totals) -> Value {
         .collect();
     json!({
         "view": "quality",
+        "inputs": sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(),
+        "partial": sources.iter().any(Source::is_partial),
         "samples": quality.samples,
         "empty_stacks": quality.empty_stacks,
         "entries": quality.entries,
@@ -392,6 +460,6 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }

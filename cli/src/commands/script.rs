@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Script) -> Outcome {
         }
     }
     out.flush()?;
-    input::warn(&args.input, &recording);
+    input::warn(&input::Source::of(&args.input, &recording));
     Ok(DONE)
 }
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use lbr_msr::arm::{ArmOptions, ArmPlan};
 use lbr_msr::filter::{software_filter, to_register_disarmed};
-use lbr_msr::record::SourceKnowledge;
+use lbr_msr::record::{Event, Sink, SourceKnowledge};
 use lbr_msr::{BranchFilter, LbrCaps};
 use profile::note::Source;
 use profile::perf_data::{Meta, Rate, Writer};
+use profile::symbols::RunningKernel;
 use sampler::guard::{Armed, Ready};
 use sampler::hardware::same_cpu::Control;
 use sampler::hardware::target::{Process, Program, Target, WholeCpu};
@@ -101,6 +102,9 @@ pub(super) fn record(args: &Record, chosen: Chosen) -> Outcome {
         })
         .collect();
     let mut sink = Watched::new(writer);
+    if filter.contains(BranchFilter::KERNEL) {
+        tell_kernel(&mut sink)?;
+    }
     let recorded = hardware::record(to_sample, &mut *target, config, &mut sink);
     let restored = restore(armed);
     // What was recorded before a failure is worth keeping: the file is finished either way.
@@ -298,6 +302,20 @@ fn meta(args: &Record, filter: BranchFilter, caps: &LbrCaps, desc: String) -> Me
     meta.source = Source::Hardware;
     meta.rate = Rate::Frequency(u64::from(args.freq.unwrap_or(DEFAULT_HZ)));
     meta
+}
+
+/// Where the kernel lies, so that its branches can be named later. They are
+/// recorded all the same where it does not say.
+fn tell_kernel(sink: &mut Watched<Writer<std::fs::File>>) -> Result<(), Failure> {
+    let mappings = RunningKernel::default().mappings(0);
+    let mappings = mappings.unwrap_or_else(|why| {
+        anstream::eprintln!("lbr: branches of the kernel will have no names: {why}");
+        Vec::new()
+    });
+    for mapping in mappings {
+        sink.event(&Event::Mmap(Box::new(mapping))).context("cannot write the recording")?;
+    }
+    Ok(())
 }
 
 /// The CPU in words. Registers cannot tell a modelled LBR from a real one; QEMU

@@ -136,18 +136,21 @@ fn one(
     Ok(None)
 }
 
-fn share(part: u64, whole: u64) -> Option<f64> {
+pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn modes(cycles: &Cycles) -> String {
+pub(super) fn modes(cycles: &Cycles) -> String {
     let modes: Vec<String> = cycles.modes().iter().map(u32::to_string).collect();
     if modes.is_empty() { dash() } else { modes.join(",") }
 }
 
-fn block_json(maps: &mut Maps, block: &Block, rank: usize, total: u64) -> Value {
+/// A block as one JSON object.
+pub(crate) fn block_json(maps: &mut Maps, block: &Block, rank: usize, total: u64) -> Value {
     let entry = super::end_json(maps, block.entry_location);
     let exit = super::end_json(maps, block.exit_location);
+    let (entry_line, entry_inlines) = super::source_json(maps, block.entry_location);
+    let (exit_line, exit_inlines) = super::source_json(maps, block.exit_location);
     let cycles = &block.cycles;
     let known = cycles.n() > 0;
     let distribution: Vec<Value> = cycles
@@ -162,10 +165,14 @@ fn block_json(maps: &mut Maps, block: &Block, rank: usize, total: u64) -> Value 
         "entry_symbol": entry.0,
         "entry_offset": entry.1,
         "entry_file": entry.2,
+        "entry_line": entry_line,
+        "entry_inlines": entry_inlines,
         "exit": format!("{:#x}", block.exit),
         "exit_symbol": exit.0,
         "exit_offset": exit.1,
         "exit_file": exit.2,
+        "exit_line": exit_line,
+        "exit_inlines": exit_inlines,
         "count": block.count,
         "share": share(block.count, total),
         "n": cycles.n(),
@@ -191,6 +198,7 @@ fn ends(edge: Edge) -> (Option<String>, Option<String>) {
 
 fn basic_json(maps: &mut Maps, basic: &BasicBlock, rank: usize) -> Value {
     let (symbol, offset, file) = super::end_json(maps, basic.location);
+    let (line, inlines) = super::source_json(maps, basic.location);
     let (start, behind) = ends(basic.start);
     let (end, before) = ends(basic.end);
     json!({
@@ -201,6 +209,8 @@ fn basic_json(maps: &mut Maps, basic: &BasicBlock, rank: usize) -> Value {
         "start_symbol": symbol,
         "start_offset": offset,
         "start_file": file,
+        "start_line": line,
+        "start_inlines": inlines,
         "starts_behind": behind,
         "end": end,
         "ends_before": before,

@@ -3,42 +3,46 @@
 use std::io::{BufWriter, Write};
 
 use profile::Flow;
+use profile::flow::FlowCounter;
 use profile::interval::Interval;
 use serde_json::{Value, json};
 
 use super::{Report, Totals, View, blocks, mispredict, outcomes};
 use crate::exit::{DONE, Outcome};
-use crate::input;
+use crate::input::{self, Source};
 use crate::present::number::grouped;
 
 /// Runs one of these views.
 pub(super) fn run(args: &Report) -> Outcome {
-    let mut recording = input::open(&args.input)?;
-    let mut progress = input::Progress::new();
-    let flow = Flow::count(&mut recording, |at, size| progress.at(at, size));
-    let mut flow = flow.map_err(|e| input::failure(&args.input, e))?;
-    drop(progress);
+    let mut counter = FlowCounter::new();
+    let sources = input::read_all(&args.input, |recording, at| counter.recording(recording, at))?;
+    let counter = if args.view == View::Blocks { counter } else { counter.without_blocks() };
+    let mut flow = counter.finish();
+    args.symbols.apply(&mut flow.maps);
     let totals = totals(&flow);
     let mut out = BufWriter::new(anstream::stdout().lock());
     if !args.json {
-        super::print_head(&mut out, &args.input, &recording, &flow.quality, &totals)?;
+        super::print_head(&mut out, &sources, &flow.quality, &totals)?;
         print_sureness(&mut out, &flow, args.view)?;
         writeln!(out)?;
     }
     let status = match args.view {
-        View::Hot | View::Mispredict => mispredict::print(&mut out, args, &mut flow)?,
+        View::Mispredict => mispredict::print(&mut out, args, &mut flow)?,
         View::Outcomes => outcomes::print(&mut out, args, &mut flow)?,
         View::Blocks => blocks::print(&mut out, args, &mut flow)?,
+        // They have walks of their own.
+        _ => None,
     };
     if args.json {
-        super::print_json(&mut out, &quality(&flow, &totals))?;
+        super::print_json(&mut out, &quality(&sources, &flow, &totals))?;
     }
     out.flush()?;
-    super::finish(args, &recording, &flow.maps);
+    super::finish(&sources, &flow.maps);
     Ok(status.unwrap_or(DONE))
 }
 
-fn totals(flow: &Flow) -> Totals {
+/// What the flow counted.
+pub(crate) fn totals(flow: &Flow) -> Totals {
     let sites = || flow.sites.iter();
     let add = |sum: u64, n: u64| sum.saturating_add(n);
     let known = sites().fold(0, |sum, site| add(sum, site.known));
@@ -78,8 +82,9 @@ fn print_sureness(out: &mut impl Write, flow: &Flow, view: View) -> std::io::Res
     writeln!(out, "blocks: {} ran{odd}", grouped(quality.blocks))
 }
 
-fn quality(flow: &Flow, totals: &Totals) -> Value {
-    let mut json = super::quality_json(&flow.quality, totals);
+/// The quality of the data as one JSON object.
+pub(crate) fn quality(sources: &[Source], flow: &Flow, totals: &Totals) -> Value {
+    let mut json = super::quality_json(sources, &flow.quality, totals);
     let blocks = &flow.block_quality;
     json["complete"] = json!(flow.is_complete());
     json["blocks"] = json!(blocks.blocks);

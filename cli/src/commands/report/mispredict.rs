@@ -51,6 +51,7 @@ pub(super) fn print(
         let interval = interval(site, complete).filter(|_| site.known >= args.min_n);
         if args.json {
             let (symbol, offset, file) = super::end_json(maps, site.location);
+            let (line, inlines) = super::source_json(maps, site.location);
             let (low, high) = flow::ends(interval);
             let row = json!({
                 "view": "mispredict",
@@ -59,6 +60,8 @@ pub(super) fn print(
                 "from_symbol": symbol,
                 "from_offset": offset,
                 "from_file": file,
+                "from_line": line,
+                "from_inlines": inlines,
                 "type": site.branch_type.map(type_name),
                 "taken": site.taken,
                 "predictions_known": site.known,
@@ -99,12 +102,12 @@ pub(super) fn print(
 
 /// Share of mispredictions. None where none was seen: that is no rate of 0.
 /// None where too few are known, unless they are all there is.
-fn rate(site: &Site, min_n: u64, complete: bool) -> Option<f64> {
+pub(super) fn rate(site: &Site, min_n: u64, complete: bool) -> Option<f64> {
     let enough = complete || site.known >= min_n;
     let missed = site.mispredicted.filter(|missed| *missed > 0 && enough)?;
     Some(missed as f64 / site.known as f64)
 }
 
-fn interval(site: &Site, complete: bool) -> Option<Interval> {
+pub(super) fn interval(site: &Site, complete: bool) -> Option<Interval> {
     if complete { None } else { site.misses.interval() }
 }

@@ -109,7 +109,7 @@ pub(super) fn print(
 
 /// Share of the times taken: of all where all are here, else of those where
 /// both outcomes had the same chance to be seen.
-fn taken_share(site: &Site, complete: bool) -> Option<f64> {
+pub(super) fn taken_share(site: &Site, complete: bool) -> Option<f64> {
     let not_taken = site.not_taken?;
     if complete {
         return Some(site.taken as f64 / site.taken.saturating_add(not_taken) as f64);
@@ -121,6 +121,7 @@ fn conditional_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -
     let interval = if complete { None } else { site.outcomes.interval() };
     let (low, high) = flow::ends(interval.filter(|_| site.not_taken.is_some()));
     let (symbol, offset, file) = super::end_json(maps, site.location);
+    let (line, inlines) = super::source_json(maps, site.location);
     json!({
         "view": "outcomes",
         "kind": "conditional",
@@ -129,6 +130,8 @@ fn conditional_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -
         "from_symbol": symbol,
         "from_offset": offset,
         "from_file": file,
+        "from_line": line,
+        "from_inlines": inlines,
         "to": site.targets.first().map(|target| format!("{:#x}", target.to)),
         "taken": site.taken,
         "not_taken": site.not_taken,
@@ -145,11 +148,14 @@ fn indirect_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> V
         let interval = if complete { None } else { target.clusters.interval() };
         let (low, high) = flow::ends(interval);
         let (symbol, offset, file) = super::end_json(maps, target.location);
+        let (line, inlines) = super::source_json(maps, target.location);
         targets.push(json!({
             "to": format!("{:#x}", target.to),
             "to_symbol": symbol,
             "to_offset": offset,
             "to_file": file,
+            "to_line": line,
+            "to_inlines": inlines,
             "count": target.count,
             "share": target.count as f64 / site.taken as f64,
             "low": low,
@@ -157,6 +163,7 @@ fn indirect_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> V
         }));
     }
     let (symbol, offset, file) = super::end_json(maps, site.location);
+    let (line, inlines) = super::source_json(maps, site.location);
     json!({
         "view": "outcomes",
         "kind": "indirect",
@@ -165,6 +172,8 @@ fn indirect_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> V
         "from_symbol": symbol,
         "from_offset": offset,
         "from_file": file,
+        "from_line": line,
+        "from_inlines": inlines,
         "type": site.branch_type.map(type_name),
         "taken": site.taken,
         "stacks": site.misses.stacks.max(site.targets.first().map_or(0, |t| t.clusters.stacks)),

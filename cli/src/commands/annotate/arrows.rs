@@ -1,0 +1,241 @@
+//! Arrows from jumps to their targets, drawn beside the code in lanes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lbr_msr::record::BranchType;
+use profile::annotate::Annotated;
+
+/// Lanes side by side at most: more are not readable.
+const LANES: usize = 8;
+
+/// Jumps that share a line: all to one target, or all of one indirect jump.
+#[derive(Debug)]
+struct Line {
+    from: BTreeSet<usize>,
+    to: BTreeSet<usize>,
+    first: usize,
+    last: usize,
+    lane: usize,
+}
+
+/// The arrows of a function.
+#[derive(Debug)]
+pub(super) struct Arrows {
+    lines: Vec<Line>,
+    lanes: usize,
+    /// Jumps for which there was no room.
+    pub(super) omitted: usize,
+}
+
+/// Directions that a line leaves a cell in.
+const UP: u8 = 1;
+const DOWN: u8 = 2;
+const LEFT: u8 = 4;
+const RIGHT: u8 = 8;
+
+impl Arrows {
+    /// Those of a function. The jumps taken most often come first, then the
+    /// short ones; each short one lies inside the long ones.
+    pub(super) fn of(annotated: &Annotated) -> Arrows {
+        let mut wanted = wanted(annotated);
+        wanted.sort_by_key(|(line, weight)| (std::cmp::Reverse(*weight), line.last - line.first));
+        let mut depth = vec![0usize; annotated.instructions.len()];
+        let (mut lines, mut omitted) = (Vec::new(), 0);
+        for (line, _) in wanted {
+            let rows = depth.get_mut(line.first..=line.last).unwrap_or_default();
+            if rows.iter().any(|depth| *depth >= LANES) {
+                omitted += line.jumps();
+                continue;
+            }
+            rows.iter_mut().for_each(|depth| *depth += 1);
+            lines.push(line);
+        }
+        lines.sort_by_key(|line| (line.last - line.first, line.first));
+        let mut taken: Vec<Vec<(usize, usize)>> = Vec::new();
+        for line in &mut lines {
+            let free = |lane: &Vec<(usize, usize)>| {
+                lane.iter().all(|(first, last)| *last < line.first || line.last < *first)
+            };
+            line.lane = taken.iter().position(free).unwrap_or(taken.len());
+            match taken.get_mut(line.lane) {
+                Some(lane) => lane.push((line.first, line.last)),
+                None => taken.push(vec![(line.first, line.last)]),
+            }
+        }
+        lines.retain(|line| {
+            let fits = line.lane < LANES;
+            omitted += if fits { 0 } else { line.jumps() };
+            fits
+        });
+        Arrows { lines, lanes: taken.len().min(LANES), omitted }
+    }
+
+    /// Whether an arrow from one instruction to another is drawn.
+    pub(super) fn has(&self, from: usize, to: usize) -> bool {
+        self.lines.iter().any(|line| line.from.contains(&from) && line.to.contains(&to))
+    }
+
+    /// Columns that a row takes.
+    pub(super) fn width(&self) -> usize {
+        if self.lanes == 0 { 0 } else { self.lanes * 2 + 1 }
+    }
+
+    /// What is drawn beside an instruction.
+    pub(super) fn row(&self, row: usize) -> String {
+        let mut cells = vec![0u8; self.width()];
+        let mut head = false;
+        for line in self.lines.iter().filter(|line| (line.first..=line.last).contains(&row)) {
+            let column = self.column(line);
+            let up = if row > line.first { UP } else { 0 };
+            let down = if row < line.last { DOWN } else { 0 };
+            if let Some(cell) = cells.get_mut(column) {
+                *cell |= up | down;
+            }
+            if line.from.contains(&row) || line.to.contains(&row) {
+                head |= line.to.contains(&row);
+                if let Some(cell) = cells.get_mut(column) {
+                    *cell |= RIGHT;
+                }
+                cells.iter_mut().skip(column + 1).for_each(|cell| *cell |= LEFT | RIGHT);
+            }
+        }
+        let mut drawn: String = cells.iter().map(|cell| glyph(*cell)).collect();
+        if head {
+            drawn.pop();
+            drawn.push('>');
+        }
+        drawn
+    }
+
+    /// What is drawn between an instruction and the one before it.
+    pub(super) fn above(&self, row: usize) -> String {
+        let mut cells = vec![0u8; self.width()];
+        for line in self.lines.iter().filter(|line| line.first < row && row <= line.last) {
+            if let Some(cell) = cells.get_mut(self.column(line)) {
+                *cell |= UP | DOWN;
+            }
+        }
+        cells.iter().map(|cell| glyph(*cell)).collect()
+    }
+
+    fn column(&self, line: &Line) -> usize {
+        (self.lanes - 1 - line.lane) * 2
+    }
+}
+
+impl Line {
+    fn at(row: usize) -> Line {
+        let (from, to) = (BTreeSet::new(), BTreeSet::new());
+        Line { from, to, first: row, last: row, lane: 0 }
+    }
+
+    fn add(&mut self, from: usize, to: usize) {
+        self.from.insert(from);
+        self.to.insert(to);
+        self.first = self.first.min(from).min(to);
+        self.last = self.last.max(from).max(to);
+    }
+
+    fn jumps(&self) -> usize {
+        self.from.len().max(self.to.len())
+    }
+}
+
+/// The lines that one would like to draw, with how often their jumps were
+/// taken.
+fn wanted(annotated: &Annotated) -> Vec<(Line, u64)> {
+    // Direct jumps by their target, indirect ones by themselves.
+    let mut lines: BTreeMap<(bool, usize), (Line, u64)> = BTreeMap::new();
+    let mut add = |indirect: bool, from: usize, to: usize, count: u64| {
+        let key = (indirect, if indirect { from } else { to });
+        let (line, taken) = lines.entry(key).or_insert_with(|| (Line::at(from), 0));
+        line.add(from, to);
+        *taken = taken.saturating_add(count);
+    };
+    for (from, insn) in annotated.instructions.iter().enumerate() {
+        let Some(branch) = &insn.branch else { continue };
+        match branch.branch_type {
+            BranchType::COND | BranchType::UNCOND => {
+                if let Some(to) = branch.target.as_ref().and_then(|target| target.inside) {
+                    add(false, from, to, branch.taken);
+                }
+            }
+            BranchType::IND => {
+                for went in &branch.went {
+                    if let Some(to) = went.target.inside {
+                        add(true, from, to, went.count);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    lines.into_values().collect()
+}
+
+fn glyph(cell: u8) -> char {
+    let (up, down) = (cell & UP != 0, cell & DOWN != 0);
+    let (left, right) = (cell & LEFT != 0, cell & RIGHT != 0);
+    match (up, down, left, right) {
+        (false, false, false, false) => ' ',
+        (false, false, _, _) => '─',
+        (_, _, false, false) => '│',
+        (false, true, false, _) => '┌',
+        (true, false, false, _) => '└',
+        (true, true, false, _) => '├',
+        (false, true, true, _) => '┬',
+        (true, false, true, _) => '┴',
+        (true, true, true, _) => '┼',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines by sources, targets and lane.
+    fn arrows(lines: &[(&[usize], &[usize], usize)]) -> Arrows {
+        let line = |(from, to, lane): &(&[usize], &[usize], usize)| {
+            let mut line = Line { lane: *lane, ..Line::at(from[0]) };
+            from.iter().for_each(|from| to.iter().for_each(|to| line.add(*from, *to)));
+            line
+        };
+        let lanes = lines.iter().map(|line| line.2 + 1).max().unwrap_or(0);
+        Arrows { lines: lines.iter().map(line).collect(), lanes, omitted: 0 }
+    }
+
+    /// The loop of the text book: a short jump forward inside a long one back.
+    #[test]
+    fn nested() {
+        let arrows = arrows(&[(&[2], &[6], 0), (&[10], &[0], 1)]);
+        let rows: Vec<String> = (0..11).map(|row| arrows.row(row)).collect();
+        let wanted = [
+            "┌───>",
+            "│    ",
+            "│ ┌──",
+            "│ │  ",
+            "│ │  ",
+            "│ │  ",
+            "│ └─>",
+            "│    ",
+            "│    ",
+            "│    ",
+            "└────",
+        ];
+        assert_eq!(rows, wanted);
+        assert_eq!((arrows.above(0), arrows.above(3)), ("     ".to_owned(), "│ │  ".to_owned()));
+    }
+
+    /// Two jumps to one target share a line; a switch leaves from one row; a
+    /// jump to itself is a row of its own.
+    #[test]
+    fn shared() {
+        let one = arrows(&[(&[0, 1], &[3], 0)]);
+        let rows: Vec<String> = (0..4).map(|row| one.row(row)).collect();
+        assert_eq!(rows, ["┌──", "├──", "│  ", "└─>"]);
+        let switch = arrows(&[(&[1], &[0, 2, 3], 0)]);
+        let rows: Vec<String> = (0..4).map(|row| switch.row(row)).collect();
+        assert_eq!(rows, ["┌─>", "├──", "├─>", "└─>"]);
+        assert_eq!(arrows(&[(&[1], &[1], 0)]).row(1), "──>");
+    }
+}

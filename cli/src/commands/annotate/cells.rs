@@ -1,0 +1,195 @@
+//! The columns in front of an instruction, in words.
+
+use profile::annotate::{Annotated, Branch, Instruction, Target, Timed};
+use profile::interval::Interval;
+
+use super::super::report::percent;
+use super::arrows::Arrows;
+use crate::present::number::grouped;
+
+/// Known predictions from which on a sample has a rate.
+const ENOUGH: u64 = 30;
+/// Targets of an indirect branch that are named.
+const TARGETS: usize = 3;
+
+/// The columns.
+pub(super) struct Cells {
+    pub(super) count: String,
+    pub(super) taken: String,
+    pub(super) missed: String,
+    pub(super) median: String,
+    pub(super) p90: String,
+    pub(super) ipc: String,
+}
+
+/// What stands above the columns.
+pub(super) const HEADINGS: [&str; 6] = ["count", "taken", "mispredict", "p50", "p90", "IPC"];
+
+/// What the columns of all rows are made of.
+pub(super) struct Columns<'a> {
+    pub(super) annotated: &'a Annotated,
+    peak: u64,
+    ending: Vec<Option<&'a Timed>>,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(annotated: &'a Annotated) -> Columns<'a> {
+        Columns { annotated, peak: annotated.peak(), ending: annotated.blocks_by_end() }
+    }
+
+    /// Those of a row.
+    pub(super) fn cells(&self, at: usize, insn: &Instruction) -> Cells {
+        let annotated = self.annotated;
+        let branch = insn.branch.as_ref();
+        let conditional = branch.filter(|branch| branch.conditional);
+        let block = self.ending.get(at).copied().flatten();
+        let of_block = |cell: &dyn Fn(&Timed) -> String| block.map(cell).unwrap_or_default();
+        let quantile = |share: f64| {
+            of_block(&|block| block.cycles.quantile(share).map_or_else(dash, |c| c.to_string()))
+        };
+        Cells {
+            count: insn.count.map_or_else(dash, grouped),
+            taken: conditional.map(|branch| taken(branch, annotated.exact)).unwrap_or_default(),
+            missed: branch.map(|branch| missed(branch, annotated.exact)).unwrap_or_default(),
+            median: quantile(0.5),
+            p90: quantile(0.9),
+            ipc: of_block(&ipc),
+        }
+    }
+
+    /// How hot a row is.
+    pub(super) fn heat(&self, insn: &Instruction) -> Heat {
+        match insn.count {
+            None | Some(0) => Heat::Cold,
+            Some(count) if count >= self.peak.div_ceil(2) => Heat::Hot,
+            Some(count) if count >= self.peak.div_ceil(10) => Heat::Warm,
+            Some(_) => Heat::Cool,
+        }
+    }
+}
+
+impl Cells {
+    pub(super) fn all(&self) -> [&str; 6] {
+        [&self.count, &self.taken, &self.missed, &self.median, &self.p90, &self.ipc]
+    }
+}
+
+pub(super) fn dash() -> String {
+    "-".to_owned()
+}
+
+/// The share with the wider side of its interval; `~` where stacks are too few
+/// for one.
+fn taken(branch: &Branch, exact: bool) -> String {
+    let Some(share) = branch.taken_share else { return dash() };
+    match branch.taken_interval {
+        _ if exact => percent(share),
+        Some(Interval { low, high }) => {
+            let half = (high - share).max(share - low) * 100.0;
+            format!("{:.1} % ±{half:.1}", share * 100.0)
+        }
+        None => format!("~{:.0} %", share * 100.0),
+    }
+}
+
+/// Never seen is not zero: of a sample, an upper bound stands for it. Too few
+/// predictions are given as they are.
+fn missed(branch: &Branch, exact: bool) -> String {
+    let Some(missed) = branch.mispredicted else { return dash() };
+    let known = branch.known;
+    match branch.mispredict_interval {
+        _ if exact => percent(missed as f64 / known as f64),
+        Some(Interval { high, .. }) if missed == 0 && known >= ENOUGH => {
+            format!("<{}", percent(high))
+        }
+        Some(_) if known >= ENOUGH => percent(missed as f64 / known as f64),
+        _ => format!("{missed}/{known}"),
+    }
+}
+
+/// Saturated cycles are more than they say.
+pub(super) fn ipc(block: &Timed) -> String {
+    let bound = if block.cycles.saturated() > 0 { "<" } else { "" };
+    block.ipc().map_or_else(dash, |ipc| format!("{bound}{ipc:.2}"))
+}
+
+/// Mnemonic and operands; bytes where they are no instruction.
+pub(super) fn words(insn: &Instruction) -> String {
+    match &insn.text {
+        Some(text) if text.operands.is_empty() => text.mnemonic.clone(),
+        Some(text) => format!("{:<6} {}", text.mnemonic, text.operands),
+        None => {
+            let bytes: Vec<String> = insn.bytes.iter().map(|byte| format!("{byte:#04x}")).collect();
+            format!("{:<6} {}", ".byte", bytes.join(","))
+        }
+    }
+}
+
+/// What stands behind an instruction: the names of its targets.
+pub(super) fn remark(
+    annotated: &Annotated,
+    at: usize,
+    insn: &Instruction,
+    arrows: Option<&Arrows>,
+) -> Option<String> {
+    let Some(branch) = &insn.branch else {
+        let address = insn.text.as_ref()?.rip_relative?;
+        return Some(format!("# {address:#x}"));
+    };
+    if let Some(target) = &branch.target {
+        let drawn = |to: usize| arrows.is_some_and(|arrows| arrows.has(at, to));
+        return match target.inside {
+            Some(to) if drawn(to) => None,
+            _ => target_name(annotated, target).map(|name| format!("<{name}>")),
+        };
+    }
+    use lbr_msr::record::BranchType;
+    if !matches!(branch.branch_type, BranchType::IND | BranchType::IND_CALL) {
+        return None;
+    }
+    let all = branch.taken as f64;
+    let mut went: Vec<String> = branch
+        .went
+        .iter()
+        .take(TARGETS)
+        .map(|went| {
+            let name = target_name(annotated, &went.target);
+            let name = name.unwrap_or_else(|| format!("{:#x}", went.target.address));
+            format!("{name} {}", percent(went.count as f64 / all))
+        })
+        .collect();
+    let more = branch.went.len().saturating_sub(TARGETS);
+    if more > 0 {
+        went.push(format!("{more} more"));
+    }
+    (!went.is_empty()).then(|| format!("-> {}", went.join(", ")))
+}
+
+/// A target as people read it; places inside the function by their distance
+/// from its start.
+fn target_name(annotated: &Annotated, target: &Target) -> Option<String> {
+    if let Some(insn) = target.inside.and_then(|at| annotated.instructions.get(at)) {
+        let offset = target.address.wrapping_sub(annotated.function.address);
+        return Some(match &insn.label {
+            Some(label) => label.clone(),
+            None => format!("+{offset:#x}"),
+        });
+    }
+    match target.name.as_ref()? {
+        (name, 0) => Some(name.clone()),
+        (name, offset) => Some(format!("{name}+{offset:#x}")),
+    }
+}
+
+/// How hot an instruction is, among those of its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heat {
+    /// Ran at least half as often as the hottest.
+    Hot,
+    /// At least a tenth.
+    Warm,
+    /// Less.
+    Cool,
+    /// Never, or not that anybody knows.
+    Cold,
+}

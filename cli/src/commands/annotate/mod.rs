@@ -1,0 +1,210 @@
+//! `lbr annotate`: the code of a function, with what a recording says about
+//! each instruction.
+
+mod arrows;
+mod cells;
+pub(crate) mod html;
+mod json;
+mod text;
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use profile::Flow;
+use profile::annotate::{self, Annotated, Syntax};
+use profile::flow::FlowCounter;
+
+use super::report;
+use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
+use crate::input::{self, Source};
+use crate::present::number::{counted, grouped};
+use crate::symbols::SymbolArgs;
+
+/// Show the code of a function with what a recording says about it.
+///
+/// In front of each instruction: how often it ran; of branches the share that
+/// was taken, arrows to their targets, and the share that was mispredicted when
+/// taken; where a block ends, the median and 90th percentile of its core cycles
+/// and its instructions per cycle. A block is the straight code from the target
+/// of a branch to the next branch taken.
+///
+/// Counts are exact where every taken branch was recorded (`lbr record -c N`);
+/// else they are what the sample saw, not scaled up. A `-` is not a zero: the
+/// recording does not say.
+#[derive(Debug, Args)]
+pub(crate) struct Annotate {
+    /// A function (main, libc.so.6:malloc), an address (0x401136) or a line
+    /// (foo.c:12) in one, or the code between two (0x401136..0x401160,
+    /// loop..leaf) [default: the hottest function].
+    #[arg(value_name = "PLACE")]
+    symbol: Option<String>,
+    /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
+    /// Given several times, the recordings are counted together.
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: Vec<PathBuf>,
+    /// How to write instructions.
+    #[arg(long, value_enum, default_value_t = Style::Intel)]
+    syntax: Style,
+    /// Basic blocks by how often they ran, the hottest first, instead of by
+    /// address.
+    #[arg(long)]
+    hottest: bool,
+    /// Source lines between the instructions, where the program was built with
+    /// them (-g).
+    #[arg(long, conflicts_with = "no_source")]
+    source: bool,
+    /// JSON Lines: the function, then its instructions, then its blocks with
+    /// their cycles (`"kind"`).
+    #[arg(long, conflicts_with = "html")]
+    json: bool,
+    /// A page for the browser instead of text; without a place, of the ten
+    /// hottest functions.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+}
+
+/// How to write instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Style {
+    /// `mov edi,DWORD PTR [rbx]`
+    Intel,
+    /// `mov (%rbx),%edi`
+    Att,
+}
+
+impl From<Style> for Syntax {
+    fn from(style: Style) -> Syntax {
+        match style {
+            Style::Intel => Syntax::Intel,
+            Style::Att => Syntax::Att,
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Annotate) -> Outcome {
+    let mut counter = FlowCounter::new();
+    let sources = input::read_all(&args.input, |recording, at| counter.recording(recording, at))?;
+    let mut flow = counter.finish();
+    args.symbols.apply(&mut flow.maps);
+    let mut head: Vec<String> = sources.iter().map(origin).collect();
+    let said = head.iter().any(|line| line.contains("not measured"));
+    let syntax = args.syntax.into();
+    if let (Some(path), None) = (&args.html, &args.symbol) {
+        head.extend(sureness(&flow, None, said));
+        let functions = html::hottest(&mut flow, syntax);
+        let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
+        write(path, &html::page("Annotated functions", &head, &content))?;
+        report::finish(&sources, &flow.maps);
+        return Ok(DONE);
+    }
+    let found = match &args.symbol {
+        Some(symbol) => annotate::find(&mut flow, symbol),
+        None => annotate::hottest_one(&mut flow),
+    };
+    let annotated = found.and_then(|found| annotate::annotate(&mut flow, &found, syntax));
+    let annotated = annotated.or_exit(USAGE)?;
+    head.extend(sureness(&flow, Some(&annotated), said));
+    if let Some(path) = &args.html {
+        let name = &annotated.function.name;
+        write(path, &html::page(name, &head, &html::markup(&annotated)))?;
+    } else {
+        let mut out = BufWriter::new(anstream::stdout().lock());
+        if args.json {
+            json::print(&mut out, &flow, &annotated, &sources, args.hottest)?;
+        } else {
+            let options = text::Options { source: args.source, hottest: args.hottest };
+            text::print(&mut out, &head, &annotated, options)?;
+        }
+        out.flush()?;
+    }
+    report::finish(&sources, &flow.maps);
+    Ok(DONE)
+}
+
+fn write(path: &Path, page: &maud::Markup) -> Result<(), Failure> {
+    let written = std::fs::write(path, &page.0);
+    written.map_err(|e| anyhow::Error::new(e).context(path.display().to_string()).into())
+}
+
+/// Whose branches a recording holds.
+fn origin(source: &Source) -> String {
+    let Source { name, cpu, by, .. } = source;
+    let by = by.as_ref().map(|by| format!("; recorded by {by}")).unwrap_or_default();
+    format!("{name}: {}{by}", cpu.as_deref().unwrap_or("CPU not said"))
+}
+
+/// How many, how good, and what the numbers are worth. `said` is whether the
+/// recording itself says that nothing was measured.
+fn sureness(flow: &Flow, annotated: Option<&Annotated>, said: bool) -> Vec<String> {
+    let quality = &flow.quality;
+    let mut lines = vec![
+        format!(
+            "{}, {}",
+            counted(quality.samples, "sample", "samples"),
+            counted(flow.taken, "branch", "branches")
+        ),
+        format!("data quality: {}", report::quality_line(quality)),
+    ];
+    let cycles = flow.blocks.iter().any(|block| block.cycles.n() > 0);
+    if quality.software > 0 && (cycles || !said) {
+        let modelled = if cycles { ": its cycles are modelled" } else { "" };
+        lines.push(format!("software LBR, not measured{modelled}"));
+    }
+    let contradicted = annotated.map_or(0, |annotated| annotated.contradicted);
+    lines.push(
+        if flow.is_complete() && contradicted == 0 {
+            "every taken branch is here: counts are exact, from the first branch recorded to the last"
+        } else if flow.is_complete() {
+            "every taken branch is here, but they do not fit the code: counts are of those that do"
+        } else {
+            "a sample: counts are what it saw, not scaled up; ± and < are 95 % intervals, by stack"
+        }
+        .to_owned(),
+    );
+    let filtered = flow.block_quality.filtered;
+    if filtered > 0 {
+        lines.push(format!(
+            "{} without blocks, because not every branch was recorded: they count no instructions",
+            counted(filtered, "stack", "stacks")
+        ));
+    }
+    if let Some(annotated) = annotated.filter(|_| contradicted > 0) {
+        let fits = annotated.blocks.iter().filter(|block| block.instructions.is_some());
+        let fit = fits.fold(0, |sum: u64, block| sum.saturating_add(block.count));
+        let replaced = if fit < contradicted {
+            ": the file was replaced since it was recorded, or its code changed while it ran"
+        } else {
+            ""
+        };
+        lines.push(format!(
+            "{} here left out that the code bytes contradict{replaced}",
+            counted(contradicted, "block", "blocks")
+        ));
+    }
+    lines
+}
+
+/// The line about the function itself.
+fn title(annotated: &Annotated) -> String {
+    let function = &annotated.function;
+    let mut title = format!(
+        "{} in {}: {:#x}..{:#x}",
+        function.name,
+        function.path,
+        function.address,
+        function.address.wrapping_add(function.len),
+    );
+    if function.address != function.file_address {
+        title += &format!(" ({:#x} in the file)", function.file_address);
+    }
+    let ran = match (annotated.executed(), annotated.exact) {
+        (0, true) => "it never ran between the first branch recorded and the last".to_owned(),
+        (0, false) => "the recording did not see it run".to_owned(),
+        (executed, _) => format!("{} executed", grouped(executed)),
+    };
+    format!("{title}, {} instructions, {ran}", grouped(annotated.instructions.len() as u64))
+}

@@ -1,0 +1,289 @@
+//! `lbr hist`: how many cycles a block took, each time it ran.
+
+mod list;
+mod output;
+mod place;
+mod select;
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use profile::Flow;
+use profile::flow::Block;
+use profile::place::Place;
+
+use self::output::Format;
+use self::place::Wanted;
+use self::select::Chosen;
+use super::report;
+use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
+use crate::input::{self, Source};
+use crate::present::chart::{Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
+use crate::present::number::{counted, grouped};
+use crate::symbols::SymbolArgs;
+
+/// Draw how many cycles blocks of code took
+///
+/// A block is straight code, from the target of one branch to the next branch taken. Each run of it
+/// has a number of core cycles, where the records have cycle counts. Without --block: the blocks
+/// that ran most, to choose from.
+#[derive(Debug, Args)]
+#[command(after_help = BINS)]
+pub(crate) struct Hist {
+    /// perf.data, or text of `perf script -F brstack`; `-` is standard input. Given twice, the
+    /// distributions of both are drawn over each other.
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: Vec<PathBuf>,
+    /// A block by where it begins, and by where it ends if its branch matters: 0x401000, main+0x1c,
+    /// file.c:12, main+0x1c..main+0x40. Several are drawn over each other.
+    #[arg(long, value_name = "PLACE")]
+    block: Vec<Wanted>,
+    /// Only blocks that end at this branch; else every exit is drawn.
+    #[arg(long, value_name = "PLACE", requires = "block")]
+    to: Vec<Place>,
+    /// Draw into this file, by its ending: .svg, .png or .html.
+    #[arg(short, long, value_name = "FILE", value_parser = output::file)]
+    output: Option<(Format, PathBuf)>,
+    /// Draw runs on a logarithmic scale.
+    #[arg(long)]
+    log: bool,
+    /// Bins at most [default: 40 in text, 100 in pictures].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    bins: Option<u16>,
+    /// Blocks to choose from, without --block; 0 is all.
+    #[arg(long, value_name = "N", default_value_t = 12, conflicts_with = "block")]
+    limit: usize,
+    /// One JSON object a distribution (`"view":"hist"`), and one a recording (`"view":"quality"`).
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+}
+
+const BINS: &str = "Bins:
+  One cycle wide where that gives no more bins than wanted, else 2, 5, 10, 20, 50 and so on. Where
+  they are wider than one cycle the tail beyond p99.9 is not drawn but said. Bins are
+  narrower than that where it takes them, up to four times as many, to show a valley between two
+  modes. In text, three or more empty bins are one line. One distribution is drawn by its runs,
+  several by their shares.
+
+  n: runs with a cycle count. saturated: those at the highest count that a record holds; they took
+  as long or longer. dropped: runs without a count, such as the first after a gap. modes: counts
+  around which runs gather.
+
+Exit status 5: the recording has no cycle counts, or none for this block.";
+
+/// A recording that was read.
+pub(crate) struct Read {
+    /// What it says of itself.
+    pub(crate) source: Source,
+    /// What it says.
+    pub(crate) flow: Flow,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Hist) -> Outcome {
+    let mut flows = Vec::new();
+    let sources = input::read_all(&args.input, |recording, at| {
+        flows.push(Flow::count(recording, at)?);
+        Ok(())
+    })?;
+    sources.iter().for_each(input::warn);
+    let mut read: Vec<Read> =
+        sources.into_iter().zip(flows).map(|(source, flow)| Read { source, flow }).collect();
+    for of in &mut read {
+        args.symbols.apply(&mut of.flow.maps);
+    }
+    let with_cycles = |read: &Read| read.flow.blocks.iter().any(|block| block.cycles.n() > 0);
+    if let Some(without) = read.iter().find(|read| !with_cycles(read)) {
+        return Err(Failure { code: POOR, error: without_cycles(without) });
+    }
+    if args.block.is_empty() {
+        return list::run(args, &mut read);
+    }
+    let chosen = select::select(&mut read, &args.block, &args.to)?;
+    if chosen.iter().all(|of| of.block(&read).is_none_or(|block| block.cycles.n() == 0)) {
+        let error = anyhow!("none of the runs of this block has a cycle count");
+        return Err(Failure { code: POOR, error });
+    }
+    let drawn = chosen.get(..select::MOST.min(chosen.len())).unwrap_or_default();
+    let chart = chart(args, &mut read, drawn);
+    if let Some((format, path)) = &args.output {
+        output::write(*format, path, std::slice::from_ref(&chart))?;
+        let series = counted(drawn.len() as u64, "distribution", "distributions");
+        anstream::eprintln!("lbr: {series} to {}", path.display());
+        say_hidden(&read, &chosen);
+        return Ok(DONE);
+    }
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    if args.json {
+        for of in &chosen {
+            print_json(&mut out, args, &mut read, of)?;
+        }
+        print_quality(&mut out, &read)?;
+    } else {
+        exits(&mut out, &mut read, &chosen)?;
+        write!(out, "{}", chart.text(Terminal::of_stdout()))?;
+        say_hidden(&read, &chosen);
+    }
+    out.flush()?;
+    Ok(DONE)
+}
+
+/// Why a recording has no cycles for any block.
+fn without_cycles(read: &Read) -> anyhow::Error {
+    let (name, blocks) = (&read.source.name, &read.flow.block_quality);
+    if blocks.blocks == 0 && blocks.filtered > 0 {
+        return anyhow!(
+            "{name} has no blocks: not every branch was recorded (record with -j any,u)"
+        );
+    }
+    let software = read.flow.quality.software > 0;
+    let why = if software {
+        "its software LBR does not know cycles; the test machine counts instructions in their place"
+    } else {
+        "the CPU or the recorder left them out (Skylake and later, and Architectural LBR, have them)"
+    };
+    anyhow!("{name} has no cycle counts: {why}")
+}
+
+/// The chart of some blocks.
+fn chart(args: &Hist, read: &mut [Read], chosen: &[Chosen]) -> Histogram {
+    let names: Vec<(String, String)> = chosen.iter().map(|of| of.ends(read)).collect();
+    let one_entry = names.windows(2).all(|pair| matches!(pair, [a, b] if a.0 == b.0));
+    let one_block = names.windows(2).all(|pair| matches!(pair, [a, b] if a == b));
+    let several = read.len() > 1;
+    let series = chosen.iter().zip(&names).filter_map(|(of, (entry, exit))| {
+        let block = of.block(read)?;
+        let mut label = match (one_block, one_entry) {
+            (true, _) => String::new(),
+            (false, true) => format!("to {exit}"),
+            (false, false) => format!("{entry} .. {exit}"),
+        };
+        if several {
+            let file = read.get(of.read).map(|read| read.source.name.as_str()).unwrap_or_default();
+            label = if label.is_empty() { file.to_owned() } else { format!("{label} in {file}") };
+        }
+        Some(series(label, block))
+    });
+    let title = match names.first() {
+        Some((entry, exit)) if one_block => format!("{entry} .. {exit}"),
+        Some((entry, _)) if one_entry => format!("blocks from {entry}"),
+        _ => "cycles of blocks".to_owned(),
+    };
+    Histogram {
+        title,
+        series: series.collect(),
+        note: note(read),
+        unit: None,
+        log: args.log,
+        bins: args.bins.map(usize::from),
+    }
+}
+
+/// The distribution of a block.
+pub(crate) fn series(label: String, block: &Block) -> Series {
+    Series::new(label, &block.cycles, block.count.saturating_sub(block.cycles.n()))
+}
+
+/// What a picture must say of the recordings: whose cycles they are, and what
+/// was lost.
+fn note(read: &[Read]) -> Option<String> {
+    let of = |read: &Read| {
+        let quality = &read.flow.quality;
+        let mut said = vec![read.source.cpu.clone().unwrap_or_else(|| "CPU not said".to_owned())];
+        if quality.software > 0 {
+            said.push("modelled, not measured".to_owned());
+        }
+        said.push(format!("{} stacks lost", grouped(quality.lost_total())));
+        said.join(", ")
+    };
+    let mut notes: Vec<String> = read.iter().map(of).collect();
+    notes.dedup();
+    (!notes.is_empty()).then(|| notes.join("; "))
+}
+
+/// The exits of the blocks, where there are several to choose from.
+fn exits(out: &mut impl Write, read: &mut [Read], chosen: &[Chosen]) -> std::io::Result<()> {
+    if chosen.len() < 2 {
+        return Ok(());
+    }
+    let runs = |read: &[Read]| chosen.iter().filter_map(|of| Some(of.block(read)?.count)).sum();
+    let all: u64 = runs(read);
+    writeln!(out, "{:>12}  {:>8}  {:>12}  {:>6}  entry .. exit", "runs", "share", "n", "median")?;
+    for of in chosen {
+        let (entry, exit) = of.ends(read);
+        let file = of.file(read);
+        let Some(block) = of.block(read) else { continue };
+        let median = block.cycles.quantile(0.5).map_or("-".to_owned(), |median| median.to_string());
+        let share = report::percent(block.count as f64 / all.max(1) as f64);
+        writeln!(
+            out,
+            "{:>12}  {share:>8}  {:>12}  {median:>6}  {entry} .. {exit}{file}",
+            grouped(block.count),
+            grouped(block.cycles.n()),
+        )?;
+    }
+    writeln!(out)
+}
+
+/// Says which blocks are not in the picture.
+fn say_hidden(read: &[Read], chosen: &[Chosen]) {
+    let hidden = chosen.get(select::MOST..).unwrap_or_default();
+    if hidden.is_empty() {
+        return;
+    }
+    let runs: u64 = hidden.iter().filter_map(|of| Some(of.block(read)?.count)).sum();
+    anstream::eprintln!(
+        "lbr: the {} blocks with most runs are drawn; {} more, which ran {} times, are not (--to chooses; --json has all)",
+        select::MOST,
+        grouped(hidden.len() as u64),
+        grouped(runs)
+    );
+}
+
+fn print_json(
+    out: &mut impl Write,
+    args: &Hist,
+    read: &mut [Read],
+    of: &Chosen,
+) -> std::io::Result<()> {
+    let Some(read) = read.get_mut(of.read) else { return Ok(()) };
+    let Some(block) = read.flow.blocks.get(of.block) else { return Ok(()) };
+    let total = read.flow.block_quality.blocks;
+    let mut json = report::blocks::block_json(&mut read.flow.maps, block, of.block + 1, total);
+    let series = series(String::new(), block);
+    let most = args.bins.map_or(PICTURE_BINS, usize::from);
+    let bins = Bins::of(std::slice::from_ref(&series), most, Gaps::Drawn);
+    json["view"] = "hist".into();
+    json["input"] = read.source.name.as_str().into();
+    json["software"] = (read.flow.quality.software > 0).into();
+    json["dropped"] = series.dropped.into();
+    json["bin_width"] = bins.as_ref().map(|bins| bins.width).into();
+    json["beyond"] = bins.as_ref().map(|bins| bins.beyond.iter().sum::<u64>()).into();
+    let bins = bins.map(|bins| {
+        let bin = |bin: &crate::present::chart::Bin| {
+            serde_json::json!({ "first": bin.first, "runs": bin.runs.iter().sum::<f64>() })
+        };
+        bins.bins.iter().map(bin).collect::<Vec<_>>()
+    });
+    json["bins"] = bins.into();
+    report::print_json(out, &json)
+}
+
+fn print_quality(out: &mut impl Write, read: &[Read]) -> std::io::Result<()> {
+    for read in read {
+        let sources = std::slice::from_ref(&read.source);
+        let totals = report::flow::totals(&read.flow);
+        let json = report::flow::quality(sources, &read.flow, &totals);
+        report::print_json(out, &json)?;
+    }
+    Ok(())
+}
+
+/// A usage error.
+fn usage(error: anyhow::Error) -> Failure {
+    Failure { code: USAGE, error }
+}

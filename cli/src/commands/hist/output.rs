@@ -1,0 +1,68 @@
+//! Charts as files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use maud::{PreEscaped, html};
+
+use crate::present::chart::{Histogram, png_sheet, svg_sheet};
+use crate::present::page;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// A drawing of lines.
+    Svg,
+    /// A picture of pixels.
+    Png,
+    /// A page with the drawings in it.
+    Html,
+}
+
+/// A file and what it holds, by its ending.
+pub(super) fn file(path: &str) -> Result<(Format, PathBuf), String> {
+    let path = PathBuf::from(path);
+    let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_lowercase);
+    let format = match ending.as_deref() {
+        Some("svg") => Format::Svg,
+        Some("png") => Format::Png,
+        Some("html" | "htm") => Format::Html,
+        _ => return Err("its ending must be .svg, .png or .html".to_owned()),
+    };
+    Ok((format, path))
+}
+
+/// Writes charts into a file.
+pub(super) fn write(format: Format, path: &Path, charts: &[Histogram]) -> anyhow::Result<()> {
+    let text = match format {
+        Format::Png => return png_sheet(charts, path),
+        Format::Svg => svg_sheet(charts)?,
+        Format::Html => page_of(charts)?,
+    };
+    std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
+}
+
+fn page_of(charts: &[Histogram]) -> anyhow::Result<String> {
+    let drawing = |chart: &Histogram| match charts.len() {
+        1 => svg_sheet(std::slice::from_ref(chart)),
+        // The caption says it.
+        _ => Histogram { title: String::new(), ..chart.clone() }.small_svg(),
+    };
+    let drawings: Vec<String> = charts.iter().map(drawing).collect::<Result<_, _>>()?;
+    let title = match charts {
+        [chart] => chart.title.clone(),
+        _ => "Cycles of blocks".to_owned(),
+    };
+    let content = html! {
+        h1 { (title) }
+        div class=[(charts.len() > 1).then_some("charts")] {
+            @for (chart, drawing) in charts.iter().zip(&drawings) {
+                figure class="chart" {
+                    figcaption class="code" { (chart.title) }
+                    div role="img" aria-label={ "Cycles of " (chart.title) } { (PreEscaped(drawing)) }
+                }
+            }
+        }
+    };
+    Ok(page::page(&title, &content, ""))
+}

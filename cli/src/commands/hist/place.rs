@@ -1,0 +1,99 @@
+//! The blocks that are asked for, as people write them.
+
+use std::str::FromStr;
+
+use profile::flow::Block;
+use profile::maps::{Location, Maps};
+use profile::place::{NotAPlace, Place, PlaceError, Span};
+
+/// A block that is asked for: by its entry, or by both ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Where it begins.
+    pub(crate) entry: Place,
+    /// Where it ends, if that matters.
+    pub(crate) exit: Option<Place>,
+}
+
+impl FromStr for Wanted {
+    type Err = NotAPlace;
+
+    fn from_str(text: &str) -> Result<Wanted, NotAPlace> {
+        match text.split_once("..") {
+            Some((entry, exit)) => Ok(Wanted { entry: begin(entry)?, exit: Some(exit.parse()?) }),
+            None => Ok(Wanted { entry: begin(text)?, exit: None }),
+        }
+    }
+}
+
+/// A block of a function is the one at its first byte.
+fn begin(text: &str) -> Result<Place, NotAPlace> {
+    Ok(match text.parse()? {
+        Place::Symbol { file, name, offset: None } => Place::Symbol { file, name, offset: Some(0) },
+        place => place,
+    })
+}
+
+/// The same in the files of one recording.
+pub(super) struct Found {
+    entry: Vec<Span>,
+    /// Any of these, unless there are none.
+    exits: Option<Vec<Span>>,
+    to: Option<Vec<Span>>,
+}
+
+impl Found {
+    /// Looks the places up.
+    pub(super) fn new(maps: &mut Maps, wanted: &Wanted, to: &[Place]) -> Result<Found, PlaceError> {
+        let entry = maps.resolve(&wanted.entry)?;
+        let exits = wanted.exit.as_ref().map(|exit| maps.resolve(exit)).transpose()?;
+        let mut spans = Vec::new();
+        for place in to {
+            spans.append(&mut maps.resolve(place)?);
+        }
+        Ok(Found { entry, exits, to: (!to.is_empty()).then_some(spans) })
+    }
+
+    /// Whether a block begins at the place and ends as asked for.
+    pub(super) fn begins(&self, block: &Block) -> bool {
+        self.entry.iter().any(|span| span.contains(block.entry_location)) && self.ends(block)
+    }
+
+    /// Whether a block runs through the place and ends as asked for.
+    pub(super) fn runs_through(&self, block: &Block) -> bool {
+        let inside = |span: &Span| match (span.start, block.entry_location, block.exit_location) {
+            (Location::Address(at), Location::Address(first), Location::Address(last)) => {
+                (first..=last).contains(&at)
+            }
+            (
+                Location::File { file: a, offset: at },
+                Location::File { file: b, offset: first },
+                Location::File { file: c, offset: last },
+            ) => a == b && b == c && (first..=last).contains(&at),
+            _ => false,
+        };
+        self.entry.iter().any(inside) && self.ends(block)
+    }
+
+    fn ends(&self, block: &Block) -> bool {
+        let at = |spans: &Vec<Span>| spans.iter().any(|span| span.contains(block.exit_location));
+        self.exits.as_ref().is_none_or(at) && self.to.as_ref().is_none_or(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_written_by_one_end_or_both() {
+        let symbol =
+            |name: &str, offset| Place::Symbol { file: None, name: name.to_owned(), offset };
+        let wanted: Wanted = "main".parse().expect("a function");
+        assert_eq!(wanted, Wanted { entry: symbol("main", Some(0)), exit: None });
+        let wanted: Wanted = "0x40..main+8".parse().expect("both ends");
+        let exit = Some(symbol("main", Some(8)));
+        assert_eq!(wanted, Wanted { entry: Place::Address(0x40), exit });
+        assert!("main..".parse::<Wanted>().is_err() && "..main".parse::<Wanted>().is_err());
+    }
+}

@@ -1,0 +1,213 @@
+//! Which blocks are meant.
+
+use std::collections::HashMap;
+
+use anyhow::anyhow;
+use profile::flow::Block;
+use profile::maps::{Location, Maps, Named};
+use profile::place::Place;
+
+use super::place::{Found, Wanted};
+use super::{Read, usage};
+use crate::exit::Failure;
+use crate::present::number::grouped;
+
+/// Distributions drawn over each other at most: more cannot be told apart.
+pub(super) const MOST: usize = 6;
+/// Places that are offered where none is as asked for.
+const OFFERED: usize = 8;
+
+/// A block of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    /// Which recording.
+    pub(super) read: usize,
+    /// Which of its blocks.
+    pub(super) block: usize,
+}
+
+impl Chosen {
+    /// The block.
+    pub(super) fn block<'a>(&self, read: &'a [Read]) -> Option<&'a Block> {
+        read.get(self.read)?.flow.blocks.get(self.block)
+    }
+
+    /// Its two ends as people read them.
+    pub(super) fn ends(&self, read: &mut [Read]) -> (String, String) {
+        let read = read.get_mut(self.read);
+        let found =
+            read.and_then(|read| Some((read.flow.blocks.get(self.block)?, &mut read.flow.maps)));
+        let Some((block, maps)) = found else { return Default::default() };
+        let entry = short(maps, block.entry_location, block.entry);
+        (entry, short(maps, block.exit_location, block.exit))
+    }
+
+    /// The recording it is from, where there are several.
+    pub(super) fn file(&self, read: &[Read]) -> String {
+        match read.get(self.read) {
+            Some(of) if read.len() > 1 => format!(" in {}", of.source.name),
+            _ => String::new(),
+        }
+    }
+}
+
+/// A place as `--block` takes it: a symbol and the offset in it, else the
+/// address.
+fn short(maps: &mut Maps, location: Location, addr: u64) -> String {
+    match maps.name(location) {
+        Some(Named { name, offset }) => format!("{name}+{offset:#x}"),
+        None => format!("{addr:#x}"),
+    }
+}
+
+/// What makes a block of one recording the same as one of another: both ends
+/// in the same files, wherever these were mapped.
+pub(super) type Key = [(Option<String>, u64); 2];
+
+/// The key of a block.
+pub(super) fn key(maps: &Maps, block: &Block) -> Key {
+    [(block.entry_location, block.entry), (block.exit_location, block.exit)].map(|(at, addr)| {
+        match at {
+            Location::File { file, offset } => (maps.path(file).map(str::to_owned), offset),
+            Location::Address(_) => (None, addr),
+        }
+    })
+}
+
+/// The blocks that are asked for, those with the most runs first.
+pub(super) fn select(
+    read: &mut [Read],
+    wanted: &[Wanted],
+    to: &[Place],
+) -> Result<Vec<Chosen>, Failure> {
+    let mut chosen: Vec<Chosen> = Vec::new();
+    for wanted in wanted {
+        let mut found = matching(read, wanted, to, Found::begins)?;
+        if found.is_empty() {
+            found = matching(read, wanted, to, Found::runs_through)?;
+            if !found.is_empty() {
+                let entry = &wanted.entry;
+                anstream::eprintln!("lbr: no block begins at {entry}: these run through it");
+            }
+        }
+        if found.is_empty() {
+            return Err(not_found(read, wanted, to));
+        }
+        found.retain(|of| !chosen.contains(of));
+        // The same block of several recordings stays together, in their order.
+        let mut runs: HashMap<Key, u64> = HashMap::new();
+        let keyed = |of: &Chosen| {
+            let block = of.block(read)?;
+            Some((key(&read.get(of.read)?.flow.maps, block), block.count))
+        };
+        for (key, count) in found.iter().filter_map(keyed) {
+            let runs = runs.entry(key).or_default();
+            *runs = runs.saturating_add(count);
+        }
+        found.sort_by_cached_key(|of| {
+            let key = keyed(of).map(|(key, _)| key);
+            let runs = key.as_ref().and_then(|key| runs.get(key));
+            (std::cmp::Reverse(runs.copied()), key, of.read)
+        });
+        chosen.append(&mut found);
+    }
+    Ok(chosen)
+}
+
+/// The blocks of all recordings that fit. A place that one recording does not
+/// have may be in another; where none has it, that is the error.
+fn matching(
+    read: &mut [Read],
+    wanted: &Wanted,
+    to: &[Place],
+    fits: impl Fn(&Found, &Block) -> bool,
+) -> Result<Vec<Chosen>, Failure> {
+    let mut found = Vec::new();
+    let mut keys: Vec<Key> = Vec::new();
+    let mut wrong = None;
+    let mut any = false;
+    for (index, Read { flow, .. }) in read.iter_mut().enumerate() {
+        let places = Found::new(&mut flow.maps, wanted, to);
+        // An address means something in the first recording that has it; in
+        // the others the same code may lie elsewhere.
+        let by_key = !keys.is_empty() && has_address(wanted, to);
+        let places = match places {
+            Ok(places) => {
+                any = true;
+                Some(places)
+            }
+            Err(error) => {
+                wrong.get_or_insert(error);
+                None
+            }
+        };
+        for (number, block) in flow.blocks.iter().enumerate() {
+            let fits = if by_key {
+                keys.contains(&key(&flow.maps, block))
+            } else {
+                places.as_ref().is_some_and(|places| fits(places, block))
+            };
+            if fits {
+                found.push(Chosen { read: index, block: number });
+            }
+        }
+        if keys.is_empty() {
+            let blocks = found.iter().filter_map(|of: &Chosen| flow.blocks.get(of.block));
+            keys = blocks.map(|block| key(&flow.maps, block)).collect();
+        }
+    }
+    match wrong.filter(|_| !any) {
+        Some(error) => Err(usage(error.into())),
+        None => Ok(found),
+    }
+}
+
+fn has_address(wanted: &Wanted, to: &[Place]) -> bool {
+    let mut places = std::iter::once(&wanted.entry).chain(&wanted.exit).chain(to);
+    places.any(|place| matches!(place, Place::Address(_)))
+}
+
+/// Says what there is instead.
+fn not_found(read: &mut [Read], wanted: &Wanted, to: &[Place]) -> Failure {
+    let entry = &wanted.entry;
+    let anywhere = Wanted { entry: entry.clone(), exit: None };
+    if wanted.exit.is_some() || !to.is_empty() {
+        let exits = match matching(read, &anywhere, &[], Found::begins) {
+            Ok(exits) => exits,
+            Err(failure) => return failure,
+        };
+        if !exits.is_empty() {
+            let exits = offered(&exits, |of| of.ends(read).1);
+            return usage(anyhow!("no block from {entry} ends there; its exits: {exits}"));
+        }
+    }
+    if let Place::Symbol { file, name, .. } = entry {
+        let all = Place::Symbol { file: file.clone(), name: name.clone(), offset: None };
+        let all = Wanted { entry: all, exit: None };
+        let inside = matching(read, &all, &[], Found::begins).unwrap_or_default();
+        if !inside.is_empty() {
+            let places = offered(&inside, |of| of.ends(read).0);
+            return usage(anyhow!(
+                "no block begins at {entry} or runs through it; in that function begin {places}"
+            ));
+        }
+    }
+    usage(anyhow!(
+        "no block begins at {entry} or runs through it; without --block the blocks that ran are listed"
+    ))
+}
+
+/// The first few names, each once.
+fn offered(chosen: &[Chosen], mut name: impl FnMut(&Chosen) -> String) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for of in chosen {
+        let name = name(of);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let more = names.len().saturating_sub(OFFERED);
+    names.truncate(OFFERED);
+    let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
+    names.join(", ") + &more
+}

@@ -1,0 +1,138 @@
+//! What stands above the tables: whose recording, how good, how sure.
+
+use maud::{Markup, html};
+use profile::lint::{Finding, Verdict};
+use profile::overview::{Judged, Overview};
+use profile::perf_data::FileInfo;
+
+use crate::commands::report::{percent, quality_line};
+use crate::input::Source;
+use crate::present::number::grouped;
+
+/// The recordings of a page.
+pub(super) struct Head<'a> {
+    /// What is left of each.
+    pub(super) sources: &'a [Source],
+    /// What each says about itself.
+    pub(super) recorded: &'a [Option<FileInfo>],
+}
+
+impl Head<'_> {
+    /// The page's name.
+    pub(super) fn name(&self) -> String {
+        let names: Vec<&str> = self.sources.iter().map(|source| source.name.as_str()).collect();
+        format!("Branches of {}", names.join(", "))
+    }
+
+    pub(super) fn title(&self) -> Markup {
+        html! { h1 { (self.name()) } }
+    }
+
+    /// The verdict, its findings folded.
+    pub(super) fn verdict(&self, judged: &[Judged]) -> Markup {
+        html! {
+            @for (source, judged) in self.sources.iter().zip(judged) {
+                section class={ "verdict " (judged.verdict.name()) } aria-label="Verdict" {
+                    strong { "Verdict: " (judged.verdict.name()) }
+                    @if self.sources.len() > 1 { " " span class="faint" { (source.name) } }
+                    p { (meaning(judged.verdict)) }
+                    @if source.is_partial() { p { "Partial: its end was not read." } }
+                    @for finding in &judged.findings { (self::finding(finding)) }
+                }
+            }
+        }
+    }
+
+    /// What was recorded, and how well.
+    pub(super) fn facts(&self, overview: &Overview) -> Markup {
+        let (quality, hot) = (&overview.hot.quality, &overview.hot);
+        let facts: Vec<(&str, String)> =
+            self.sources.iter().zip(self.recorded).flat_map(of_recording).collect();
+        let counts = format!(
+            "{} samples, {} branches, {} distinct",
+            grouped(quality.samples),
+            grouped(hot.total),
+            grouped(hot.branches.len() as u64)
+        );
+        let predictions = match hot.mispredicted {
+            Some(missed) => format!(
+                "{} of {} known predictions missed ({})",
+                grouped(missed),
+                grouped(hot.known),
+                percent(missed as f64 / hot.known as f64)
+            ),
+            None => "not recorded".to_owned(),
+        };
+        let sure = if overview.flow.is_complete() {
+            "every taken branch is here: counts are the truth and need no interval"
+        } else {
+            "a sample: intervals are 95 %, by stack"
+        };
+        html! {
+            dl class="facts" {
+                @for (what, value) in facts { dt { (what) } dd { (value) } }
+                dt { "Numbers are" } dd { (origin(quality.software, quality.hardware)) }
+                dt { "Counted" } dd { (counts) }
+                dt { "Predictions" } dd { (predictions) }
+                dt { "Lost" } dd { (grouped(quality.lost_total())) " stacks" }
+                dt { "Data quality" } dd { (quality_line(quality)) }
+                dt { "Sureness" } dd { (sure) }
+            }
+        }
+    }
+}
+
+fn of_recording((source, info): (&Source, &Option<FileInfo>)) -> Vec<(&'static str, String)> {
+    let cpu = source.cpu.clone().unwrap_or_else(|| "not said".to_owned());
+    let mut facts = vec![("Recording", source.name.clone()), ("CPU", cpu)];
+    facts.extend(source.by.clone().map(|by| ("Recorded by", by)));
+    if let Some(info) = info {
+        let command = info.cmdline.join(" ");
+        facts.extend((!command.is_empty()).then_some(("Command", command)));
+        facts.extend(info.hostname.clone().map(|host| ("Host", host)));
+    }
+    facts
+}
+
+/// Modelled is not measured.
+fn origin(software: u64, hardware: u64) -> &'static str {
+    match (software > 0, hardware > 0) {
+        (true, false) => "modelled by a software LBR, not measured",
+        (false, true) => "measured: read from the registers of a CPU",
+        (true, true) => "in part measured, in part modelled by a software LBR",
+        (false, false) => {
+            "as its recorder says: the recording does not tell measured from modelled"
+        }
+    }
+}
+
+fn meaning(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Sound => "Nothing speaks against the numbers below.",
+        Verdict::Doubtful => "Some of the numbers below are off, or cannot be had.",
+        Verdict::Poor => "The numbers below are not to be trusted.",
+    }
+}
+
+fn finding(finding: &Finding) -> Markup {
+    let parts: Vec<String> = finding
+        .parts
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(what, n)| format!("{} {what}", grouped(*n)))
+        .collect();
+    html! {
+        details {
+            summary {
+                span class={ "word " (finding.severity.name()) } { (finding.severity.name()) } " "
+                span class="code" { (finding.id) } ": " (grouped(finding.count))
+                @if let Some(share) = finding.share() {
+                    " of " (grouped(finding.of)) " " (finding.unit) " (" (percent(share)) ")"
+                }
+            }
+            @if !parts.is_empty() { p { "Details: " (parts.join(", ")) } }
+            p { "Means: " (finding.meaning) }
+            p { "Report: " (finding.report) }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `lbr report --view paths`.
+
+use std::io::{BufWriter, Write};
+
+use clap::Args;
+use profile::paths::{Break, FOLLOWERS, Growth, Link, Path, PathFinder, Paths};
+use serde_json::{Value, json};
+
+use super::reread::Reread;
+use super::{Report, Totals, percent};
+use crate::exit::{DONE, Outcome};
+use crate::input::{self, Source};
+use crate::present::number::grouped;
+
+/// Chains where nobody says how many.
+const CHAINS: usize = 10;
+/// Followers that a line names.
+const NAMED: usize = 3;
+
+/// How chains grow.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct PathOptions {
+    /// Probability in percent that a branch must follow with to go on in the
+    /// same chain (view paths) [default: 60].
+    #[arg(long, value_name = "PERCENT")]
+    min_probability: Option<f64>,
+    /// Let chains go on through calls and returns (view paths).
+    #[arg(long)]
+    cross_calls: bool,
+}
+
+impl PathOptions {
+    /// Whether any of them was asked for.
+    pub(super) fn any(&self) -> bool {
+        self.min_probability.is_some() || self.cross_calls
+    }
+}
+
+/// Runs the view.
+pub(super) fn run(args: &Report) -> Outcome {
+    let mut growth = Growth { cross_calls: args.paths.cross_calls, ..Growth::default() };
+    if let Some(percent) = args.paths.min_probability {
+        if !(percent > 0.0 && percent <= 100.0) {
+            return super::usage("--min-probability is a percentage: more than 0, at most 100");
+        }
+        growth.least = percent / 100.0;
+    }
+    let recorded = args.only()?;
+    let source = Reread::new(recorded)?;
+    let mut recording = source.open()?;
+    let mut progress = input::Progress::new();
+    let finder = PathFinder::find(&mut recording, |at, size| progress.at(at, size));
+    let finder = finder.map_err(|e| input::failure(recorded, e))?;
+    let mut again = source.open()?;
+    let paths = finder.count(&mut again, growth, |at, size| progress.at(at, size));
+    let mut paths = paths.map_err(|e| input::failure(recorded, e))?;
+    drop(progress);
+    args.symbols.apply(&mut paths.maps);
+    let sources = [Source::of(recorded, &again)];
+    let totals =
+        Totals { branches: paths.taken, distinct: paths.distinct, known: 0, mispredicted: None };
+    let rows = if args.limit.is_none() && !args.json { CHAINS } else { args.rows() };
+    let shown = rows.min(paths.paths.len());
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    if !args.json {
+        super::print_recordings(&mut out, &sources, &paths.quality)?;
+        super::print_counts(&mut out, &paths.quality, &totals)?;
+        print_bounds(&mut out, &paths)?;
+    }
+    let list = std::mem::take(&mut paths.paths);
+    let mut covered = 0u64;
+    for (rank, path) in list.iter().take(shown).enumerate() {
+        covered = covered.saturating_add(path.branches);
+        if args.json {
+            let row = row_json(&mut paths, path, rank + 1, covered);
+            super::print_json(&mut out, &row)?;
+        } else {
+            print_path(&mut out, &mut paths, path, rank + 1, covered)?;
+        }
+    }
+    if args.json {
+        let mut quality = super::quality_json(&sources, &paths.quality, &totals);
+        for key in ["mispredicted", "predictions_known"] {
+            quality.as_object_mut().map(|quality| quality.remove(key));
+        }
+        quality["complete"] = json!(paths.complete);
+        quality["stacks_filtered"] = json!(paths.filtered);
+        quality["chains"] = json!(list.len());
+        quality["followers_kept"] = json!(FOLLOWERS);
+        quality["branches_with_more_followers"] = json!(paths.crowded);
+        quality["min_probability"] = json!(paths.growth.least);
+        super::print_json(&mut out, &quality)?;
+    } else {
+        writeln!(out)?;
+        super::print_hidden(&mut out, list.len(), shown, "chains")?;
+    }
+    out.flush()?;
+    super::finish(&sources, &paths.maps);
+    Ok(DONE)
+}
+
+fn print_bounds(out: &mut impl Write, paths: &Paths) -> std::io::Result<()> {
+    if paths.complete {
+        writeln!(out, "every taken branch is here: counts are the truth")?;
+    }
+    if paths.filtered > 0 {
+        let stacks = grouped(paths.filtered);
+        writeln!(out, "{stacks} stacks show no paths, because not every branch was recorded")?;
+    }
+    writeln!(
+        out,
+        "chains go on where a branch follows with at least {}{}; {FOLLOWERS} followers of each \
+         branch are kept, {} branches have more",
+        percent(paths.growth.least),
+        if paths.growth.cross_calls { ", through calls and returns" } else { "" },
+        grouped(paths.crowded),
+    )
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn print_path(
+    out: &mut impl Write,
+    paths: &mut Paths,
+    path: &Path,
+    rank: usize,
+    covered: u64,
+) -> std::io::Result<()> {
+    let part = |part, whole| share(part, whole).map_or_else(super::dash, percent);
+    let entered = path.links.iter().fold(0, |sum: u64, link| sum.saturating_add(link.entered));
+    writeln!(
+        out,
+        "\nchain {rank}: {} branches long, {} of all branches ({} up to here), {} of the code bytes; \
+         entered {} times, {} runs from end to end",
+        path.links.len(),
+        part(path.branches, paths.taken),
+        part(covered, paths.taken),
+        part(path.bytes, paths.bytes),
+        grouped(entered),
+        grouped(path.whole),
+    )?;
+    let widest = path.links.iter().map(|link| grouped(link.count).len()).max().unwrap_or(0);
+    for link in &path.links {
+        let from = super::place(&mut paths.maps, link.from_location, link.from);
+        let to = super::place(&mut paths.maps, link.to_location, link.to);
+        let mut notes = Vec::new();
+        for (what, count) in [("entered", link.entered), ("left", link.left), ("lost", link.lost)] {
+            if count > 0 {
+                notes.push(format!("{what} {}", grouped(count)));
+            }
+        }
+        let notes =
+            if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) };
+        writeln!(out, "  {:>widest$}  {from} -> {to}{notes}", grouped(link.count))?;
+    }
+    let end = end(paths, path);
+    writeln!(out, "  ends: {end}")
+}
+
+/// Why a chain ends, in words.
+fn end(paths: &mut Paths, path: &Path) -> String {
+    match &path.ends {
+        Break::Call => "in a call".to_owned(),
+        Break::Return => "in a return".to_owned(),
+        Break::Round => "goes round: its first branch follows".to_owned(),
+        Break::Joins { chain, at } => {
+            format!("goes on in chain {} at its branch {}", chain + 1, at + 1)
+        }
+        Break::Long => "as long as chains get".to_owned(),
+        Break::Unknown => "nobody saw what follows".to_owned(),
+        Break::Splits { followers, exact } => {
+            let mut words = Vec::new();
+            for follower in followers.iter().take(NAMED) {
+                let Some((from, from_location, to, to_location)) = paths.follower(follower) else {
+                    continue;
+                };
+                let from = super::place(&mut paths.maps, from_location, from);
+                let to = super::place(&mut paths.maps, to_location, to);
+                let least = if *exact { "" } else { "at least " };
+                words.push(format!("{least}{} {from} -> {to}", percent(follower.share)));
+            }
+            let more = followers.len().saturating_sub(NAMED);
+            if more > 0 {
+                words.push(format!("{more} more"));
+            }
+            format!("no branch follows often enough: {}", words.join(", "))
+        }
+    }
+}
+
+fn link_json(paths: &mut Paths, link: &Link) -> Value {
+    let from = super::end_json(&mut paths.maps, link.from_location);
+    let to = super::end_json(&mut paths.maps, link.to_location);
+    json!({
+        "from": format!("{:#x}", link.from),
+        "from_symbol": from.0,
+        "from_offset": from.1,
+        "to": format!("{:#x}", link.to),
+        "to_symbol": to.0,
+        "to_offset": to.1,
+        "count": link.count,
+        "entered": link.entered,
+        "left": link.left,
+        "lost": link.lost,
+    })
+}
+
+fn row_json(paths: &mut Paths, path: &Path, rank: usize, covered: u64) -> Value {
+    let links: Vec<Value> = path.links.iter().map(|link| link_json(paths, link)).collect();
+    let mut followers = None;
+    let mut exact_shares = None;
+    if let Break::Splits { followers: after, exact } = &path.ends {
+        exact_shares = Some(*exact);
+        let after = after.iter().filter_map(|follower| {
+            let (from, _, to, _) = paths.follower(follower)?;
+            Some(json!({
+                "from": format!("{from:#x}"), "to": format!("{to:#x}"), "share": follower.share,
+            }))
+        });
+        followers = Some(after.collect::<Vec<Value>>());
+    }
+    let joins = match path.ends {
+        Break::Joins { chain, at } => Some(json!({ "rank": chain + 1, "branch": at + 1 })),
+        _ => None,
+    };
+    json!({
+        "view": "paths",
+        "rank": rank,
+        "length": path.links.len(),
+        "branches": path.branches,
+        "share": share(path.branches, paths.taken),
+        "cumulative_share": share(covered, paths.taken),
+        "bytes_share": share(path.bytes, paths.bytes),
+        "whole": path.whole,
+        "links": links,
+        "ends": path.ends.name(),
+        "joins": joins,
+        "followers": followers,
+        "follower_shares_exact": exact_shares,
+    })
+}

@@ -1,0 +1,94 @@
+//! Machine code from assembly, by the system's `as`, and from digits.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, anyhow, bail};
+use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+
+/// Assembles 64-bit code. `what` names it in errors.
+pub(super) fn assemble(source: &str, att: bool, what: &str) -> anyhow::Result<Vec<u8>> {
+    let folder = tempfile::tempdir().context("no temporary folder for the assembler")?;
+    let file = folder.path().join("code.o");
+    let mut command = Command::new("as");
+    command.arg("--64").arg("-o").arg(&file);
+    if !att {
+        command.args(["-msyntax=intel", "-mnaked-reg"]);
+    }
+    command.arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.env("LC_ALL", "C").spawn().map_err(|cause| match cause.kind() {
+        std::io::ErrorKind::NotFound => anyhow!(
+            "assembly needs the system's assembler, and there is no `as`: install binutils, or give \
+             the bytes with --hex"
+        ),
+        _ => anyhow!("the assembler `as` could not be started: {cause}"),
+    })?;
+    let mut input = child.stdin.take();
+    if let Some(input) = &mut input {
+        // One that ends early says why.
+        let _ = input.write_all(source.as_bytes()).and_then(|()| input.write_all(b"\n"));
+    }
+    drop(input);
+    let output = child.wait_with_output().context("waiting for the assembler")?;
+    if !output.status.success() {
+        bail!("{what} cannot be assembled: {}", complaints(&output.stderr));
+    }
+    let bytes = std::fs::read(&file).context("the assembler left nothing to read")?;
+    text_of(&bytes, what)
+}
+
+/// What `as` said, without its own names.
+fn complaints(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let lines = text.lines().filter_map(|line| {
+        let line = line.strip_prefix("{standard input}:")?;
+        let (number, error) = line.split_once(": ")?;
+        let error = error.strip_prefix("Error: ").unwrap_or(error);
+        number.parse::<u32>().ok().map(|number| format!("line {number}: {error}"))
+    });
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() { text.trim().to_owned() } else { lines.join("; ") }
+}
+
+/// The code section, which has to be complete in itself.
+fn text_of(bytes: &[u8], what: &str) -> anyhow::Result<Vec<u8>> {
+    let file = object::File::parse(bytes).context("the assembler's object file")?;
+    let text = file.section_by_name(".text").context("the assembler made no code section")?;
+    if let Some((offset, relocation)) = text.relocations().next() {
+        let name = match relocation.target() {
+            RelocationTarget::Symbol(index) => file
+                .symbol_by_index(index)
+                .ok()
+                .and_then(|symbol| Some(symbol.name().ok()?.to_owned()))
+                .filter(|name| !name.is_empty()),
+            _ => None,
+        };
+        let name = name.map_or("another section".to_owned(), |name| format!("`{name}`"));
+        bail!(
+            "{what} refers to {name} at +{offset:#x}, which is not in it: code is measured alone; \
+             put data behind a jump, or into the memory that R14 points to, or measure a function \
+             of an object file (--object)"
+        );
+    }
+    let code = text.data().context("the assembler's code section")?;
+    Ok(code.to_vec())
+}
+
+/// Bytes from digits: spaces, commas, `0x` and `\x` between them are skipped.
+pub(super) fn bytes(text: &str) -> anyhow::Result<Vec<u8>> {
+    let mut digits = String::new();
+    for word in text.split(|c: char| c.is_whitespace() || c == ',') {
+        for part in word.split("\\x") {
+            digits.push_str(part.strip_prefix("0x").unwrap_or(part));
+        }
+    }
+    if !digits.len().is_multiple_of(2) {
+        bail!("--hex: {} digits are no whole bytes", digits.len());
+    }
+    let pair = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok().filter(|_| !pair.starts_with('+'))
+    };
+    let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(pair).collect();
+    bytes.with_context(|| format!("--hex: `{text}` is not hexadecimal"))
+}

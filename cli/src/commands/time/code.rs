@@ -1,0 +1,60 @@
+//! What is measured, from the command line to machine code.
+
+use std::io::Read;
+
+use anyhow::{Context, anyhow};
+use sampler::measure::bracket::Body;
+use sampler::measure::image::{Image, ImageError};
+
+use super::{TimeArgs, assemble};
+use crate::exit::{FAILED, Failure, OrExit, USAGE};
+
+/// The code, and what it belongs to.
+#[derive(Debug)]
+pub(super) struct Code {
+    /// What goes into the bracket.
+    pub(super) body: Body,
+    /// The file that a function lies in.
+    pub(super) image: Option<Image>,
+    /// What it is, in a few words.
+    pub(super) title: String,
+}
+
+impl Code {
+    /// Assembles, reads digits, or loads a file.
+    pub(super) fn new(args: &TimeArgs) -> Result<Code, Failure> {
+        let init = match &args.init {
+            Some(init) => assemble::assemble(init, args.att, "--init").or_exit(USAGE)?,
+            None => Vec::new(),
+        };
+        let mut body = Body { init, unroll: args.unroll, rounds: args.rounds, ..Body::default() };
+        if let (Some(path), Some(symbol)) = (&args.object, &args.symbol) {
+            let image = Image::load(path, symbol).map_err(|error| {
+                let code = match &error {
+                    ImageError::Map { .. } => FAILED,
+                    _ => USAGE,
+                };
+                Failure { code, error: error.into() }
+            })?;
+            body.call = Some(image.function());
+            let title = format!("{symbol} of {}", path.display());
+            return Ok(Code { body, image: Some(image), title });
+        }
+        body.code = match (&args.code, &args.hex) {
+            (_, Some(hex)) => assemble::bytes(hex).or_exit(USAGE)?,
+            (Some(code), None) if code == "-" => {
+                let mut source = String::new();
+                let read = std::io::stdin().lock().read_to_string(&mut source);
+                read.context("the code cannot be read from stdin")?;
+                assemble::assemble(&source, args.att, "the code").or_exit(USAGE)?
+            }
+            (Some(code), None) => assemble::assemble(code, args.att, "the code").or_exit(USAGE)?,
+            (None, None) => return Err(anyhow!("no code is given")).or_exit(USAGE),
+        };
+        let title = match body.code.len() {
+            1 => "1 byte of code".to_owned(),
+            length => format!("{length} bytes of code"),
+        };
+        Ok(Code { body, image: None, title })
+    }
+}

@@ -1,0 +1,179 @@
+//! Numbers per iteration, and distributions, from the runs.
+
+use std::collections::BTreeMap;
+
+use profile::cycles::Cycles;
+use sampler::measure::{Measurement, Run};
+
+use super::code::Code;
+use super::place::Place;
+
+/// Where the records came from, in words.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    /// `msr`, `msr-safe`, or `stepped`.
+    pub(super) name: &'static str,
+    /// What it is.
+    pub(super) words: String,
+    /// Cycle counts, where there are any, come from a model.
+    pub(super) modelled: bool,
+    /// Records carry cycles.
+    pub(super) cycles: bool,
+}
+
+/// A distribution of a quantity for each run, per iteration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    /// Runs.
+    pub(super) n: u64,
+    pub(super) min: f64,
+    pub(super) median: f64,
+    pub(super) p99: f64,
+    pub(super) max: f64,
+}
+
+impl Spread {
+    /// Of whole numbers; `None` without any.
+    fn of(values: impl Iterator<Item = u64>) -> Option<Spread> {
+        let mut values: Vec<u64> = values.collect();
+        values.sort_unstable();
+        let n = values.len();
+        // The least value that at least this share does not exceed.
+        let at = |share: f64| {
+            let rank = (share * n as f64).ceil() as usize;
+            values.get(rank.max(1) - 1).map(|&value| value as f64)
+        };
+        Some(Spread { n: n as u64, min: at(0.0)?, median: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
+    }
+
+    /// Less a constant, and divided.
+    fn per(self, less: f64, parts: u64) -> Spread {
+        let of = |value: f64| (value - less) / parts.max(1) as f64;
+        Spread {
+            n: self.n,
+            min: of(self.min),
+            median: of(self.median),
+            p99: of(self.p99),
+            max: of(self.max),
+        }
+    }
+}
+
+/// A stretch of code, of all copies together.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    pub(super) entry: Place,
+    pub(super) exit: Place,
+    /// Copies between the entry and the exit.
+    pub(super) ahead: u64,
+    pub(super) n: u64,
+    pub(super) cycles: Cycles,
+}
+
+/// What is shown of a measurement.
+#[derive(Debug)]
+pub(super) struct Counted<'a> {
+    pub(super) measured: &'a Measurement,
+    pub(super) code: &'a Code,
+    pub(super) source: Source,
+    /// Core cycles per iteration, the bracket's own taken off.
+    pub(super) cycles: Option<Spread>,
+    /// Core cycles from one round of the loop to the next, per iteration.
+    pub(super) rounds: Option<Spread>,
+    /// Ticks of the time stamp counter per iteration, the bracket's own taken
+    /// off.
+    pub(super) ticks: Option<Spread>,
+    pub(super) overhead_cycles: Option<Spread>,
+    pub(super) overhead_ticks: Option<Spread>,
+    /// Cycles of the whole runs.
+    pub(super) saturated: u64,
+    pub(super) blocks: Vec<Block>,
+}
+
+impl<'a> Counted<'a> {
+    pub(super) fn new(measured: &'a Measurement, code: &'a Code, source: Source) -> Counted<'a> {
+        let cycles = |runs: &[Run]| Spread::of(runs.iter().filter_map(|run| run.cycles));
+        let ticks = |runs: &[Run]| Spread::of(runs.iter().map(|run| run.ticks));
+        let (overhead_cycles, overhead_ticks) =
+            (cycles(&measured.overhead), ticks(&measured.overhead));
+        let per = |all: Option<Spread>, less: Option<Spread>| {
+            Some(all?.per(less?.median, measured.iterations))
+        };
+        let unroll = u64::from(code.body.unroll.max(1));
+        Counted {
+            cycles: per(cycles(&measured.runs), overhead_cycles),
+            rounds: weighted(&measured.rounds).map(|spread| spread.per(0.0, unroll)),
+            ticks: per(ticks(&measured.runs), overhead_ticks),
+            overhead_cycles,
+            overhead_ticks,
+            saturated: measured.runs.iter().filter(|run| run.saturated).count() as u64,
+            blocks: blocks(measured, code),
+            measured,
+            code,
+            source,
+        }
+    }
+
+    /// A count of one run, per iteration.
+    pub(super) fn per_iteration(&self, count: u64) -> f64 {
+        count as f64 / self.measured.iterations.max(1) as f64
+    }
+
+    /// Instructions per core cycle: by the rounds of a loop where there are
+    /// any, else by whole runs.
+    pub(super) fn ipc(&self) -> Option<f64> {
+        let instructions = self.per_iteration(self.measured.counts?.instructions);
+        let cycles = self.rounds.or(self.cycles)?.median;
+        (cycles > 0.0).then(|| instructions / cycles)
+    }
+
+    /// The loop went round as often as it was told to; where the code changes
+    /// R15, how often instead.
+    pub(super) fn strayed(&self) -> Option<u64> {
+        let asked = u64::from(self.code.body.rounds?);
+        let seen = self.measured.counts?.rounds;
+        (seen != asked).then_some(seen)
+    }
+}
+
+/// Of values with their frequencies.
+fn weighted(values: &BTreeMap<u64, u64>) -> Option<Spread> {
+    let n: u64 = values.values().sum();
+    let at = |share: f64| {
+        let rank = ((share * n as f64).ceil() as u64).max(1);
+        let mut below = 0;
+        values.iter().find_map(|(&value, &count)| {
+            below += count;
+            (below >= rank).then_some(value as f64)
+        })
+    };
+    Some(Spread { n, min: at(0.0)?, median: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
+}
+
+/// Blocks of all copies together, the most frequent first.
+fn blocks(measured: &Measurement, code: &Code) -> Vec<Block> {
+    let mut folded: BTreeMap<(Place, Place, u64), Block> = BTreeMap::new();
+    for block in &measured.blocks {
+        let place = |address| Place::of(address, &measured.layout, code).folded();
+        let ((entry, from), (exit, to)) = (place(block.entry), place(block.exit));
+        let to = match exit {
+            Place::Around | Place::End => u64::from(code.body.unroll.max(1)) - 1,
+            _ => to,
+        };
+        let ahead = to.saturating_sub(from);
+        let sum = folded.entry((entry.clone(), exit.clone(), ahead)).or_insert_with(|| Block {
+            entry,
+            exit,
+            ahead,
+            n: 0,
+            cycles: Cycles::default(),
+        });
+        sum.n += block.n;
+        for (&cycles, &n) in &block.cycles {
+            sum.cycles.add(cycles, n);
+        }
+    }
+    let mut blocks: Vec<Block> = folded.into_values().collect();
+    blocks.sort_by_key(|block| std::cmp::Reverse(block.n));
+    blocks
+}

@@ -1,0 +1,149 @@
+//! What the code is measured with: the registers of a CPU, or none.
+
+use anyhow::{Context, anyhow};
+use lbr_msr::LbrCaps;
+use lbr_msr::arm::{ArmOptions, ArmPlan};
+use sampler::guard::Ready;
+use sampler::keeper;
+use sampler::measure::bracket::Body;
+use sampler::measure::{MeasureError, Measurement, Options, Registers, Session, select};
+use sampler::target::Affinity;
+
+use super::counted::Source;
+use super::{Backend, TimeArgs};
+use crate::commands::backend::{self, Backend as Device};
+use crate::commands::machine::MachineArgs;
+use crate::exit::{Failure, OrExit, USAGE};
+
+type Measured = (Result<Measurement, MeasureError>, Source);
+
+/// Measures, with the registers of the CPU where they can be had.
+pub(super) fn measure(args: &TimeArgs, options: Options, body: &Body) -> Result<Measured, Failure> {
+    let allowed = Affinity::current()?;
+    let cpu = args.cpu.or_else(|| sampler::pin::allowed().last().copied()).unwrap_or(0);
+    let pin = allowed.only(cpu).or_exit(USAGE)?;
+    let options = Options { pin: Some(pin), ..options };
+    let (device, name) = match args.backend {
+        Backend::Soft => return Ok(stepped(args, options, body, None)),
+        Backend::Auto => (Device::Auto, None),
+        Backend::Msr => (Device::Msr, Some("msr")),
+        Backend::MsrSafe => (Device::MsrSafe, Some("msr-safe")),
+    };
+    let machine = MachineArgs {
+        cpuid: None,
+        perf_capabilities: None,
+        soft_cpu: None,
+        assume: args.assume,
+        msr_root: args.msr_root.clone(),
+    };
+    let prepared = backend::look(device, cpu, &machine).and_then(|(caps, _)| {
+        let plan = plan(&caps, &options, body)?;
+        Ok((caps, plan))
+    });
+    match (prepared, name) {
+        (Ok((caps, plan)), _) => hardware(device, cpu, &machine, caps, plan, options, body),
+        (Err(failure), _) if failure.code == USAGE => Err(failure),
+        (Err(failure), None) => Ok(stepped(args, options, body, Some(&failure))),
+        (Err(Failure { code, error }), Some(name)) => Err(Failure {
+            code,
+            error: anyhow!("--backend {name}: {error:#}; --backend soft works"),
+        }),
+    }
+}
+
+fn plan(caps: &LbrCaps, options: &Options, body: &Body) -> Result<ArmPlan, Failure> {
+    if caps.filter == lbr_msr::caps::FilterRegister::None {
+        let error = anyhow!(
+            "{} cannot leave out the kernel's branches, which overwrite the records before they \
+             can be read",
+            caps.facility.name()
+        );
+        return Err(Failure { code: crate::exit::NO_LBR, error });
+    }
+    let value = select(options.filter, body, caps.filter).map_err(backend::not_here)?;
+    ArmPlan::new(caps, value, ArmOptions::default()).map_err(backend::no_plan)
+}
+
+fn hardware(
+    device: Device,
+    cpu: u32,
+    machine: &MachineArgs,
+    caps: LbrCaps,
+    plan: ArmPlan,
+    options: Options,
+    body: &Body,
+) -> Result<Measured, Failure> {
+    let root = machine.root();
+    let registers = backend::open_for(&plan, device, cpu, &root)?;
+    let (name, node) = match &registers {
+        backend::Hardware::Msr(_) => ("msr", root.msr_node(cpu)),
+        backend::Hardware::MsrSafe(_) => {
+            ("msr-safe", root.join(&format!("dev/cpu/{cpu}/msr_safe")))
+        }
+    };
+    // This program is not to run between the brackets.
+    let elsewhere = Affinity::current()?.without(&[cpu]);
+    match elsewhere.map(|others| others.apply(0)) {
+        Some(Ok(())) => {}
+        _ => anstream::eprintln!(
+            "lbr: lbr may run on no other CPU than {cpu}: more runs than elsewhere are interrupted"
+        ),
+    }
+    let notice = registers.taint_notice(&root);
+    let ready = Ready::new(registers, plan).map_err(backend::not_armed)?;
+    if ready.saved().in_use() {
+        anstream::eprintln!(
+            "lbr: CPU {cpu}: a branch filter or a freeze on PMI was set before: something such as \
+             perf has recorded here, and may take the records away again"
+        );
+    }
+    let mut ready = [ready];
+    keeper::watch(&mut ready)?;
+    let [ready] = ready;
+    let cpu_name = match &caps.cpu.uarch {
+        Some(uarch) => format!("{uarch} ({})", caps.cpu.key()),
+        None => caps.cpu.key(),
+    };
+    // QEMU has no branch records of its own: what answers there is a model.
+    let modelled = caps.cpu.hypervisor.as_deref() == Some("QEMU");
+    let source = Source {
+        name,
+        words: format!(
+            "branch records of CPU {cpu}, {cpu_name}, {} deep{}",
+            caps.depth,
+            if modelled { "; an emulated CPU: modelled, not measured" } else { "" }
+        ),
+        modelled,
+        cycles: caps.cycles(),
+    };
+    if let Some(notice) = notice {
+        anstream::eprintln!("lbr: {notice}");
+    }
+    let armed = ready.arm().map_err(backend::not_armed)?;
+    let ring = Registers::new(armed, caps, &node)
+        .with_context(|| format!("{} cannot be used", node.display()))?;
+    let mut session = Session::new(options, Some(Box::new(ring)));
+    let measured = session.measure_code(body);
+    // Puts the registers back.
+    drop(session);
+    Ok((measured, source))
+}
+
+fn stepped(args: &TimeArgs, options: Options, body: &Body, why: Option<&Failure>) -> Measured {
+    if let Some(why) = why {
+        anstream::eprintln!(
+            "lbr: the CPU's own branch records are out of reach, core cycles are not known: {:#}",
+            why.error
+        );
+    }
+    let source = Source {
+        name: "stepped",
+        words: format!(
+            "counted by single-stepping, filters of {}; no branch records, so no core cycles",
+            args.soft_cpu.key
+        ),
+        modelled: false,
+        cycles: false,
+    };
+    (Session::new(options, None).measure_code(body), source)
+}

@@ -1,0 +1,222 @@
+//! `lbr time`: how many cycles, instructions and branches a piece of code takes.
+
+mod assemble;
+mod code;
+mod counted;
+mod machine;
+mod output;
+mod place;
+mod text;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::{ArgGroup, Args, ValueEnum};
+use lbr_msr::BranchFilter;
+use lbr_msr::probe::Assumption;
+use lbr_msr::soft::SoftCpu;
+use sampler::measure::{MeasureError, Options};
+
+use code::Code;
+use counted::Counted;
+
+use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+
+/// Time a piece of code by its own branches
+///
+/// The code is put between two jumps whose addresses are known and runs in a process of its own, with
+/// a time limit. It is tried at full speed first, then single-stepped, which counts its instructions
+/// and branches exactly, then run at full speed many times.
+///
+/// Where the CPU's own branch records can be used, they are switched on right before the first jump
+/// and off right after the second: each record counts the core cycles since the one before. A run
+/// with an interrupt in it is dropped and counted. Without them core cycles are not known (-); the
+/// ticks of the time stamp counter are measured either way, which counts at a fixed rate whatever the
+/// frequency of the core.
+///
+/// At the start RSP points into a stack of 8 MiB, RBP, RSI, RDI and R14 each into the middle of 64
+/// KiB of memory, and all other registers are 0. The loop of --loop counts in R15. An instruction
+/// with a REP prefix counts as one, however often it repeats.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["code", "hex", "object"]))]
+pub(crate) struct TimeArgs {
+    /// Assembly, Intel syntax: instructions separated by `;` or lines; `-` reads it from stdin
+    #[arg(value_name = "CODE", allow_hyphen_values = true)]
+    code: Option<String>,
+
+    /// The assembly (and that of --init) is in AT&T syntax
+    #[arg(long)]
+    att: bool,
+
+    /// Machine code as hexadecimal bytes, such as "48 ff c8"
+    #[arg(long, value_name = "BYTES")]
+    hex: Option<String>,
+
+    /// Call a function of this object file or shared library
+    #[arg(long, value_name = "FILE", requires = "symbol")]
+    object: Option<PathBuf>,
+
+    /// The function's name
+    #[arg(long, value_name = "NAME", requires = "object")]
+    symbol: Option<String>,
+
+    /// Assembly that sets up registers and memory before each run
+    #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
+    init: Option<String>,
+
+    /// Execute the code so many times in a loop of ours (DEC R15, JNZ)
+    #[arg(long = "loop", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(u32::MAX)))]
+    rounds: Option<u32>,
+
+    /// Put so many copies of the code behind each other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    unroll: u32,
+
+    /// Runs before those that count
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    warm_up: u32,
+
+    /// Runs at full speed
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+
+    /// Runs that are single-stepped; 0 leaves instructions and branches uncounted
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    stepped: u32,
+
+    /// Time limit of one run in seconds; a stepped run has ten times as long
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
+    timeout: Duration,
+
+    /// Logical CPU to run on [default: the last one allowed]
+    #[arg(short = 'C', long = "cpu", value_name = "CPU")]
+    cpu: Option<u32>,
+
+    /// Branches that end a block, perf's names separated by commas, as in lbr record
+    #[arg(short = 'j', long = "branch-filter", value_name = "FILTER", default_value = "any,u")]
+    filter: String,
+
+    /// What records the branches
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    backend: Backend,
+
+    /// CPU whose filters a single-stepped run is recorded with: FF_MMH, or a name
+    #[arg(long, value_name = "CPU", default_value = "06_5E", value_parser = SoftCpu::preset)]
+    soft_cpu: SoftCpu,
+
+    /// For an Intel model that the CPU table does not know, as in lbr probe
+    #[arg(long, value_name = "FF_MMH|LIST", hide_short_help = true)]
+    assume: Option<Assumption>,
+
+    /// Look for /dev, /sys and /proc under DIR
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    msr_root: Option<PathBuf>,
+
+    /// Blocks to show
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    rows: usize,
+
+    /// Print as comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
+    /// Print as JSON Lines, with every distribution whole
+    #[arg(long)]
+    json: bool,
+
+    /// Draw the distributions: into FILE (.svg or .png), or as text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    plot: Option<Option<PathBuf>>,
+}
+
+/// What records the branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Backend {
+    /// The CPU's registers where they can be used, else none
+    Auto,
+    /// The CPU's registers through /dev/cpu/N/msr
+    Msr,
+    /// The CPU's registers through msr-safe
+    MsrSafe,
+    /// None: single-stepping alone
+    Soft,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|limit| !limit.is_zero() && limit.as_secs() <= 86_400)
+        .ok_or_else(|| "more than 0 and up to 86400 seconds".to_owned())
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &TimeArgs) -> Outcome {
+    let filter = filter(&args.filter)?;
+    if let Some(Some(path)) = &args.plot {
+        output::check_plot(path).or_exit(USAGE)?;
+    }
+    let code = Code::new(args)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .context("signals cannot be listened for")?;
+    }
+    let options = Options {
+        warm_up: args.warm_up,
+        repeat: args.repeat,
+        stepped: args.stepped,
+        limit: args.timeout,
+        filter,
+        stop,
+        ..Options::new(args.soft_cpu.clone())
+    };
+    let (measured, source) = machine::measure(args, options, &code.body)?;
+    let measured = measured.map_err(|error| failed(error, &code))?;
+    let counted = Counted::new(&measured, &code, source);
+    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    if args.json {
+        output::json(&mut out, &counted)?;
+    } else if args.csv {
+        output::csv(&mut out, &counted)?;
+    } else {
+        text::print(&mut out, &counted, args)?;
+    }
+    if let Some(plot) = &args.plot {
+        output::plot(&mut out, &counted, plot.as_deref())?;
+    }
+    std::io::Write::flush(&mut out)?;
+    Ok(if measured.stopped && measured.runs.is_empty() { FAILED } else { DONE })
+}
+
+fn filter(text: &str) -> Result<BranchFilter, Failure> {
+    let filter: BranchFilter = text.parse().or_exit(USAGE)?;
+    if filter.contains(BranchFilter::STACK) {
+        let error = anyhow!("call-stack mode records no stretches of code: leave out `stack`");
+        return Err(Failure { code: USAGE, error });
+    }
+    if filter.contains(BranchFilter::KERNEL) {
+        let error = anyhow!(
+            "the kernel's branches on the way into and out of the measurement would overwrite the \
+             records: ask for `u` alone"
+        );
+        return Err(Failure { code: USAGE, error });
+    }
+    Ok(filter | BranchFilter::USER)
+}
+
+/// The sentence of a measurement that failed.
+fn failed(error: MeasureError, code: &Code) -> Failure {
+    match error {
+        MeasureError::Fault { fault, layout, stepped } => {
+            let what = place::fault(&fault, &layout, code, stepped);
+            Failure { code: FAILED, error: anyhow!("{what}") }
+        }
+        MeasureError::Filter(error) => Failure { code: NO_LBR, error: error.into() },
+        MeasureError::Register(error) => crate::commands::backend::refused(error),
+        error => Failure { code: FAILED, error: error.into() },
+    }
+}

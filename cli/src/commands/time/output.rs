@@ -1,0 +1,220 @@
+//! The answer for programs, and pictures.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::bail;
+use serde_json::{Value, json};
+
+use super::counted::{Block, Counted, Spread};
+use super::place::Place;
+use super::text::name;
+use crate::present::chart::{Histogram, Series, Terminal, png_sheet, svg_sheet};
+use crate::present::json::{self, hex};
+
+/// JSON Lines: the whole, then each block.
+pub(super) fn json(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
+    let measured = all.measured;
+    let counts = measured.counts;
+    let spread = |spread: Option<Spread>| {
+        spread.map(
+            |s| json!({ "n": s.n, "min": s.min, "median": s.median, "p99": s.p99, "max": s.max }),
+        )
+    };
+    let runs = |runs: &[sampler::measure::Run]| -> Vec<Value> {
+        let of = |run: &sampler::measure::Run| json!({ "tsc_ticks": run.ticks, "cycles": run.cycles, "saturated": run.cycles.map(|_| run.saturated) });
+        runs.iter().map(of).collect()
+    };
+    let rounds: Vec<Value> =
+        measured.rounds.iter().map(|(cycles, n)| json!({ "cycles": cycles, "n": n })).collect();
+    json::line(
+        out,
+        &[
+            ("kind", json!("time")),
+            ("source", json!(all.source.name)),
+            ("modelled", json!(all.source.cycles.then_some(all.source.modelled))),
+            ("depth", json!(measured.depth)),
+            ("code_bytes", json!(all.code.image.is_none().then_some(all.code.body.code.len()))),
+            ("unroll", json!(all.code.body.unroll.max(1))),
+            ("loop", json!(all.code.body.rounds)),
+            ("iterations", json!(measured.iterations)),
+            ("stepped_runs", json!(measured.stepped)),
+            ("counts_vary", json!(counts.map(|_| measured.counts_vary))),
+            ("instructions", json!(counts.map(|c| c.instructions))),
+            ("branches_taken", json!(counts.map(|c| c.branches))),
+            ("branches_not_taken", json!(counts.map(|c| c.not_taken))),
+            ("system_calls", json!(counts.map(|c| c.system_calls))),
+            ("undecoded", json!(counts.map(|c| c.undecoded))),
+            ("rounds_seen", json!(all.code.body.rounds.and(counts).map(|c| c.rounds))),
+            ("instructions_per_cycle", json!(all.ipc())),
+            ("cycles_per_iteration", json!(spread(all.cycles))),
+            ("round_cycles_per_iteration", json!(spread(all.rounds))),
+            ("tsc_ticks_per_iteration", json!(spread(all.ticks))),
+            ("overhead_cycles", json!(spread(all.overhead_cycles))),
+            ("overhead_tsc_ticks", json!(spread(all.overhead_ticks))),
+            ("runs", json!(measured.runs.len())),
+            ("interrupted", json!(measured.from_registers.then_some(measured.interrupted))),
+            ("unreadable", json!(measured.from_registers.then_some(measured.unreadable))),
+            ("overflowed", json!(measured.from_registers.then_some(measured.overflowed))),
+            ("stopped", json!(measured.stopped)),
+            ("each_run", json!(runs(&measured.runs))),
+            ("each_overhead", json!(runs(&measured.overhead))),
+            ("round_cycles", json!((!rounds.is_empty()).then_some(rounds))),
+        ],
+    )?;
+    for block in &all.blocks {
+        let cycles = &block.cycles;
+        let known = cycles.n() > 0;
+        let distribution: Vec<Value> =
+            cycles.iter().map(|(cycles, n)| json!({ "cycles": cycles, "n": n })).collect();
+        json::line(
+            out,
+            &[
+                ("kind", json!("block")),
+                ("entry", end(&block.entry)),
+                ("exit", end(&block.exit)),
+                ("copies_ahead", json!(block.ahead)),
+                ("executions", json!(block.n)),
+                ("n", json!(cycles.n())),
+                ("min", json!(cycles.min())),
+                ("median", json!(cycles.quantile(0.5))),
+                ("p99", json!(cycles.quantile(0.99))),
+                ("max", json!(cycles.max())),
+                ("saturated", json!(known.then(|| cycles.saturated()))),
+                ("modes", json!(known.then(|| cycles.modes()))),
+                ("distribution", json!(known.then_some(distribution))),
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+/// One end of a block.
+fn end(place: &Place) -> Value {
+    match place {
+        Place::Code { offset, .. } => json!({ "at": "code", "offset": hex(*offset) }),
+        Place::Symbol(symbol, offset) => {
+            json!({ "at": "symbol", "symbol": symbol, "offset": hex(*offset) })
+        }
+        Place::Outside(address) => json!({ "at": "outside", "address": hex(*address) }),
+        Place::Init(offset) => json!({ "at": "init", "offset": hex(*offset) }),
+        Place::Around => json!({ "at": "loop" }),
+        Place::End => json!({ "at": "end" }),
+        Place::Ours => json!({ "at": "bracket" }),
+    }
+}
+
+/// One line for each quantity and each block; what is absent is empty.
+pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
+    writeln!(out, "quantity,block,n,value,min,median,p99,max,saturated,modes")?;
+    let measured = all.measured;
+    let per = |count: fn(&sampler::measure::Counts) -> u64| {
+        measured.counts.as_ref().map(|counts| all.per_iteration(count(counts)))
+    };
+    let values = [
+        ("instructions_per_iteration", per(|c| c.instructions)),
+        ("branches_taken_per_iteration", per(|c| c.branches)),
+        ("branches_not_taken_per_iteration", per(|c| c.not_taken)),
+        ("instructions_per_cycle", all.ipc()),
+        ("interrupted", measured.from_registers.then_some(measured.interrupted as f64)),
+        ("overflowed", measured.from_registers.then_some(measured.overflowed as f64)),
+    ];
+    for (name, value) in values {
+        writeln!(out, "{name},,,{},,,,,,", value.map(|v| v.to_string()).unwrap_or_default())?;
+    }
+    let spreads = [
+        ("cycles_per_iteration", all.cycles),
+        ("round_cycles_per_iteration", all.rounds),
+        ("tsc_ticks_per_iteration", all.ticks),
+        ("overhead_cycles", all.overhead_cycles),
+        ("overhead_tsc_ticks", all.overhead_ticks),
+    ];
+    for (name, spread) in spreads {
+        match spread {
+            Some(s) => {
+                writeln!(out, "{name},,{},,{},{},{},{},,", s.n, s.min, s.median, s.p99, s.max)?;
+            }
+            None => writeln!(out, "{name},,,,,,,,,")?,
+        }
+    }
+    for block in &all.blocks {
+        let cycles = &block.cycles;
+        let cell = |value: Option<u32>| value.map(|v| v.to_string()).unwrap_or_default();
+        let modes: Vec<String> = cycles.modes().iter().map(ToString::to_string).collect();
+        writeln!(
+            out,
+            "block,\"{}\",{},,{},{},{},{},{},{}",
+            name(block).replace('"', "\"\""),
+            block.n,
+            cell(cycles.min()),
+            cell(cycles.quantile(0.5)),
+            cell(cycles.quantile(0.99)),
+            cell(cycles.max()),
+            if cycles.n() > 0 { cycles.saturated().to_string() } else { String::new() },
+            modes.join(" "),
+        )?;
+    }
+    Ok(())
+}
+
+/// A file that a picture can go to.
+pub(super) fn check_plot(path: &Path) -> anyhow::Result<()> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("svg" | "png") => Ok(()),
+        _ => bail!("--plot: {}: its ending must be .svg or .png", path.display()),
+    }
+}
+
+/// Blocks in a picture at most.
+const PICTURES: usize = 4;
+
+/// Cycles of the most frequent blocks; without any, ticks of the runs.
+pub(super) fn plot(
+    out: &mut impl Write,
+    all: &Counted<'_>,
+    path: Option<&Path>,
+) -> anyhow::Result<()> {
+    let charts = charts(all);
+    match path {
+        None => {
+            for chart in &charts {
+                write!(out, "\n{}", chart.text(Terminal::of_stdout()))?;
+            }
+        }
+        Some(path) if path.extension().is_some_and(|ending| ending == "png") => {
+            png_sheet(&charts, path)?;
+        }
+        Some(path) => {
+            let svg = svg_sheet(&charts)?;
+            std::fs::write(path, svg)
+                .map_err(|e| anyhow::anyhow!("{} cannot be written: {e}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn charts(all: &Counted<'_>) -> Vec<Histogram> {
+    let note = all.source.modelled.then(|| "emulated CPU: modelled, not measured".to_owned());
+    let block = |block: &Block| {
+        let dropped = block.n.saturating_sub(block.cycles.n());
+        let title = format!("{}: cycles of block {}", all.code.title, name(block));
+        let series = vec![Series::new("block".to_owned(), &block.cycles, dropped)];
+        Histogram { title, note: note.clone(), series, ..Histogram::default() }
+    };
+    let known = all.blocks.iter().filter(|block| block.cycles.n() > 0);
+    let charts: Vec<Histogram> = known.take(PICTURES).map(block).collect();
+    if !charts.is_empty() {
+        return charts;
+    }
+    // Nothing but time stamps is known.
+    let mut ticks = profile::cycles::Cycles::default();
+    for run in &all.measured.runs {
+        ticks.add(u32::try_from(run.ticks).unwrap_or(u32::MAX), 1);
+    }
+    // The highest count of a record is none of the time stamp counter.
+    let series = vec![Series { saturated: 0, ..Series::new("runs".to_owned(), &ticks, 0) }];
+    let title = format!("{}: TSC ticks of a run", all.code.title);
+    let note = Some("core cycles are not known".to_owned());
+    let unit = Some("ticks of the time stamp counter");
+    vec![Histogram { title, note, unit, series, ..Histogram::default() }]
+}

@@ -1,0 +1,133 @@
+//! Names for addresses of what was measured.
+
+use std::fmt;
+
+use nix::sys::signal::Signal;
+use sampler::measure::bracket::Layout;
+use sampler::measure::{Fault, FaultKind};
+
+use super::code::Code;
+
+/// Where an address is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// In a copy of the code.
+    Code {
+        /// Bytes behind the start of its copy.
+        offset: u64,
+        /// Which copy.
+        copy: u64,
+    },
+    /// In a function of a file.
+    Symbol(String, u64),
+    /// Anywhere else in memory.
+    Outside(u64),
+    /// The branch of the loop around the code.
+    Around,
+    /// The closing jump, behind the code.
+    End,
+    /// In the code that sets up.
+    Init(u64),
+    /// Somewhere in what stands around the code.
+    Ours,
+}
+
+impl Place {
+    pub(super) fn of(address: u64, layout: &Layout, code: &Code) -> Place {
+        if layout.around == Some(address) {
+            Place::Around
+        } else if layout.close == address {
+            Place::End
+        } else if layout.code.contains(&address) && layout.copy > 0 {
+            let offset = address - layout.code.start;
+            Place::Code { offset: offset % layout.copy, copy: offset / layout.copy }
+        } else if layout.init.contains(&address) {
+            Place::Init(address - layout.init.start)
+        } else if layout.text.contains(&address) {
+            Place::Ours
+        } else if let Some(named) = code.image.as_ref().and_then(|image| image.name(address)) {
+            Place::Symbol(named.symbol, named.offset)
+        } else {
+            Place::Outside(address)
+        }
+    }
+
+    /// The same place of the first copy, and which copy it was in.
+    pub(super) fn folded(self) -> (Place, u64) {
+        match self {
+            Place::Code { offset, copy } => (Place::Code { offset, copy: 0 }, copy),
+            place => (place, 0),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Code { offset, copy: 0 } => write!(f, "+{offset:#x}"),
+            Place::Code { offset, copy } => write!(f, "+{offset:#x} of copy {}", copy + 1),
+            Place::Symbol(symbol, offset) => write!(f, "{symbol}+{offset:#x}"),
+            Place::Outside(address) => write!(f, "{address:#x}"),
+            Place::Around => f.write_str("loop"),
+            Place::End => f.write_str("end"),
+            Place::Init(offset) => write!(f, "+{offset:#x} of --init"),
+            Place::Ours => f.write_str("the bracket around the code"),
+        }
+    }
+}
+
+/// A fault as a sentence.
+pub(super) fn fault(fault: &Fault, layout: &Layout, code: &Code, stepped: bool) -> String {
+    let at = match fault.at.map(|at| (at, Place::of(at, layout, code))) {
+        None => String::new(),
+        Some((at, _)) if code.image.as_ref().is_some_and(|image| image.absent(at).is_some()) => {
+            let name = code.image.as_ref().and_then(|image| image.absent(at)).unwrap_or("?");
+            return format!(
+                "the code calls {name}, which the file takes from another one: it is not there \
+                 when a function is measured alone"
+            );
+        }
+        Some((at, Place::Outside(_))) => format!(" at {at:#x}, outside of the code"),
+        Some((at, Place::Ours)) => {
+            format!(" at {at:#x}, in the bracket around the code, which the code has disturbed")
+        }
+        Some((_, place)) => format!(" at {place}"),
+    };
+    match fault.kind {
+        FaultKind::Signal { signal, address } => {
+            let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
+            let absent = address.and_then(|address| code.image.as_ref()?.absent(address));
+            match (address, absent) {
+                (_, Some(symbol)) => format!(
+                    "the code raised {name}{at}: it touched {symbol}, which the file takes from \
+                     another one"
+                ),
+                (Some(address), None) => {
+                    format!("the code raised {name}{at}, touching {address:#x}")
+                }
+                (None, None) => format!("the code raised {name}{at}"),
+            }
+        }
+        FaultKind::Hang { in_call: true } => format!(
+            "the code did not end in time: it waits in a system call{at}; --timeout allows more"
+        ),
+        FaultKind::Hang { in_call: false } if stepped => format!(
+            "the code did not end in time when it was single-stepped, which takes thousands of \
+             times as long; it was stopped{at}; fewer rounds (--loop) make it shorter, --timeout \
+             allows more, --stepped 0 leaves it out"
+        ),
+        FaultKind::Hang { in_call: false } => {
+            format!("the code did not end in time: it was stopped{at}; --timeout allows more")
+        }
+        FaultKind::Exit(status) => {
+            format!("the code ended its process with status {status}{at}")
+        }
+        FaultKind::Fork => format!("the code made another process{at}; both were killed"),
+        FaultKind::Exec => "the code replaced its program".to_owned(),
+        FaultKind::Killed(signal) => {
+            let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
+            format!("the process of the code was killed by {name}{at}")
+        }
+        _ => format!("the code did not come to its end{at}"),
+    }
+}

@@ -1,0 +1,201 @@
+//! `lbr verify --diff A B`: where two reports come to something else.
+
+use std::{
+    fs,
+    io::{self, BufWriter, Write},
+    path::Path,
+};
+
+use anyhow::{Context, anyhow};
+use serde_json::{Value, json};
+
+use super::to_file;
+use crate::{
+    exit::{DONE, FAILED, Failure, OrExit, Outcome, USAGE},
+    present::json,
+};
+
+/// A report as it was read: CPUs with one outcome, and their checks.
+struct Group {
+    head: Value,
+    checks: Vec<Value>,
+}
+
+/// What one check came to in both reports; `None` where it was not made.
+struct Line {
+    check: String,
+    one: Option<Value>,
+    other: Option<Value>,
+}
+
+/// Two groups that stand for the same kind of CPU.
+struct Pair {
+    one: String,
+    other: String,
+    lines: Vec<Line>,
+}
+
+/// Compares two reports. The exit status is 1 where they differ.
+pub(super) fn run(one: &Path, other: &Path, json: Option<&Path>) -> Outcome {
+    let (first, second) = (read(one)?, read(other)?);
+    let pairs = pair(&first, &second);
+    let differ = pairs.iter().any(|pair| !pair.lines.is_empty());
+    match json {
+        Some(path) => to_file(path, |out| write_json(out, &pairs))?,
+        None => {
+            let mut out = BufWriter::new(io::stdout().lock());
+            write_text(&mut out, &pairs)?;
+            out.flush()?;
+        }
+    }
+    Ok(if differ { FAILED } else { DONE })
+}
+
+fn read(path: &Path) -> Result<Vec<Group>, Failure> {
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("cannot read {}", path.display()))
+        .or_exit(USAGE)?;
+    let wrong = || anyhow!("{} is no report of lbr verify --json", path.display());
+    let mut groups: Vec<Group> = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let value: Value = serde_json::from_str(line).map_err(|_| wrong()).or_exit(USAGE)?;
+        if value.get("schema").is_some() {
+            continue;
+        }
+        match (value.get("check").is_some(), groups.last_mut()) {
+            (true, Some(group)) => group.checks.push(value),
+            (false, _) if value.get("facility").is_some() => {
+                groups.push(Group { head: value, checks: Vec::new() });
+            }
+            _ => return Err(wrong()).or_exit(USAGE),
+        }
+    }
+    if groups.is_empty() {
+        return Err(wrong()).or_exit(USAGE);
+    }
+    Ok(groups)
+}
+
+fn word<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or("-")
+}
+
+/// `06_5EH Skylake (CPUs 0-7)`.
+fn title(group: &Group) -> String {
+    let head = &group.head;
+    let lies = match head.get("soft_lies").and_then(Value::as_array) {
+        Some(lies) => {
+            let names: Vec<&str> = lies.iter().filter_map(Value::as_str).collect();
+            format!(", lies: {}", names.join(", "))
+        }
+        None => String::new(),
+    };
+    format!(
+        "{}H {}, {} (CPUs {}){lies}",
+        word(head, "model"),
+        word(head, "uarch"),
+        word(head, "registers"),
+        word(head, "cpus")
+    )
+}
+
+/// Puts groups of one core type beside each other, else in their order.
+fn pair(first: &[Group], second: &[Group]) -> Vec<Pair> {
+    let core = |group: &Group| word(&group.head, "core_type").to_owned();
+    let mut left: Vec<&Group> = second.iter().collect();
+    let mut pairs = Vec::new();
+    for one in first {
+        let at = left.iter().position(|other| core(other) == core(one)).unwrap_or(0);
+        let other = if left.is_empty() { second.last() } else { Some(left.remove(at)) };
+        if let Some(other) = other {
+            pairs.push(compare(one, other));
+        }
+    }
+    if let Some(one) = first.last() {
+        pairs.extend(left.into_iter().map(|other| compare(one, other)));
+    }
+    pairs
+}
+
+fn compare(one: &Group, other: &Group) -> Pair {
+    let find = |group: &Group, id: &str| {
+        group.checks.iter().find(|check| word(check, "check") == id).cloned()
+    };
+    let mut ids: Vec<&str> = one.checks.iter().map(|check| word(check, "check")).collect();
+    for check in &other.checks {
+        let id = word(check, "check");
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    let same = |one: &Option<Value>, other: &Option<Value>| match (one, other) {
+        (Some(one), Some(other)) => {
+            let verdict = word(one, "verdict") == word(other, "verdict");
+            // Counts of two runs are never the same: where both are as
+            // documented, what is documented decides.
+            let key = if word(one, "verdict") == "as_documented" { "expected" } else { "found" };
+            verdict && one.get(key) == other.get(key)
+        }
+        _ => false,
+    };
+    let lines = ids
+        .into_iter()
+        .map(|id| Line { check: id.to_owned(), one: find(one, id), other: find(other, id) })
+        .filter(|line| !same(&line.one, &line.other))
+        .collect();
+    Pair { one: title(one), other: title(other), lines }
+}
+
+/// What a check came to, in a few words.
+fn outcome(check: Option<&Value>) -> String {
+    let Some(check) = check else { return "not checked".to_owned() };
+    let verdict = word(check, "verdict").replace('_', " ");
+    let more = match word(check, "verdict") {
+        "as_documented" => word(check, "expected"),
+        "differs" => word(check, "found"),
+        _ => word(check, "why"),
+    };
+    format!("{verdict}: {more}")
+}
+
+fn write_text(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
+    for pair in pairs {
+        writeln!(out, "A  {}\nB  {}", pair.one, pair.other)?;
+        if pair.lines.is_empty() {
+            writeln!(out, "no difference")?;
+        }
+        for line in &pair.lines {
+            writeln!(out, "{}", line.check)?;
+            writeln!(out, "  A  {}", outcome(line.one.as_ref()))?;
+            writeln!(out, "  B  {}", outcome(line.other.as_ref()))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_json(out: &mut dyn Write, pairs: &[Pair]) -> io::Result<()> {
+    let mut out = out;
+    json::line(&mut out, &[("schema", json!(1))])?;
+    for pair in pairs {
+        for line in &pair.lines {
+            let side = |check: &Option<Value>, key| {
+                check.as_ref().and_then(|check| check.get(key)).cloned().unwrap_or(Value::Null)
+            };
+            json::line(
+                &mut out,
+                &[
+                    ("check", json!(line.check)),
+                    ("a", json!(pair.one)),
+                    ("b", json!(pair.other)),
+                    ("a_verdict", side(&line.one, "verdict")),
+                    ("b_verdict", side(&line.other, "verdict")),
+                    ("a_expected", side(&line.one, "expected")),
+                    ("b_expected", side(&line.other, "expected")),
+                    ("a_found", side(&line.one, "found")),
+                    ("b_found", side(&line.other, "found")),
+                ],
+            )?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! The report in Markdown, for a bug report.
+
+use std::io::{self, Write};
+
+use sampler::verify::Verdict;
+
+use super::report::Machine;
+
+/// Writes the report of each group of CPUs.
+pub(super) fn write(out: &mut dyn Write, machine: &Machine, addresses: bool) -> io::Result<()> {
+    writeln!(out, "# lbr verify {}", env!("CARGO_PKG_VERSION"))?;
+    for verified in &machine.verified {
+        writeln!(out, "\n## {}\n", verified.title())?;
+        if let Some(lies) = &machine.soft_lies {
+            writeln!(out, "Lies switched on: {}.\n", lies.join(", "))?;
+        }
+        writeln!(out, "{}.\n", verified.summary())?;
+        writeln!(out, "| check | expected | found | verdict |")?;
+        writeln!(out, "|---|---|---|---|")?;
+        for check in verified.by_verdict() {
+            // What a CPU has not is no more than a list.
+            if matches!(check.verdict, Verdict::NotApplicable(_)) {
+                continue;
+            }
+            let expected = match (&check.expected, &check.source) {
+                (Some(expected), Some(source)) => format!("{expected} [{source}]"),
+                _ => "-".to_owned(),
+            };
+            let name = check.verdict.name();
+            let verdict = match check.verdict.why() {
+                Some(why) => format!("{name}: {why}"),
+                None if check.verdict == Verdict::Differs => format!("**{name}**"),
+                None => name.to_owned(),
+            };
+            writeln!(
+                out,
+                "| `{}`: {} | {} | {} | {} |",
+                check.id,
+                cell(check.what),
+                cell(&expected),
+                cell(check.found.as_deref().unwrap_or("-")),
+                cell(&verdict)
+            )?;
+        }
+        let absent: Vec<String> = verified
+            .report
+            .checks
+            .iter()
+            .filter(|check| matches!(check.verdict, Verdict::NotApplicable(_)))
+            .map(|check| format!("`{}`", check.id))
+            .collect();
+        if !absent.is_empty() {
+            writeln!(out, "\nNot applicable: {}.", absent.join(", "))?;
+        }
+        for check in verified.report.differing().filter(|_| addresses) {
+            if !check.records.is_empty() {
+                writeln!(out, "\nRecords behind `{}`:\n\n```", check.id)?;
+                for record in &check.records {
+                    writeln!(out, "{record}")?;
+                }
+                writeln!(out, "```")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A word that stays in its cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}

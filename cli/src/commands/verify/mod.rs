@@ -1,0 +1,211 @@
+//! `lbr verify`: does this CPU do what its format bits say?
+
+mod diff;
+mod markdown;
+mod report;
+mod subject;
+mod text;
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use lbr_msr::soft::Faults;
+use sampler::{target::Affinity, verify::Config};
+
+use super::{backend::Backend, cpus::CpuList, machine::MachineArgs};
+use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+use report::{Machine, Verified};
+
+/// Check whether CPUs do what their format bits say
+///
+/// Holds what CPUID and IA32_PERF_CAPABILITIES announce against the CPU table,
+/// and looks whether each register exists. With --write it also tries which
+/// bits registers take, fills the records with branches that are known, and
+/// compares: depth, order, filters, call-stack mode, flags, cycles, freeze and
+/// more. Everything is put back afterwards, records and TOS included, also
+/// after Ctrl-C; where recording is on already, nothing is written.
+///
+/// Each check says what is expected, with its source, what was found, and
+/// whether the CPU does as documented, differs, cannot be judged here, or has
+/// nothing of the kind. Checks rest on each other: where one differs, those
+/// that rest on it say so and are not judged. The reports hold neither
+/// addresses nor serial numbers unless --addresses asks for records.
+///
+/// The exit status is 0 where nothing differs, 1 where something does (or
+/// verifying failed), 3 where there is no LBR to verify, 4 where permission is
+/// missing.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The CPUs, such as 0-3,6 [default: all that this process may use]
+    #[arg(short = 'C', long, value_name = "LIST")]
+    cpu: Option<CpuList>,
+
+    /// Write registers too, and put them back: needed by most checks
+    #[arg(long)]
+    write: bool,
+
+    /// Where the registers are; auto is soft with --soft-cpu
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    backend: Backend,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Let the software LBR depart from what is documented: names such as
+    /// tos-off-by-one, separated by commas
+    #[arg(long, value_name = "NAME", requires = "soft_cpu")]
+    soft_lie: Option<Faults>,
+
+    /// Print JSON Lines, or write them to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+
+    /// Write a report in Markdown to FILE, - for standard output
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+
+    /// Put the records that a differing check rests on into the reports: they
+    /// hold addresses of this machine's code
+    #[arg(long)]
+    addresses: bool,
+
+    /// Compare two reports that --json wrote, instead
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = [
+        "cpu", "write", "backend", "cpuid", "perf_capabilities", "soft_cpu", "assume", "msr_root",
+        "soft_lie", "markdown", "addresses",
+    ])]
+    diff: Option<Vec<PathBuf>>,
+}
+
+/// Runs `lbr verify`.
+pub(crate) fn run(args: &VerifyArgs) -> Outcome {
+    if let Some([one, other]) = args.diff.as_deref() {
+        return diff::run(one, other, args.json.as_deref());
+    }
+    if args.machine.cpuid.is_some() || args.machine.perf_capabilities.is_some() {
+        let error = anyhow!(
+            "recorded values have no registers to verify: leave out --cpuid and \
+             --perf-capabilities (lbr probe shows what they say)"
+        );
+        return Err(error).or_exit(USAGE);
+    }
+    if args.backend == Backend::Soft && args.machine.soft_cpu.is_none() {
+        let error = anyhow!("which software CPU? give --soft-cpu, such as --soft-cpu skylake");
+        return Err(error).or_exit(USAGE);
+    }
+    if args.machine.soft_cpu.is_some() && !matches!(args.backend, Backend::Auto | Backend::Soft) {
+        let error = anyhow!("--soft-cpu names a software CPU; leave out --backend");
+        return Err(error).or_exit(USAGE);
+    }
+    if args.json.as_deref() == Some(Path::new("-"))
+        && args.markdown.as_deref() == Some(Path::new("-"))
+    {
+        return Err(anyhow!("--json and --markdown cannot both go to standard output"))
+            .or_exit(USAGE);
+    }
+    let machine = verify_all(args)?;
+    publish(args, &machine)?;
+    Ok(if machine.verified.iter().any(Verified::differs) { FAILED } else { DONE })
+}
+
+/// Verifies each CPU in turn; those with one outcome become one.
+fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
+    // A signal ends the checks, and what follows puts the registers back.
+    let stop = Arc::new(AtomicBool::new(false));
+    if args.write {
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))
+                .context("signals cannot be listened for")?;
+        }
+    }
+    let config =
+        Config { write: args.write, assume: args.machine.assume, stop: Some(Arc::clone(&stop)) };
+    let cpus = args.machine.cpus().or_exit(USAGE)?;
+    let chosen: Vec<u32> = match &args.cpu {
+        Some(list) => list.cpus().to_vec(),
+        None => cpus.iter().map(|cpu| cpu.cpu).collect(),
+    };
+    let mut machine = Machine {
+        verified: Vec::new(),
+        soft_lies: args.soft_lie.map(|lies| lies.iter().map(|lie| lie.name()).collect()),
+    };
+    // Each CPU is asked by a thread on it, so that the next has to be reachable.
+    let everywhere = Affinity::current()?;
+    let mut refused = Vec::new();
+    let mut notice = args.write;
+    for cpu in chosen {
+        let Some(found) = cpus.iter().find(|found| found.cpu == cpu) else {
+            let error = anyhow!(
+                "CPU {cpu} does not exist, is offline, or this process may not run on it (see \
+                 taskset); online: {}",
+                args.machine.root().online()
+            );
+            return Err(error).or_exit(USAGE);
+        };
+        let verified = subject::verify(args, found, &config, &mut notice);
+        everywhere.apply(0)?;
+        match verified {
+            Ok(report) => machine.add(report, found),
+            // The others are another matter only where this one has nothing.
+            Err(failure) if failure.code == NO_LBR => refused.push((cpu, failure)),
+            Err(failure) => return Err(failure),
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    if machine.verified.is_empty() {
+        let first = refused.into_iter().next();
+        return Err(first.map_or_else(
+            || Failure { code: FAILED, error: anyhow!("interrupted") },
+            |(_, failure)| failure,
+        ));
+    }
+    for (cpu, failure) in refused {
+        anstream::eprintln!("lbr: CPU {cpu}: {:#}", failure.error);
+    }
+    Ok(machine)
+}
+
+fn publish(args: &VerifyArgs, machine: &Machine) -> Result<(), Failure> {
+    let stdout = Path::new("-");
+    let targets = [args.json.as_deref(), args.markdown.as_deref()];
+    if !targets.contains(&Some(stdout)) {
+        let mut out = BufWriter::new(anstream::stdout().lock());
+        text::write(&mut out, machine, args.addresses)?;
+        out.flush()?;
+    }
+    if let Some(path) = &args.json {
+        to_file(path, |out| report::write_json(out, machine, args.addresses))?;
+    }
+    if let Some(path) = &args.markdown {
+        to_file(path, |out| markdown::write(out, machine, args.addresses))?;
+    }
+    Ok(())
+}
+
+/// Writes to a file, or to standard output where that is what is asked for.
+fn to_file(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    if path.as_os_str() == "-" {
+        let mut out = BufWriter::new(io::stdout().lock());
+        write(&mut out)?;
+        out.flush()?;
+        return Ok(());
+    }
+    let told = || format!("cannot write {}", path.display());
+    let mut out = BufWriter::new(File::create(path).with_context(told)?);
+    write(&mut out).and_then(|()| out.flush()).with_context(told)?;
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! What verifying came to: CPUs with one outcome together, and their JSON.
+
+use std::io::{self, Write};
+
+use lbr_msr::probe::{
+    cores::{CoreType, cpu_list},
+    recorded::RecordedCpu,
+};
+use sampler::verify::{Check, Kind, Report, Verdict};
+use serde_json::{Value, json};
+
+use crate::present::json;
+
+/// The CPUs of a machine.
+#[derive(Debug)]
+pub(super) struct Machine {
+    /// Those with one outcome, in the order of the first of each.
+    pub(super) verified: Vec<Verified>,
+    /// The lies of a software CPU; `None` where it has none.
+    pub(super) soft_lies: Option<Vec<&'static str>>,
+}
+
+/// CPUs that came to the same.
+#[derive(Debug)]
+pub(super) struct Verified {
+    pub(super) cpus: Vec<u32>,
+    pub(super) core_type: Option<CoreType>,
+    pub(super) report: Report,
+}
+
+impl Machine {
+    /// Adds what a CPU came to.
+    pub(super) fn add(&mut self, report: Report, cpu: &RecordedCpu) {
+        let core_type = CoreType::of(&cpu.cpuid);
+        let same = self.verified.iter_mut().find(|known| {
+            known.core_type == core_type
+                && known.report.caps == report.caps
+                && known.report.checks.len() == report.checks.len()
+                && known.report.checks.iter().zip(&report.checks).all(alike)
+        });
+        match same {
+            Some(known) => known.cpus.push(cpu.cpu),
+            None => self.verified.push(Verified { cpus: vec![cpu.cpu], core_type, report }),
+        }
+    }
+}
+
+/// Two CPUs came to the same in a check. What a check that is as documented
+/// found may vary from CPU to CPU, cycle counts above all.
+fn alike((one, other): (&Check, &Check)) -> bool {
+    one.verdict == other.verdict && (one.verdict != Verdict::Differs || one.found == other.found)
+}
+
+impl Verified {
+    /// Something differs.
+    pub(super) fn differs(&self) -> bool {
+        self.report.differing().next().is_some()
+    }
+
+    /// `CPUs 0-7` or `CPU 0`.
+    pub(super) fn cpus(&self) -> String {
+        let plural = if self.cpus.len() == 1 { "" } else { "s" };
+        format!("CPU{plural} {}", cpu_list(&self.cpus))
+    }
+
+    /// What the CPUs are, in a line.
+    pub(super) fn title(&self) -> String {
+        let Report { identity, caps, kind, .. } = &self.report;
+        let mut title = format!("{}: {}H", self.cpus(), identity.key());
+        if let Some(uarch) = &identity.uarch {
+            title.push_str(&format!(" {uarch}"));
+        }
+        if let Some(core) = self.core_type.and_then(CoreType::name) {
+            title.push_str(&format!(" ({core} cores)"));
+        }
+        title.push_str(&format!(
+            ", stepping {}, {}, depth {}",
+            identity.stepping,
+            caps.facility.name(),
+            caps.depth
+        ));
+        if let Some(hypervisor) = &identity.hypervisor {
+            title.push_str(&format!(", under {hypervisor}"));
+        }
+        if caps.assumed {
+            title.push_str(", assumed");
+        }
+        title.push_str(match kind {
+            Kind::Software => " (software LBR)",
+            Kind::Emulated => " (test machine, a software LBR)",
+            Kind::Hardware => "",
+        });
+        title
+    }
+
+    /// `1 differs, 20 as documented, …`.
+    pub(super) fn summary(&self) -> String {
+        let count = |name: &str| {
+            self.report.checks.iter().filter(|check| check.verdict.name() == name).count()
+        };
+        let names = ["differs", "as documented", "cannot tell here", "not applicable"];
+        let parts: Vec<String> = names
+            .iter()
+            .map(|name| match (count(name), *name) {
+                (count, "differs") if count != 1 => format!("{count} differ"),
+                (count, name) => format!("{count} {name}"),
+            })
+            .collect();
+        parts.join(", ")
+    }
+
+    /// The checks, differing ones first, then those that cannot be told, then
+    /// what is as documented.
+    pub(super) fn by_verdict(&self) -> Vec<&Check> {
+        let rank = |check: &&Check| match check.verdict {
+            Verdict::Differs => 0,
+            Verdict::CannotTell(_) => 1,
+            Verdict::AsDocumented => 2,
+            Verdict::NotApplicable(_) => 3,
+        };
+        let mut checks: Vec<&Check> = self.report.checks.iter().collect();
+        checks.sort_by_key(rank);
+        checks
+    }
+}
+
+/// The key of a verdict in JSON.
+const fn key(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::AsDocumented => "as_documented",
+        Verdict::Differs => "differs",
+        Verdict::CannotTell(_) => "cannot_tell",
+        Verdict::NotApplicable(_) => "not_applicable",
+    }
+}
+
+/// A line for each group of CPUs, and after it a line for each of its checks.
+pub(super) fn write_json(
+    out: &mut dyn Write,
+    machine: &Machine,
+    addresses: bool,
+) -> io::Result<()> {
+    let mut out = out;
+    json::line(&mut out, &[("schema", json!(1))])?;
+    for verified in &machine.verified {
+        let Report { identity, caps, kind, written, checks, .. } = &verified.report;
+        let cpus = cpu_list(&verified.cpus);
+        json::line(
+            &mut out,
+            &[
+                ("cpus", json!(cpus)),
+                ("vendor", json!(identity.vendor.as_str())),
+                ("model", json!(identity.key())),
+                ("stepping", json!(identity.stepping)),
+                ("uarch", json!(identity.uarch)),
+                ("core_type", json!(verified.core_type.and_then(CoreType::name))),
+                ("hypervisor", json!(identity.hypervisor)),
+                ("facility", json!(caps.facility.name())),
+                ("depth", json!(caps.depth)),
+                ("assumed", json!(caps.assumed)),
+                (
+                    "registers",
+                    json!(match kind {
+                        Kind::Software => "soft",
+                        Kind::Emulated => "emulated",
+                        Kind::Hardware => "hardware",
+                    }),
+                ),
+                ("soft_lies", json!(machine.soft_lies)),
+                ("written", json!(written)),
+                ("lbr", json!(env!("CARGO_PKG_VERSION"))),
+            ],
+        )?;
+        for check in checks {
+            let mut fields = vec![
+                ("cpus", json!(cpus)),
+                ("check", json!(check.id)),
+                ("what", json!(check.what)),
+                ("needs", json!(check.needs)),
+                ("expected", json!(check.expected)),
+                ("source", json!(check.source)),
+                ("found", json!(check.found)),
+                ("verdict", json!(key(&check.verdict))),
+                ("why", json!(check.verdict.why())),
+            ];
+            if addresses {
+                fields.push(("records", Value::from(check.records.clone())));
+            }
+            json::line(&mut out, &fields)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use lbr_msr::soft::{Fault, Faults, SoftCpu};
+    use sampler::verify::{Config, Ready, SoftSubject};
+
+    use super::*;
+
+    fn add(machine: &mut Machine, cpu: u32, key: &str, faults: Faults) {
+        let soft = SoftCpu::preset(key).expect("a preset");
+        let subject = SoftSubject::new(&soft, faults);
+        let config = Config { write: true, ..Config::default() };
+        let report = Ready::new(subject, &config).and_then(|mut ready| ready.verify());
+        machine.add(report.expect("a report"), &RecordedCpu { cpu, cpuid: soft.cpuid });
+    }
+
+    /// Two kinds of cores, and one core that is not like its kind.
+    #[test]
+    fn cpus_with_one_outcome_are_together() {
+        let mut machine = Machine { verified: Vec::new(), soft_lies: None };
+        for cpu in 0..3 {
+            add(&mut machine, cpu, "06_97", Faults::NONE);
+        }
+        for cpu in 3..5 {
+            add(&mut machine, cpu, "06_BE", Faults::NONE);
+        }
+        add(&mut machine, 5, "06_97", Fault::OrderReversed.into());
+        add(&mut machine, 6, "06_97", Faults::NONE);
+        let titles: Vec<String> = machine.verified.iter().map(Verified::cpus).collect();
+        assert_eq!(titles, ["CPUs 0-2,6", "CPUs 3-4", "CPU 5"]);
+        let cores: Vec<_> =
+            machine.verified.iter().map(|group| group.core_type.and_then(CoreType::name)).collect();
+        assert_eq!(cores, [Some("Core"), Some("Atom"), Some("Core")]);
+        let differs: Vec<bool> = machine.verified.iter().map(Verified::differs).collect();
+        assert_eq!(differs, [false, false, true]);
+    }
+}

@@ -1,0 +1,113 @@
+//! The CPU that is asked: software, or one of this machine's.
+
+use std::fs::{File, OpenOptions};
+
+use anyhow::Context;
+use lbr_msr::{
+    MsrRead, access::Device, address::IA32_PERF_CAPABILITIES, arm::Need,
+    probe::recorded::RecordedCpu,
+};
+use sampler::{
+    keeper,
+    verify::{
+        Config, Kind, Preserved, Ready, Report, SoftSubject, VerifyError, documented,
+        real::{RealError, RealSubject},
+    },
+};
+
+use super::VerifyArgs;
+use crate::{
+    commands::backend::{self, Hardware},
+    exit::{FAILED, Failure, USAGE},
+};
+
+/// Verifies one CPU. `notice`: what the first write does to the kernel is yet
+/// to be said.
+pub(super) fn verify(
+    args: &VerifyArgs,
+    found: &RecordedCpu,
+    config: &Config,
+    notice: &mut bool,
+) -> Result<Report, Failure> {
+    if let Some(soft) = &args.machine.soft_cpu {
+        let subject = SoftSubject::new(soft, args.soft_lie.unwrap_or_default());
+        let mut ready = Ready::new(subject, config).map_err(failed)?;
+        return ready.verify().map_err(failed);
+    }
+    let subject = open(args, found, config)?;
+    let ready = Ready::new(subject, config).map_err(failed)?;
+    let mut ready = [ready];
+    let [one] = &mut ready;
+    if one.writes() {
+        if std::mem::take(notice)
+            && let Some(notice) = one.subject().registers().taint_notice(&args.machine.root())
+        {
+            anstream::eprintln!("lbr: {notice}");
+        }
+        keeper::watch(&mut ready)?;
+    }
+    let [ready] = &mut ready;
+    ready.verify().map_err(failed)
+}
+
+/// Opens the registers of a CPU of this machine, for writing where that is
+/// asked for.
+fn open(
+    args: &VerifyArgs,
+    found: &RecordedCpu,
+    config: &Config,
+) -> Result<RealSubject<Hardware>, Failure> {
+    let (cpu, root) = (found.cpu, args.machine.root());
+    let looked = |msr| vec![Need { msr, write_mask: 0 }];
+    let needs = looked(IA32_PERF_CAPABILITIES);
+    // What has no branch records is said before what stands in the way.
+    let mut nothing = lbr_msr::access::FakeMsrs::new(cpu);
+    if config.assume.is_none() {
+        documented(&found.cpuid, None, &mut nothing).map_err(backend::no_records)?;
+    }
+    let mut registers =
+        backend::open(args.backend, cpu, &root, &needs, false).map_err(backend::refused)?;
+    let caps = documented(&found.cpuid, config.assume.as_ref(), &mut registers)
+        .map_err(backend::no_records)?;
+    if config.write
+        && let Ok(preserved) = Preserved::read(&mut registers, &caps, Kind::Hardware)
+    {
+        registers = backend::open(args.backend, cpu, &root, &preserved.needs(), true)
+            .map_err(backend::refused)?;
+    }
+    let node = match &registers {
+        Hardware::Msr(_) => "msr",
+        Hardware::MsrSafe(_) => "msr_safe",
+    };
+    let path = root.join(&format!("dev/cpu/{cpu}/{node}"));
+    let descriptor: File = OpenOptions::new()
+        .read(true)
+        .write(config.write)
+        .open(&path)
+        .with_context(|| format!("opening {}", path.display()))?;
+    let sibling = sibling(&root, cpu)
+        .and_then(|sibling| Device::open(sibling, &root).ok())
+        .map(|sibling| Box::new(sibling) as Box<dyn MsrRead>);
+    RealSubject::new(registers, descriptor.into(), sibling, found.cpuid.clone(), root).map_err(
+        |error| {
+            let code = if matches!(error, RealError::Pin(_)) { USAGE } else { FAILED };
+            Failure { code, error: error.into() }
+        },
+    )
+}
+
+/// Another hyperthread of the CPU's core.
+fn sibling(root: &lbr_msr::access::Root, cpu: u32) -> Option<u32> {
+    let list = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    let text = std::fs::read_to_string(root.join(&list)).ok()?;
+    let list: crate::commands::cpus::CpuList = text.parse().ok()?;
+    list.cpus().iter().copied().find(|other| *other != cpu)
+}
+
+fn failed(error: VerifyError) -> Failure {
+    match error {
+        VerifyError::Unsupported(why) => backend::no_records(why),
+        VerifyError::Register(error) => backend::refused(error),
+        error => Failure { code: FAILED, error: error.into() },
+    }
+}

@@ -1,0 +1,314 @@
+//! Which bins a histogram has.
+//!
+//! Cycles are whole numbers. A bin is one cycle wide where that gives no more
+//! bins than wanted, else 2, 5, 10, 20, 50 and so on, whatever is the least
+//! that does; bins begin at multiples of their width. Where they would be wider
+//! than a cycle, the range ends at the p99.9 of the series that reaches
+//! furthest, and what lies beyond is said. Bins are then narrowed, to a quarter
+//! of the width that the number of bins asks for at the utmost, until a clearly
+//! lower bin lies between any two neighbouring modes of a series: two humps stay
+//! two humps.
+//! Saturated runs are no part of the range; they are said.
+
+use super::Series;
+
+/// The bins of a histogram.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Bins {
+    /// Cycles of one bin.
+    pub(crate) width: u32,
+    /// The bins in order, the empty ones between others included.
+    pub(crate) bins: Vec<Bin>,
+    /// Runs of each series beyond the last bin, without the saturated ones.
+    pub(crate) beyond: Vec<u64>,
+    /// The largest count beyond the last bin.
+    pub(crate) largest_beyond: Option<u32>,
+}
+
+/// One bin.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Bin {
+    /// Its first count.
+    pub(crate) first: u32,
+    /// Runs of each series. Rounded counts are spread over what they stand for.
+    pub(crate) runs: Vec<f64>,
+    /// The modes of each series in it.
+    pub(crate) modes: Vec<Vec<u32>>,
+}
+
+impl Bin {
+    /// Whether no run is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.iter().all(|runs| *runs <= 0.0)
+    }
+}
+
+/// How a count of bins is reckoned: every one, or what is left when runs of
+/// empty bins are drawn as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gaps {
+    /// Every bin counts.
+    Drawn,
+    /// Several empty bins count as one.
+    Folded,
+}
+
+/// A bin between two humps has at most so much of the lower one.
+const HUMP: f64 = 0.8;
+/// Empty bins that are folded into one, at least.
+pub(crate) const FOLD: usize = 3;
+
+/// Bins that are kept, empty ones included: as many as a record's 16 bits can
+/// count, twice. More come from numbers that no CPU recorded.
+const MOST_BINS: u64 = 1 << 17;
+
+impl Bins {
+    /// The bins of these series, `most` unless two modes need more.
+    pub(crate) fn of(series: &[Series], most: usize, gaps: Gaps) -> Option<Bins> {
+        let most = most.max(1);
+        let mut counted: Vec<Counted> = series.iter().map(Counted::of).collect();
+        if counted.iter().all(|of_series| of_series.values.is_empty()) {
+            // The saturated runs are all that there is: they must be drawn.
+            for (counted, series) in counted.iter_mut().zip(series) {
+                counted.values.clone_from(&series.bins);
+            }
+        }
+        let first = counted.iter().filter_map(|s| s.values.first()).map(|v| v.0).min()?;
+        let last = counted.iter().filter_map(|s| s.values.last()).map(|v| v.0).max()?;
+        let fits = |last: u32, width: u32, most: usize| match gaps {
+            Gaps::Drawn => number(first, last, width) <= most as u64,
+            Gaps::Folded => {
+                number(first, last, width) <= MOST_BINS && folded(&counted, last, width) <= most
+            }
+        };
+        if fits(last, 1, most) {
+            return Some(fill(&counted, series, first, last, 1));
+        }
+        let last = counted.iter().filter_map(Counted::p999).max().unwrap_or(last);
+        let widths = || widths().take_while(|width| *width <= last.max(1));
+        let wide = widths().find(|width| fits(last, *width, most)).unwrap_or(last.max(1));
+        let narrower: Vec<u32> = widths().take_while(|width| *width <= wide).collect();
+        let tried =
+            narrower.iter().rev().filter(|width| fits(last, **width, most.saturating_mul(4)));
+        let mut tried = tried.map(|width| fill(&counted, series, first, last, *width));
+        let apart = tried.find(|bins| (0..series.len()).all(|series| bins.are_humps(series)));
+        Some(apart.unwrap_or_else(|| fill(&counted, series, first, last, wide)))
+    }
+}
+
+impl Bins {
+    /// Whether a lower bin lies between any two neighbouring modes of a series.
+    fn are_humps(&self, series: usize) -> bool {
+        let runs = |bin: &Bin| bin.runs.get(series).copied().unwrap_or(0.0);
+        let modes = |bin: &Bin| bin.modes.get(series).map_or(0, Vec::len);
+        let of_modes: Vec<usize> = (0..self.bins.len())
+            .flat_map(|at| std::iter::repeat_n(at, self.bins.get(at).map_or(0, modes)))
+            .collect();
+        of_modes.windows(2).all(|pair| {
+            let [a, b] = pair else { return true };
+            let between = self.bins.get(*a..=*b).unwrap_or_default();
+            let (Some(first), Some(last)) = (between.first(), between.last()) else { return false };
+            let lower = runs(first).min(runs(last)) * HUMP;
+            between.iter().any(|bin| runs(bin) <= lower)
+        })
+    }
+}
+
+/// Counts of a series without the saturated ones, each with the counts that it
+/// stands for.
+struct Counted {
+    values: Vec<(u32, u64)>,
+    rounded: bool,
+}
+
+impl Counted {
+    fn of(series: &Series) -> Counted {
+        let mut values = series.bins.clone();
+        let mut saturated = series.saturated;
+        while let Some((_, runs)) = values.last_mut().filter(|_| saturated > 0) {
+            let less = saturated.min(*runs);
+            saturated -= less;
+            *runs -= less;
+            if *runs > 0 {
+                break;
+            }
+            values.pop();
+        }
+        Counted { values, rounded: series.rounded }
+    }
+
+    fn p999(&self) -> Option<u32> {
+        let all = self.values.iter().fold(0u64, |sum, (_, runs)| sum.saturating_add(*runs));
+        let rank = (all as f64 * 0.999).ceil() as u64;
+        let mut below = 0u64;
+        let found = self.values.iter().find(|(_, runs)| {
+            below = below.saturating_add(*runs);
+            below >= rank
+        });
+        found.map(|(value, _)| *value)
+    }
+
+    /// How many counts one value stands for.
+    fn step(&self, value: u32) -> u32 {
+        let bits = 32 - value.leading_zeros();
+        if self.rounded { 1 << bits.saturating_sub(5) } else { 1 }
+    }
+}
+
+/// 1, 2, 5, 10, 20, 50 and so on.
+fn widths() -> impl Iterator<Item = u32> {
+    (0..10).flat_map(|power| [1, 2, 5].map(|digit| 10u32.pow(power).saturating_mul(digit)))
+}
+
+fn number(first: u32, last: u32, width: u32) -> u64 {
+    u64::from(last / width) - u64::from(first / width) + 1
+}
+
+/// Rows where empty bins are folded.
+fn folded(counted: &[Counted], last: u32, width: u32) -> usize {
+    let values = counted.iter().flat_map(|s| &s.values).filter(|(value, _)| *value <= last);
+    let mut places: Vec<u32> = values.map(|(value, _)| value / width).collect();
+    places.sort_unstable();
+    places.dedup();
+    let gap = |pair: &[u32]| match pair {
+        [a, b] => (b - a - 1) as usize,
+        _ => 0,
+    };
+    let gaps = places.windows(2).map(gap).map(|gap| if gap >= FOLD { 1 } else { gap });
+    places.len() + gaps.sum::<usize>()
+}
+
+fn fill(counted: &[Counted], series: &[Series], first: u32, last: u32, width: u32) -> Bins {
+    let start = first / width;
+    let count = number(first, last, width) as usize;
+    let mut bins: Vec<Bin> = (0..count)
+        .map(|index| Bin {
+            first: (start + index as u32) * width,
+            runs: vec![0.0; series.len()],
+            modes: vec![Vec::new(); series.len()],
+        })
+        .collect();
+    let mut beyond = vec![0u64; series.len()];
+    let mut largest_beyond = None;
+    for (index, of_series) in counted.iter().enumerate() {
+        for &(value, runs) in &of_series.values {
+            if value > last {
+                if let Some(beyond) = beyond.get_mut(index) {
+                    *beyond = beyond.saturating_add(runs);
+                }
+                largest_beyond = largest_beyond.max(Some(value));
+                continue;
+            }
+            // A rounded count lies somewhere in what it stands for.
+            let [first, last, start, width] = [value, last, start, width].map(u64::from);
+            let end = (first + u64::from(of_series.step(value))).min(last + 1);
+            let mut at = first;
+            while at < end {
+                let next = ((at / width + 1) * width).min(end);
+                let bin = bins.get_mut((at / width - start) as usize);
+                if let Some(into) = bin.and_then(|bin| bin.runs.get_mut(index)) {
+                    *into += runs as f64 * (next - at) as f64 / (end - first) as f64;
+                }
+                at = next;
+            }
+        }
+    }
+    for (index, of_series) in series.iter().enumerate() {
+        for mode in &of_series.modes {
+            let place = (mode / width).checked_sub(start);
+            let bin = place.and_then(|place| bins.get_mut(place as usize));
+            if let Some(modes) = bin.and_then(|bin| bin.modes.get_mut(index)) {
+                modes.push(*mode);
+            }
+        }
+    }
+    Bins { width, bins, beyond, largest_beyond }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+    use super::*;
+
+    fn series(bins: &[(u32, u64)], modes: &[u32]) -> Series {
+        let n = bins.iter().map(|(_, runs)| runs).sum();
+        Series { bins: bins.to_vec(), n, modes: modes.to_vec(), ..Series::default() }
+    }
+
+    #[test]
+    fn a_small_range_has_a_bin_for_each_cycle() {
+        let bins = Bins::of(&[series(&[(10, 5), (12, 1)], &[10])], 40, Gaps::Drawn).unwrap();
+        assert_eq!((bins.width, bins.bins.len()), (1, 3));
+        let runs: Vec<f64> = bins.bins.iter().flat_map(|bin| bin.runs.clone()).collect();
+        assert_eq!(runs, [5.0, 0.0, 1.0]);
+        assert_eq!(bins.beyond, [0]);
+    }
+
+    #[test]
+    fn the_width_is_the_least_that_fits_and_the_tail_is_said() {
+        // 1 to 1000 once each, 5000 once: 1001 runs, p99.9 is the 1000th.
+        let mut all: Vec<(u32, u64)> = (1..=1000).map(|value| (value, 1)).collect();
+        all.push((5000, 1));
+        let bins = Bins::of(&[series(&all, &[])], 100, Gaps::Drawn).unwrap();
+        // 0-19, 20-39 … 1000-1019: 51 bins; with 10 there were 101.
+        assert_eq!((bins.width, bins.bins.len()), (20, 51));
+        assert_eq!((bins.beyond, bins.largest_beyond), (vec![1], Some(5000)));
+    }
+
+    /// 10 and 14 would share a bin of 5 cycles.
+    #[test]
+    fn two_modes_never_share_a_bin() {
+        let counts: Vec<(u32, u64)> = (8..400)
+            .map(|value| (value, if value == 10 || value == 14 { 500 } else { 10 }))
+            .collect();
+        let bins = Bins::of(&[series(&counts, &[10, 14])], 100, Gaps::Drawn).unwrap();
+        assert_eq!(bins.width, 2);
+        let with: Vec<u32> =
+            bins.bins.iter().filter(|b| !b.modes.concat().is_empty()).map(|b| b.first).collect();
+        assert_eq!(with, [10, 14]);
+    }
+
+    #[test]
+    fn gaps_cost_one_row() {
+        let counts = [(4, 9), (5, 9), (6, 9), (300, 9), (301, 9), (302, 9)];
+        let bins = Bins::of(&[series(&counts, &[5, 301])], 7, Gaps::Folded).unwrap();
+        assert_eq!(bins.width, 1);
+        let bins = Bins::of(&[series(&counts, &[5, 301])], 7, Gaps::Drawn).unwrap();
+        assert!(bins.width > 1);
+    }
+
+    #[test]
+    fn saturated_runs_do_not_stretch_the_range() {
+        let mut with = series(&[(10, 5), (65_535, 3)], &[10]);
+        with.saturated = 3;
+        let bins = Bins::of(&[with.clone()], 40, Gaps::Drawn).unwrap();
+        assert_eq!((bins.bins.len(), bins.beyond), (1, vec![0]));
+        // Unless they are all there is.
+        with.bins = vec![(65_535, 3)];
+        assert_eq!(Bins::of(&[with], 40, Gaps::Drawn).unwrap().bins.len(), 1);
+        assert_eq!(Bins::of(&[series(&[], &[])], 40, Gaps::Drawn), None);
+    }
+
+    #[test]
+    fn rounded_counts_are_spread() {
+        // 1024 stands for 1024 to 1055.
+        let mut rounded = series(&[(1000, 1), (1024, 32)], &[]);
+        rounded.rounded = true;
+        let bins = Bins::of(&[rounded], 1000, Gaps::Drawn).unwrap();
+        assert_eq!(bins.width, 1);
+        let total: f64 = bins.bins.iter().map(|bin| bin.runs.iter().sum::<f64>()).sum();
+        assert!((total - 33.0).abs() < 1e-9);
+        // The largest count is a rounded one too: nothing is drawn beyond it.
+        assert_eq!(bins.bins.last().unwrap().first, 1024);
+    }
+
+    #[test]
+    fn no_value_overflows() {
+        let counts = [(0, 1), (u32::MAX, 1)];
+        for gaps in [Gaps::Drawn, Gaps::Folded] {
+            let bins = Bins::of(&[series(&counts, &[])], 10, gaps).unwrap();
+            let total: f64 = bins.bins.iter().map(|bin| bin.runs.iter().sum::<f64>()).sum();
+            assert!((total - 2.0).abs() < 1e-9, "{gaps:?}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The chart as SVG and as PNG.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use anyhow::{Context, anyhow};
+use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
+use plotters::style::{FontStyle, register_font};
+
+use super::Histogram;
+use super::draw::{self, FONT};
+
+/// Size of one picture, pixels.
+const SINGLE: (u32, u32) = (960, 480);
+/// Size of one of several beside each other, pixels.
+const CELL: (u32, u32) = (720, 360);
+/// Size of one in a page, pixels.
+const SMALL: (u32, u32) = (620, 300);
+/// Pictures beside each other.
+const ACROSS: usize = 2;
+
+impl Histogram {
+    /// The chart as SVG for a page that shows it beside others.
+    pub(crate) fn small_svg(&self) -> anyhow::Result<String> {
+        let mut svg = String::new();
+        let (width, height) = SMALL;
+        let size = (width, height + draw::LINE * (self.series.len().max(1) as u32 - 1));
+        render(SVGBackend::with_string(&mut svg, size), std::slice::from_ref(self))?;
+        Ok(svg)
+    }
+}
+
+/// Several charts, side by side, as an SVG document.
+pub(crate) fn svg_sheet(charts: &[Histogram]) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    render(SVGBackend::with_string(&mut svg, size(charts)), charts)?;
+    Ok(svg)
+}
+
+/// Writes several charts, side by side, as PNG.
+pub(crate) fn png_sheet(charts: &[Histogram], path: &Path) -> anyhow::Result<()> {
+    let (width, height) = size(charts);
+    let mut pixels = vec![0; width as usize * height as usize * 3];
+    render(BitMapBackend::with_buffer(&mut pixels, (width, height)), charts)?;
+    let cannot = || format!("{} cannot be written", path.display());
+    let file = std::fs::File::create(path).with_context(cannot)?;
+    let mut encoder = png::Encoder::new(std::io::BufWriter::new(file), width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header().with_context(cannot)?;
+    writer.write_image_data(&pixels).with_context(cannot)?;
+    writer.finish().with_context(cannot)
+}
+
+/// Columns and rows of a sheet.
+fn grid(charts: usize) -> (usize, usize) {
+    let across = charts.clamp(1, ACROSS);
+    (across, charts.div_ceil(across).max(1))
+}
+
+fn size(charts: &[Histogram]) -> (u32, u32) {
+    let (across, down) = grid(charts.len());
+    let (width, height) = if charts.len() > 1 { CELL } else { SINGLE };
+    // Each further series has a line above the bars.
+    let lines = charts.iter().map(|chart| chart.series.len()).max().unwrap_or(1).max(1) as u32;
+    (width * across as u32, (height + draw::LINE * (lines - 1)) * down as u32)
+}
+
+fn render<B: DrawingBackend>(backend: B, charts: &[Histogram]) -> anyhow::Result<()> {
+    load_font()?;
+    let cannot = |error: String| anyhow!("the picture cannot be drawn: {error}");
+    let root = backend.into_drawing_area();
+    root.fill(&draw::PAPER).map_err(|e| cannot(e.to_string()))?;
+    let (across, down) = grid(charts.len());
+    for (area, chart) in root.split_evenly((down, across)).iter().zip(charts) {
+        draw::histogram(area, chart).map_err(|e| cannot(e.to_string()))?;
+    }
+    root.present().map_err(|e| cannot(e.to_string()))
+}
+
+/// Pictures bring their font along: a server has none.
+fn load_font() -> anyhow::Result<()> {
+    static LOADED: OnceLock<bool> = OnceLock::new();
+    let load =
+        || register_font(FONT, FontStyle::Normal, epaint_default_fonts::HACK_REGULAR).is_ok();
+    if *LOADED.get_or_init(load) { Ok(()) } else { Err(anyhow!("the font of pictures is damaged")) }
+}

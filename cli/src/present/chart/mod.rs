@@ -1,0 +1,102 @@
+//! The one chart of this program: how often each cycle count occurred, as bars
+//! of text, as SVG and as PNG.
+//!
+//! Whatever the form, it says how many runs it is about, how many of them hit
+//! the highest count that a record holds, how many have no count, and marks
+//! the modes. See [`binning`] for the rule of the bins.
+
+mod binning;
+mod draw;
+mod file;
+mod text;
+
+pub(crate) use binning::{Bin, Bins, Gaps};
+pub(crate) use file::{png_sheet, svg_sheet};
+pub(crate) use text::{Terminal, sparkline};
+
+use profile::cycles::Cycles;
+
+/// Bins of a text at most, unless told otherwise.
+pub(crate) const TEXT_BINS: usize = 40;
+/// Bins of a picture at most, unless told otherwise.
+pub(crate) const PICTURE_BINS: usize = 100;
+
+/// One distribution, or several over each other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Histogram {
+    /// What it is about, one line.
+    pub(crate) title: String,
+    /// What must be known to read it, such as that nothing was measured.
+    pub(crate) note: Option<String>,
+    /// What is counted where it is not core cycles: ticks of some clock.
+    pub(crate) unit: Option<&'static str>,
+    /// The distributions. Of one the runs are drawn; of several their shares,
+    /// so that each can be compared with the others.
+    pub(crate) series: Vec<Series>,
+    /// Draws runs (shares) on a logarithmic scale.
+    pub(crate) log: bool,
+    /// Bins at most; `None` for what suits the form.
+    pub(crate) bins: Option<usize>,
+}
+
+/// One distribution of cycle counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series {
+    /// Whose it is.
+    pub(crate) label: String,
+    /// Cycle counts with their runs, from low to high.
+    pub(crate) bins: Vec<(u32, u64)>,
+    /// Runs that have a count: the sum over `bins`.
+    pub(crate) n: u64,
+    /// How many of them have the highest count that a record holds: they took
+    /// as long or longer. They are the last of `bins`.
+    pub(crate) saturated: u64,
+    /// Runs that are not in the picture, because they have no count.
+    pub(crate) dropped: u64,
+    /// Counts around which the runs gather, the most frequent first.
+    pub(crate) modes: Vec<u32>,
+    /// The counts are rounded down to five significant bits.
+    pub(crate) rounded: bool,
+}
+
+impl Series {
+    /// The series of a distribution.
+    pub(crate) fn new(label: String, cycles: &Cycles, dropped: u64) -> Series {
+        Series {
+            label,
+            bins: cycles.iter().collect(),
+            n: cycles.n(),
+            saturated: cycles.saturated(),
+            dropped,
+            modes: cycles.modes(),
+            rounded: cycles.is_rounded(),
+        }
+    }
+
+    /// What is known about it beside its label.
+    fn facts(&self) -> String {
+        use crate::present::number::grouped;
+        let mut facts = format!("n {}", grouped(self.n));
+        facts += &format!(", saturated {}", grouped(self.saturated));
+        facts += &format!(", dropped {}", grouped(self.dropped));
+        let modes: Vec<String> = self.modes.iter().map(u32::to_string).collect();
+        facts += match modes.len() {
+            0 => ", no mode".to_owned(),
+            1 => format!(", mode {}", modes.concat()),
+            _ => format!(", modes {}", modes.join(", ")),
+        }
+        .as_str();
+        if self.rounded {
+            facts += ", counts rounded to five bits";
+        }
+        facts
+    }
+}
+
+/// Text out of a recording, fit for one line of a terminal or of XML: what
+/// neither can show becomes U+FFFD.
+fn one_line(text: &str) -> String {
+    let shown =
+        |c: char| if c.is_control() || c == '\u{FFFE}' || c == '\u{FFFF}' { '\u{FFFD}' } else { c };
+    text.chars().map(shown).collect()
+}

@@ -1,0 +1,196 @@
+//! The chart as bars of text.
+
+use super::binning::{FOLD, Gaps};
+use super::{Bins, Histogram, Series, TEXT_BINS, one_line};
+use crate::present::number::grouped;
+
+/// Columns where no terminal says how many it has.
+const COLUMNS: usize = 100;
+/// A bar is at least so long where it is the longest.
+const MIN_BAR: usize = 10;
+
+/// What a text is written on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terminal {
+    /// Its columns.
+    pub(crate) width: usize,
+    /// It shows more than ASCII.
+    pub(crate) unicode: bool,
+}
+
+impl Terminal {
+    /// Standard output as it is: its width, and the character set by the first
+    /// of `LC_ALL`, `LC_CTYPE` and `LANG` that is set, as the C library does.
+    pub(crate) fn of_stdout() -> Terminal {
+        let size = terminal_size::terminal_size_of(std::io::stdout());
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let width = size.map(|(width, _)| usize::from(width.0)).or(columns).unwrap_or(COLUMNS);
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .into_iter()
+            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        let locale = locale.unwrap_or_default().to_lowercase();
+        let unicode = locale.contains("utf-8") || locale.contains("utf8");
+        Terminal { width, unicode }
+    }
+
+    /// What the bars of a series are made of: a whole cell, and parts of it in
+    /// eighths where there are such.
+    fn fill(&self, series: usize) -> (char, &'static [char]) {
+        const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+        match (self.unicode, series % 4) {
+            (true, 0) => ('█', &EIGHTHS),
+            (true, 1) => ('▒', &[]),
+            (true, 2) => ('▓', &[]),
+            (true, _) => ('░', &[]),
+            (false, 0) => ('#', &[]),
+            (false, 1) => ('o', &[]),
+            (false, 2) => ('=', &[]),
+            (false, _) => ('.', &[]),
+        }
+    }
+
+    fn bar(&self, series: usize, share: f64, columns: usize) -> String {
+        let (whole, parts) = self.fill(series);
+        if share <= 0.0 {
+            return String::new();
+        }
+        let steps = parts.len() + 1;
+        // What is there is seen, however little it is.
+        let units = ((share * (columns * steps) as f64).round() as usize).max(1);
+        let mut bar: String = std::iter::repeat_n(whole, units / steps).collect();
+        if let Some(part) = (units % steps).checked_sub(1).and_then(|part| parts.get(part)) {
+            bar.push(*part);
+        }
+        bar
+    }
+}
+
+impl Histogram {
+    /// The chart as text, each line ended.
+    pub(crate) fn text(&self, terminal: Terminal) -> String {
+        let mut out = format!("{}\n", one_line(&self.title));
+        if let Some(note) = &self.note {
+            out += &format!("{}\n", one_line(note));
+        }
+        for (index, series) in self.series.iter().enumerate() {
+            let (swatch, _) = terminal.fill(index);
+            let label = one_line(&series.label);
+            let colon = if label.is_empty() { "" } else { ": " };
+            out += &format!("{swatch} {label}{colon}{}\n", series.facts());
+        }
+        let most = self.bins.unwrap_or(TEXT_BINS);
+        let Some(bins) = Bins::of(&self.series, most, Gaps::Folded) else {
+            return out + "no run has a cycle count\n";
+        };
+        out.push('\n');
+        self.rows(&mut out, &bins, terminal);
+        out
+    }
+
+    fn rows(&self, out: &mut String, bins: &Bins, terminal: Terminal) {
+        let n = |series: usize| self.series.get(series).map_or(0, |s| s.n).max(1) as f64;
+        let label = |first: u32| match bins.width {
+            1 => first.to_string(),
+            width => format!("{first}-{}", first.saturating_add(width - 1)),
+        };
+        let last = bins.bins.last().map_or(0, |bin| bin.first);
+        let widest = label(last).len().max("saturated".len());
+        let most = self.series.iter().map(|s| grouped(s.n).len()).max().unwrap_or(0).max(4);
+        // Bars of one series are of runs, of several of shares: the same
+        // lengths up to a factor, which is the longest bar.
+        let share = |series: usize, runs: f64| runs / n(series);
+        let all = || bins.bins.iter().flat_map(|bin| bin.runs.iter().enumerate());
+        let longest = all().map(|(series, runs)| share(series, *runs)).fold(0.0, f64::max);
+        // A tenth of the least bar above zero is where a logarithmic scale
+        // begins: one run is seen.
+        let least = all().map(|(series, runs)| share(series, *runs)).filter(|share| *share > 0.0);
+        let floor = least.fold(f64::INFINITY, f64::min) / 2.0;
+        let length = |share: f64| match (self.log, share > 0.0) {
+            (_, false) => 0.0,
+            (false, true) => share / longest,
+            (true, true) => (share / floor).ln() / (longest / floor).ln(),
+        };
+        let mark = "  < mode 65535";
+        let used = widest + 2 + most + 2 + 8 + 2 + mark.len();
+        let columns = terminal.width.saturating_sub(used).max(MIN_BAR);
+        let scale = if self.log { "  (logarithmic bars)" } else { "" };
+        *out += &format!(
+            "{:>widest$}  {:>most$}  {:>8}{scale}\n",
+            self.unit.map_or("cycles", |_| "ticks"),
+            "runs",
+            "share"
+        );
+        let mut row = |label: &str, series: usize, runs: Option<f64>, bar: &str, modes: &[u32]| {
+            let cells = runs.map(|runs| {
+                let percent = format!("{:.2} %", share(series, runs) * 100.0);
+                (grouped(runs.round() as u64), percent)
+            });
+            let (runs, percent) = cells.unwrap_or_default();
+            let line = format!("{label:>widest$}  {runs:>most$}  {percent:>8}  {bar}");
+            *out += line.trim_end();
+            if !modes.is_empty() {
+                let arrow = if terminal.unicode { '◂' } else { '<' };
+                let modes: Vec<String> = modes.iter().map(u32::to_string).collect();
+                *out += &format!("  {arrow} mode {}", modes.join(", "));
+            }
+            out.push('\n');
+        };
+        let mut at = 0;
+        while let Some(bin) = bins.bins.get(at) {
+            let rest = bins.bins.get(at..).unwrap_or_default();
+            let empty = rest.iter().take_while(|bin| bin.is_empty()).count();
+            if empty >= FOLD {
+                let dots = if terminal.unicode { "⋮" } else { ":" };
+                row(dots, 0, None, "", &[]);
+                at += empty;
+                continue;
+            }
+            for (series, runs) in bin.runs.iter().enumerate() {
+                let label = if series == 0 { label(bin.first) } else { String::new() };
+                let bar = terminal.bar(series, length(share(series, *runs)), columns);
+                let modes = bin.modes.get(series).map_or(&[][..], Vec::as_slice);
+                row(&label, series, Some(*runs), &bar, modes);
+            }
+            at += 1;
+        }
+        let over = last.saturating_add(bins.width - 1);
+        for (series, beyond) in bins.beyond.iter().enumerate().filter(|(_, beyond)| **beyond > 0) {
+            let largest = bins.largest_beyond.unwrap_or(over);
+            let what = format!("up to {}, not drawn", grouped(u64::from(largest)));
+            row(&format!("> {over}"), series, Some(*beyond as f64), &what, &[]);
+        }
+        for (series, of) in self.series.iter().enumerate().filter(|(_, s)| s.saturated > 0) {
+            row(
+                "saturated",
+                series,
+                Some(of.saturated as f64),
+                "the highest count of a record",
+                &[],
+            );
+        }
+    }
+}
+
+/// A distribution in one line of so many cells, from its least count to its
+/// p99.9. A cell with runs is never empty.
+pub(crate) fn sparkline(series: &Series, cells: usize, unicode: bool) -> String {
+    const UNICODE: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const ASCII: [char; 8] = ['_', '.', '-', ':', '=', '+', '*', '#'];
+    let levels = if unicode { UNICODE } else { ASCII };
+    let Some(bins) = Bins::of(std::slice::from_ref(series), cells, Gaps::Drawn) else {
+        return String::new();
+    };
+    // Bins that two modes made narrow are drawn together, up to the cells.
+    let together = bins.bins.len().div_ceil(cells.max(1)).max(1);
+    let runs = |bins: &[super::Bin]| bins.iter().flat_map(|bin| &bin.runs).sum::<f64>();
+    let heights: Vec<f64> = bins.bins.chunks(together).map(runs).collect();
+    let highest = heights.iter().copied().fold(0.0, f64::max);
+    let cell = |height: &f64| {
+        if *height <= 0.0 {
+            return ' ';
+        }
+        let level = (height / highest * levels.len() as f64).ceil() as usize;
+        levels.get(level.clamp(1, levels.len()) - 1).copied().unwrap_or(' ')
+    };
+    heights.iter().map(cell).collect()
+}

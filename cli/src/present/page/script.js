@@ -1,0 +1,64 @@
+"use strict";
+(() => {
+  // Sorting: each heading of a sortable table becomes a button.
+  const value = (row, column) => {
+    const cell = row.cells[column];
+    const text = cell.dataset.v ?? cell.textContent.trim();
+    if (text === "-" || text === "") return null;
+    const number = cell.classList.contains("num") ? Number(text.replace(/[,% ]/g, "")) : NaN;
+    return Number.isNaN(number) ? text : number;
+  };
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const first = head.classList.contains("num") ? "descending" : "ascending";
+        const other = first === "ascending" ? "descending" : "ascending";
+        const order = head.getAttribute("aria-sort") === first ? other : first;
+        heads.forEach(cell => cell.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", order);
+        const sign = order === "ascending" ? 1 : -1;
+        const body = table.tBodies[0];
+        const rows = [...body.rows].map(row => [value(row, column), row]);
+        // What is not known stays last in either order.
+        rows.sort(([a], [b]) => {
+          if (a === null || b === null) return (a === null) - (b === null);
+          if (typeof a === "number" && typeof b === "number") return sign * (a - b);
+          return sign * String(a).localeCompare(String(b), "en", { numeric: true });
+        });
+        body.append(...rows.map(([, row]) => row));
+      });
+    });
+  }
+  // Search: rows of every table, and figures by their captions.
+  const tools = document.querySelector(".tools");
+  if (!tools) return;
+  tools.hidden = false;
+  const input = tools.querySelector("input");
+  const said = tools.querySelector("output");
+  const searched = [...document.querySelectorAll("table.sortable tbody tr, .charts figure")];
+  const texts = searched.map(item => item.textContent.toLowerCase());
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    searched.forEach((item, index) => {
+      item.hidden = !words.every(word => texts[index].includes(word));
+      shown += !item.hidden;
+    });
+    said.textContent = words.length ? `${shown} of ${searched.length} rows and pictures` : "";
+  });
+  document.addEventListener("keydown", event => {
+    const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      input.focus();
+    } else if (event.key === "Escape" && event.target === input) {
+      input.value = "";
+      input.dispatchEvent(new Event("input"));
+    }
+  });
+})();

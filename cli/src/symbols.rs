@@ -1,0 +1,93 @@
+//! Where names of addresses come from, as arguments; and what people see of a
+//! place in code.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use profile::lines::Frame;
+use profile::maps::{Location, Maps, Named};
+use profile::symbols::SymbolError;
+use serde_json::{Value, json};
+
+/// Where names are looked for beside the files that were mapped.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Symbols")]
+pub(crate) struct SymbolArgs {
+    /// Names of the kernel's functions, in the format of /proc/kallsyms: those
+    /// of the kernel that was recorded. Without it /proc/kallsyms is read, if
+    /// that kernel runs here.
+    #[arg(long, value_name = "FILE")]
+    kallsyms: Option<PathBuf>,
+    /// Look for debug files here too, before /usr/lib/debug: by build id
+    /// (.build-id/xx/yyy.debug), or under the program's own folder. Several
+    /// may be given.
+    #[arg(long, value_name = "DIR")]
+    debug_dir: Vec<PathBuf>,
+    /// Leave source lines and inlined functions out.
+    #[arg(long)]
+    no_source: bool,
+}
+
+impl SymbolArgs {
+    /// Makes them count.
+    pub(crate) fn apply(&self, maps: &mut Maps) {
+        if self.kallsyms.is_none() && self.debug_dir.is_empty() && !self.no_source {
+            return;
+        }
+        let mut sources = maps.sources().clone();
+        sources.kallsyms.clone_from(&self.kallsyms);
+        sources.debug.roots.splice(0..0, self.debug_dir.iter().cloned());
+        sources.lines = !self.no_source;
+        maps.set_sources(sources);
+    }
+}
+
+/// Says on standard error why files gave no names.
+pub(crate) fn warn(maps: &Maps) {
+    for failure in maps.failures() {
+        let hint = match failure {
+            SymbolError::OtherKernel { .. } | SymbolError::UnknownKernel => {
+                "; --kallsyms FILE gives those of the recorded kernel"
+            }
+            _ => "",
+        };
+        anstream::eprintln!("lbr: no names for its addresses: {failure}{hint}");
+    }
+}
+
+/// A place as people read it: symbol, else file, else address; and the line
+/// where it is known, `foo+0x1a (foo.c:12)`, with the function that was inlined
+/// there.
+pub(crate) fn place(maps: &mut Maps, location: Location, addr: u64) -> String {
+    let mut text = match (maps.name(location), location) {
+        (Some(Named { name, offset }), _) => format!("{name}+{offset:#x}"),
+        (None, Location::File { file, .. }) => {
+            let path = maps.path(file).unwrap_or_default();
+            let name = path.rsplit('/').next().unwrap_or(path);
+            format!("{addr:#x} ({name})")
+        }
+        (None, Location::Address(_)) => format!("{addr:#x}"),
+    };
+    let frames = maps.frames(location);
+    let Some(Frame { function, source: Some(source) }) = frames.first() else { return text };
+    text += &format!(" ({}:{}", source.file_name(), source.line);
+    if let (Some(function), true) = (function, frames.len() > 1) {
+        text += &format!(" {function}, inlined");
+    }
+    text.push(')');
+    text
+}
+
+/// The line of a place, and the functions that were inlined there, for JSON:
+/// from the innermost out to the function that stands for itself, each with
+/// its line; null where nothing was inlined.
+pub(crate) fn source_json(maps: &mut Maps, location: Location) -> (Option<String>, Value) {
+    let frames = maps.frames(location);
+    let line = |frame: &Frame| frame.source.as_ref().map(ToString::to_string);
+    let innermost = frames.first().and_then(line);
+    if frames.len() < 2 {
+        return (innermost, Value::Null);
+    }
+    let inlines = frames.iter().map(|f| json!({ "function": f.function, "line": line(f) }));
+    (innermost, inlines.collect())
+}

@@ -1,0 +1,124 @@
+//! Recordings with cycles put in, for what draws them.
+
+use std::path::Path;
+
+use lbr_msr::BranchFilter;
+use lbr_msr::record::{
+    BranchEntry, BranchStack, Comm, Event, Integrity, Mmap, Sample, Sink, SourceKnowledge,
+};
+use profile::note::Source;
+use profile::perf_data::{Meta, Rate, Writer};
+
+pub(crate) const PID: u32 = 100;
+
+/// A run of a block: where it was entered, the branch that left it, cycles.
+pub(crate) type Run = (u64, u64, u32);
+
+/// What a recording says about itself.
+pub(crate) fn meta(source: Source) -> Meta {
+    Meta {
+        hostname: Some("box".to_owned()),
+        osrelease: None,
+        version: "lbr 0.1.0".to_owned(),
+        arch: "x86_64".to_owned(),
+        nrcpus: None,
+        cpudesc: Some("cycles put in by hand".to_owned()),
+        cpuid: None,
+        cmdline: vec!["lbr".to_owned(), "<b>&amp;".to_owned()],
+        event: "branches:u".to_owned(),
+        filter: BranchFilter::DEFAULT,
+        rate: Rate::Period(31),
+        knowledge: SourceKnowledge::HARDWARE,
+        source,
+        types: true,
+    }
+}
+
+/// Where a file is mapped: address, offset in it.
+pub(crate) type Mapped<'a> = (&'a str, u64, u64);
+
+/// Writes a recording of these runs, in this order, four to a stack. Each stack
+/// begins with an entry that ends nothing, so that every run has its block.
+/// `entry` is where that first entry leads: the entry of the first run.
+pub(crate) fn record(path: &Path, meta: Meta, mapped: Option<Mapped<'_>>, runs: &[Run]) {
+    let mut writer = Writer::create(path, meta).unwrap();
+    let comm = Comm { time: 1, pid: PID, tid: PID, comm: "prog".to_owned(), exec: true };
+    writer.event(&Event::Comm(comm)).unwrap();
+    if let Some((file, addr, pgoff)) = mapped {
+        let map = Mmap {
+            time: 2,
+            pid: PID,
+            tid: PID,
+            addr,
+            len: 0x1000,
+            pgoff,
+            dev: (8, 1),
+            ino: 1,
+            ino_generation: 0,
+            build_id: None,
+            prot: 5,
+            flags: 2,
+            path: file.to_owned(),
+        };
+        writer.event(&Event::Mmap(Box::new(map))).unwrap();
+    }
+    for (index, stack) in runs.chunks(4).enumerate() {
+        let entry = |from, to, cycles, missed| BranchEntry {
+            from,
+            to,
+            cycles,
+            mispredicted: Some(missed),
+            ..BranchEntry::default()
+        };
+        let mut entries = Vec::new();
+        // From oldest to newest: a branch goes to where the next run begins.
+        let first = stack[0].0;
+        entries.push(entry(first + 1, first, None, false));
+        for (at, &(_, exit, cycles)) in stack.iter().enumerate() {
+            let to = stack.get(at + 1).map_or(first, |next| next.0);
+            entries.push(entry(exit, to, (cycles > 0).then_some(cycles), cycles % 7 == 3));
+        }
+        entries.reverse();
+        let sample = Sample {
+            time: 1_000 + index as u64,
+            pid: PID,
+            tid: PID,
+            cpu: 0,
+            ip: first,
+            period: entries.len() as u64,
+            stack: BranchStack { entries, integrity: Integrity::UNKNOWN },
+        };
+        writer.event(&Event::Sample(sample)).unwrap();
+    }
+    writer.finish_file().unwrap();
+}
+
+/// Two humps, around 12 (twice as high) and around 40, in an order that mixes
+/// them: cycles with their runs.
+pub(crate) const HUMPS: [(u32, u64); 12] = [
+    (10, 20),
+    (11, 90),
+    (12, 200),
+    (13, 90),
+    (14, 20),
+    (36, 10),
+    (38, 40),
+    (39, 60),
+    (40, 100),
+    (41, 60),
+    (42, 40),
+    (44, 10),
+];
+
+/// The humps as runs of a block, `more` cycles later.
+pub(crate) fn humps(entry: u64, exit: u64, more: u32) -> Vec<Run> {
+    let mut left: Vec<(u32, u64)> = HUMPS.to_vec();
+    let mut runs = Vec::new();
+    while left.iter().any(|(_, n)| *n > 0) {
+        for (cycles, n) in left.iter_mut().filter(|(_, n)| *n > 0) {
+            *n -= 1;
+            runs.push((entry, exit, *cycles + more));
+        }
+    }
+    runs
+}

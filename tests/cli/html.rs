@@ -1,0 +1,268 @@
+//! `lbr report --html`: what is on the page, and how a browser takes it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use profile::note::Source;
+use serde_json::Value;
+
+use crate::drawn::{Mapped, humps, meta, record};
+
+fn report(dir: &Path, input: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lbr"));
+    command.current_dir(dir).args(["report", "-i", input, "--html", "page.html"]);
+    command.args(args).output().unwrap()
+}
+
+fn page(dir: &Path, input: &str, args: &[&str]) -> String {
+    let out = report(dir, input, args);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(out.stdout.is_empty());
+    std::fs::read_to_string(dir.join("page.html")).unwrap()
+}
+
+const EVIL: &str = "<script>alert(1)</script>";
+const CODE: u64 = 0x40_1000;
+
+/// A recording of a function whose name is markup; its file's name is too.
+fn evil() -> Option<tempfile::TempDir> {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("evil.S");
+    let text = format!(
+        ".globl _start\n.globl \"{EVIL}\"\n.text\n\"{EVIL}\":\n.rept 64\nnop\n.endr\nret\n_start: ret\n.section .note.GNU-stack,\"\",@progbits\n"
+    );
+    std::fs::write(&source, text).unwrap();
+    let program = dir.path().join("<i>program");
+    let built = Command::new("cc")
+        .args(["-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x401000", "-o"])
+        .args([&program, &source])
+        .output();
+    match built {
+        Ok(out) if out.status.success() => {}
+        _ => {
+            eprintln!("skipped: no C compiler (cc) that takes a quoted symbol");
+            return None;
+        }
+    }
+    let bytes = std::fs::read(&program).unwrap();
+    let object = object::File::parse(&*bytes).unwrap();
+    let segment = object::Object::segments(&object)
+        .find(|segment| object::ObjectSegment::address(segment) == CODE)
+        .unwrap();
+    let pgoff = object::ObjectSegment::file_range(&segment).0;
+    let mapped: Mapped<'_> = (program.to_str().unwrap(), CODE, pgoff);
+    let mut runs = humps(CODE, CODE + 0x40, 0);
+    runs.extend((0..99).map(|_| (CODE + 0x10, CODE + 0x20, 10)));
+    record(&dir.path().join("<b>&.data"), meta(Source::Software), Some(mapped), &runs);
+    Some(dir)
+}
+
+#[test]
+fn the_page_says_what_the_views_say() {
+    let Some(dir) = evil() else { return };
+    let page = page(dir.path(), "<b>&.data", &[]);
+    // What a recording says is text, never markup.
+    assert!(!page.contains(EVIL) && !page.contains("<i>program") && !page.contains("<b>"));
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;+0x40"));
+    assert!(page.contains("Branches of &lt;b&gt;&amp;.data"));
+    assert!(page.contains("lbr &lt;b&gt;&amp;amp;"), "the command line");
+    for words in [
+        "Verdict: ",
+        "modelled by a software LBR, not measured",
+        "cycles put in by hand",
+        "0 stacks",
+        "Hot branches",
+        "Mispredicts",
+        "Outcomes",
+        "Distributions of cycles",
+        "Annotated functions",
+        "nop",
+        "n 740, saturated 0, dropped 0, modes 12, 40",
+        "\nmode 12\n",
+        "\nmode 40\n",
+        "prefers-color-scheme: dark",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    // Nothing is fetched: the only address is the name of SVG.
+    let addresses: Vec<&str> =
+        page.match_indices("http").map(|(at, _)| &page[at..at + 26]).collect();
+    let outside = addresses.iter().filter(|address| {
+        !address.starts_with("http://www.w3.org/2000/svg") && !address.starts_with("http-equiv")
+    });
+    assert_eq!(outside.count(), 0, "{addresses:?}");
+    assert!(!page.contains("src=") && !page.contains("@import") && !page.contains("url("));
+    // The same numbers as `lbr report`: 839 runs, and one entry more a stack.
+    assert!(page.contains(">740</td>") && page.contains(">99</td>"));
+}
+
+#[test]
+fn rows_are_limited_and_the_rest_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<_> = (0..400u64).map(|at| (CODE + at, CODE + 0x800 + at, 9)).collect();
+    record(&dir.path().join("perf.data"), meta(Source::Unsaid), None, &runs);
+    let rows = |page: &str| page.split("<tbody>").nth(1).unwrap().matches("</tr>").count();
+    let short = page(dir.path(), "perf.data", &["--limit", "10"]);
+    assert_eq!(rows(short.split("</tbody>").next().unwrap()), 10);
+    assert!(short.contains("The first 10 are shown; 490 more branches are not on this page"));
+    assert!(short.contains("as its recorder says"), "neither modelled nor measured by us");
+    let all = page(dir.path(), "perf.data", &["--limit", "0"]);
+    assert!(rows(all.split("</tbody>").next().unwrap()) == 500 && !all.contains("more branches"));
+    assert!(all.contains("The 12 blocks with most cycle counts are drawn; 388 more have counts"));
+}
+
+#[test]
+fn refusals() {
+    let dir = tempfile::tempdir().unwrap();
+    record(&dir.path().join("perf.data"), meta(Source::Unsaid), None, &[(CODE, CODE + 4, 9)]);
+    for args in [&["--json"][..], &["--view", "blocks"], &["--sort", "count"]] {
+        assert_eq!(report(dir.path(), "perf.data", args).status.code(), Some(2), "{args:?}");
+    }
+}
+
+/// Chromium, started so that it asks nobody anything.
+struct Browser(PathBuf);
+
+impl Browser {
+    /// `None`, after saying so, where there is none.
+    fn find() -> Option<Browser> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let names = ["chromium", "chromium-browser", "google-chrome"];
+        let found = std::env::split_paths(&path)
+            .flat_map(|dir| names.map(|name| dir.join(name)))
+            .find(|program| program.is_file());
+        if found.is_none() {
+            eprintln!("skipped: no chromium to open the page");
+        }
+        found.map(Browser)
+    }
+
+    fn open(&self, page: &Path, size: (u32, u32), dark: bool, args: &[&str]) -> Output {
+        let profile = tempfile::tempdir().unwrap();
+        let scheme = if dark { 0 } else { 1 };
+        Command::new(&self.0)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
+            .args(["--no-first-run", "--disable-background-networking"])
+            .args(["--disable-component-update", "--disable-sync", "--enable-logging=stderr"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+            .arg(format!("--window-size={},{}", size.0, size.1))
+            .args(args)
+            .arg(format!("file://{}", page.display()))
+            .output()
+            .unwrap()
+    }
+
+    /// A picture of the page: its pixels, RGB or RGBA.
+    fn picture(&self, page: &Path, size: (u32, u32), dark: bool) -> Vec<[u8; 3]> {
+        let shot = page.with_extension("png");
+        let out = self.open(page, size, dark, &[&format!("--screenshot={}", shot.display())]);
+        assert_eq!(console(&out), "", "no message of the console");
+        let file = std::io::BufReader::new(std::fs::File::open(&shot).unwrap());
+        let mut reader = png::Decoder::new(file).read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        let frame = reader.next_frame(&mut pixels).unwrap();
+        assert_eq!((frame.width, frame.height), size);
+        let bytes = frame.color_type.samples();
+        pixels.chunks_exact(bytes).map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
+    }
+
+    /// What a script that is added to the page gives back.
+    fn run(&self, page: &Path, size: (u32, u32), script: &str) -> Value {
+        let text = std::fs::read_to_string(page).unwrap();
+        let added = format!(
+            "<script>document.body.dataset.result = JSON.stringify((() => {{ {script} }})());</script></body>"
+        );
+        let copy = page.with_file_name("copy.html");
+        std::fs::write(&copy, text.replacen("</body>", &added, 1)).unwrap();
+        let out = self.open(&copy, size, false, &["--dump-dom"]);
+        assert_eq!(console(&out), "", "no message of the console");
+        let dom = String::from_utf8(out.stdout).unwrap();
+        let result = dom.split("data-result=\"").nth(1).unwrap().split('"').next().unwrap();
+        serde_json::from_str(&result.replace("&quot;", "\"")).unwrap()
+    }
+}
+
+/// Messages of the page's console.
+fn console(out: &Output) -> String {
+    let said = String::from_utf8_lossy(&out.stderr);
+    let lines = said.lines().filter(|line| line.contains("CONSOLE"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_browser_takes_it() {
+    let Some(browser) = Browser::find() else { return };
+    let Some(dir) = evil() else { return };
+    page(dir.path(), "<b>&.data", &[]);
+    // A name that needs no escaping in an address.
+    let page = dir.path().join("page.html");
+
+    let broken = dir.path().join("broken.html");
+    std::fs::write(&broken, "<script>nobody()</script>").unwrap();
+    let out = browser.open(&broken, (400, 300), false, &["--dump-dom"]);
+    if console(&out).is_empty() {
+        eprintln!("skipped: this chromium does not show its console");
+        return;
+    }
+
+    for (size, dark) in [((1400, 1000), false), ((1400, 1000), true), ((400, 1000), false)] {
+        let pixels = browser.picture(&page, size, dark);
+        let corner = pixels[0];
+        let paper = if dark { [0x0D, 0x11, 0x17] } else { [0xFF, 0xFF, 0xFF] };
+        assert_eq!(corner, paper, "{size:?}");
+        let drawn = pixels.iter().filter(|pixel| **pixel != corner).count();
+        assert!(drawn > pixels.len() / 50, "{size:?}: {drawn} of {} are not paper", pixels.len());
+    }
+
+    let result = browser.run(
+        &page,
+        (1400, 1000),
+        "const table = document.querySelector('#hot table');
+         const heads = [...table.tHead.rows[0].cells];
+         const count = heads.findIndex(head => head.textContent === 'Count');
+         const column = () => [...table.tBodies[0].rows].map(row => row.cells[count].textContent);
+         const seen = { before: heads[count].getAttribute('aria-sort') };
+         heads[count].querySelector('button').click();
+         seen.first = [heads[count].getAttribute('aria-sort'), column()];
+         heads[count].querySelector('button').click();
+         seen.second = [heads[count].getAttribute('aria-sort'), column()];
+         heads[0].querySelector('button').click();
+         seen.other = heads[count].getAttribute('aria-sort');
+         const search = document.querySelector('#search');
+         const shown = () => [...table.tBodies[0].rows].filter(row => !row.hidden).length;
+         const all = shown();
+         search.value = '+0x20 ALERT';
+         search.dispatchEvent(new Event('input'));
+         seen.search = [all, shown(), document.querySelector('output').textContent];
+         document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '/', bubbles: true }));
+         seen.focus = document.activeElement.id;
+         search.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }));
+         seen.cleared = [search.value, shown()];
+         seen.scripts = document.scripts.length;
+         return seen;",
+    );
+    let number = |text: &Value| text.as_str().unwrap().replace(',', "").parse::<u64>().unwrap();
+    let numbers = |of: &Value| of[1].as_array().unwrap().iter().map(number).collect::<Vec<_>>();
+    assert!(result["before"].is_null());
+    assert_eq!(result["first"][0], "descending");
+    let falling = numbers(&result["first"]);
+    assert!(falling.len() > 2 && falling.is_sorted_by(|a, b| a >= b), "{falling:?}");
+    assert_eq!(result["second"][0], "ascending");
+    assert!(numbers(&result["second"]).is_sorted(), "{result}");
+    assert!(result["other"].is_null());
+    let (all, shown) = (&result["search"][0], &result["search"][1]);
+    assert!(shown.as_u64() > Some(0) && shown.as_u64() < all.as_u64(), "{result}");
+    assert_eq!((result["focus"].as_str(), &result["cleared"][1]), (Some("search"), all));
+    assert_eq!(result["scripts"], 2, "ours and the test's: none came out of the recording");
+
+    // Narrow: the page itself does not scroll sideways, tables do.
+    let narrow = browser.run(
+        &page,
+        (360, 800),
+        "const box = document.querySelector('#hot .scroll');
+         return [document.documentElement.scrollWidth, window.innerWidth, box.scrollWidth > box.clientWidth];",
+    );
+    let width = |at: usize| narrow[at].as_u64().unwrap();
+    assert!(width(0) <= width(1) && narrow[2] == true, "{narrow}");
+}

@@ -1,0 +1,154 @@
+//! `lbr time`: what it prints of code whose counts are known by hand.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn time(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lbr"));
+    command.args(["time", "--backend", "soft", "--repeat", "3", "--warm-up", "1"]);
+    command.args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The lines of `--json`.
+fn lines(args: &[&str]) -> Vec<Value> {
+    let out = time(&[args, &["--json"]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    text(&out.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn has_as() -> bool {
+    let found = Command::new("as").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: no assembler (as)");
+    }
+    found
+}
+
+/// `mov ecx, 3; dec ecx; jnz -4`: 7 instructions, 2 of 3 branches taken.
+const LOOP: &str = "b9 03 00 00 00 ff c9 75 fc";
+
+#[test]
+fn counts_are_exact_and_cycles_absent() {
+    let out = lines(&["--hex", LOOP, "--loop", "5", "--unroll", "2"]);
+    let whole = &out[0];
+    assert_eq!(whole["iterations"], 10);
+    assert_eq!(whole["instructions"], 70);
+    assert_eq!(whole["branches_taken"], 20);
+    assert_eq!(whole["branches_not_taken"], 10);
+    assert_eq!(whole["rounds_seen"], 5);
+    assert_eq!(whole["counts_vary"], false);
+    for absent in ["cycles_per_iteration", "round_cycles_per_iteration", "instructions_per_cycle"] {
+        assert!(whole[absent].is_null(), "{absent}");
+    }
+    assert_eq!(whole["tsc_ticks_per_iteration"]["n"], 3, "ticks are measured");
+    assert!(whole["each_run"].as_array().unwrap().iter().all(|run| run["cycles"].is_null()));
+    // The inner branch ends 4 blocks of a round: two a copy. In each copy the
+    // first begins before it, the others at the DEC.
+    let blocks: Vec<(&Value, &Value, u64)> = out[1..]
+        .iter()
+        .map(|block| (&block["entry"], &block["exit"], block["executions"].as_u64().unwrap()))
+        .collect();
+    let inner: u64 = blocks
+        .iter()
+        .filter(|(_, exit, _)| exit["at"] == "code" && exit["offset"] == "0x7")
+        .map(|(_, _, n)| n)
+        .sum();
+    assert_eq!(inner, 2 * 20, "two stepped runs: {blocks:?}");
+    let around: u64 =
+        blocks.iter().filter(|(_, exit, _)| exit["at"] == "loop").map(|(_, _, n)| n).sum();
+    assert_eq!(around, 2 * 4, "the loop's branch is taken four times");
+    assert!(blocks.iter().all(|(entry, ..)| entry["at"] == "code"), "{blocks:?}");
+}
+
+#[test]
+fn people_see_dashes_where_nothing_is_known() {
+    let out = time(&["--hex", LOOP]);
+    assert_eq!(out.status.code(), Some(0));
+    let shown = text(&out.stdout);
+    let row = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert_eq!(
+        row("core cycles").split_whitespace().take(6).collect::<Vec<_>>(),
+        ["core", "cycles", "-", "-", "-", "-"]
+    );
+    let row = row("instructions ");
+    assert_eq!(row.split_whitespace().take(3).collect::<Vec<_>>(), ["instructions", "7.00", "7"]);
+    assert!(row.ends_with("exact: the same in every stepped run"), "{row}");
+    assert!(shown.contains("no core cycles"), "{shown}");
+}
+
+#[test]
+fn no_code_is_an_empty_measurement() {
+    let out = lines(&["--hex", ""]);
+    assert_eq!(out.len(), 1, "no blocks");
+    assert_eq!((&out[0]["instructions"], &out[0]["branches_taken"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn both_syntaxes_and_set_up_code() {
+    if !has_as() {
+        return;
+    }
+    let intel = lines(&["mov rax, [r14]; 2: dec rax; jnz 2b", "--init", "mov qword ptr [r14], 6"]);
+    let att = ["movq (%r14), %rax; 2: dec %rax; jnz 2b", "--att", "--init", "movq $6, (%r14)"];
+    for whole in [&intel[0], &lines(&att)[0]] {
+        assert_eq!(whole["instructions"], 13);
+        assert_eq!(whole["branches_taken"], 5);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let refused = |args: &[&str], word: &str, status: i32| {
+        let out = time(args);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(status), "{args:?}: {said}");
+        assert!(said.contains(word), "{args:?}: no {word:?} in {said}");
+        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+        assert!(out.stdout.is_empty(), "{args:?}");
+    };
+    refused(&["--hex", "0f 0b"], "SIGILL at +0x0", 1);
+    refused(&["--hex", "90 eb fe", "--timeout", "0.2"], "stopped at +0x1", 1);
+    refused(&["--hex", "90 48 8b 04 25 10 00 00 00"], "SIGSEGV at +0x1, touching 0x10", 1);
+    // mov eax, 60; mov edi, 3; syscall
+    refused(&["--hex", "b8 3c 00 00 00 bf 03 00 00 00 0f 05"], "status 3 at +0xa", 1);
+    refused(&["--hex", "9"], "whole bytes", 2);
+    refused(&["--hex", "zz"], "not hexadecimal", 2);
+    refused(&["--hex", "90", "-j", "stack,u"], "call-stack mode", 2);
+    refused(&["--hex", "90", "-j", "any,k"], "ask for `u`", 2);
+    refused(&["--hex", "90", "--plot=x.txt"], ".svg or .png", 2);
+    refused(&["--hex", "90", "-C", "4000"], "CPU 4000", 2);
+    refused(&["--object", "/dev/null", "--symbol", "f"], "no object file", 2);
+    if has_as() {
+        refused(&["nop; foo"], "line 1: no such instruction", 2);
+        refused(&["call foo"], "refers to `foo` at +0x1", 2);
+    }
+    let out = Command::new(env!("CARGO_BIN_EXE_lbr"))
+        .args(["time", "nop"])
+        .env("PATH", "/nonexistent")
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("there is no `as`"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn csv_and_pictures() {
+    let out = time(&["--hex", LOOP, "--csv"]);
+    let shown = text(&out.stdout);
+    assert!(shown.contains("\ninstructions_per_iteration,,,7,,,,,,\n"), "{shown}");
+    assert!(shown.contains("\ncycles_per_iteration,,,,,,,,,\n"), "absent is empty: {shown}");
+    let columns = |line: &str| line.matches(',').count();
+    assert!(shown.lines().all(|line| columns(line) == 9), "{shown}");
+    let folder = tempfile::tempdir().unwrap();
+    for (ending, magic) in [("svg", &b"<svg"[..]), ("png", b"\x89PNG")] {
+        let file = folder.path().join(format!("plot.{ending}"));
+        let plot = format!("--plot={}", file.display());
+        assert_eq!(time(&["--hex", LOOP, &plot]).status.code(), Some(0));
+        assert!(std::fs::read(&file).unwrap().starts_with(magic), "{ending}");
+    }
+}

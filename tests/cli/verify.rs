@@ -1,0 +1,173 @@
+//! `lbr verify` as a user runs it, on software CPUs.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lbr(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).output().unwrap()
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap()
+}
+
+fn lines(json: &str) -> Vec<Value> {
+    json.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_sound_cpu_is_as_documented() {
+    let output = lbr(&["verify", "--soft-cpu", "skylake", "--write"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = text(output.stdout);
+    assert!(
+        text.starts_with("CPU 0: 06_5EH Skylake, stepping 0, intel_legacy, depth 32"),
+        "{text}"
+    );
+    assert!(text.contains("(software LBR)"));
+    let depth = text.lines().find(|line| line.contains(" depth  ")).unwrap();
+    assert!(depth.starts_with("as documented") && depth.ends_with(": 32"), "{depth}");
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("0 differ, ") && last.contains(" 0 cannot tell here"), "{last}");
+}
+
+#[test]
+fn what_differs_comes_first_with_what_was_expected_and_found() {
+    let args = ["verify", "--soft-cpu", "haswell", "--write", "--soft-lie", "tos-off-by-one"];
+    let output = lbr(&args);
+    assert_eq!(output.status.code(), Some(1));
+    let text = text(output.stdout);
+    let at: Vec<&str> = text.lines().collect();
+    assert_eq!(at[1], "lies switched on: tos-off-by-one");
+    assert!(at[2].starts_with("differs         order "), "{text}");
+    assert!(at[3].contains("expected  TOS holds the index of the newest"), "{text}");
+    assert!(at[3].contains("SDM 17.4.8"), "{text}");
+    assert!(at[4].contains("found     the newest is at TOS - 1: TOS is one too high"), "{text}");
+    let stack = at.iter().find(|line| line.contains("call_stack.nested")).unwrap();
+    assert!(stack.ends_with("depends on order"), "{stack}");
+    assert!(at.last().unwrap().starts_with("1 differs, "), "{text}");
+}
+
+#[test]
+fn json_holds_every_check_and_no_addresses_unless_asked() {
+    let args =
+        ["verify", "--soft-cpu", "06_8F", "--write", "--json", "--soft-lie", "order-reversed"];
+    let output = lbr(&args);
+    assert_eq!(output.status.code(), Some(1));
+    let json = text(output.stdout);
+    assert!(json.len() < 20_000, "small enough for a bug report: {}", json.len());
+    let all = lines(&json);
+    assert_eq!(all[0]["schema"], 1);
+    let head = &all[1];
+    assert_eq!((&head["model"], &head["facility"]), (&"06_8F".into(), &"intel_arch".into()));
+    assert_eq!((&head["registers"], &head["written"]), (&"soft".into(), &true.into()));
+    assert_eq!(head["soft_lies"], Value::from(vec!["order-reversed"]));
+    let check = |id: &str| all.iter().find(|line| line["check"] == id).unwrap();
+    assert_eq!(check("order")["verdict"], "differs");
+    assert_eq!(check("order")["found"], "the first is the oldest: the order is reversed");
+    assert_eq!(check("call_stack.leaf")["verdict"], "cannot_tell");
+    assert_eq!(check("registers.tos")["verdict"], "not_applicable");
+    assert_eq!(check("registers.tos")["expected"], Value::Null);
+    assert!(check("order").get("records").is_none());
+    // Where the software's code lies.
+    assert!(!json.contains("0x4000"), "{json}");
+
+    let output = lbr(&[&args[..], &["--addresses"]].concat());
+    let json = text(output.stdout);
+    let order = lines(&json).into_iter().find(|line| line["check"] == "order").unwrap();
+    let records = order["records"].as_array().unwrap();
+    assert_eq!(records.len(), 32);
+    assert!(records[0].as_str().unwrap().starts_with("slot 0: FROM 0x4000"), "{records:?}");
+}
+
+#[test]
+fn reports_go_to_files_and_can_be_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (sound, lying, markdown) = (path("a.json"), path("b.json"), path("b.md"));
+    let base = ["verify", "--soft-cpu", "nehalem", "--write"];
+    let output = lbr(&[&base[..], &["--json", &sound]].concat());
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(output.stdout).contains("0 differ"), "the table is shown as well");
+    let lie = ["--soft-lie", "ignores-ret", "--json", &lying, "--markdown", &markdown];
+    assert_eq!(lbr(&[&base[..], &lie].concat()).status.code(), Some(1));
+
+    let report = fs::read_to_string(markdown).unwrap();
+    assert!(report.contains("## CPU 0: 06_1AH Nehalem"), "{report}");
+    let row = report.lines().find(|line| line.starts_with("| `filter.ret`")).unwrap();
+    assert!(row.contains("ret recorded although suppressed"), "{row}");
+    assert!(row.ends_with("| **differs** |"), "{row}");
+    assert!(report.len() < 16_000 && !report.contains("0x4000"), "{}", report.len());
+    let columns = |line: &str| line.matches(" | ").count();
+    let rows: Vec<&str> = report.lines().filter(|line| line.starts_with("| `")).collect();
+    assert!(rows.len() > 25 && rows.iter().all(|row| columns(row) == 3), "{report}");
+
+    let output = lbr(&["verify", "--diff", &sound, &lying]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(output.stdout);
+    let expected = "\
+A  06_1AH Nehalem, soft (CPUs 0)
+B  06_1AH Nehalem, soft (CPUs 0), lies: ignores-ret
+filter.ret
+  A  as documented: ret suppressed, all others recorded
+  B  differs: ret recorded although suppressed
+";
+    assert_eq!(said, expected);
+    let output = lbr(&["verify", "--diff", &sound, &sound]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(output.stdout).ends_with("no difference\n"));
+    let output = lbr(&["verify", "--json", "--diff", &sound, &lying]);
+    let json = lines(&text(output.stdout));
+    assert_eq!(json.len(), 2, "{json:?}");
+    assert_eq!(
+        (&json[1]["a_verdict"], &json[1]["b_verdict"]),
+        (&"as_documented".into(), &"differs".into())
+    );
+}
+
+#[test]
+fn without_write_only_what_is_read_is_judged() {
+    let output = lbr(&["verify", "--soft-cpu", "zen4"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(output.stdout);
+    assert!(said.contains("as documented   registers.from"), "{said}");
+    let depth = said.lines().find(|line| line.contains(" depth  ")).unwrap();
+    assert!(depth.starts_with("cannot tell") && depth.ends_with("needs --write"), "{depth}");
+}
+
+#[test]
+fn an_unknown_cpu_without_assumption_is_no_lbr() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().to_str().unwrap();
+    let output = lbr(&["verify", "--msr-root", root, "--assume", "nonsense"]);
+    assert_eq!(output.status.code(), Some(2));
+    // What this machine is nobody knows here: it has no register at that root.
+    let output = lbr(&["verify", "--msr-root", root]);
+    assert!(matches!(output.status.code(), Some(3)), "{output:?}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn bad_usage_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let no_report = dir.path().join("x");
+    fs::write(&no_report, "{\"a\":1}\n").unwrap();
+    let no_report = no_report.to_str().unwrap();
+    for (args, word) in [
+        (&["--soft-cpu", "skylake", "--soft-lie", "x"][..], "unknown lie `x`"),
+        (&["--soft-lie", "no-info"], "--soft-cpu"),
+        (&["--backend", "soft"], "--soft-cpu skylake"),
+        (&["--soft-cpu", "skylake", "--backend", "msr"], "leave out --backend"),
+        (&["--soft-cpu", "skylake", "--perf-capabilities", "5"], "lbr probe"),
+        (&["--soft-cpu", "skylake", "-C", "7"], "CPU 7"),
+        (&["--diff", no_report, no_report], "is no report"),
+        (&["--diff", "/nonexistent/a", no_report], "cannot read /nonexistent/a"),
+    ] {
+        let output = lbr(&[&["verify"], args].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = text(output.stderr);
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+}
