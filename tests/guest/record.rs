@@ -23,9 +23,6 @@ try() {
   "$@" >/out/$name.out 2>/out/$name.err
   echo $? >/out/$name.status
 }
-# The emulator shares its translation of a page between all its mappings, and
-# tells the plugin the addresses of the first: every run has to have the same.
-echo 0 >/proc/sys/kernel/randomize_va_space
 try before lbr dump -C 1 --json
 try same lbr record -C 1 -o /out/same.data -- /work/graph
 try beside lbr record -C 1 --placement beside -o /out/beside.data -- /work/graph
@@ -40,7 +37,7 @@ try period lbr record -C 1 -c 5 -o /out/period.data -- /work/graph
 try after lbr dump -C 1 --json
 "#;
 
-fn top() -> PathBuf {
+pub(crate) fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 

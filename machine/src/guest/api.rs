@@ -3,7 +3,6 @@
 #![allow(unsafe_code, reason = "QEMU's plugin interface is C")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::ptr::NonNull;
 
 /// The version of the interface this plugin was written for. QEMU refuses to
 /// load it where its own differs too much.
@@ -67,29 +66,6 @@ pub(super) type VcpuStarted = extern "C" fn(vcpu: c_uint, userdata: *mut c_void)
 /// What QEMU calls at its end.
 pub(super) type Ended = extern "C" fn(userdata: *mut c_void);
 
-/// GLib's `GByteArray`.
-#[repr(C)]
-struct ByteArray {
-    data: *mut u8,
-    len: c_uint,
-}
-
-/// GLib's `GArray`.
-#[repr(C)]
-struct Array {
-    data: *mut c_void,
-    len: c_uint,
-}
-
-/// `qemu_plugin_reg_descriptor`.
-#[repr(C)]
-struct RegisterDescriptor {
-    handle: *mut c_void,
-    name: *const c_char,
-    feature: *const c_char,
-    read_only: bool,
-}
-
 /// `qemu_plugin_mem_value`.
 #[repr(C)]
 struct MemoryValue {
@@ -148,23 +124,16 @@ unsafe extern "C" {
     );
     fn qemu_plugin_mem_get_value(info: u32) -> MemoryValue;
     fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
-    fn qemu_plugin_read_memory_vaddr(address: u64, data: *mut ByteArray, len: usize) -> bool;
     fn qemu_plugin_tb_n_insns(block: *const c_void) -> usize;
     fn qemu_plugin_tb_vaddr(block: *const c_void) -> u64;
     fn qemu_plugin_tb_get_insn(block: *const c_void, index: usize) -> *mut c_void;
     fn qemu_plugin_insn_vaddr(insn: *const c_void) -> u64;
     fn qemu_plugin_insn_size(insn: *const c_void) -> usize;
     fn qemu_plugin_insn_data(insn: *const c_void, data: *mut c_void, len: usize) -> usize;
-    fn qemu_plugin_get_registers() -> *mut Array;
-    fn qemu_plugin_read_register(handle: *mut c_void, data: *mut ByteArray) -> bool;
-    fn qemu_plugin_write_register(handle: *mut c_void, data: *mut ByteArray) -> bool;
     fn qemu_plugin_set_pc(address: u64) -> !;
     fn qemu_plugin_scoreboard_new(element_size: usize) -> *mut c_void;
     fn qemu_plugin_u64_set(entry: PerVcpu, vcpu: c_uint, value: u64);
     fn qemu_plugin_outs(text: *const c_char);
-    fn g_byte_array_new() -> *mut ByteArray;
-    fn g_byte_array_set_size(array: *mut ByteArray, len: c_uint) -> *mut ByteArray;
-    fn g_array_free(array: *mut Array, free_segment: c_int) -> *mut c_char;
 }
 
 /// Writes to where QEMU's `-d plugin` log goes.
@@ -299,7 +268,18 @@ impl BlockInsn<'_> {
         }
     }
 
-    /// The same on a vCPU whose switch is on.
+    /// The same with a value that lives for ever.
+    pub(super) fn before_with<T: Sync>(
+        &self,
+        registers: Registers,
+        callback: Executed,
+        data: &'static T,
+    ) {
+        self.before(registers, callback, userdata(data) as u64);
+    }
+
+    /// Calls `callback` each time before the instruction executes on a vCPU
+    /// whose switch is on.
     pub(super) fn before_if<T: Sync>(&self, switch: Switch, callback: Executed, data: &'static T) {
         // SAFETY: an instruction of a block in translation; `data` lives for ever.
         unsafe {
@@ -334,7 +314,8 @@ fn userdata<T: Sync>(data: &'static T) -> *mut c_void {
     std::ptr::from_ref(data).cast_mut().cast()
 }
 
-/// What [`Block::on_start`] and [`BlockInsn::before_if`] were given.
+/// What [`Block::on_start`], [`BlockInsn::before_with`] and
+/// [`BlockInsn::before_if`] were given.
 ///
 /// # Safety
 /// `userdata` must be what QEMU passed to a callback that was registered with
@@ -361,114 +342,4 @@ pub(super) fn value_of_8_bytes(info: u32) -> Option<u64> {
 pub(super) unsafe fn continue_at(address: u64) -> ! {
     // SAFETY: by the caller.
     unsafe { qemu_plugin_set_pc(address) }
-}
-
-/// The registers of a vCPU that the plugin reads or writes. Usable only on
-/// that vCPU's thread, in a callback that says it touches registers or in one
-/// that needs not say.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RegisterFile {
-    pub(super) rax: Register,
-    pub(super) rbx: Register,
-    pub(super) rcx: Register,
-    pub(super) rdx: Register,
-    pub(super) cs: Register,
-}
-
-impl RegisterFile {
-    /// Finds them. `None` where QEMU does not name one of them.
-    pub(super) fn find() -> Option<RegisterFile> {
-        // SAFETY: called when a vCPU starts, on its thread; QEMU hands over an
-        // array of descriptors whose names are strings.
-        let found = unsafe {
-            let array = NonNull::new(qemu_plugin_get_registers())?;
-            let descriptors = array.as_ref().data.cast_const().cast::<RegisterDescriptor>();
-            let found: Vec<(String, Register)> = (0..array.as_ref().len as usize)
-                .map(|index| &*descriptors.add(index))
-                .filter(|descriptor| !descriptor.name.is_null())
-                .filter_map(|descriptor| {
-                    let name = CStr::from_ptr(descriptor.name).to_str().ok()?;
-                    Some((name.to_owned(), Register(NonNull::new(descriptor.handle)?)))
-                })
-                .collect();
-            g_array_free(array.as_ptr(), 1);
-            found
-        };
-        let named = |name| found.iter().find(|(n, _)| n == name).map(|(_, register)| *register);
-        Some(RegisterFile {
-            rax: named("rax")?,
-            rbx: named("rbx")?,
-            rcx: named("rcx")?,
-            rdx: named("rdx")?,
-            cs: named("cs")?,
-        })
-    }
-}
-
-/// One register of the guest.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Register(NonNull<c_void>);
-
-// SAFETY: the handle is a number that QEMU passes as a pointer; it is the same
-// for all vCPUs.
-unsafe impl Send for Register {}
-
-thread_local! {
-    /// QEMU passes values of registers and memory in one of these.
-    static BYTES: NonNull<ByteArray> = {
-        // SAFETY: no arguments. GLib ends the process rather than return null.
-        unsafe { NonNull::new_unchecked(g_byte_array_new()) }
-    };
-}
-
-impl Register {
-    /// Its value; registers of fewer than 8 bytes are extended with zeros.
-    pub(super) fn get(self) -> u64 {
-        BYTES.with(|bytes| {
-            // SAFETY: the array belongs to this thread; the handle is QEMU's.
-            unsafe {
-                g_byte_array_set_size(bytes.as_ptr(), 0);
-                qemu_plugin_read_register(self.0.as_ptr(), bytes.as_ptr());
-            }
-            first_8_bytes(*bytes)
-        })
-    }
-
-    /// Sets a register of 8 bytes.
-    pub(super) fn set(self, value: u64) {
-        BYTES.with(|bytes| {
-            // SAFETY: the array belongs to this thread and holds 8 bytes, the
-            // size of the register.
-            unsafe {
-                g_byte_array_set_size(bytes.as_ptr(), 8);
-                std::ptr::copy_nonoverlapping(value.to_le_bytes().as_ptr(), bytes.as_ref().data, 8);
-                qemu_plugin_write_register(self.0.as_ptr(), bytes.as_ptr());
-            }
-        });
-    }
-}
-
-/// 8 bytes of the guest's memory, as its kernel sees it; `None` where nothing
-/// is mapped.
-pub(super) fn memory(address: u64) -> Option<u64> {
-    BYTES.with(|bytes| {
-        // SAFETY: the array belongs to this thread; QEMU makes it fit.
-        let found = unsafe {
-            g_byte_array_set_size(bytes.as_ptr(), 0);
-            qemu_plugin_read_memory_vaddr(address, bytes.as_ptr(), 8)
-        };
-        found.then(|| first_8_bytes(*bytes))
-    })
-}
-
-fn first_8_bytes(bytes: NonNull<ByteArray>) -> u64 {
-    let mut value = [0; 8];
-    // SAFETY: GLib's array holds `len` bytes at `data`.
-    unsafe {
-        let len = (bytes.as_ref().len as usize).min(8);
-        if len > 0 {
-            std::ptr::copy_nonoverlapping(bytes.as_ref().data, value.as_mut_ptr(), len);
-        }
-    }
-    u64::from_le_bytes(value)
 }

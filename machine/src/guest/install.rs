@@ -2,16 +2,23 @@
 #![allow(unsafe_code, reason = "entry points and callbacks of QEMU's plugin interface are C")]
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use lbr_msr::Msr;
 use lbr_msr::insn::BranchInsn;
-use lbr_msr::{LbrCaps, Msr};
+use lbr_msr::soft::Fault;
 
-use super::api::{self, Block, Discontinuity, RegisterFile, Switch};
-use super::cpuid::{Leaf, Patch};
+use super::api::{self, Block, Discontinuity, Switch};
+use super::cpuid::Leaf;
 use super::entry::{arguments, guarded};
+use super::instruction::Hooked;
+use super::model::Model;
 use super::registers::Answer;
-use super::translate::{BlockStart, Kept, translate};
+use super::sharing::SharedSelect;
+use super::state::{self, RegisterFile};
+use super::transaction::{Transaction, abort_status};
+use super::translate::{BlockStart, Kept, Transactional, translate};
 use super::vcpu::Vcpu;
 
 /// Virtual CPUs that the plugin has room for.
@@ -24,9 +31,13 @@ const FAULTS: u64 = 0x8FF;
 /// All that the callbacks share.
 #[derive(Debug)]
 pub(super) struct Machine {
-    caps: LbrCaps,
-    perf_capabilities: Option<u64>,
-    patch: Patch,
+    model: Model,
+    /// Virtual CPUs of a core.
+    threads: u32,
+    /// MSR_LBR_SELECT of each core.
+    selects: Vec<Arc<AtomicU64>>,
+    /// HLT stands for a C-state deeper than C1.
+    deep_idle: bool,
     /// On for a vCPU whose blocks and branches are followed.
     pub(super) switch: Switch,
     pub(super) kept: Kept,
@@ -43,6 +54,20 @@ struct Running {
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
 impl Machine {
+    /// The chosen CPU has transactions.
+    pub(super) const fn tsx(&self) -> bool {
+        self.model.tsx
+    }
+
+    /// The filter register that virtual CPU `index` shares with the others of
+    /// its core.
+    fn shared_select(&self, index: c_uint) -> Option<SharedSelect> {
+        let registers = &self.model.cpu.caps.registers;
+        let register = registers.select.filter(|select| *select != registers.control)?;
+        let of_core = self.selects.get((index / self.threads) as usize)?;
+        Some(SharedSelect::new(register, Arc::clone(of_core)))
+    }
+
     /// The vCPU, for the callback that runs on its thread: nobody else waits
     /// for it but the plugin's last word.
     fn vcpu(&self, index: c_uint) -> Option<MutexGuard<'_, Running>> {
@@ -101,19 +126,33 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 fn prepare(given: &[(String, String)]) -> Result<Machine, String> {
-    let mut cpu = None;
+    const KNOWN: &str = "there are cpu=FF_MM, lie=NAME, threads=N, idle=deep";
+    let mut model = None;
+    let mut faults = Vec::<Fault>::new();
+    let mut threads = 1;
+    let mut deep_idle = false;
     for (name, value) in given {
-        match name.as_str() {
-            "cpu" => cpu = Some(value),
-            _ => return Err(format!("unknown argument {name}; there is cpu=FF_MM")),
+        match (name.as_str(), value.as_str()) {
+            ("cpu", _) => model = Some(Model::new(value)?),
+            ("lie", _) => faults.push(value.parse().map_err(|error| format!("{error}"))?),
+            ("threads", _) => {
+                threads = value
+                    .parse()
+                    .ok()
+                    .filter(|threads| (1..=MOST_VCPUS as u32).contains(threads))
+                    .ok_or_else(|| format!("threads={value}: expected 1 to {MOST_VCPUS}"))?;
+            }
+            ("idle", "deep") => deep_idle = true,
+            _ => return Err(format!("unknown argument {name}={value}; {KNOWN}")),
         }
     }
-    let cpu = cpu.ok_or("needs cpu=FF_MM, the CPU whose LBR the guest gets")?;
-    let preset = super::preset::named(cpu)?;
+    let model = model.ok_or("needs cpu=FF_MM, the CPU whose LBR the guest gets")?;
+    model.set_faults(faults.into_iter().collect());
     Ok(Machine {
-        patch: preset.patch,
-        caps: preset.caps,
-        perf_capabilities: preset.perf_capabilities,
+        model,
+        threads,
+        selects: std::iter::repeat_with(Arc::default).take(MOST_VCPUS).collect(),
+        deep_idle,
         switch: Switch::new(),
         kept: Kept::default(),
         vcpus: std::iter::repeat_with(OnceLock::new).take(MOST_VCPUS).collect(),
@@ -132,7 +171,7 @@ extern "C" fn vcpu_started(index: c_uint, _: *mut c_void) {
             );
             return;
         };
-        let vcpu = Vcpu::new(&machine.caps, machine.perf_capabilities, index);
+        let vcpu = Vcpu::new(&machine.model, index, machine.shared_select(index));
         // A vCPU that was unplugged and comes back starts afresh.
         let running = Running { vcpu, registers };
         if let Err(running) = slot.set(Mutex::new(running))
@@ -159,7 +198,9 @@ pub(super) extern "C" fn block_started(index: c_uint, block: *mut c_void) {
         finish_cpuid(machine, running);
         let Running { vcpu, registers } = running;
         if vcpu.recording() {
-            vcpu.block(block.address, block.instructions, || level(registers));
+            let start = registers.rip.get();
+            vcpu.located(start, block.address);
+            vcpu.block(start, block.cycles, || level(registers));
         } else {
             // It was on for CPUID alone.
             machine.switch.set(index, false);
@@ -177,8 +218,9 @@ pub(super) extern "C" fn branch_started(index: c_uint, branch: *mut c_void) {
 }
 
 pub(super) extern "C" fn read_msr(index: c_uint, next: *mut c_void) {
-    let done = on_vcpu(index, |_, Running { vcpu, registers }| {
+    let done = on_vcpu(index, |machine, Running { vcpu, registers }| {
         let Some(msr) = addressed(registers) else { return false };
+        vcpu.follow(&machine.model);
         match vcpu.read(msr) {
             Answer::Done(value) => {
                 registers.rax.set(value & 0xFFFF_FFFF);
@@ -200,7 +242,15 @@ pub(super) extern "C" fn write_msr(index: c_uint, next: *mut c_void) {
     let done = on_vcpu(index, |machine, Running { vcpu, registers }| {
         let Some(msr) = addressed(registers) else { return false };
         let value = registers.rax.get() & 0xFFFF_FFFF | registers.rdx.get() << 32;
-        let answer = vcpu.write(msr, value);
+        vcpu.follow(&machine.model);
+        let before = machine.model.version();
+        let answer = vcpu.write(msr, value, &machine.model);
+        if machine.model.version() != before {
+            // All software LBRs are as after a reset.
+            for select in &machine.selects {
+                select.store(0, Ordering::Relaxed);
+            }
+        }
         machine.switch.set(index, vcpu.recording());
         match answer {
             Answer::Done(()) => true,
@@ -258,13 +308,62 @@ fn finish_cpuid(machine: &Machine, Running { vcpu, registers }: &mut Running) {
         ecx: low(registers.rcx.get()),
         edx: low(registers.rdx.get()),
     };
-    let patched = machine.patch.apply(leaf, sub_leaf, answer);
+    let patched = machine.model.patch.apply(leaf, sub_leaf, answer);
     if patched != answer {
         registers.rax.set(patched.eax.into());
         registers.rbx.set(patched.ebx.into());
         registers.rcx.set(patched.ecx.into());
         registers.rdx.set(patched.edx.into());
     }
+}
+
+/// A block that holds instructions of TSX starts.
+pub(super) extern "C" fn block_located(index: c_uint, translated: *mut c_void) {
+    on_vcpu(index, |_, Running { vcpu, registers }| {
+        vcpu.located(registers.rip.get(), translated as u64);
+    });
+}
+
+pub(super) extern "C" fn transactional(index: c_uint, told: *mut c_void) {
+    let next = on_vcpu(index, |_, Running { vcpu, registers }| {
+        // SAFETY: registered with a `Transactional`.
+        let told = *unsafe { api::data::<Transactional>(told) };
+        let address = vcpu.at(told.address);
+        let next = address.wrapping_add(told.insn.length());
+        // Behind the two bytes of the opcode; what cannot be read there raises
+        // #UD like what QEMU lacks.
+        let operand = || state::memory(address.wrapping_add(2));
+        match told.insn {
+            Hooked::Begin => vcpu.begin(Transaction {
+                fallback: next.wrapping_add_signed(i64::from(operand()? as i32)),
+                general: registers.general.map(state::Register::get),
+            }),
+            Hooked::Abort => {
+                let status = abort_status(operand()? as u8);
+                if let Some(undone) = vcpu.abort(address) {
+                    for (register, value) in registers.general.iter().zip(undone.general) {
+                        register.set(value);
+                    }
+                    registers.rax.set(status);
+                    return Some(undone.fallback);
+                }
+            }
+            _ => vcpu.end_transaction(),
+        }
+        Some(next)
+    });
+    if let Some(Some(next)) = next {
+        // SAFETY: as in `read_msr`.
+        unsafe { api::continue_at(next) }
+    }
+}
+
+pub(super) extern "C" fn halted(index: c_uint, _: *mut c_void) {
+    on_vcpu(index, |machine, Running { vcpu, .. }| {
+        if machine.deep_idle {
+            vcpu.deep_c_state();
+        }
+    });
 }
 
 pub(super) extern "C" fn idt_loaded(index: c_uint, info: u32, _address: u64, _: *mut c_void) {
@@ -302,8 +401,8 @@ extern "C" fn diverted(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c
 
 /// Where the handler of vector 1 (#DB) is, by the 16-byte gate of 64-bit mode.
 fn debug_handler(idt: u64) -> Option<u64> {
-    let low = api::memory(idt.wrapping_add(16))?;
-    let high = api::memory(idt.wrapping_add(24))?;
+    let low = state::memory(idt.wrapping_add(16))?;
+    let high = state::memory(idt.wrapping_add(24))?;
     Some(low & 0xFFFF | (low >> 48) << 16 | high << 32)
 }
 

@@ -14,25 +14,38 @@
 //!   emulator lacks dies of them.
 //! - A virtual CPU that does not record costs one test per block of code.
 //!
-//! Arguments: `cpu=FF_MM`, a preset of [`lbr_msr::soft`]. It needs QEMU 11
-//! (plugins that write registers) and `-accel tcg,thread=multi`: with one
-//! thread QEMU tells the wrong virtual CPU.
+//! Arguments:
+//! - `cpu=FF_MM`, a preset of [`lbr_msr::soft`];
+//! - `lie=NAME`, a departure from its documents ([`lbr_msr::soft::Fault`]);
+//!   more than one may be given, and [`lbr_msr::soft::machine`] tells how a
+//!   guest switches them;
+//! - `threads=N`, the virtual CPUs of a core (1 by default), which share
+//!   MSR_LBR_SELECT where the chosen CPU's do;
+//! - `idle=deep`: HLT stands for a C-state deeper than C1.
 //!
-//! What is modelled, not measured: cycles are counted instructions (of the
-//! first record after recording was turned on: not known), and nothing is ever
-//! mispredicted.
+//! It needs QEMU 11 (plugins that write registers) and
+//! `-accel tcg,thread=multi`: with one thread QEMU tells the wrong virtual CPU.
+//!
+//! What is modelled, not measured: cycles ([`instruction`]; of the first record
+//! after recording was turned on they are not known), mispredictions
+//! ([`predict`]), transactions ([`transaction`]).
 //!
 //! What it cannot do: a conditional branch to the next instruction counts as
-//! not taken. Code is taken for 64-bit code. There is no performance monitor,
-//! hence no interrupt of it. Where CPUID announces TSX, XBEGIN still raises
-//! #UD, as nothing else than CPUID tells of it. What the CPU lacks beside the
-//! LBR facilities is answered as QEMU does, with 0.
+//! not taken, as QEMU computes the flags only when it needs them. Code is taken
+//! for 64-bit code. There is no performance monitor, hence no interrupt of it.
+//! XTEST raises #UD. What the CPU lacks beside the LBR facilities is answered
+//! as QEMU does, with 0.
 
 mod api;
 mod cpuid;
 mod entry;
 mod install;
-mod preset;
+mod instruction;
+mod model;
+mod predict;
 mod registers;
+mod sharing;
+mod state;
+mod transaction;
 mod translate;
 mod vcpu;

@@ -11,6 +11,7 @@ use lbr_msr::address::{
     MSR_LASTBRANCH_TOS, MSR_LASTBRANCH_TOS_NETBURST, MSR_LASTBRANCHFROMIP, MSR_LBR_INFO_0,
     MSR_LBR_SELECT, MSR_LER_FROM_LIP, MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP,
 };
+use lbr_msr::soft::machine;
 
 /// What becomes of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,12 @@ pub(super) enum Owner {
     LbrOrEmulator,
     /// The emulator.
     Emulator,
+    /// The machine itself.
+    Machine,
 }
+
+/// The machine's own.
+const MACHINE: [Msr; 3] = [machine::IDENT, machine::FAULTS, machine::EVENT];
 
 impl Owner {
     pub(super) fn of(msr: Msr) -> Owner {
@@ -82,6 +88,8 @@ impl Owner {
         } else if FAMILIES.iter().any(|(first, count)| (first.0..first.0 + count).contains(&msr.0))
         {
             Owner::Lbr
+        } else if MACHINE.contains(&msr) {
+            Owner::Machine
         } else {
             Owner::Emulator
         }

@@ -7,12 +7,24 @@ use lbr_msr::insn::{self, BranchInsn, Insn};
 
 use super::api::{Block, Registers};
 use super::install::{self, Machine};
+use super::instruction::{Hooked, cycles};
 
 /// What a callback is told of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BlockStart {
+    /// Where it was when QEMU translated it. QEMU keeps one translation of a
+    /// page for all its mappings: it may execute elsewhere.
     pub(super) address: u64,
-    pub(super) instructions: u32,
+    /// What its instructions take together.
+    pub(super) cycles: u32,
+}
+
+/// What a callback is told of an instruction of TSX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Transactional {
+    pub(super) insn: Hooked,
+    /// As QEMU translated it.
+    pub(super) address: u64,
 }
 
 /// Values that callbacks refer to for as long as the machine runs. QEMU may
@@ -22,12 +34,18 @@ pub(super) struct Kept {
     blocks: Mutex<HashMap<BlockStart, &'static BlockStart>>,
     /// By address: in another address space it may hold another branch.
     branches: Mutex<HashMap<u64, Vec<&'static BranchInsn>>>,
+    transactional: Mutex<HashMap<Transactional, &'static Transactional>>,
 }
 
 impl Kept {
     fn block(&self, block: BlockStart) -> &'static BlockStart {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.entry(block).or_insert_with(|| Box::leak(Box::new(block)))
+    }
+
+    fn transactional(&self, insn: Transactional) -> &'static Transactional {
+        let mut kept = self.transactional.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.entry(insn).or_insert_with(|| Box::leak(Box::new(insn)))
     }
 
     fn branch(&self, branch: BranchInsn) -> &'static BranchInsn {
@@ -49,95 +67,55 @@ impl Kept {
 pub(super) fn translate(machine: &'static Machine, block: &Block) {
     let instructions = block.instructions();
     let count = instructions.len();
-    let start = BlockStart {
-        address: block.start(),
-        instructions: u32::try_from(count).unwrap_or(u32::MAX),
-    };
+    let mut start = BlockStart { address: block.start(), cycles: 0 };
+    let mut decoded = Vec::with_capacity(count);
+    for insn in instructions {
+        let (bytes, len) = insn.bytes();
+        let code = bytes.get(..len).unwrap_or_default();
+        start.cycles = start.cycles.saturating_add(cycles(code));
+        let hooked = Hooked::of(code).filter(|hooked| machine.tsx() || !hooked.is_transactional());
+        decoded.push((insn, bytes, len, hooked));
+    }
     block.on_start(machine.switch, install::block_started, machine.kept.block(start));
+    let transactional = |hooked: Option<Hooked>| hooked.is_some_and(Hooked::is_transactional);
+    if decoded.iter().any(|(.., hooked)| transactional(*hooked))
+        && let Some((first, ..)) = decoded.first()
+    {
+        first.before(Registers::ReadWrite, install::block_located, start.address);
+    }
 
     let mut after_cpuid = false;
-    for (index, insn) in instructions.enumerate() {
-        let (bytes, len) = insn.bytes();
-        let bytes = bytes.get(..len).unwrap_or_default();
-        let next = insn.address().wrapping_add(len as u64);
+    for (index, (insn, bytes, len, hooked)) in decoded.iter().enumerate() {
+        let address = insn.address();
+        let next = address.wrapping_add(*len as u64);
         let last = index + 1 == count;
         if std::mem::take(&mut after_cpuid) {
             insn.before(Registers::ReadWrite, install::after_cpuid, 0);
         }
-        match System::of(bytes) {
-            Some(System::ReadMsr) => {
+        match *hooked {
+            Some(Hooked::ReadMsr) => {
                 insn.before(Registers::ReadWriteAndPc, install::read_msr, next);
             }
-            Some(System::WriteMsr) => {
+            Some(Hooked::WriteMsr) => {
                 insn.before(Registers::ReadWriteAndPc, install::write_msr, next);
             }
-            Some(System::Cpuid) => {
+            Some(Hooked::Cpuid) => {
                 insn.before(Registers::ReadWrite, install::before_cpuid, u64::from(last));
                 after_cpuid = true;
             }
-            Some(System::LoadIdt) => insn.on_read(install::idt_loaded),
+            Some(Hooked::LoadIdt) => insn.on_read(install::idt_loaded),
+            Some(Hooked::Halt) => insn.before(Registers::Untouched, install::halted, 0),
+            Some(hooked @ (Hooked::Begin | Hooked::End | Hooked::Abort)) => {
+                let told = Transactional { insn: hooked, address };
+                let told = machine.kept.transactional(told);
+                insn.before_with(Registers::ReadWriteAndPc, install::transactional, told);
+            }
             None => {}
         }
         // A branch ends the block that it is in.
-        if last && let Insn::Branch(branch) = insn::decode(bytes, insn.address()) {
+        let code = bytes.get(..*len).unwrap_or_default();
+        if last && let Insn::Branch(branch) = insn::decode(code, address) {
             insn.before_if(machine.switch, install::branch_started, machine.kept.branch(branch));
         }
-    }
-}
-
-/// An instruction of the system that is hooked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum System {
-    ReadMsr,
-    WriteMsr,
-    Cpuid,
-    LoadIdt,
-}
-
-impl System {
-    /// `None` for any other instruction.
-    fn of(bytes: &[u8]) -> Option<System> {
-        let opcode = bytes.iter().position(|byte| !is_prefix(*byte))?;
-        match bytes.get(opcode..)? {
-            [0x0F, 0x32] => Some(System::ReadMsr),
-            [0x0F, 0x30] => Some(System::WriteMsr),
-            [0x0F, 0xA2] => Some(System::Cpuid),
-            // 0F 01 /3 with an operand in memory.
-            [0x0F, 0x01, modrm, ..] if modrm >> 6 != 3 && modrm >> 3 & 7 == 3 => {
-                Some(System::LoadIdt)
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Legacy prefixes and REX.
-const fn is_prefix(byte: u8) -> bool {
-    matches!(
-        byte,
-        0x26 | 0x2E | 0x36 | 0x3E | 0x40..=0x4F | 0x64..=0x67 | 0xF0 | 0xF2 | 0xF3
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::System;
-
-    #[test]
-    fn system_instructions_are_told_from_immediates_that_look_like_them() {
-        assert_eq!(System::of(&[0x0F, 0x32]), Some(System::ReadMsr));
-        assert_eq!(System::of(&[0x48, 0x0F, 0x30]), Some(System::WriteMsr));
-        assert_eq!(System::of(&[0x0F, 0xA2]), Some(System::Cpuid));
-        assert_eq!(System::of(&[0x0F, 0x01, 0x1D, 0, 0, 0, 0]), Some(System::LoadIdt));
-        assert_eq!(System::of(&[0x0F, 0x01, 0x18]), Some(System::LoadIdt));
-        // ret 0x320f
-        assert_eq!(System::of(&[0xC2, 0x0F, 0x32]), None);
-        // lgdt [rax]; vmmcall (0F 01 D9, a register form of /3)
-        assert_eq!(System::of(&[0x0F, 0x01, 0x10]), None);
-        assert_eq!(System::of(&[0x0F, 0x01, 0xD9]), None);
-        // rdpmc
-        assert_eq!(System::of(&[0x0F, 0x33]), None);
-        assert_eq!(System::of(&[]), None);
-        assert_eq!(System::of(&[0x66]), None);
     }
 }

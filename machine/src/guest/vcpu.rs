@@ -8,24 +8,39 @@
 use lbr_msr::address::IA32_DEBUGCTL;
 use lbr_msr::insn::BranchInsn;
 use lbr_msr::record::HwBranchType;
-use lbr_msr::soft::{Retired, SoftLbr};
-use lbr_msr::{LbrCaps, Msr, MsrRead, MsrWrite};
+use lbr_msr::soft::machine::{self, Event};
+use lbr_msr::soft::{Faults, Retired, SoftLbr};
+use lbr_msr::{Msr, MsrRead, MsrWrite};
 
+use super::model::Model;
+use super::predict::Predictor;
 use super::registers::{Answer, Owner};
+use super::sharing::SharedSelect;
+use super::transaction::Transaction;
 
 /// The state of one virtual CPU.
 #[derive(Debug)]
 pub(super) struct Vcpu {
     lbr: SoftLbr,
+    index: u32,
+    /// Of the model that `lbr` was made by.
+    version: u32,
+    /// What has been written of the names of faults.
+    names: Vec<u8>,
+    select: Option<SharedSelect>,
     control: Msr,
     enable: u64,
     recording: bool,
     /// The branch that has started and has not arrived yet.
     pending: Option<BranchInsn>,
+    /// How far from where QEMU translated it the present block executes.
+    shift: u64,
+    predictor: Predictor,
+    transaction: Option<Transaction>,
     /// Privilege level of what executes, valid while recording.
     cpl: u8,
-    /// Instructions since the last retired branch; not known before the first.
-    instructions: Option<u32>,
+    /// Cycles since the last retired branch; not known before the first.
+    cycles: Option<u32>,
     /// An exception has been raised and not been delivered yet.
     exception: bool,
     /// RCX as the guest had it before an access that is made to fault.
@@ -48,15 +63,25 @@ pub(super) struct Counts {
 }
 
 impl Vcpu {
-    pub(super) fn new(caps: &LbrCaps, perf_capabilities: Option<u64>, index: u32) -> Vcpu {
+    /// The virtual CPU `index` of a machine with this CPU; `select` where it
+    /// shares the filter with others.
+    pub(super) fn new(model: &Model, index: u32, select: Option<SharedSelect>) -> Vcpu {
+        let registers = &model.cpu.caps.registers;
         Vcpu {
-            lbr: SoftLbr::new(caps, perf_capabilities).on_cpu(index),
-            control: caps.registers.control,
-            enable: caps.registers.enable,
+            lbr: model.soft(index),
+            index,
+            version: model.version(),
+            names: Vec::new(),
+            select,
+            control: registers.control,
+            enable: registers.enable,
             recording: false,
             pending: None,
+            shift: 0,
+            predictor: Predictor::default(),
+            transaction: None,
             cpl: 0,
-            instructions: None,
+            cycles: None,
             exception: false,
             faulting_rcx: None,
             asked: None,
@@ -70,12 +95,28 @@ impl Vcpu {
         self.recording
     }
 
+    /// Takes over what has become of the model.
+    pub(super) fn follow(&mut self, model: &Model) {
+        if self.version != model.version() {
+            self.version = model.version();
+            self.lbr = model.soft(self.index);
+            if let Some(select) = &mut self.select {
+                select.reset();
+            }
+            self.look_at_control();
+        }
+    }
+
     /// RDMSR at privilege level 0.
     pub(super) fn read(&mut self, msr: Msr) -> Answer<u64> {
         let owner = Owner::of(msr);
-        if owner == Owner::Emulator {
-            return Answer::NotOurs;
+        match owner {
+            Owner::Emulator => return Answer::NotOurs,
+            Owner::Machine if msr == machine::IDENT => return Answer::Done(machine::IDENTITY),
+            Owner::Machine => return Answer::Fault,
+            Owner::Lbr | Owner::LbrOrEmulator => {}
         }
+        self.take_over_select();
         match self.lbr.read(msr) {
             Ok(value) => {
                 self.counts.reads += 1;
@@ -85,22 +126,72 @@ impl Vcpu {
         }
     }
 
-    /// WRMSR at privilege level 0.
-    pub(super) fn write(&mut self, msr: Msr, value: u64) -> Answer<()> {
+    /// WRMSR at privilege level 0. It may ask to change the model.
+    pub(super) fn write(&mut self, msr: Msr, value: u64, model: &Model) -> Answer<()> {
         let owner = Owner::of(msr);
+        if owner == Owner::Machine {
+            return self.tell_machine(msr, value, model);
+        }
         // A register that cannot even be read is not there; one that is there
         // refuses a value.
         if owner == Owner::Emulator || owner == Owner::LbrOrEmulator && self.lbr.read(msr).is_err()
         {
             return Answer::NotOurs;
         }
+        self.take_over_select();
         match self.lbr.write(msr, value) {
             Ok(()) => {
                 self.counts.writes += 1;
+                if let Some(select) = &mut self.select {
+                    select.written(msr, value);
+                }
                 self.look_at_control();
                 Answer::Done(())
             }
             Err(_) => self.refused(Owner::Lbr),
+        }
+    }
+
+    fn tell_machine(&mut self, msr: Msr, value: u64, model: &Model) -> Answer<()> {
+        if msr == machine::EVENT {
+            match Event::from_code(value) {
+                Some(Event::Pmi) => self.lbr.pmi(),
+                Some(Event::Smi) => self.lbr.smi(),
+                Some(Event::DeepCState) => self.lbr.deep_c_state(),
+                None => return Answer::Fault,
+            }
+            self.look_at_control();
+            return Answer::Done(());
+        }
+        if msr != machine::FAULTS {
+            return Answer::Fault;
+        }
+        let bytes = value.to_le_bytes();
+        let end = bytes.iter().position(|byte| *byte == 0);
+        self.names.extend(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default());
+        if end.is_none() {
+            return Answer::Done(());
+        }
+        let names = std::mem::take(&mut self.names);
+        let faults = match &*String::from_utf8_lossy(&names) {
+            // What follows in the same call pads it.
+            "" => return Answer::Done(()),
+            machine::NONE => Ok(Faults::NONE),
+            names => names.parse(),
+        };
+        match faults {
+            Ok(faults) => {
+                model.set_faults(faults);
+                self.follow(model);
+                Answer::Done(())
+            }
+            Err(_) => Answer::Fault,
+        }
+    }
+
+    fn take_over_select(&mut self) {
+        if let Some(select) = &mut self.select {
+            select.take_over(&mut self.lbr);
         }
     }
 
@@ -121,7 +212,8 @@ impl Vcpu {
             self.recording = recording;
             self.pending = None;
             self.cpl = 0;
-            self.instructions = None;
+            self.cycles = None;
+            self.predictor.start();
         }
     }
 
@@ -129,19 +221,63 @@ impl Vcpu {
         self.lbr.read(msr).is_ok_and(|value| value & bits != 0)
     }
 
-    /// A branch instruction is about to execute.
+    /// A branch instruction is about to execute; `branch` as QEMU translated it.
     pub(super) fn branch(&mut self, branch: BranchInsn) {
-        self.pending = Some(branch);
+        self.pending = Some(BranchInsn {
+            ip: branch.ip.wrapping_add(self.shift),
+            target: branch.target.map(|target| target.wrapping_add(self.shift)),
+            ..branch
+        });
     }
 
-    /// A block of `instructions` starts at `start`. `cpl` tells the privilege
+    /// A block starts at `start`, which QEMU translated at `translated`.
+    pub(super) fn located(&mut self, start: u64, translated: u64) {
+        self.shift = start.wrapping_sub(translated);
+    }
+
+    /// Where code is that QEMU translated at `translated`.
+    pub(super) const fn at(&self, translated: u64) -> u64 {
+        translated.wrapping_add(self.shift)
+    }
+
+    /// A block that takes `cycles` starts at `start`. `cpl` tells the privilege
     /// level; it is asked only where a branch may have changed it.
-    pub(super) fn block(&mut self, start: u64, instructions: u32, cpl: impl FnOnce() -> u8) {
+    pub(super) fn block(&mut self, start: u64, cycles: u32, cpl: impl FnOnce() -> u8) {
+        self.take_over_select();
         if let Some(branch) = self.pending.take() {
             let after = if branch.is_far() { cpl() } else { self.cpl };
             self.arrived(branch, start, after);
         }
-        self.instructions = self.instructions.map(|before| before.saturating_add(instructions));
+        self.cycles = self.cycles.map(|before| before.saturating_add(cycles));
+    }
+
+    /// HLT is about to execute, and here it stands for a C-state deeper than
+    /// C1.
+    pub(super) fn deep_c_state(&mut self) {
+        self.lbr.deep_c_state();
+    }
+
+    /// XBEGIN.
+    pub(super) fn begin(&mut self, transaction: Transaction) {
+        self.transaction = Some(transaction);
+    }
+
+    /// XEND, or what aborts a transaction unrecorded.
+    pub(super) fn end_transaction(&mut self) {
+        self.transaction = None;
+    }
+
+    /// XABORT at `from`: the transaction to undo, `None` outside one.
+    pub(super) fn abort(&mut self, from: u64) -> Option<Transaction> {
+        let transaction = self.transaction?;
+        if self.recording {
+            self.retire(Taken {
+                abort: true,
+                ..Taken::other(from, transaction.fallback, self.cpl)
+            });
+        }
+        self.transaction = None;
+        Some(transaction)
     }
 
     /// An exception will be delivered next, see [`delivered`](Self::delivered).
@@ -155,6 +291,7 @@ impl Vcpu {
         self.counts.discontinuities += 1;
         let exception = std::mem::take(&mut self.exception);
         let pending = self.pending.take();
+        self.transaction = None;
         if !self.recording {
             return;
         }
@@ -173,7 +310,7 @@ impl Vcpu {
             self.cpl = cpl;
         } else {
             self.lbr.exception();
-            self.retire(from, to, HwBranchType::Other, false, cpl);
+            self.retire(Taken::other(from, to, cpl));
         }
     }
 
@@ -181,37 +318,62 @@ impl Vcpu {
     /// next instruction. One that jumps to the next instruction cannot be told
     /// from one that is not taken and counts as such.
     fn arrived(&mut self, branch: BranchInsn, to: u64, cpl_after: u8) {
-        if !branch.is_conditional() || to != branch.next() {
-            self.retire(branch.ip, to, branch.class, branch.is_zero_length_call(), cpl_after);
+        let taken = !branch.is_conditional() || to != branch.next();
+        let mispredicted = self.predictor.executed(&branch, to, taken);
+        if taken {
+            self.retire(Taken {
+                class: branch.class,
+                zero_length_call: branch.is_zero_length_call(),
+                mispredicted,
+                ..Taken::other(branch.ip, to, cpl_after)
+            });
         }
         self.cpl = cpl_after;
     }
 
-    fn retire(
-        &mut self,
-        from: u64,
-        to: u64,
-        class: HwBranchType,
-        zero_length_call: bool,
-        cpl_after: u8,
-    ) {
+    fn retire(&mut self, taken: Taken) {
         self.lbr.retire(&Retired {
-            from,
-            to,
-            class,
-            zero_length_call,
+            from: taken.from,
+            to: taken.to,
+            class: taken.class,
+            zero_length_call: taken.zero_length_call,
             cpl_before: self.cpl,
-            cpl_after,
-            // The emulator predicts nothing.
-            mispredicted: None,
-            // Modelled: one cycle per instruction.
-            cycles: self.instructions,
-            in_tx: false,
-            abort: false,
+            cpl_after: taken.cpl_after,
+            mispredicted: Some(taken.mispredicted),
+            cycles: self.cycles,
+            in_tx: self.transaction.is_some(),
+            abort: taken.abort,
         });
         self.counts.retired += 1;
-        self.cpl = cpl_after;
-        self.instructions = Some(0);
+        self.cpl = taken.cpl_after;
+        self.cycles = Some(0);
+    }
+}
+
+/// A branch that was taken, or what counts as one.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    from: u64,
+    to: u64,
+    class: HwBranchType,
+    zero_length_call: bool,
+    mispredicted: bool,
+    abort: bool,
+    cpl_after: u8,
+}
+
+impl Taken {
+    /// A far branch, an interrupt, an exception.
+    const fn other(from: u64, to: u64, cpl_after: u8) -> Taken {
+        Taken {
+            from,
+            to,
+            class: HwBranchType::Other,
+            zero_length_call: false,
+            mispredicted: false,
+            abort: false,
+            cpl_after,
+        }
     }
 }
 
@@ -223,182 +385,4 @@ const fn level_of(address: u64) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
-    use lbr_msr::insn;
-    use lbr_msr::soft::SoftCpu;
-
-    use super::*;
-
-    const SELECT: Msr = Msr(0x1C8);
-    const DEBUGCTL: Msr = Msr(0x1D9);
-    const USER: u64 = 0x40_1000;
-    const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
-    const HANDLER: u64 = 0xFFFF_FFFF_8180_0000;
-
-    /// A Skylake that records with this filter, at privilege level 3 after a
-    /// return from the kernel, which is its first record unless filtered out.
-    fn recording(select: u64) -> Vcpu {
-        let cpu = SoftCpu::preset("06_5E").expect("a preset");
-        let mut vcpu = Vcpu::new(&cpu.caps, cpu.perf_capabilities, 0);
-        assert_eq!(vcpu.write(SELECT, select), Answer::Done(()));
-        assert_eq!(vcpu.write(DEBUGCTL, 1), Answer::Done(()));
-        assert!(vcpu.recording());
-        vcpu.branch(branch(&SYSRET, KERNEL));
-        vcpu.block(USER, 1, || 3);
-        vcpu
-    }
-
-    const JNZ_BACK_2: [u8; 2] = [0x75, 0xFE];
-    const CALL_RAX: [u8; 2] = [0xFF, 0xD0];
-    const SYSCALL: [u8; 2] = [0x0F, 0x05];
-    const SYSRET: [u8; 3] = [0x48, 0x0F, 0x07];
-    const IRET: [u8; 2] = [0x48, 0xCF];
-    const INT3: [u8; 1] = [0xCC];
-
-    fn branch(bytes: &[u8], ip: u64) -> BranchInsn {
-        insn::branch_kind(bytes, ip).expect("a branch")
-    }
-
-    fn same_level() -> u8 {
-        panic!("a near branch keeps the privilege level")
-    }
-
-    /// FROM and TO of the ring, newest first, down to the first empty record.
-    fn records(vcpu: &mut Vcpu) -> Vec<(u64, u64)> {
-        let mut read = |msr| match vcpu.read(Msr(msr)) {
-            Answer::Done(value) => value,
-            other => panic!("{msr:#x}: {other:?}"),
-        };
-        let tos = read(0x1C9) as u32;
-        (0..32)
-            .map(|k| tos.wrapping_sub(k) % 32)
-            .map(|i| (read(0x680 + i), read(0x6C0 + i)))
-            .take_while(|(from, _)| *from != 0)
-            .collect()
-    }
-
-    #[test]
-    fn a_conditional_branch_is_recorded_only_where_it_is_taken() {
-        let mut vcpu = recording(0x101);
-        let jnz = branch(&JNZ_BACK_2, USER + 4);
-        vcpu.branch(jnz);
-        vcpu.block(USER + 4, 2, same_level);
-        vcpu.branch(jnz);
-        vcpu.block(USER + 6, 2, same_level);
-        assert_eq!(records(&mut vcpu), [(USER + 4, USER + 4)]);
-    }
-
-    #[test]
-    fn an_interrupt_after_a_branch_makes_two_records() {
-        let mut vcpu = recording(0);
-        vcpu.branch(branch(&CALL_RAX, USER + 8));
-        vcpu.delivered(USER + 64, HANDLER, 0, false);
-        assert_eq!(
-            records(&mut vcpu),
-            [(USER + 64, HANDLER), (USER + 8, USER + 64), (KERNEL, USER)]
-        );
-    }
-
-    #[test]
-    fn an_interrupt_after_a_branch_that_was_not_taken_makes_one() {
-        let mut vcpu = recording(0);
-        vcpu.branch(branch(&JNZ_BACK_2, USER));
-        vcpu.delivered(USER + 2, HANDLER, 0, false);
-        assert_eq!(records(&mut vcpu), [(USER + 2, HANDLER), (KERNEL, USER)]);
-    }
-
-    #[test]
-    fn a_branch_that_faults_does_not_retire() {
-        let mut vcpu = recording(0);
-        vcpu.branch(branch(&CALL_RAX, USER + 8));
-        vcpu.raised();
-        vcpu.delivered(USER + 8, HANDLER, 0, false);
-        assert_eq!(records(&mut vcpu), [(USER + 8, HANDLER), (KERNEL, USER)]);
-    }
-
-    #[test]
-    fn a_branch_whose_target_faults_retires_before_the_fault() {
-        let mut vcpu = recording(0);
-        vcpu.branch(branch(&CALL_RAX, USER + 8));
-        vcpu.raised();
-        vcpu.delivered(0x7000, HANDLER, 0, false);
-        assert_eq!(records(&mut vcpu), [(0x7000, HANDLER), (USER + 8, 0x7000), (KERNEL, USER)]);
-    }
-
-    #[test]
-    fn a_software_interrupt_is_one_record() {
-        let mut vcpu = recording(0);
-        vcpu.branch(branch(&INT3, USER + 8));
-        vcpu.raised();
-        vcpu.delivered(USER + 8, HANDLER, 0, false);
-        assert_eq!(records(&mut vcpu), [(USER + 8, HANDLER), (KERNEL, USER)]);
-    }
-
-    #[test]
-    fn the_filter_sees_the_ring_a_branch_lands_in() {
-        // CPL_EQ_0: what ends in ring 0 is left out.
-        let mut vcpu = recording(1);
-        vcpu.branch(branch(&SYSCALL, USER + 8));
-        vcpu.block(KERNEL + 64, 3, || 0);
-        vcpu.branch(branch(&CALL_RAX, KERNEL + 70));
-        vcpu.block(KERNEL + 128, 3, same_level);
-        vcpu.branch(branch(&IRET, KERNEL + 140));
-        vcpu.block(USER + 10, 1, || 3);
-        assert_eq!(records(&mut vcpu), [(KERNEL + 140, USER + 10), (KERNEL, USER)]);
-    }
-
-    #[test]
-    fn a_return_to_user_code_that_is_interrupted_at_once_keeps_its_ring() {
-        let mut vcpu = recording(1);
-        vcpu.branch(branch(&IRET, KERNEL + 140));
-        vcpu.delivered(USER + 10, HANDLER, 0, false);
-        assert_eq!(records(&mut vcpu), [(KERNEL + 140, USER + 10), (KERNEL, USER)]);
-    }
-
-    #[test]
-    fn a_debug_exception_stops_recording_without_a_record() {
-        let mut vcpu = recording(0x101);
-        vcpu.branch(branch(&CALL_RAX, USER + 8));
-        vcpu.raised();
-        vcpu.delivered(USER + 64, HANDLER, 0, true);
-        assert!(!vcpu.recording());
-        assert_eq!(vcpu.read(DEBUGCTL), Answer::Done(0));
-        assert_eq!(records(&mut vcpu), [(USER + 8, USER + 64)]);
-    }
-
-    #[test]
-    fn cycles_are_counted_instructions_and_unknown_at_first() {
-        let mut vcpu = recording(0x101);
-        let jnz = branch(&JNZ_BACK_2, USER);
-        // The block above had one instruction; then two of three and five.
-        for instructions in [3, 5, 7] {
-            vcpu.branch(jnz);
-            vcpu.block(USER, instructions, same_level);
-        }
-        // Newest first: INFO[15:0].
-        let cycles: Vec<Answer<u64>> = [3, 2, 1].map(|i| vcpu.read(Msr(0xDC0 + i))).into();
-        assert_eq!(cycles, [Answer::Done(5), Answer::Done(3), Answer::Done(0)]);
-    }
-
-    #[test]
-    fn nothing_is_followed_while_recording_is_off() {
-        let mut vcpu = recording(0);
-        vcpu.branch(branch(&CALL_RAX, USER + 8));
-        assert_eq!(vcpu.write(DEBUGCTL, 0), Answer::Done(()));
-        vcpu.delivered(USER + 64, HANDLER, 0, false);
-        assert!(!vcpu.recording());
-        assert_eq!(records(&mut vcpu), [(KERNEL, USER)]);
-    }
-
-    #[test]
-    fn absent_registers_and_reserved_bits_fault_and_others_are_not_ours() {
-        let cpu = SoftCpu::preset("06_5E").expect("a preset");
-        let mut vcpu = Vcpu::new(&cpu.caps, cpu.perf_capabilities, 0);
-        assert_eq!(vcpu.read(Msr(0x14CE)), Answer::Fault);
-        assert_eq!(vcpu.write(Msr(0x40), 0), Answer::Fault);
-        assert_eq!(vcpu.write(SELECT, 1 << 10), Answer::Fault);
-        assert_eq!(vcpu.read(Msr(0x1B)), Answer::NotOurs);
-        assert_eq!(vcpu.write(Msr(0xC000_0080), 1), Answer::NotOurs);
-        assert_eq!(vcpu.counts.faults, 3);
-    }
-}
+mod tests;

@@ -25,7 +25,12 @@ busybox's commands beside lbr; `su user -c COMMAND` runs one without rights.
 
   --cpu FF_MM         the CPU whose LBR the guest has, or a name such as
                       skylake or zen4 (default 06_5E)
+  --lie NAME          let the CPU's LBR differ from its documents in this way;
+                      may be given more than once
+  --deep-idle         let HLT stand for a C-state deeper than C1
   --smp N             CPUs of the guest (default 2)
+  --threads N         hyperthreads of a core (default 1); they share
+                      MSR_LBR_SELECT where those of the CPU do
   --memory MIB        memory of the guest (default 512)
   --file PATH[:NAME]  put this file into the guest, as /work/NAME; a NAME that
                       starts with / is a path there
@@ -89,7 +94,10 @@ struct Parts {
 #[derive(Debug)]
 struct Options {
     cpu: String,
+    lies: Vec<String>,
+    deep_idle: bool,
     smp: u32,
+    threads: u32,
     memory: u32,
     files: Vec<(PathBuf, String)>,
     out: Option<PathBuf>,
@@ -106,7 +114,10 @@ impl Options {
     fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Options>, String> {
         let mut options = Options {
             cpu: "06_5E".to_owned(),
+            lies: Vec::new(),
+            deep_idle: false,
             smp: 2,
+            threads: 1,
             memory: 512,
             files: Vec::new(),
             out: None,
@@ -127,6 +138,9 @@ impl Options {
             match word.as_str() {
                 "--help" | "-h" => return Ok(None),
                 "--cpu" => options.cpu = value()?,
+                "--lie" => options.lies.push(value()?),
+                "--deep-idle" => options.deep_idle = true,
+                "--threads" => options.threads = number(&word, &value()?, 1..=64)?,
                 "--smp" => options.smp = number(&word, &value()?, 1..=64)?,
                 "--memory" => options.memory = number(&word, &value()?, 128..=65536)?,
                 "--file" => {
@@ -163,6 +177,12 @@ impl Options {
         if !script.is_empty() {
             options.command.splice(0..0, script);
         }
+        if !options.smp.is_multiple_of(options.threads) {
+            return Err(format!(
+                "--threads {} does not divide --smp {}",
+                options.threads, options.smp
+            ));
+        }
         if options.command.is_empty() {
             return Err("no command to run in the guest".to_owned());
         }
@@ -185,6 +205,19 @@ impl Options {
             "vendor=GenuineIntel,level=0x1c,-svm"
         };
         format!("max,{vendor},-avx,-avx2,-monitor,-x2apic,-la57")
+    }
+
+    /// The plugin's arguments.
+    fn plugin(&self) -> String {
+        let mut arguments = format!("cpu={},threads={}", self.cpu, self.threads);
+        if self.deep_idle {
+            arguments.push_str(",idle=deep");
+        }
+        for lie in &self.lies {
+            arguments.push_str(",lie=");
+            arguments.push_str(lie);
+        }
+        arguments
     }
 }
 
@@ -261,13 +294,13 @@ fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
         .arg("qemu-system-x86_64")
         .args(["-accel", "tcg,thread=multi"])
         .args(["-cpu", &options.qemu_cpu()])
-        .args(["-smp", &options.smp.to_string()])
+        .args(["-smp", &format!("{},sockets=1,threads={}", options.smp, options.threads)])
         .args(["-m", &options.memory.to_string()])
         .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
         .args(["-chardev", "file,id=frames,path=/dev/stdout"])
         .args(["-device", &format!("isa-debugcon,iobase={FRAME_PORT:#x},chardev=frames")])
         .args(["-serial", &format!("file:{}", console.display())])
-        .args(["-plugin", &format!("{},cpu={}", parts.plugin.display(), options.cpu)])
+        .args(["-plugin", &format!("{},{}", parts.plugin.display(), options.plugin())])
         // The plugin's last word.
         .args(if options.verbose { &["-d", "plugin"][..] } else { &[] })
         .arg("-kernel")
@@ -275,9 +308,7 @@ fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
         .arg("-initrd")
         .arg(&initrd)
         .arg("-append")
-        // QEMU translates a page of code once for all places where it is mapped, and the plugin
-        // knows the place of the first: without randomization a program's is the same each time.
-        .arg(format!("console=ttyS0 panic=-1 quiet loglevel=4 norandmaps {}", options.append))
+        .arg(format!("console=ttyS0 panic=-1 quiet loglevel=4 {}", options.append))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());

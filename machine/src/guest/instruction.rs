@@ -1,0 +1,134 @@
+//! What matters of an instruction beside its being a branch: whether the
+//! plugin has to do something about it, and the cycles it is taken to need.
+
+/// An instruction that is hooked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Hooked {
+    ReadMsr,
+    WriteMsr,
+    Cpuid,
+    LoadIdt,
+    Halt,
+    /// XBEGIN with a distance of 32 bits.
+    Begin,
+    End,
+    Abort,
+}
+
+impl Hooked {
+    /// `None` for any other instruction.
+    pub(super) fn of(bytes: &[u8]) -> Option<Hooked> {
+        match opcode(bytes) {
+            [0x0F, 0x32] => Some(Hooked::ReadMsr),
+            [0x0F, 0x30] => Some(Hooked::WriteMsr),
+            [0x0F, 0xA2] => Some(Hooked::Cpuid),
+            // 0F 01 /3 with an operand in memory.
+            [0x0F, 0x01, modrm, ..] if modrm >> 6 != 3 && modrm >> 3 & 7 == 3 => {
+                Some(Hooked::LoadIdt)
+            }
+            [0xF4] => Some(Hooked::Halt),
+            // QEMU, which lacks them, ends them before their operands.
+            [0xC7, 0xF8, ..] => Some(Hooked::Begin),
+            [0x0F, 0x01, 0xD5] => Some(Hooked::End),
+            [0xC6, 0xF8, ..] => Some(Hooked::Abort),
+            _ => None,
+        }
+    }
+
+    /// Length of an instruction of TSX with its operand, without prefixes.
+    pub(super) const fn length(self) -> u64 {
+        match self {
+            Hooked::Begin => 6,
+            _ => 3,
+        }
+    }
+
+    /// It belongs to TSX.
+    pub(super) const fn is_transactional(self) -> bool {
+        matches!(self, Hooked::Begin | Hooked::End | Hooked::Abort)
+    }
+}
+
+/// MUL and IMUL.
+const MULTIPLY: u32 = 3;
+/// DIV and IDIV.
+const DIVIDE: u32 = 26;
+
+/// The cycles that an instruction takes on a CPU that executes one at a time:
+/// 1, a multiplication 3, a division 26. Chosen here, and no CPU's.
+pub(super) fn cycles(bytes: &[u8]) -> u32 {
+    match opcode(bytes) {
+        [0x0F, 0xAF, ..] | [0x69 | 0x6B, ..] => MULTIPLY,
+        // Group 3: /4 MUL, /5 IMUL, /6 DIV, /7 IDIV.
+        [0xF6 | 0xF7, modrm, ..] => match modrm >> 3 & 7 {
+            4 | 5 => MULTIPLY,
+            6 | 7 => DIVIDE,
+            _ => 1,
+        },
+        _ => 1,
+    }
+}
+
+/// What follows the legacy prefixes and REX.
+fn opcode(bytes: &[u8]) -> &[u8] {
+    let first = bytes.iter().position(|byte| {
+        !matches!(
+            byte,
+            0x26 | 0x2E | 0x36 | 0x3E | 0x40..=0x4F | 0x64..=0x67 | 0xF0 | 0xF2 | 0xF3
+        )
+    });
+    first.and_then(|first| bytes.get(first..)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hooked, cycles};
+
+    #[test]
+    fn hooked_instructions_are_told_from_immediates_that_look_like_them() {
+        assert_eq!(Hooked::of(&[0x0F, 0x32]), Some(Hooked::ReadMsr));
+        assert_eq!(Hooked::of(&[0x48, 0x0F, 0x30]), Some(Hooked::WriteMsr));
+        assert_eq!(Hooked::of(&[0x0F, 0xA2]), Some(Hooked::Cpuid));
+        assert_eq!(Hooked::of(&[0x0F, 0x01, 0x1D, 0, 0, 0, 0]), Some(Hooked::LoadIdt));
+        assert_eq!(Hooked::of(&[0x0F, 0x01, 0x18]), Some(Hooked::LoadIdt));
+        assert_eq!(Hooked::of(&[0xF4]), Some(Hooked::Halt));
+        // ret 0x320f
+        assert_eq!(Hooked::of(&[0xC2, 0x0F, 0x32]), None);
+        // lgdt [rax]; vmmcall (0F 01 D9, a register form of /3)
+        assert_eq!(Hooked::of(&[0x0F, 0x01, 0x10]), None);
+        assert_eq!(Hooked::of(&[0x0F, 0x01, 0xD9]), None);
+        // rdpmc; hlt as an operand: in al, 0xf4
+        assert_eq!(Hooked::of(&[0x0F, 0x33]), None);
+        assert_eq!(Hooked::of(&[0xE4, 0xF4]), None);
+        assert_eq!(Hooked::of(&[]), None);
+        assert_eq!(Hooked::of(&[0x66]), None);
+    }
+
+    #[test]
+    fn transactions_are_told_from_moves() {
+        // xbegin .-2; xend; xabort 7
+        assert_eq!(Hooked::of(&[0xC7, 0xF8, 0xF8, 0xFF, 0xFF, 0xFF]), Some(Hooked::Begin));
+        assert_eq!(Hooked::of(&[0xC7, 0xF8]), Some(Hooked::Begin));
+        assert_eq!(Hooked::of(&[0x0F, 0x01, 0xD5]), Some(Hooked::End));
+        assert_eq!(Hooked::of(&[0xC6, 0xF8, 7]), Some(Hooked::Abort));
+        // mov eax, 0; mov al, 7
+        assert_eq!(Hooked::of(&[0xC7, 0xC0, 0, 0, 0, 0]), None);
+        assert_eq!(Hooked::of(&[0xC6, 0xC0, 7]), None);
+    }
+
+    #[test]
+    fn multiplications_and_divisions_take_longer() {
+        // imul rax, rax; imul eax, eax, 3; mul rcx; imul ecx
+        for bytes in
+            [&[0x48, 0x0F, 0xAF, 0xC0][..], &[0x6B, 0xC0, 3], &[0x48, 0xF7, 0xE1], &[0xF7, 0xE9]]
+        {
+            assert_eq!(cycles(bytes), 3, "{bytes:x?}");
+        }
+        // div ecx; idiv rcx
+        assert_eq!([cycles(&[0xF7, 0xF1]), cycles(&[0x48, 0xF7, 0xF9])], [26, 26]);
+        // neg ecx; add eax, ecx; vpaddd ymm0, ymm0, ymm0
+        for bytes in [&[0xF7, 0xD9][..], &[0x01, 0xC8], &[0xC5, 0xFD, 0xFE, 0xC0]] {
+            assert_eq!(cycles(bytes), 1, "{bytes:x?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The chosen CPU, in the form the plugin needs.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use lbr_msr::soft::{Faults, SoftCpu, SoftLbr};
+
+use super::cpuid::{Leaf, Patch};
+
+/// CPUID.(07H,0):EBX\[11\], RTM.
+const RTM: u32 = 1 << 11;
+
+/// A CPU that the guest can have.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) cpu: SoftCpu,
+    pub(super) patch: Patch,
+    /// It has transactions.
+    pub(super) tsx: bool,
+    faults: Mutex<Faults>,
+    /// Counts the changes of `faults`.
+    version: AtomicU32,
+}
+
+impl Model {
+    /// The CPU of this name, such as `06_5E`.
+    pub(super) fn new(name: &str) -> Result<Model, String> {
+        let cpu = SoftCpu::preset(name).map_err(|unknown| unknown.to_string())?;
+        let leaf = |leaf, sub_leaf| {
+            let answer = cpu.cpuid.get(leaf, sub_leaf);
+            answer.map_or(Leaf::default(), |answer| Leaf {
+                eax: answer.eax,
+                ebx: answer.ebx,
+                ecx: answer.ecx,
+                edx: answer.edx,
+            })
+        };
+        Ok(Model {
+            patch: Patch::new(leaf, cpu.perf_capabilities.is_some()),
+            tsx: leaf(7, 0).ebx & RTM != 0,
+            cpu,
+            faults: Mutex::default(),
+            version: AtomicU32::new(0),
+        })
+    }
+
+    /// From now on the registers depart in these ways from what is documented.
+    pub(super) fn set_faults(&self, faults: Faults) {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often that has changed.
+    pub(super) fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The registers of virtual CPU `index`, as after a reset.
+    pub(super) fn soft(&self, index: u32) -> SoftLbr {
+        let faults = *self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        SoftLbr::new(&self.cpu.caps, self.cpu.perf_capabilities).on_cpu(index).with(faults)
+    }
+}

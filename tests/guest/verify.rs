@@ -1,0 +1,208 @@
+//! `lbr verify` on the test machine: real code on registers behind a real
+//! kernel's msr driver. A sound CPU passes, each lie is found as the one root,
+//! and every register is as before, whatever ends it.
+//!
+//! Runs where LBR_TEST_MACHINE names the folder of the test machine; says so
+//! and passes elsewhere. LBR_TEST_EVERY_LIE=1 tries every lie on every CPU.
+
+use std::path::Path;
+use std::process::Command;
+
+use lbr_msr::LbrCaps;
+use lbr_msr::soft::{Fault, SoftCpu};
+use serde_json::Value;
+
+use super::guest_record::top;
+
+/// The check that each lie is found by on real code, and words of what it
+/// finds. By hand, from what the lie is said to be.
+fn root(lie: Fault) -> (&'static str, &'static str) {
+    match lie {
+        Fault::FormatCode => ("lbr_fmt", "0x"),
+        Fault::NoInfo => ("registers.info", "none of them exists"),
+        // The kernel's branches leave nothing else in the ring.
+        Fault::IgnoresRing0 => ("recording", "into ring 0 recorded although suppressed"),
+        Fault::IgnoresUser => ("filter.user", "recorded although suppressed"),
+        Fault::IgnoresCond => ("filter.cond", "cond recorded although suppressed"),
+        Fault::IgnoresRelCall => ("filter.rel_call", "rel_call recorded although suppressed"),
+        Fault::IgnoresIndCall => ("filter.ind_call", "ind_call recorded although suppressed"),
+        Fault::IgnoresRet => ("filter.ret", "ret recorded although suppressed"),
+        Fault::IgnoresIndJmp => ("filter.ind_jmp", "ind_jmp"),
+        Fault::IgnoresRelJmp => ("filter.rel_jmp", "rel_jmp"),
+        Fault::IgnoresFar => ("filter.far", "far recorded although suppressed"),
+        Fault::FilterPolarity => ("recording", "polarity is swapped"),
+        Fault::JumpsSwallowCalls => ("filter.jumps", "taken for jumps"),
+        Fault::TosOffByOne => ("order", "TOS is one too high"),
+        Fault::OrderReversed => ("order", "the order is reversed"),
+        Fault::NoSignExtension => ("sign", "no sign extension"),
+        Fault::HalfDepth => ("depth", ""),
+        Fault::DepthKeepsRecords => ("bits.depth_clears", "still there"),
+        Fault::CyclesConstant => ("cycles", "it is constant"),
+        Fault::CyclesWrap => ("cycles.saturate", "it wraps"),
+        Fault::MispredictNever => ("mispredict", "never set"),
+        Fault::MispredictInverted => ("mispredict", "the wrong way round"),
+        Fault::PushesZeroLengthCalls => ("call_stack.zero_length", "it is pushed"),
+        Fault::RecordsZeroLengthCalls => ("zero_length", "it is recorded"),
+        Fault::DuplicateNewest => ("records", "the newest is recorded twice"),
+        Fault::DoubleAbort => ("tsx.abort", "recorded twice"),
+        Fault::TsxNever => ("tsx", "IN_TSX is not set"),
+        Fault::TypesSwapped => ("types", "rel_jmp as ind_jmp"),
+        Fault::FromNotHidden => ("hidden_from", "is shown"),
+        Fault::FusedFrom => ("from", "macro fusion"),
+        Fault::CStateWipe => ("c_state", "cleared"),
+        Fault::SmmCorrupts => ("smi", "BU10"),
+        Fault::LastExceptionEqual => ("last_exception", "C9"),
+        Fault::LerToUnsigned => ("bits.last_exception", "BDM131"),
+        Fault::FromWriteChecksFlags => ("bits.records", "HSM182"),
+        Fault::SelectSharing => ("select.sharing", ""),
+        other => panic!("{other} is not expected to be found by any check: write it here"),
+    }
+}
+
+/// The lies that a guest of this CPU can show: it has no performance monitor.
+fn lies(cpu: &SoftCpu) -> Vec<Fault> {
+    let caps = LbrCaps { perfmon_version: 0, ..cpu.caps.clone() };
+    let freezes = [Fault::NoFreezeOnPmi, Fault::FreezeEarly];
+    Fault::all()
+        .filter(|lie| !freezes.contains(lie))
+        .filter(|lie| lie.applies(&caps, cpu.perf_capabilities.is_some()))
+        .collect()
+}
+
+/// Runs tests/guest/verify.sh. `false`, with a sentence, where the machine
+/// cannot be had.
+fn run(cpu: &str, lies: &[Fault], kills: u32, out: &Path) -> bool {
+    if std::env::var_os("LBR_TEST_MACHINE").is_none() {
+        eprintln!(
+            "skipped: LBR_TEST_MACHINE names no folder of the test machine; \
+             scripts/test-machine fetch makes one"
+        );
+        return false;
+    }
+    let registers = out.join("registers");
+    let compiled = Command::new("cc")
+        .args(["-static", "-O1", "-o"])
+        .args([&registers, &top().join("tests/guest/registers.c")])
+        .status();
+    match compiled {
+        Ok(status) => assert!(status.success(), "registers.c"),
+        Err(error) => {
+            eprintln!("skipped: no C compiler: {error}");
+            return false;
+        }
+    }
+    let names: Vec<&str> = lies.iter().map(|lie| lie.name()).collect();
+    let run = Command::new(top().join("scripts/test-machine"))
+        .args(["run", "--cpu", cpu, "--threads", "2", "--timeout", "280", "--out"])
+        .arg(out.join("results"))
+        .arg("--file")
+        .arg(&registers)
+        .arg("--file")
+        .arg(top().join("tests/guest/lib.sh"))
+        .args(["--env", &format!("CPU={cpu}"), "--env", &format!("KILLS={kills}")])
+        .args(["--env", &format!("LIES={}", names.join(" ")), "--script"])
+        .arg(top().join("tests/guest/verify.sh"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    if run.status.code() == Some(3) {
+        eprintln!("skipped: {said}");
+        return false;
+    }
+    let printed = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(run.status.success(), "{cpu}: {printed}{said}");
+    true
+}
+
+/// The exit status of a verification, and its checks.
+fn outcome(out: &Path, name: &str) -> (i32, Vec<Value>) {
+    let read = |ending: &str| {
+        let path = out.join("results").join(format!("{name}.{ending}"));
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let lines: Vec<Value> =
+        read("json").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let status = read("status").trim().parse().unwrap();
+    assert!(!lines.is_empty(), "{name}: {}", read("err"));
+    (status, lines.into_iter().filter(|line| line.get("check").is_some()).collect())
+}
+
+/// `check: found` of those with a verdict.
+fn with_verdict(checks: &[Value], verdict: &str) -> Vec<String> {
+    let found = checks.iter().filter(|check| check["verdict"] == verdict);
+    found
+        .map(|check| {
+            let said = if check["found"].is_null() { &check["why"] } else { &check["found"] };
+            format!("{}: {}", check["check"].as_str().unwrap(), said.as_str().unwrap_or("-"))
+        })
+        .collect()
+}
+
+/// A sound CPU, then each of these lies.
+fn verify(name: &str, wanted: &[Fault], kills: u32) {
+    let cpu = SoftCpu::preset(name).unwrap();
+    let applying = lies(&cpu);
+    let every = std::env::var_os("LBR_TEST_EVERY_LIE").is_some();
+    let wanted = if every || wanted.is_empty() { &applying[..] } else { wanted };
+    for lie in wanted {
+        assert!(applying.contains(lie), "{lie} on {name}");
+    }
+    let out = tempfile::tempdir().unwrap();
+    if !run(name, wanted, kills, out.path()) {
+        return;
+    }
+    let (status, checks) = outcome(out.path(), "none");
+    assert_eq!(with_verdict(&checks, "differs"), Vec::<String>::new(), "a sound {name}");
+    assert_eq!(with_verdict(&checks, "cannot_tell"), Vec::<String>::new(), "a sound {name}");
+    assert!(with_verdict(&checks, "as_documented").len() >= 25, "{name}");
+    assert_eq!(status, 0, "a sound {name}");
+    let (status, checks) = outcome(out.path(), "reads");
+    assert_eq!(with_verdict(&checks, "differs"), Vec::<String>::new(), "{name} by reading");
+    assert_eq!(status, 0, "{name} by reading");
+    for lie in wanted {
+        let (status, checks) = outcome(out.path(), lie.name());
+        let found = with_verdict(&checks, "differs");
+        let (check, words) = root(*lie);
+        assert_eq!(found.len(), 1, "{lie} on {name}: {found:?}");
+        assert!(found[0].starts_with(&format!("{check}: ")), "{lie} on {name}: {found:?}");
+        assert!(found[0].contains(words), "{lie} on {name}: {found:?}");
+        assert_eq!(status, 1, "{lie} on {name}");
+    }
+}
+
+#[test]
+fn guest_verify_finds_every_lie_of_a_legacy_lbr() {
+    verify("06_5E", &[], 24);
+}
+
+#[test]
+fn guest_verify_finds_every_lie_of_architectural_lbr() {
+    verify("06_8F", &[], 12);
+}
+
+#[test]
+fn guest_verify_finds_every_lie_of_lbrextv2() {
+    verify("19_11", &[], 12);
+}
+
+#[test]
+fn guest_verify_finds_what_other_generations_have_of_their_own() {
+    verify(
+        "06_1A",
+        &[Fault::SelectSharing, Fault::MispredictNever, Fault::HalfDepth, Fault::CStateWipe],
+        6,
+    );
+    verify(
+        "06_3C",
+        &[
+            Fault::DoubleAbort,
+            Fault::TsxNever,
+            Fault::LerToUnsigned,
+            Fault::FromWriteChecksFlags,
+            Fault::PushesZeroLengthCalls,
+        ],
+        6,
+    );
+    verify("06_5C", &[Fault::CyclesConstant, Fault::CyclesWrap, Fault::NoSignExtension], 6);
+    verify("06_7A", &[Fault::NoInfo, Fault::FormatCode, Fault::TosOffByOne], 6);
+}
