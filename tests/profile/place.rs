@@ -139,3 +139,29 @@ fn an_address_of_several_processes() {
     let only = maps.resolve(&place("0x500010")).unwrap();
     assert!(matches!(only[..], [Span { start: Location::File { offset: 0x10, .. }, len: 1 }]));
 }
+
+/// Mappings that are replaced over and over between samples: what was sampled
+/// keeps its meaning, and the copies that takes are bounded.
+#[test]
+fn mappings_replaced_without_end() {
+    let mut maps = Maps::default();
+    for at in 0..4096 {
+        maps.event(&crate::recorded::map(
+            "/nowhere/a",
+            0x10_0000 + at * 0x1000,
+            0x1000,
+            at * 0x1000,
+        ));
+    }
+    let first = maps.space(Some(100));
+    let mut last = first;
+    for round in 0..1100 {
+        let path = format!("/nowhere/{}", round % 2);
+        maps.event(&crate::recorded::map(&path, 0x10_0000, 0x1000, 0));
+        last = maps.space(Some(100));
+    }
+    let known = |space, addr| matches!(maps.locate(space, addr), Location::File { .. });
+    assert!(known(first, 0x10_0000) && known(first, 0x10_1000));
+    // The latest is known, what was copied with it is not any more.
+    assert!(known(last, 0x10_0000) && !known(last, 0x10_1000));
+}

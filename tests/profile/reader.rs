@@ -129,13 +129,13 @@ fn sentences() {
 const BRANCH_STACK: u64 = 0x800;
 
 /// A pipe file of one byte order.
-struct Crafted {
-    bytes: Vec<u8>,
+pub(crate) struct Crafted {
+    pub(crate) bytes: Vec<u8>,
     big: bool,
 }
 
 impl Crafted {
-    fn new(big: bool) -> Crafted {
+    pub(crate) fn new(big: bool) -> Crafted {
         let mut file = Crafted { bytes: Vec::new(), big };
         file.u64(u64::from_le_bytes(*b"PERFILE2"));
         file.u64(16);
@@ -161,7 +161,14 @@ impl Crafted {
         }
     }
 
-    fn attr(&mut self, size: u32, sample_type: u64, read_format: u64, branch: u64, ids: &[u64]) {
+    pub(crate) fn attr(
+        &mut self,
+        size: u32,
+        sample_type: u64,
+        read_format: u64,
+        branch: u64,
+        ids: &[u64],
+    ) {
         self.header(64, 0, 8 + size as usize + 8 * ids.len());
         let start = self.bytes.len();
         self.u32(0);
@@ -173,7 +180,7 @@ impl Crafted {
         ids.iter().for_each(|id| self.u64(*id));
     }
 
-    fn sample(&mut self, words: &[u64]) {
+    pub(crate) fn sample(&mut self, words: &[u64]) {
         self.header(9, 2, 8 + 8 * words.len());
         words.iter().for_each(|word| self.u64(*word));
     }
@@ -295,6 +302,38 @@ fn hostile_counts() {
         assert_eq!(found, [0x30], "{nr:#x}");
         assert_eq!(reader.notes().malformed, 1);
     }
+}
+
+/// More events, ids and build ids than any recording has are left out: a small
+/// archive could unpack to any number of them.
+#[test]
+fn more_than_any_recording_has() {
+    let mut file = Crafted::new(false);
+    for id in 0..5000 {
+        file.attr(128, 1 | 1 << 16 | BRANCH_STACK, 0, 8, &[id]);
+    }
+    // A path that is longer than any.
+    file.header(67, 0, 36 + 8192);
+    file.u32(0);
+    file.bytes.extend([1; 24 + 8192]);
+    for number in 0..70_000u64 {
+        file.header(67, 0, 48);
+        for word in [u64::from(u32::MAX), 1, 1, 1, number] {
+            file.u64(word);
+        }
+    }
+    for id in [4095, 4096] {
+        file.sample(&[id, 0xa0, 1, 0x30, 0x40, 2]);
+    }
+    let mut reader = reader(&file.bytes).unwrap();
+    let mut found = Vec::new();
+    reader.for_each_stack(|stack| found.push(stack.head.event)).unwrap();
+    assert_eq!(reader.events().len(), 4096);
+    assert_eq!(found, [4095]);
+    assert_eq!(reader.notes().unknown_event, 1);
+    let ids = &reader.info().build_ids;
+    assert_eq!(ids.len(), 1 << 16);
+    assert!(ids.iter().all(|(path, _)| path.len() < 4096));
 }
 
 /// What follows AUXTRACE and TRACING_DATA is no record.

@@ -18,6 +18,12 @@ pub(super) type Reader = EndianReader<RunTimeEndian, Bytes>;
 
 /// No section is larger: what claims to be is no debug information.
 const MAX_SECTION: u64 = 4 << 30;
+/// A compressed section beyond [`ANY_RATIO`] bytes holds at most this many times
+/// its bytes: debug information packs to a fifth, an archive made to fill the
+/// memory to a thousandth.
+const MAX_RATIO: u64 = 64;
+/// Bytes that a compressed section may always hold.
+const ANY_RATIO: u64 = 16 << 20;
 
 /// Split DWARF: units that are in files of their own, or packed together.
 pub(super) struct Pieces {
@@ -93,7 +99,11 @@ fn unpacked(
         return Some(Reader::new(file.clone(), endian).range(start..end));
     }
     // A limit, because the announced size is not to be believed.
-    let limit = range.uncompressed_size.min(MAX_SECTION);
+    let plausible = range.compressed_size.saturating_mul(MAX_RATIO).max(ANY_RATIO);
+    if range.uncompressed_size > plausible.min(MAX_SECTION) {
+        return None;
+    }
+    let limit = range.uncompressed_size;
     let mut bytes = Vec::new();
     match range.format {
         CompressionFormat::Zlib => {

@@ -17,6 +17,9 @@ pub use files::{Function, Named};
 
 /// Addresses from here up belong to the kernel, whoever runs.
 const KERNEL: u64 = 1 << 63;
+/// Mappings copied at most, for processes that change what they inherited or
+/// replace what was sampled: a small recording could ask for any number.
+const MAX_COPIED: usize = 4 << 20;
 /// PROT_EXEC.
 const EXECUTABLE: u32 = 4;
 
@@ -87,6 +90,8 @@ pub struct Maps {
     spaces: Vec<Space>,
     current: HashMap<Option<u32>, usize>,
     recording: u32,
+    /// Mappings copied so far.
+    copied: usize,
     /// Build ids that this recording has beside its mappings, by path.
     expected: HashMap<String, Vec<u8>>,
     /// By recording.
@@ -250,6 +255,13 @@ impl Maps {
             index = self.add_space(pid, before);
         }
         let Some(space) = self.spaces.get_mut(index) else { return };
+        if Arc::get_mut(&mut space.mappings).is_none() {
+            self.copied = self.copied.saturating_add(space.mappings.len());
+            if self.copied > MAX_COPIED {
+                // Nothing is known of it then, rather than something wrong.
+                space.mappings = Arc::default();
+            }
+        }
         put(Arc::make_mut(&mut space.mappings), new);
     }
 

@@ -1,11 +1,17 @@
 //! What a file says about itself: the header features.
 
+use std::collections::HashMap;
+
 use super::attr::EventAttr;
 use super::bytes::{Bytes, Order, until_nul};
 use super::layout::{feature, misc};
 
 /// No command line that a shell takes has more words of perf's 64 bytes each.
 const MAX_WORDS: u32 = 1 << 15;
+/// No recording names more files.
+const MAX_BUILD_IDS: usize = 1 << 16;
+/// No path is longer (PATH_MAX).
+const MAX_PATH: usize = 4096;
 
 /// What a recording says about itself. Absent is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,8 +76,12 @@ impl FileInfo {
             _ => 20,
         };
         let Some(id) = id.get(..len) else { return };
-        if id.iter().any(|&b| b != 0) {
-            self.build_ids.push((until_nul(bytes.rest()), id.to_vec()));
+        let path = bytes.rest();
+        if id.iter().any(|&b| b != 0)
+            && path.len() <= MAX_PATH + 64
+            && self.build_ids.len() < MAX_BUILD_IDS
+        {
+            self.build_ids.push((until_nul(path), id.to_vec()));
         }
     }
 }
@@ -90,7 +100,12 @@ fn next_record<'a>(bytes: &mut Bytes<'a>) -> Option<(u16, &'a [u8])> {
 }
 
 /// Names of events, by their ids, out of EVENT_DESC.
-pub(crate) fn name_events(payload: &[u8], order: Order, events: &mut [EventAttr]) {
+pub(crate) fn name_events(
+    payload: &[u8],
+    order: Order,
+    events: &mut [EventAttr],
+    by_id: &HashMap<u64, usize>,
+) {
     let mut bytes = Bytes::new(payload, order);
     let (Some(count), Some(attr_size)) = (bytes.u32(), bytes.u32()) else { return };
     for index in 0..count as usize {
@@ -104,7 +119,7 @@ pub(crate) fn name_events(payload: &[u8], order: Order, events: &mut [EventAttr]
         }
         // Ids name the event; without any, it is the one in the same place.
         let named = match first {
-            Some(id) => events.iter_mut().find(|event| event.ids.contains(&id)),
+            Some(id) => by_id.get(&id).and_then(|&index| events.get_mut(index)),
             None => events.get_mut(index),
         };
         if let Some(event) = named {

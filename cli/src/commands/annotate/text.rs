@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
@@ -179,6 +180,19 @@ impl<'a> Page<'a> {
     }
 }
 
+/// No source is longer, bytes.
+const LONGEST_SOURCE: u64 = 64 << 20;
+
+/// A source file: debug information may name anything, such as a pipe that
+/// nobody writes or a device without end.
+fn source(path: &Path) -> io::Result<Vec<u8>> {
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() || found.len() > LONGEST_SOURCE {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    std::fs::read(path)
+}
+
 /// The files of source lines, as far as they are there.
 #[derive(Debug, Default)]
 struct Sources {
@@ -189,7 +203,7 @@ impl Sources {
     /// A line with its text, where its file can be read.
     fn line(&mut self, line: &SourceLine) -> String {
         let read = || {
-            let bytes = std::fs::read(&*line.file).ok()?;
+            let bytes = source(Path::new(&*line.file)).ok()?;
             Some(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
         };
         let lines = self.files.entry(Arc::clone(&line.file)).or_insert_with(read);

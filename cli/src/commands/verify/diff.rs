@@ -1,8 +1,9 @@
 //! `lbr verify --diff A B`: where two reports come to something else.
 
 use std::{
-    fs,
-    io::{self, BufWriter, Write},
+    collections::HashMap,
+    fs::File,
+    io::{self, BufWriter, Read, Write},
     path::Path,
 };
 
@@ -51,20 +52,32 @@ pub(super) fn run(one: &Path, other: &Path, json: Option<&Path>) -> Outcome {
     Ok(if differ { FAILED } else { DONE })
 }
 
+/// No report is longer, bytes.
+const LONGEST: u64 = 16 << 20;
+/// No machine has more kinds of CPU.
+const MOST_GROUPS: usize = 256;
+
 fn read(path: &Path) -> Result<Vec<Group>, Failure> {
-    let text = fs::read_to_string(path)
+    let wrong = || anyhow!("{} is no report of lbr verify --json", path.display());
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes))
         .with_context(|| format!("cannot read {}", path.display()))
         .or_exit(USAGE)?;
-    let wrong = || anyhow!("{} is no report of lbr verify --json", path.display());
+    if bytes.len() as u64 > LONGEST {
+        return Err(wrong()).or_exit(USAGE);
+    }
+    let text = String::from_utf8(bytes).map_err(|_| wrong()).or_exit(USAGE)?;
     let mut groups: Vec<Group> = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let value: Value = serde_json::from_str(line).map_err(|_| wrong()).or_exit(USAGE)?;
         if value.get("schema").is_some() {
             continue;
         }
+        let more = value.get("facility").is_some() && groups.len() < MOST_GROUPS;
         match (value.get("check").is_some(), groups.last_mut()) {
             (true, Some(group)) => group.checks.push(value),
-            (false, _) if value.get("facility").is_some() => {
+            (false, _) if more => {
                 groups.push(Group { head: value, checks: Vec::new() });
             }
             _ => return Err(wrong()).or_exit(USAGE),
@@ -117,14 +130,22 @@ fn pair(first: &[Group], second: &[Group]) -> Vec<Pair> {
     pairs
 }
 
+/// The checks of a group by their names; of several of one name, the first.
+fn by_id(group: &Group) -> HashMap<&str, &Value> {
+    let mut found = HashMap::new();
+    for check in &group.checks {
+        found.entry(word(check, "check")).or_insert(check);
+    }
+    found
+}
+
 fn compare(one: &Group, other: &Group) -> Pair {
-    let find = |group: &Group, id: &str| {
-        group.checks.iter().find(|check| word(check, "check") == id).cloned()
-    };
+    let (in_one, in_other) = (by_id(one), by_id(other));
     let mut ids: Vec<&str> = one.checks.iter().map(|check| word(check, "check")).collect();
     for check in &other.checks {
         let id = word(check, "check");
-        if !ids.contains(&id) {
+        let is_first = in_other.get(id).is_some_and(|first| std::ptr::eq(*first, check));
+        if is_first && !in_one.contains_key(id) {
             ids.push(id);
         }
     }
@@ -140,7 +161,10 @@ fn compare(one: &Group, other: &Group) -> Pair {
     };
     let lines = ids
         .into_iter()
-        .map(|id| Line { check: id.to_owned(), one: find(one, id), other: find(other, id) })
+        .map(|id| {
+            let find = |checks: &HashMap<&str, &Value>| checks.get(id).copied().cloned();
+            Line { check: id.to_owned(), one: find(&in_one), other: find(&in_other) }
+        })
         .filter(|line| !same(&line.one, &line.other))
         .collect();
     Pair { one: title(one), other: title(other), lines }

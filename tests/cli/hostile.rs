@@ -1,0 +1,298 @@
+//! Files that nobody's recorder wrote, given to every command that reads
+//! recordings: a sentence and a documented exit status, within 1 GiB of
+//! addresses.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Every way to read a recording.
+const COMMANDS: [&[&str]; 13] = [
+    &["report"],
+    &["report", "--json", "--view", "mispredict"],
+    &["report", "--view", "outcomes"],
+    &["report", "--view", "blocks"],
+    &["report", "--view", "loops"],
+    &["report", "--view", "paths"],
+    &["report", "--view", "callgraph"],
+    &["report", "--html", "/dev/null"],
+    &["hist"],
+    &["annotate"],
+    &["lint"],
+    &["lint", "--strict"],
+    &["script"],
+];
+
+/// Runs a command on a file. What it needs beyond the limit it does not get,
+/// which would end it by a signal.
+fn run(command: &[&str], file: &Path) -> Output {
+    Command::new("sh")
+        .args(["-c", "ulimit -v 1048576; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_lbr")])
+        .args(command)
+        .arg("-i")
+        .arg(file)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The exit status of a command that ended as documented: done, failed or
+/// refused with one sentence. Beside its results it may say what was odd.
+#[track_caller]
+fn ends_well(command: &[&str], file: &Path, what: &str) -> i32 {
+    let out = run(command, file);
+    let said = String::from_utf8(out.stderr).unwrap();
+    let code = out.status.code();
+    assert!(matches!(code, Some(0 | 1 | 2 | 5)), "{what}: {command:?}: {}: {said}", out.status);
+    assert!(!said.contains("panicked"), "{what}: {command:?}: {said}");
+    if matches!(code, Some(1 | 2)) {
+        assert!(said.starts_with("lbr: "), "{what}: {command:?}: {said}");
+        assert!(said.lines().count() <= 3, "{what}: {command:?}: {said}");
+    }
+    code.unwrap()
+}
+
+/// perf.data through a pipe, byte by byte: an event, a mapping, samples.
+/// Gives where each record begins, and the end.
+fn recording() -> (Vec<u8>, Vec<usize>) {
+    let mut bytes = b"PERFILE2".to_vec();
+    bytes.extend(16u64.to_le_bytes());
+    let mut begins = Vec::new();
+    let mut record = |kind: u32, misc: u16, body: &[u8]| {
+        begins.push(bytes.len());
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(misc.to_le_bytes());
+        bytes.extend(u16::try_from(8 + body.len()).unwrap().to_le_bytes());
+        bytes.extend(body);
+    };
+    let words = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+    // IP | TID | BRANCH_STACK, of user space.
+    let attr = words(&[128 << 32, 4, 1, 1 | 2 | 1 << 11, 0, 1 << 14, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+    record(64, 0, &attr);
+    let mut map = words(&[7 << 32 | 7, 0x40_0000, 0x1000, 0]);
+    map.extend(b"/nowhere/prog\0\0\0");
+    record(1, 2, &map);
+    for at in 0..4 {
+        let (loops, calls) = (0x40_0100 + at, 0x40_0200);
+        let stack =
+            [0x40_0100, 7 << 32 | 7, 3, loops, 0x40_0100, 2, calls, loops, 1, 0x40_0110, calls, 2];
+        record(9, 2, &words(&stack));
+    }
+    begins.push(bytes.len());
+    (bytes, begins)
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn file(dir: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = dir.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn what_is_no_recording() {
+    let dir = folder();
+    let garbage: String = (0..50_000).map(|n| format!("line {n} of something else\n")).collect();
+    let other = [
+        file(&dir, "empty", b""),
+        file(&dir, "magic", b"PERFILE2"),
+        file(&dir, "sizes", &[&b"PERFILE2"[..], &[0xFF; 200]].concat()),
+        file(&dir, "garbage", garbage.as_bytes()),
+        file(&dir, "one_line", &[b'x'; 3_000_000]),
+        file(&dir, "zeros", &[0; 1_000_000]),
+        file(&dir, "cut.gz", &[0x1F, 0x8B, 8]),
+        file(&dir, "cut.zst", &[0x28, 0xB5, 0x2F, 0xFD]),
+        dir.path().join("absent"),
+        PathBuf::from("/dev/null"),
+    ];
+    for path in &other {
+        for command in COMMANDS {
+            let code = ends_well(command, path, "");
+            // An archive that ends in its header cannot be read (1).
+            let cut = path.to_string_lossy().contains("cut.");
+            assert!(code == 2 || cut && code == 1, "{command:?} {}", path.display());
+        }
+    }
+    for command in COMMANDS {
+        assert_eq!(ends_well(command, dir.path(), "a folder"), 1, "{command:?}");
+    }
+}
+
+/// A pipe with a name is read as any other.
+#[test]
+fn a_named_pipe() {
+    let dir = folder();
+    let (bytes, _) = recording();
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for command in COMMANDS {
+        let (to, bytes) = (pipe.clone(), bytes.clone());
+        let writer = std::thread::spawn(move || fs::write(to, bytes));
+        let code = ends_well(command, &pipe, "a pipe");
+        writer.join().unwrap().unwrap();
+        // It has no cycles and no code to annotate.
+        assert!(
+            code == 0 || matches!(command[0], "hist" | "annotate" | "lint"),
+            "{command:?} {code}"
+        );
+    }
+}
+
+/// Cut between records, within their headers and within their bodies.
+#[test]
+fn cut_and_damaged() {
+    let dir = folder();
+    let (bytes, begins) = recording();
+    let mut turn = COMMANDS.iter().cycle();
+    let mut three = |bytes: &[u8], what: &str| {
+        let path = file(&dir, "damaged", bytes);
+        for command in turn.by_ref().take(3) {
+            ends_well(command, &path, what);
+        }
+    };
+    for &begin in &begins {
+        for len in [begin, begin + 4, begin + 12] {
+            three(&bytes[..len.min(bytes.len())], &format!("cut at {len}"));
+        }
+    }
+    // Every word of the first records at its extremes: sizes, counts, types.
+    for at in (8..begins[3]).step_by(8) {
+        for word in [u64::MAX, 1 << 63, 0xFFFF_FFFF] {
+            let mut damaged = bytes.clone();
+            damaged[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            three(&damaged, &format!("{word:#x} at {at}"));
+        }
+    }
+}
+
+/// A frame of zstd whose blocks each say: this byte, so many of it.
+fn bomb(begin: &[u8], blocks: usize, size: usize) -> Vec<u8> {
+    // No checksum, no size, a window of 128 KiB.
+    let mut bytes = vec![0x28, 0xB5, 0x2F, 0xFD, 0, 7 << 3];
+    let block = |last: u32, kind: u32, size: usize| {
+        let head = last | kind << 1 | u32::try_from(size).unwrap() << 3;
+        head.to_le_bytes()[..3].to_vec()
+    };
+    bytes.extend(block(0, 0, begin.len()));
+    bytes.extend(begin);
+    for left in (0..blocks).rev() {
+        bytes.extend(block(u32::from(left == 0), 1, size));
+        bytes.push(0);
+    }
+    bytes
+}
+
+/// More than the limit, out of 36 KiB, is read as it is unpacked, never held.
+#[test]
+fn archives_of_nothing() {
+    let dir = folder();
+    let text = b" 0x10/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n";
+    let (recorded, _) = recording();
+    for (begin, blocks) in [(&text[..], 9 << 10), (&recorded[..], 9 << 10)] {
+        let path = file(&dir, "bomb", &bomb(begin, blocks, 1 << 17));
+        assert_eq!(ends_well(&["lint"], &path, "a bomb"), 0);
+    }
+}
+
+/// An archive that is longer than it looks ends with Ctrl-C.
+#[test]
+fn an_archive_is_stopped() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
+        .args(["report", "-i", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let bytes = bomb(b" 0x10/0x20/P/-/-/5 \n", 800_000, 1 << 10);
+    // More than a pipe and the unpacker hold: once it is written, some of it
+    // was read.
+    let (first, rest) = bytes.split_at(1 << 19);
+    stdin.write_all(first).unwrap();
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+    let _ = stdin.write_all(rest);
+    drop(stdin);
+    let out = child.wait_with_output().unwrap();
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    assert!(said.contains("stopped by Ctrl-C: partial"), "{said}");
+}
+
+/// `lbr verify --diff` reads a report, not whatever is there.
+#[test]
+fn no_report_of_verify() {
+    let dir = folder();
+    let sound = file(&dir, "sound", b"{\"facility\":\"x\"}\n");
+    let many = "{\"facility\":1}\n".repeat(300);
+    let deep = "[".repeat(100_000);
+    let other = [
+        file(&dir, "empty", b""),
+        file(&dir, "binary", &[0xFF; 1000]),
+        file(&dir, "check_first", b"{\"check\":\"a\"}\n"),
+        file(&dir, "groups", many.as_bytes()),
+        file(&dir, "deep", deep.as_bytes()),
+        dir.path().to_owned(),
+        PathBuf::from("/dev/zero"),
+    ];
+    for path in &other {
+        for (one, other) in [(path, &sound), (&sound, path)] {
+            let command = ["verify", "--diff", one.to_str().unwrap(), other.to_str().unwrap()];
+            let out = Command::new("sh")
+                .args(["-c", "ulimit -v 1048576; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_lbr")])
+                .args(command)
+                .output()
+                .unwrap();
+            let said = String::from_utf8(out.stderr).unwrap();
+            assert_eq!(out.status.code(), Some(2), "{command:?}: {said}");
+            assert!(said.starts_with("lbr: ") && said.lines().count() == 1, "{said}");
+        }
+    }
+}
+
+/// Debug information that names a pipe as its source: nobody waits for it.
+#[test]
+fn a_source_that_is_a_pipe() {
+    let dir = folder();
+    let pipe = dir.path().join("source.c");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let code = format!(
+        "# 1 \"{}\"\nint around(int n) {{\nwhile (n) n &= n - 1;\nreturn n;\n}}\n",
+        pipe.display()
+    );
+    let code = file(&dir, "code.c", code.as_bytes());
+    let program = dir.path().join("program");
+    let built = Command::new("cc")
+        .args(["-g", "-O1", "-nostdlib", "-static", "-no-pie", "-Wl,-e,around", "-o"])
+        .args([&program, &code])
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no C compiler (cc)");
+        return;
+    }
+    use object::{Object, ObjectSymbol};
+    let bytes = fs::read(&program).unwrap();
+    let elf = object::File::parse(&*bytes).unwrap();
+    let around = elf.symbols().find(|symbol| symbol.name() == Ok("around")).unwrap().address();
+    let text = format!(
+        "PERF_RECORD_MMAP2 1/1: [{:#x}(0x1000) @ 0x1000 00:00 0 0]: r-xp {}\n 1/1 {:#x}/{around:#x}/P/-/-/0  {:#x}/{around:#x}/P/-/-/0 \n",
+        around & !0xFFF,
+        program.display(),
+        around + 4,
+        around + 4
+    );
+    let text = file(&dir, "text", text.as_bytes());
+    let out = run(&["annotate", "--source", "around"], &text);
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    // The line is named, its text is not to be had.
+    let shown = String::from_utf8(out.stdout).unwrap();
+    assert!(shown.lines().any(|line| line.trim_end().ends_with("source.c:2")), "{shown}");
+}
