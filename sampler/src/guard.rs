@@ -204,6 +204,12 @@ impl<M: MsrWrite> Armed<M> {
         &self.left
     }
 
+    /// What a child that writes the registers is to keep open, so that the
+    /// keeper waits for its end too.
+    pub(crate) fn lifeline(&self) -> Option<std::os::fd::RawFd> {
+        self.owed.ticket.as_ref().and_then(Ticket::lifeline)
+    }
+
     /// Stops recording, as [`ArmPlan::freeze`].
     ///
     /// # Errors

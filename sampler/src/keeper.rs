@@ -17,7 +17,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,6 +58,8 @@ pub enum KeeperError {
 /// What a message of three bytes begins with; the ring's number follows.
 const ARMING: u8 = b'a';
 const SETTLED: u8 = b's';
+/// The recorder needs the keeper no more, whoever else holds the pipe.
+const FAREWELL: [u8; 3] = [b'f', 0, 0];
 
 /// The recorder's end of the pipe, and the child to reap. It ends with the
 /// last ticket.
@@ -70,8 +72,10 @@ struct Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // The end of the pipe ends the keeper.
-        self.pipe = None;
+        // A process that holds the pipe too may live on.
+        if let Some(mut pipe) = self.pipe.take() {
+            let _ = pipe.write_all(&FAREWELL);
+        }
         while waitpid(self.keeper, None) == Err(Errno::EINTR) {}
     }
 }
@@ -113,6 +117,12 @@ impl Ticket {
     pub(crate) fn settle(self) {
         // A keeper that is gone restores nothing.
         let _ = self.tell(SETTLED);
+    }
+
+    /// The recorder's end of the pipe. The keeper puts nothing back as long as
+    /// a process has it open: a child that writes the registers is to keep it.
+    pub(crate) fn lifeline(&self) -> Option<RawFd> {
+        self.line.pipe.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     fn tell(&self, what: u8) -> io::Result<()> {
@@ -207,7 +217,7 @@ fn keep<R: Kept>(line: &mut impl Read, rings: &mut [R]) -> bool {
     let mut armed = vec![false; rings.len()];
     let mut message = [0; 3];
     // A line that fails is a line that ended.
-    while line.read_exact(&mut message).is_ok() {
+    while line.read_exact(&mut message).is_ok() && message != FAREWELL {
         let [what, low, high] = message;
         if let Some(armed) = armed.get_mut(usize::from(u16::from_le_bytes([low, high]))) {
             *armed = what == ARMING;

@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 fn time(args: &[&str]) -> Output {
@@ -116,7 +118,10 @@ fn what_is_wrong_is_said() {
     refused(&["--hex", "90 48 8b 04 25 10 00 00 00"], "SIGSEGV at +0x1, touching 0x10", 1);
     // mov eax, 60; mov edi, 3; syscall
     refused(&["--hex", "b8 3c 00 00 00 bf 03 00 00 00 0f 05"], "status 3 at +0xa", 1);
-    refused(&["--hex", "9"], "whole bytes", 2);
+    refused(&["--hex", "9"], "odd number of digits (1)", 2);
+    if has_as() {
+        refused(&["nop", "--init", "nop; ud2"], "SIGILL at +0x1 of --init", 1);
+    }
     refused(&["--hex", "zz"], "not hexadecimal", 2);
     refused(&["--hex", "90", "-j", "stack,u"], "call-stack mode", 2);
     refused(&["--hex", "90", "-j", "any,k"], "ask for `u`", 2);
@@ -137,11 +142,35 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
+fn signals_end_it_soon() {
+    // mov ecx, 300000000; dec ecx; jnz: quick at full speed, hours step by step.
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let started = std::time::Instant::now();
+        let child = Command::new(env!("CARGO_BIN_EXE_lbr"))
+            .args(["time", "--backend", "soft", "--timeout", "6000", "--hex"])
+            .args(["b9 00 a3 e1 11 ff c9 75 fc", "--warm-up", "1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+        let out = child.wait_with_output().unwrap();
+        assert!(started.elapsed().as_secs() < 60, "{signal}");
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert_eq!(said, "lbr: stopped before anything was measured\n");
+        assert!(out.stdout.is_empty());
+    }
+}
+
+#[test]
 fn csv_and_pictures() {
     let out = time(&["--hex", LOOP, "--csv"]);
     let shown = text(&out.stdout);
     assert!(shown.contains("\ninstructions_per_iteration,,,7,,,,,,\n"), "{shown}");
     assert!(shown.contains("\ncycles_per_iteration,,,,,,,,,\n"), "absent is empty: {shown}");
+    assert!(shown.contains("\nblock_cycles,\"+0x5 .. end\",2,,,,,,,\n"), "{shown}");
     let columns = |line: &str| line.matches(',').count();
     assert!(shown.lines().all(|line| columns(line) == 9), "{shown}");
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,20 @@
 # mov ecx, 3; dec ecx; jnz -4: 7 instructions, 2 branches taken.
 loop="b9 03 00 00 00 ff c9 75 fc"
 control_before=$(header 1 control)
+select_before=
+
+# Whether no lbr runs any more. Those that ended are left to the guest's init.
+gone() {
+  for pid in $(pidof lbr); do
+    grep -q '^State:.*Z' /proc/$pid/status || return 1
+  done
+}
+
+# CPU REGISTER BEFORE: whether lbr has armed the CPU, which is seen by its filter.
+recording_or_filter() {
+  [ -z "$2" ] && { usleep 1500000; return 0; }
+  [ "$(register "$1" "$2")" != "$3" ]
+}
 
 # Blocks: entry, exit, executions; no bracket among them.
 lbr time -C 1 --backend msr --hex "$loop" --repeat 20 --json >/tmp/out 2>/tmp/stderr ||
@@ -40,6 +54,64 @@ grep -q 'more branches than the' /tmp/out || fail "nothing about the depth: $(ca
 lbr time -C 1 --hex "" --repeat 5 --json >/tmp/out 2>/tmp/stderr || fail "nothing: $(cat /tmp/stderr)"
 [ "$(wc -l </tmp/out)" = 1 ] || fail "blocks of nothing: $(cat /tmp/out)"
 
+# Far branches between the two jumps: a REP STOSB of 3.9 million rounds (lea rdi, [rsp - 4000000])
+# lasts longer than a tick of the kernel's clock.
+lbr time -C 1 --hex "48 8d bc 24 00 f7 c2 ff b9 60 82 3b 00 f3 aa" --repeat 3 --stepped 0 --warm-up 1 \
+  --json >/tmp/out 2>/tmp/stderr
+interrupted=$(sed -n '1s/.*"interrupted":\([0-9]*\).*/\1/p' /tmp/out)
+counted=$(sed -n '1s/.*"runs":\([0-9]*\).*/\1/p' /tmp/out)
+[ "${interrupted:-0}" -gt 0 ] || fail "no run was interrupted: $(cut -c1-900 /tmp/out) $(cat /tmp/stderr)"
+[ "$counted" -gt 0 ] || grep -q 'no run counts' /tmp/stderr || fail "no runs and no word: $(cat /tmp/stderr)"
+echo "interrupted: $interrupted of 6, of which of the code $((3 - counted))"
+
+# Somebody else takes the filter: its runs are dropped, and it is left as it is.
+select=0x1c8
+case $CPU in
+  06_8F) select= ;;
+  19_11) select=0xc000010e ;;
+esac
+if [ -n "$select" ]; then
+  select_before=$(register 1 $select)
+  lbr time -C 1 --hex "$loop" --repeat 1000000 --json >/tmp/out 2>/tmp/stderr &
+  pid=$!
+  within 10 recording_or_filter 1 $select "$select_before" || fail "it never armed"
+  # Past what is tried and stepped before the runs that count.
+  sleep 2
+  set_register 1 $select 5
+  sleep 1
+  kill -INT $pid
+  wait $pid
+  grep -q 'something else changed the branch filter' /tmp/stderr || fail "foreign filter: $(cat /tmp/stderr)"
+  foreign=$(sed -n '1s/.*"foreign":\([0-9]*\).*/\1/p' /tmp/out)
+  [ "${foreign:-0}" -gt 0 ] || fail "no run was dropped for the foreign filter"
+  [ "$(register 1 $select)" = 0000000000000005 ] || fail "the foreign filter is gone"
+  set_register 1 $select $((0x$select_before))
+fi
+
+# Ended at any moment, the registers are as before.
+delay=20000
+for signal in INT TERM HUP KILL KILL KILL KILL; do
+  lbr time -C 1 --hex "$loop" --repeat 1000000 >/tmp/out 2>/tmp/stderr &
+  pid=$!
+  within 10 recording_or_filter 1 "$select" "$select_before" || fail "it never armed"
+  usleep $delay
+  delay=$((delay + 7919))
+  kill -$signal $pid
+  wait $pid
+  within 5 gone || fail "$signal: a process stays behind: $(ps)"
+  recording_is 1 false || fail "$signal: recording is on"
+  [ "$(header 1 control)" = "$control_before" ] || fail "$signal: control is $(header 1 control)"
+  [ -z "$select" ] || [ "$(register 1 $select)" = "$select_before" ] || fail "$signal: the filter is $(register 1 $select)"
+done
+# A run that does not end while recording is on.
+lbr time -C 1 --hex "49 ff 06 49 81 3e 20 00 00 00 73 fe" --timeout 60 --stepped 0 --warm-up 1 >/tmp/out 2>/tmp/stderr &
+pid=$!
+usleep 1500000
+kill -INT $pid
+wait $pid
+recording_is 1 false || fail "stopped in the middle: recording is on"
+[ "$(header 1 control)" = "$control_before" ] || fail "stopped in the middle: control is $(header 1 control)"
+
 # Hostile code, and the registers are as before.
 expect 1 'stopped at +0x0' lbr time -C 1 --hex "eb fe" --timeout 0.5
 expect 1 'SIGSEGV at +0x1, touching 0x10' lbr time -C 1 --hex "90 48 8b 04 25 10 00 00 00"
@@ -47,5 +119,5 @@ expect 1 'status 3 at +0xa' lbr time -C 1 --hex "b8 3c 00 00 00 bf 03 00 00 00 0
 recording_is 1 false || fail "recording is on"
 [ "$(header 1 control)" = "$control_before" ] || fail "control is $(header 1 control)"
 [ "$(lbr dump -C 1 --json | grep -c '"empty":true')" -gt 0 ] || fail "records are left"
-within 5 sh -c '! pidof lbr >/dev/null' || fail "a process stays behind"
+within 5 gone || fail "a process stays behind"
 finish

@@ -9,6 +9,8 @@ mod drain;
 mod guard;
 mod labels;
 mod model;
+#[path = "../roots.rs"]
+mod roots;
 mod scripted;
 mod session;
 mod soft;

@@ -1,13 +1,16 @@
 //! Snippets whose instructions and branches are known by hand, and what
 //! hostile code comes to.
 
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sampler::measure::bracket::{Body, Register};
+use lbr_msr::arm::Restored;
+use lbr_msr::{Msr, MsrError};
+use sampler::measure::bracket::{Body, Register, Switch};
 use sampler::measure::image::{Image, ImageError};
-use sampler::measure::{FaultKind, MeasureError, Measurement, Session};
+use sampler::measure::{FaultKind, MeasureError, Measurement, Reading, Ring, Session};
 
 fn session() -> Session {
     let mut session = Session::stepping().expect("a session");
@@ -284,4 +287,120 @@ fn functions_of_files_are_called() {
             other => panic!("{flags:?}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn vector_registers_are_clean_at_the_start_of_each_run() {
+    // XMM5 and MXCSR as they are found; then both are spoilt, exceptions
+    // unmasked and one pending in x87.
+    let source = "movq rbx, xmm5; stmxcsr [r14]; mov r12d, [r14]; fnstsw ax; movzx r13d, ax; \
+                  fnstcw [r14]; movzx r8d, word ptr [r14]; \
+                  mov rcx, -1; movq xmm5, rcx; mov dword ptr [r14], 0x8040; ldmxcsr [r14]; \
+                  fldz; fldz; mov dword ptr [r14], 0; fldcw [r14]";
+    let Some(code) = assemble(source) else { return };
+    let end = measure(&Body { code, ..Body::default() }).end;
+    assert_eq!(end.get(Register::Rbx), 0);
+    // SDM Vol. 1, 10.2.3.1 and 8.1.4, 8.1.5: as after FNINIT.
+    assert_eq!(end.get(Register::R12), 0x1F80);
+    assert_eq!(end.get(Register::R13), 0, "the x87 stack is empty");
+    assert_eq!(end.get(Register::R8), 0x037F);
+}
+
+#[test]
+fn the_upper_half_of_a_vector_is_clean_too() {
+    if !std::arch::is_x86_feature_detected!("avx2") {
+        eprintln!("skipped: no AVX2");
+        return;
+    }
+    let source = "vextracti128 xmm1, ymm7, 1; vmovq rbx, xmm1; vpcmpeqd ymm7, ymm7, ymm7";
+    let Some(code) = assemble(source) else { return };
+    assert_eq!(measure(&Body { code, ..Body::default() }).end.get(Register::Rbx), 0);
+}
+
+#[test]
+fn stopping_ends_a_run() {
+    let Some(code) = assemble("2: jmp 2b") else { return };
+    // Ten rounds at full speed are nothing, to step through them takes minutes.
+    let Some(long) = assemble("mov ecx, 300000000; 2: dec ecx; jnz 2b") else { return };
+    for code in [code, long] {
+        let mut session = session();
+        session.options().limit = Duration::from_secs(600);
+        let stop = std::sync::Arc::clone(&session.options().stop);
+        let started = Instant::now();
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(1500));
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let measured = session.measure_code(&Body { code, ..Body::default() });
+        assert!(matches!(measured, Err(MeasureError::Stopped)), "{measured:?}");
+        assert!(started.elapsed() < Duration::from_secs(60));
+        other.join().expect("it ends");
+    }
+}
+
+/// A ring whose registers are a file, and whose records are never a run's.
+#[derive(Debug)]
+struct Odd {
+    file: std::fs::File,
+    line: std::fs::File,
+    reading: Reading,
+}
+
+impl Ring for Odd {
+    fn switch(&self) -> Switch {
+        let descriptor = self.file.as_raw_fd();
+        Switch { descriptor, msr: 0x1D9, on: 0x4801, off: 0x4800 }
+    }
+
+    fn lifeline(&self) -> RawFd {
+        self.line.as_raw_fd()
+    }
+
+    fn depth(&self) -> u32 {
+        32
+    }
+
+    fn read(&mut self) -> Result<Reading, MsrError> {
+        Ok(self.reading.clone())
+    }
+
+    fn stop(&mut self) -> Result<(), MsrError> {
+        Ok(())
+    }
+
+    fn restore(self: Box<Self>) -> Result<Restored, MsrError> {
+        Err(MsrError::NotAllowed { msr: Msr(0x1C8) })
+    }
+}
+
+#[test]
+fn runs_that_do_not_count_are_counted_and_a_failed_restore_is_told() {
+    let pipe = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC);
+    let (reads, writes) = pipe.expect("a pipe");
+    // A byte to the pipe, if it is open, and to whatever else is.
+    let source = "xor ebx, ebx; 2: mov eax, 1; mov edi, ebx; lea rsi, [r14]; mov edx, 1; syscall; \
+                  inc ebx; cmp ebx, 64; jb 2b";
+    let Some(code) = assemble(source) else { return };
+    let (line, reads) = (std::fs::File::from(writes), std::fs::File::from(reads));
+    for reading in [Reading::Records(Vec::new()), Reading::Torn, Reading::Foreign] {
+        let file = tempfile::tempfile().expect("a file");
+        let line = line.try_clone().expect("a descriptor");
+        let ring = Odd { file, line, reading: reading.clone() };
+        let mut options = session().options().clone();
+        options.repeat = 3;
+        options.stepped = 0;
+        let mut session = Session::new(options, Some(Box::new(ring)));
+        let body = Body { code: code.clone(), ..Body::default() };
+        let measured = session.measure_code(&body).expect("it runs");
+        assert_eq!((measured.runs.len(), measured.overhead.len()), (0, 0), "{reading:?}");
+        // Three runs, and three of nothing.
+        let expected = if reading == Reading::Foreign { (0, 6) } else { (6, 0) };
+        assert_eq!((measured.unreadable, measured.foreign), expected, "{reading:?}");
+        session.restore().expect_err("the ring says so");
+    }
+    drop(line);
+    let mut heard = Vec::new();
+    std::io::Read::read_to_end(&mut &reads, &mut heard).expect("bytes");
+    // A warm-up and three runs, three times: no other way leads to the pipe.
+    assert_eq!(heard.len(), 12, "the process of the code holds the line");
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! entry:  save the caller's registers        (a function without arguments)
+//!         x87 and vector registers as in a new process
 //!         load the registers of the caller's choice
 //!         CODE that sets up (--init)
 //!         pwrite(control register, on)       inline SYSCALL
@@ -284,6 +285,13 @@ const PAGE: u64 = 4096;
 /// A stack of our own in the data page, for the flags.
 const OWN_STACK: u64 = 2048;
 const _: () = assert!(size_of::<Data>() < 1024);
+/// The state of x87 and vector registers that a run starts with: 512 bytes
+/// and a header, all zero but for what a new process has (System V ABI, 3.4.1).
+/// SDM Vol. 1, 13.4.
+const VECTORS: u64 = 3072;
+const _: () = assert!(VECTORS.is_multiple_of(64) && VECTORS + 512 + 64 <= PAGE);
+/// The x87 control word, at 0, and MXCSR, at 24.
+const CLEAN: [(u64, u32); 2] = [(0, 0x037F), (24, 0x1F80)];
 /// Size of each area of memory.
 pub const AREA: u64 = 1 << 16;
 /// The registers that point into the middle of an area.
@@ -353,8 +361,12 @@ impl Bracket {
             protect(start.get(register) - AREA / 2, AREA, writable)?;
         }
         // SAFETY: `bytes` is no longer than what was made writable behind the
-        // data page: the code, and less than a page of ours.
+        // data page: the code, and less than a page of ours. The clean state
+        // lies in the data page (asserted above), and is aligned.
         unsafe {
+            for (offset, value) in CLEAN {
+                bracket.inside(base + VECTORS + offset).cast::<u32>().write(value);
+            }
             let code = bracket.inside(base + PAGE).cast::<u8>().as_ptr();
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), code, bytes.len());
         }
@@ -384,8 +396,9 @@ impl Bracket {
     /// Runs it in this process, on this thread: switches recording on, runs
     /// the code, switches recording off.
     ///
-    /// What the writes returned is in [`Ran::switched`]: look at it. What the
-    /// code leaves in vector and x87 registers stays there.
+    /// What the writes returned is in [`Ran::switched`]: look at it. The code
+    /// finds x87 and vector registers as in a new process; what it leaves there
+    /// stays until the next run.
     ///
     /// # Safety
     /// The code has to be known: it ends behind its last byte, touches no
@@ -459,6 +472,7 @@ fn write(base: u64, end: u64, body: &Body) -> (Vec<u8>, u64, Layout) {
         code.push(register);
     }
     code.store(field(std::mem::offset_of!(Data, host)), Register::Rsp);
+    code.load_vectors(base + VECTORS, std::arch::is_x86_feature_detected!("xsave"));
     load(&mut code, start, own_stack);
     let init = code.here();
     code.raw(&body.init);

@@ -12,6 +12,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag};
@@ -71,6 +73,8 @@ pub(super) enum NoResult {
     Fault(Fault),
     /// A system call of ours failed.
     Os(&'static str, io::Error),
+    /// It was told to stop.
+    Stopped,
 }
 
 fn os(what: &'static str) -> impl Fn(Errno) -> NoResult {
@@ -105,15 +109,19 @@ enum Stopped {
 }
 
 /// What is done to the child before it is let go for the first time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Setting {
-    /// The one descriptor that stays open, where it has to be one alone;
-    /// standard streams are /dev/null then.
+    /// No descriptors stay open but the two below; standard streams are
+    /// /dev/null then.
     pub(super) alone: bool,
     /// The descriptor of the registers; -1 for none.
     pub(super) descriptor: RawFd,
+    /// What the [keeper](crate::keeper) listens to; -1 for none.
+    pub(super) lifeline: RawFd,
     /// The CPU it runs on.
     pub(super) pin: Option<Affinity>,
+    /// Ends whatever runs.
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 /// A child that stands at its INT3.
@@ -124,11 +132,12 @@ pub(super) struct Child {
     layout: Layout,
     data: u64,
     dead: bool,
+    stop: Arc<AtomicBool>,
 }
 
 impl Child {
     /// Forks a child for a bracket, which it inherits.
-    pub(super) fn new(bracket: &Bracket, setting: Setting) -> Result<Child, NoResult> {
+    pub(super) fn new(bracket: &Bracket, setting: &Setting) -> Result<Child, NoResult> {
         let null = OpenOptions::new().read(true).write(true).open("/dev/null");
         let null = null.map_err(|cause| NoResult::Os("opening /dev/null", cause))?;
         // SAFETY: the child calls nothing but async-signal-safe functions
@@ -145,12 +154,13 @@ impl Child {
             layout: bracket.layout().clone(),
             data: bracket.data(),
             dead: false,
+            stop: Arc::clone(&setting.stop),
         };
         child.first_stop(setting)?;
         Ok(child)
     }
 
-    fn first_stop(&mut self, setting: Setting) -> Result<(), NoResult> {
+    fn first_stop(&mut self, setting: &Setting) -> Result<(), NoResult> {
         let options = Options::PTRACE_O_EXITKILL
             | Options::PTRACE_O_TRACECLONE
             | Options::PTRACE_O_TRACEFORK
@@ -261,7 +271,7 @@ impl Child {
     }
 
     /// Short runs are over in microseconds: at first this looks all the time.
-    fn look_until(&self, deadline: Instant) -> Result<Option<i32>, NoResult> {
+    fn look_until(&mut self, deadline: Instant) -> Result<Option<i32>, NoResult> {
         let start = Instant::now();
         loop {
             let status = sys::look_for(self.pid.as_raw());
@@ -273,12 +283,21 @@ impl Child {
             if now >= deadline {
                 return Ok(None);
             }
+            self.go_on()?;
             if now.duration_since(start) < SHORT {
                 std::thread::yield_now();
             } else {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
+    }
+
+    /// Whether nobody wants it to stop. A child that is left in the middle of
+    /// a run is not used again.
+    fn go_on(&mut self) -> Result<(), NoResult> {
+        let stop = self.stop.load(Ordering::Relaxed);
+        self.dead |= stop;
+        if stop { Err(NoResult::Stopped) } else { Ok(()) }
     }
 
     /// Stops a child whose time is up, to see where it is.
@@ -389,10 +408,13 @@ impl Child {
         let mut regs = self.regs()?;
         while regs.rip != self.layout.tail {
             steps = steps.wrapping_add(1);
-            if steps.is_multiple_of(1024) && Instant::now() > deadline {
-                self.dead = true;
-                let kind = FaultKind::Hang { in_call: false };
-                return Err(NoResult::Fault(Fault { kind, at: Some(regs.rip) }));
+            if steps.is_multiple_of(1024) {
+                self.go_on()?;
+                if Instant::now() > deadline {
+                    self.dead = true;
+                    let kind = FaultKind::Hang { in_call: false };
+                    return Err(NoResult::Fault(Fault { kind, at: Some(regs.rip) }));
+                }
             }
             let (mut decoded, _) = code.at(pid, regs.rip);
             if let (UnderTrapFlag::DelaysTrap, Insn::Straight { len }) =
@@ -500,7 +522,7 @@ impl Drop for Child {
 }
 
 /// What the child does before its first INT3.
-fn be_child(bracket: &Bracket, setting: Setting, null: &File) -> ! {
+fn be_child(bracket: &Bracket, setting: &Setting, null: &File) -> ! {
     use std::os::fd::AsRawFd;
     // SAFETY: system calls without memory of ours; they are async-signal-safe.
     // What fails here changes nothing that the parent relies on: a child that
@@ -513,12 +535,16 @@ fn be_child(bracket: &Bracket, setting: Setting, null: &File) -> ! {
             for stream in 0..3 {
                 libc::dup2(null.as_raw_fd(), stream);
             }
-            let keep = u32::try_from(setting.descriptor).ok().filter(|&keep| keep > 2);
-            let all_but = keep.unwrap_or(u32::MAX);
-            if all_but > 3 {
-                libc::syscall(libc::SYS_close_range, 3u32, all_but.saturating_sub(1), 0u32);
+            let mut keep = [setting.descriptor, setting.lifeline];
+            keep.sort_unstable();
+            let mut first = 3u32;
+            for keep in keep.into_iter().filter_map(|keep| u32::try_from(keep).ok()) {
+                if keep > first {
+                    libc::syscall(libc::SYS_close_range, first, keep - 1, 0u32);
+                }
+                first = first.max(keep.saturating_add(1));
             }
-            libc::syscall(libc::SYS_close_range, all_but.saturating_add(1), u32::MAX, 0u32);
+            libc::syscall(libc::SYS_close_range, first, u32::MAX, 0u32);
         }
         let mut nothing = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&raw mut nothing);

@@ -2,6 +2,9 @@
 
 use super::bracket::Register;
 
+/// State components: x87, SSE, AVX, and AVX-512's three. SDM Vol. 1, 13.1.
+const VECTORS: u32 = 0xE7;
+
 /// Code that is being written, at an address that is known.
 #[derive(Debug)]
 pub(super) struct Emit {
@@ -96,6 +99,16 @@ impl Emit {
     pub(super) fn store_flags(&mut self, address: u64) {
         self.raw(&[0x9C, 0x8F, 0x05]); // pushfq; pop qword [rip + ...]
         self.distance(address);
+    }
+
+    /// XRSTOR of x87, SSE, AVX and AVX-512 state from an area (SDM Vol. 1,
+    /// 13.8), or FXRSTOR where the system has no XSAVE. RAX and RDX are lost.
+    pub(super) fn load_vectors(&mut self, area: u64, xsave: bool) {
+        self.constant(Register::Rax, VECTORS);
+        self.constant(Register::Rdx, 0);
+        let extension = if xsave { 5 } else { 1 };
+        self.raw(&[0x48, 0x0F, 0xAE, extension << 3 | 5]);
+        self.distance(area);
     }
 
     pub(super) fn syscall(&mut self) {

@@ -22,5 +22,5 @@ mod session;
 
 pub use child::{Counts, Fault, FaultKind};
 pub use result::{Block, Measurement, Run};
-pub use ring::{Registers, Ring};
+pub use ring::{Reading, Registers, Ring};
 pub use session::{MeasureError, Options, Session, select};

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
 use lbr_msr::arm::{ArmError, ArmOptions, ArmPlan, Restored};
@@ -18,26 +18,47 @@ use super::bracket::Switch;
 use super::result::Taken;
 use crate::guard::Armed;
 
+/// What was read of a ring after a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// The records, newest first.
+    Records(Vec<BranchEntry>),
+    /// They changed while they were read.
+    Torn,
+    /// The control or the filter register is not as it was left: somebody else
+    /// writes it, and the records may be anybody's.
+    Foreign,
+}
+
 /// Branch records that a bracket switches on and off by itself.
 pub trait Ring: Debug {
     /// How it does that.
     fn switch(&self) -> Switch;
 
+    /// A descriptor that the process of the code keeps open, -1 for none: its
+    /// end tells the [keeper](crate::keeper) that nobody writes any more.
+    fn lifeline(&self) -> RawFd;
+
     /// Number of records.
     fn depth(&self) -> u32;
 
-    /// The records, newest first; `None` where they changed while they were
-    /// read. Recording is off.
+    /// The records. Recording is off.
     ///
     /// # Errors
     /// The access that failed.
-    fn read(&mut self) -> Result<Option<Vec<BranchEntry>>, MsrError>;
+    fn read(&mut self) -> Result<Reading, MsrError>;
 
     /// Switches recording off, which a bracket may have left on.
     ///
     /// # Errors
     /// The access that failed.
     fn stop(&mut self) -> Result<(), MsrError>;
+
+    /// Puts the registers back.
+    ///
+    /// # Errors
+    /// The first access that failed.
+    fn restore(self: Box<Self>) -> Result<Restored, MsrError>;
 }
 
 /// The registers of a CPU, under the guard that puts them back.
@@ -67,14 +88,6 @@ impl<M: MsrWrite> Registers<M> {
         };
         Ok(Registers { armed, caps, node, switch })
     }
-
-    /// Puts the registers back, as [`Armed::restore`].
-    ///
-    /// # Errors
-    /// The first access that failed.
-    pub fn restore(self) -> Result<Restored, MsrError> {
-        self.armed.restore()
-    }
 }
 
 impl<M: MsrWrite + Debug> Ring for Registers<M> {
@@ -82,20 +95,32 @@ impl<M: MsrWrite + Debug> Ring for Registers<M> {
         Switch { descriptor: self.node.as_raw_fd(), ..self.switch }
     }
 
+    fn lifeline(&self) -> RawFd {
+        self.armed.lifeline().unwrap_or(-1)
+    }
+
     fn depth(&self) -> u32 {
         self.caps.depth
     }
 
-    fn read(&mut self) -> Result<Option<Vec<BranchEntry>>, MsrError> {
+    fn read(&mut self) -> Result<Reading, MsrError> {
         let snapshot = Snapshot::read(self.armed.registers(), &self.caps)?;
-        if snapshot.torn() {
-            return Ok(None);
+        let ours = self.armed.plan().filter_value();
+        if snapshot.control != self.switch.off || snapshot.select.is_some_and(|now| now != ours) {
+            return Ok(Reading::Foreign);
         }
-        Ok(Some(entries(&snapshot, &self.caps)))
+        if snapshot.torn() {
+            return Ok(Reading::Torn);
+        }
+        Ok(Reading::Records(entries(&snapshot, &self.caps)))
     }
 
     fn stop(&mut self) -> Result<(), MsrError> {
         self.armed.freeze().map(drop)
+    }
+
+    fn restore(self: Box<Self>) -> Result<Restored, MsrError> {
+        self.armed.restore()
     }
 }
 

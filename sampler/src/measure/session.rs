@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lbr_msr::MsrError;
-use lbr_msr::arm::ArmError;
+use lbr_msr::arm::{ArmError, Restored};
 use lbr_msr::caps::FilterRegister;
 use lbr_msr::filter::{BranchClasses, BranchFilter, FilterError, to_register_beside};
 use lbr_msr::insn::branch_kind;
@@ -17,7 +17,7 @@ use lbr_msr::soft::SoftCpu;
 use super::bracket::{Body, Bracket, Layout, Ran, Registers, Switch};
 use super::child::{Child, Counts, Fault, NoResult, Setting};
 use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, total};
-use super::ring::{Full, Ring};
+use super::ring::{Full, Reading, Ring};
 use crate::target::Affinity;
 
 /// How to measure.
@@ -74,6 +74,9 @@ pub enum MeasureError {
         /// It was single-stepped.
         stepped: bool,
     },
+    /// [`Options::stop`] was set before anything was counted or measured.
+    #[error("stopped before anything was measured")]
+    Stopped,
     /// The closing system call could not switch recording off; it was switched
     /// off by other means.
     #[error("the registers could not be switched {what} from within the run: {cause}")]
@@ -151,6 +154,15 @@ impl Session {
         &mut self.options
     }
 
+    /// Ends the session: puts the registers of its ring back, and tells what
+    /// was found there. A session that is dropped does that silently.
+    ///
+    /// # Errors
+    /// The first access that failed.
+    pub fn restore(self) -> Result<Restored, MsrError> {
+        self.ring.map_or(Ok(Restored::default()), |ring| ring.restore())
+    }
+
     /// Measures a piece of code. The standard streams of its process are
     /// /dev/null.
     ///
@@ -174,22 +186,28 @@ impl Session {
         strip: Strip,
     ) -> Result<Measurement, MeasureError> {
         let switch = self.ring.as_ref().map_or(Switch::NONE, |ring| ring.switch());
-        let setting = Setting { alone, descriptor: switch.descriptor, pin: self.options.pin };
+        let setting = Setting {
+            alone,
+            descriptor: switch.descriptor,
+            lifeline: self.ring.as_ref().map_or(-1, |ring| ring.lifeline()),
+            pin: self.options.pin,
+            stop: Arc::clone(&self.options.stop),
+        };
 
         // Hostile code shows itself here, at full speed, before anything is
         // switched on.
         let bracket = map(body)?;
-        let mut measured = Place::new(&bracket, setting, start(bracket.start()))?;
+        let mut measured = Place::new(&bracket, &setting, start(bracket.start()))?;
         let mut end = measured.run(Switch::NONE, self.options.limit)?.registers;
         for _ in 1..self.options.warm_up.max(1) {
             end = measured.run(Switch::NONE, self.options.limit)?.registers;
         }
 
         let mut folded = Folded::default();
-        let stepped = self.count(body, setting, &start, strip, bracket.layout(), &mut folded)?;
+        let stepped = self.count(body, &setting, &start, strip, bracket.layout(), &mut folded)?;
 
         let empty = map(nothing)?;
-        let mut around_nothing = Place::new(&empty, setting, start(empty.start()))?;
+        let mut around_nothing = Place::new(&empty, &setting, start(empty.start()))?;
         for _ in 0..self.options.warm_up {
             around_nothing.run(Switch::NONE, self.options.limit)?;
         }
@@ -209,6 +227,7 @@ impl Session {
             depth: self.ring.as_ref().map(|ring| ring.depth()),
             interrupted: 0,
             unreadable: 0,
+            foreign: 0,
             overflowed: 0,
             end,
             stopped: false,
@@ -217,14 +236,18 @@ impl Session {
             folded = Folded::default();
         }
         for _ in 0..self.options.repeat {
-            if self.options.stop.load(Ordering::Relaxed) {
-                result.stopped = true;
-                break;
-            }
-            if let Some((run, _)) = self.once(&mut around_nothing, switch, &mut result)? {
-                result.overhead.push(run);
-            }
-            if let Some((run, branches)) = self.once(&mut measured, switch, &mut result)? {
+            let runs = self
+                .once(&mut around_nothing, switch, &mut result)
+                .and_then(|nothing| Ok((nothing, self.once(&mut measured, switch, &mut result)?)));
+            let (nothing, code) = match runs {
+                Err(MeasureError::Stopped) => {
+                    result.stopped = true;
+                    break;
+                }
+                runs => runs?,
+            };
+            result.overhead.extend(nothing.map(|(run, _)| run));
+            if let Some((run, branches)) = code {
                 result.runs.push(run);
                 if let Some(branches) = branches {
                     result.overflowed += u64::from(!branches.complete);
@@ -246,6 +269,9 @@ impl Session {
         switch: Switch,
         result: &mut Measurement,
     ) -> Result<Option<(Run, Option<Branches>)>, MeasureError> {
+        if self.options.stop.load(Ordering::Relaxed) {
+            return Err(MeasureError::Stopped);
+        }
         let ran = match place.run(switch, self.options.limit) {
             Ok(ran) => ran,
             Err(error) => {
@@ -268,9 +294,16 @@ impl Session {
                 return Err(MeasureError::Switch { what, cause });
             }
         }
-        let Some(records) = ring.read()? else {
-            result.unreadable += 1;
-            return Ok(None);
+        let records = match ring.read()? {
+            Reading::Records(records) => records,
+            Reading::Torn => {
+                result.unreadable += 1;
+                return Ok(None);
+            }
+            Reading::Foreign => {
+                result.foreign += 1;
+                return Ok(None);
+            }
         };
         let Place { child, layout, code, .. } = place;
         match cut(&records, layout, |at| code.is_behind_call(child, at)) {
@@ -292,8 +325,9 @@ impl Session {
         start: &impl Fn(Registers) -> Registers,
     ) -> Result<(Counts, Vec<HwBranchType>), MeasureError> {
         let bracket = map(&Body { stepped: true, ..body.clone() })?;
-        let setting = Setting { alone: false, descriptor: -1, pin: None };
-        let mut place = Place::new(&bracket, setting, start(bracket.start()))?;
+        let stop = Arc::clone(&self.options.stop);
+        let setting = Setting { alone: false, descriptor: -1, lifeline: -1, pin: None, stop };
+        let mut place = Place::new(&bracket, &setting, start(bracket.start()))?;
         let mut classes = Vec::new();
         let (open, close) = (place.layout.open, place.layout.close);
         let walked = place.child.step(place.start, self.options.limit, |branch| {
@@ -309,7 +343,7 @@ impl Session {
     fn count(
         &self,
         body: &Body,
-        setting: Setting,
+        setting: &Setting,
         start: &impl Fn(Registers) -> Registers,
         strip: Strip,
         layout: &Layout,
@@ -326,20 +360,22 @@ impl Session {
         let allowed = Affinity::current().ok();
         let shared = allowed.zip(setting.pin.is_none().then_some(here).flatten());
         let pin = shared.and_then(|(allowed, cpu)| allowed.only(cpu).ok()).or(setting.pin);
-        let setting = Setting { pin, descriptor: -1, ..setting };
-        let mut place = Place::new(&bracket, setting, start(bracket.start()))?;
+        let setting = Setting { pin, descriptor: -1, lifeline: -1, ..setting.clone() };
+        let mut place = Place::new(&bracket, &setting, start(bracket.start()))?;
         let _turns = Turns::new(pin, allowed);
         let soft = &self.options.soft_cpu;
         let value = select(self.options.filter, &body, soft.caps.filter)?;
         let keep = kept(self.options.filter);
         let limit = self.options.limit.saturating_mul(10);
         for _ in 0..self.options.stepped {
-            if self.options.stop.load(Ordering::Relaxed) {
-                break;
-            }
             let mut ring = Full::armed(&soft.caps, soft.perf_capabilities, value)?;
             let walked = place.child.step(place.start, limit, |branch| ring.retire(branch));
-            let (counts, _) = walked.map_err(|error| place.failed(error, true))?;
+            let counts = match walked {
+                Ok((counts, _)) => counts,
+                // Those that were complete count.
+                Err(NoResult::Stopped) if stepped.runs > 0 => break,
+                Err(error) => return Err(place.failed(error, true)),
+            };
             let mut taken = ring.finish()?;
             let complete = !taken.is_empty();
             if complete {
@@ -409,7 +445,7 @@ struct Place {
 }
 
 impl Place {
-    fn new(bracket: &Bracket, setting: Setting, start: Registers) -> Result<Place, MeasureError> {
+    fn new(bracket: &Bracket, setting: &Setting, start: Registers) -> Result<Place, MeasureError> {
         let layout = bracket.layout().clone();
         match Child::new(bracket, setting) {
             Ok(child) => Ok(Place { child, layout, start, code: Looked::default() }),
@@ -429,6 +465,7 @@ impl Place {
 fn failed(error: NoResult, layout: &Layout, stepped: bool) -> MeasureError {
     match error {
         NoResult::Os(what, cause) => MeasureError::Os { what, cause },
+        NoResult::Stopped => MeasureError::Stopped,
         NoResult::Fault(fault) => {
             MeasureError::Fault { fault, layout: Box::new(layout.clone()), stepped }
         }

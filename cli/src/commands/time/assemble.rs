@@ -83,7 +83,7 @@ pub(super) fn bytes(text: &str) -> anyhow::Result<Vec<u8>> {
         }
     }
     if !digits.len().is_multiple_of(2) {
-        bail!("--hex: {} digits are no whole bytes", digits.len());
+        bail!("--hex: an odd number of digits ({}) is no whole bytes", digits.len());
     }
     let pair = |pair: &[u8]| {
         let pair = std::str::from_utf8(pair).ok()?;

@@ -124,8 +124,23 @@ fn hardware(
         .with_context(|| format!("{} cannot be used", node.display()))?;
     let mut session = Session::new(options, Some(Box::new(ring)));
     let measured = session.measure_code(body);
-    // Puts the registers back.
-    drop(session);
+    match session.restore() {
+        Ok(restored) if restored.foreign => anstream::eprintln!(
+            "lbr: CPU {cpu}: something else changed the branch filter meanwhile; it was left as it is"
+        ),
+        Ok(_) => {}
+        Err(error) => {
+            // What the code did is said too, and first.
+            if let Err(failed) = &measured {
+                anstream::eprintln!("lbr: {failed}");
+            }
+            let Failure { code, error } = backend::refused(error);
+            let error = error.context(format!(
+                "the registers of CPU {cpu} could not be put back (lbr disarm -C {cpu} tries again)"
+            ));
+            return Err(Failure { code, error });
+        }
+    }
     Ok((measured, source))
 }
 

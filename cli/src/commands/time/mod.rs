@@ -38,7 +38,8 @@ use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 /// frequency of the core.
 ///
 /// At the start RSP points into a stack of 8 MiB, RBP, RSI, RDI and R14 each into the middle of 64
-/// KiB of memory, and all other registers are 0. The loop of --loop counts in R15. An instruction
+/// KiB of memory, all other registers are 0, and those of x87, SSE and AVX are as in a new process.
+/// Memory keeps from one run to the next what the code writes. The loop of --loop counts in R15. An instruction
 /// with a REP prefix counts as one, however often it repeats.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["code", "hex", "object"]))]
@@ -189,7 +190,17 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         output::plot(&mut out, &counted, plot.as_deref())?;
     }
     std::io::Write::flush(&mut out)?;
-    Ok(if measured.stopped && measured.runs.is_empty() { FAILED } else { DONE })
+    if measured.runs.is_empty() {
+        let dropped = measured.interrupted + measured.unreadable + measured.foreign;
+        if dropped > 0 {
+            anstream::eprintln!(
+                "lbr: no run counts: each was interrupted, or its records could not be used; shorter \
+                 code, or more runs (--repeat), may help"
+            );
+        }
+        return Ok(FAILED);
+    }
+    Ok(DONE)
 }
 
 fn filter(text: &str) -> Result<BranchFilter, Failure> {

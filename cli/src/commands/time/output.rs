@@ -55,6 +55,7 @@ pub(super) fn json(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
             ("runs", json!(measured.runs.len())),
             ("interrupted", json!(measured.from_registers.then_some(measured.interrupted))),
             ("unreadable", json!(measured.from_registers.then_some(measured.unreadable))),
+            ("foreign", json!(measured.from_registers.then_some(measured.foreign))),
             ("overflowed", json!(measured.from_registers.then_some(measured.overflowed))),
             ("stopped", json!(measured.stopped)),
             ("each_run", json!(runs(&measured.runs))),
@@ -116,7 +117,10 @@ pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
         ("branches_taken_per_iteration", per(|c| c.branches)),
         ("branches_not_taken_per_iteration", per(|c| c.not_taken)),
         ("instructions_per_cycle", all.ipc()),
+        ("runs", Some(measured.runs.len() as f64)),
         ("interrupted", measured.from_registers.then_some(measured.interrupted as f64)),
+        ("unreadable", measured.from_registers.then_some(measured.unreadable as f64)),
+        ("foreign", measured.from_registers.then_some(measured.foreign as f64)),
         ("overflowed", measured.from_registers.then_some(measured.overflowed as f64)),
     ];
     for (name, value) in values {
@@ -143,7 +147,7 @@ pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
         let modes: Vec<String> = cycles.modes().iter().map(ToString::to_string).collect();
         writeln!(
             out,
-            "block,\"{}\",{},,{},{},{},{},{},{}",
+            "block_cycles,\"{}\",{},,{},{},{},{},{},{}",
             name(block).replace('"', "\"\""),
             block.n,
             cell(cycles.min()),

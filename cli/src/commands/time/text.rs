@@ -49,6 +49,12 @@ fn head(out: &mut impl Write, all: &Counted<'_>, args: &TimeArgs) -> io::Result<
         if measured.unreadable > 0 {
             runs += &format!(", {} unreadable and dropped", grouped(measured.unreadable));
         }
+        if measured.foreign > 0 {
+            runs += &format!(
+                ", {} dropped because something else writes these registers",
+                grouped(measured.foreign)
+            );
+        }
     }
     if measured.stopped {
         runs += "; stopped before all were made";
@@ -57,7 +63,8 @@ fn head(out: &mut impl Write, all: &Counted<'_>, args: &TimeArgs) -> io::Result<
     if measured.overflowed > 0 {
         writeln!(
             out,
-            "more branches than the {} records in {}: the last ones are shown",
+            "more branches than the {} records in {}: the last ones are shown, and an interrupt before \
+             them is not seen",
             measured.depth.unwrap_or(0),
             counted(measured.overflowed, "run", "runs"),
         )?;
@@ -154,11 +161,12 @@ fn times(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
     }
     row("TSC ticks", all.ticks, &ticks)?;
     let per_cycle = all.ipc().map_or_else(dash, number);
-    writeln!(
-        out,
-        "{}",
-        format!("{:<20} {:>10} {per_cycle:>10}", "instructions/cycle", "").trim_end()
-    )?;
+    let sure = if all.ipc().is_some() && all.source.modelled { "modelled" } else { "" };
+    let line = format!(
+        "{:<20} {:>10} {per_cycle:>10} {:>10} {:>10}  {sure}",
+        "instructions/cycle", "", "", ""
+    );
+    writeln!(out, "{}", line.trim_end())?;
     writeln!(out)?;
     writeln!(
         out,

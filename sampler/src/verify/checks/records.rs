@@ -65,7 +65,10 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
             Ok(if held == depth && difference.is_none() {
                 Finding::same(held.to_string())
             } else if held == depth {
-                Finding::differs(format!("{held}, but not the ones that there should be"))
+                Finding::differs(match beyond(bench)? {
+                    Some(tos) => format!("more: TOS comes to {tos}"),
+                    None => format!("{held}, but not the ones that there should be"),
+                })
             } else {
                 Finding::differs(held.to_string())
             })
@@ -121,6 +124,22 @@ fn held(facts: &Facts, filled: &Filled) -> usize {
     branches.sort_unstable();
     branches.dedup();
     branches.len()
+}
+
+/// TOS, where it points behind the records that are announced.
+fn beyond(bench: &mut Bench<'_>) -> Result<Option<u64>, Halt> {
+    let Some(tos) = bench.facts.caps.registers.tos else { return Ok(None) };
+    let depth = bench.facts.caps.depth;
+    let value = bench.facts.open();
+    // One lap may end anywhere in a ring that is deeper.
+    for count in [depth + 1, depth / 2] {
+        bench.until(Kernel::Jumps(count), value, |_, _| true)?;
+        let tos = bench.read(tos)?;
+        if tos >= u64::from(depth) {
+            return Ok(Some(tos));
+        }
+    }
+    Ok(None)
 }
 
 fn recording(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
