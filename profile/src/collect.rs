@@ -4,7 +4,7 @@ use lbr_msr::record::Event;
 
 use crate::perf_data::{EventAttr, ReadError};
 use crate::recording::{Item, Recording};
-use crate::stack::{Entries, RawBranch, Stack};
+use crate::stack::{Counters, Entries, RawBranch, Stack};
 
 /// Items between two reports of progress.
 const STEP: u32 = 4096;
@@ -32,19 +32,22 @@ pub(crate) fn collect(
     let size = recording.size();
     let mut items = 0u32;
     let mut kept: Vec<RawBranch> = Vec::new();
+    let mut kept_words: Vec<[u8; 8]> = Vec::new();
     into.events(recording.events());
     loop {
         items = items.wrapping_add(1);
         if items.is_multiple_of(STEP) {
             progress(recording.position(), size);
         }
-        let head = match recording.next_item()? {
+        let (head, counters) = match recording.next_item()? {
             Some(Item::Stack(stack)) if has_events && !into.knows(stack.head.event) => {
                 // A pipe tells its events on the way: the stack has to wait
                 // until they are looked at.
                 kept.clear();
                 stack.entries.for_each(|branch| kept.push(branch));
-                stack.head
+                kept_words.clear();
+                kept_words.extend(stack.counters.iter().flat_map(|counters| counters.words));
+                (stack.head, stack.counters.map(|counters| (counters.big, counters.logged)))
             }
             Some(Item::Stack(stack)) => {
                 into.stack(&stack);
@@ -57,6 +60,9 @@ pub(crate) fn collect(
             None => return Ok(()),
         };
         into.events(recording.events());
-        into.stack(&Stack { head, entries: Entries::Parsed(&kept) });
+        let entries = Entries::Parsed(&kept);
+        let words = &kept_words;
+        let counters = counters.map(|(big, logged)| Counters { words, big, logged });
+        into.stack(&Stack { head, entries, counters });
     }
 }

@@ -68,8 +68,21 @@ impl Slot {
 struct Counts {
     index: Index,
     slots: Vec<Slot>,
+    /// What was counted at branches, by slot: empty where nothing was.
+    counters: Vec<Counted>,
     /// A stack stood for more than one.
     weighted: bool,
+}
+
+/// Sums of four counters; `None` where nothing was counted.
+type Counted = [Option<u64>; 4];
+
+fn add_counted(sums: &mut Counted, more: &Counted) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        if let Some(more) = more {
+            *sum = Some(sum.unwrap_or(0).saturating_add(*more));
+        }
+    }
 }
 
 /// As many branches as the deepest ring has.
@@ -138,6 +151,23 @@ impl Counts {
         }
     }
 
+    /// Adds what was counted at branches that are in the table.
+    #[cold]
+    fn counted(&mut self, branch: &RawBranch, space: u32, weight: u64, counts: [Option<u8>; 4]) {
+        let hash = index::hash(branch.from, branch.to, u64::from(space));
+        let is = |number: u32| {
+            self.slots.get(number as usize).is_some_and(|slot| slot.is_of(branch, space))
+        };
+        let Some(number) = self.index.find(hash, is) else { return };
+        if self.counters.len() < self.slots.len() {
+            self.counters.resize(self.slots.len(), Counted::default());
+        }
+        if let Some(sums) = self.counters.get_mut(number as usize) {
+            let counts = counts.map(|count| count.map(|n| u64::from(n).saturating_mul(weight)));
+            add_counted(sums, &counts);
+        }
+    }
+
     /// The slot of a branch that was not where it was expected, a new one if
     /// there is none.
     #[cold]
@@ -185,6 +215,11 @@ pub struct HotBranch {
     pub cycles: Option<f64>,
     /// perf's type where the recording has it; see [`HotTable::type_of`].
     pub branch_type: Option<BranchType>,
+    /// How often the events of the counters occurred between the branch before
+    /// and this one, all times together: lower bounds, because a record counts
+    /// to 3 (see [`Counters`](crate::stack::Counters)). `None` where the
+    /// recording has no such counts.
+    pub counters: Option<Box<[Option<u64>; 4]>>,
 }
 
 impl HotBranch {
@@ -362,8 +397,15 @@ impl Counter {
         let duplicate = self.streams.is_duplicated(head, &stack.entries, DUPLICATE_STRIDE);
         if !duplicate && !clean::any_odd(&stack.entries) {
             self.counts.stack(&stack.entries, space, head.weight);
+            if let Some(counters) = &stack.counters {
+                for (at, branch) in stack.entries.iter().enumerate() {
+                    let counts = counters.get(at).unwrap_or_default();
+                    self.counts.counted(&branch, space, head.weight, counts);
+                }
+            }
             return;
         }
+        let mut kept_at = Vec::new();
         let (quality, kept) = (&mut self.quality, &mut self.kept);
         kept.clear();
         let aborts = clean::second_aborts(&stack.entries);
@@ -382,11 +424,18 @@ impl Counter {
                 &mut quality.not_taken
             } else {
                 kept.push(branch);
+                if stack.counters.is_some() {
+                    kept_at.push(here);
+                }
                 return;
             };
             *left_out = left_out.saturating_add(head.weight);
         });
         self.counts.stack(&Entries::Parsed(kept), space, head.weight);
+        for (branch, at) in kept.iter().zip(kept_at) {
+            let counts = stack.counters.and_then(|counters| counters.get(at)).unwrap_or_default();
+            self.counts.counted(branch, space, head.weight, counts);
+        }
     }
 
     /// Takes anything else in.
@@ -403,7 +452,10 @@ impl Counter {
     #[must_use]
     pub fn finish(self) -> HotTable {
         let Counter { counts, quality, maps, .. } = self;
-        let slots = counts.slots;
+        let Counts { slots, mut counters, index, .. } = counts;
+        drop(index);
+        counters.resize(if counters.is_empty() { 0 } else { slots.len() }, Counted::default());
+        let mut row_counters: Vec<Counted> = Vec::new();
         let mut rows: Vec<Slot> = Vec::with_capacity(slots.len());
         let mut places = Vec::with_capacity(slots.len());
         let mut seen: HashMap<(Location, Location, Option<Owner>), usize> = HashMap::new();
@@ -411,7 +463,7 @@ impl Counter {
             [a, b] => a.space == b.space,
             _ => true,
         });
-        for slot in slots {
+        for (number, slot) in slots.into_iter().enumerate() {
             let space = slot.space as usize;
             let place = (maps.locate(space, slot.from), maps.locate(space, slot.to));
             if !one_space {
@@ -419,17 +471,26 @@ impl Counter {
                 let bound = [place.0, place.1].iter().any(Location::is_private);
                 let owner = if bound { maps.owner(space) } else { None };
                 let key = (place.0, place.1, owner);
-                if let Some(row) = seen.get(&key).and_then(|&row| rows.get_mut(row)) {
+                let known = seen.get(&key).copied();
+                if let Some(row) = known.and_then(|row| rows.get_mut(row)) {
                     merge(row, &slot);
+                    let sums = known.and_then(|row| row_counters.get_mut(row));
+                    if let Some((sums, more)) = sums.zip(counters.get(number)) {
+                        add_counted(sums, more);
+                    }
                     continue;
                 }
                 seen.insert(key, rows.len());
             }
             rows.push(slot);
             places.push(place);
+            row_counters.extend(counters.get(number));
         }
         drop(seen);
+        let mut row = 0usize;
         let branches = rows.iter().zip(places).map(|(slot, (from_location, to_location))| {
+            let counted = row_counters.get(row).filter(|sums| sums.iter().any(Option::is_some));
+            row += 1;
             let recorded = (slot.branch_type != 0).then_some(BranchType(slot.branch_type));
             HotBranch {
                 from: slot.from,
@@ -442,6 +503,7 @@ impl Counter {
                 cycles: (slot.with_cycles > 0)
                     .then(|| slot.cycles as f64 / slot.with_cycles as f64),
                 branch_type: recorded,
+                counters: counted.copied().map(Box::new),
             }
         });
         let branches: Vec<HotBranch> = branches.collect();

@@ -50,3 +50,4 @@ pub use flow::Flow;
 pub use hot::HotTable;
 pub use recording::{Item, Recording};
 pub use stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack};
+pub use walk::Read;

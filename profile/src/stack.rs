@@ -293,6 +293,37 @@ fn from_top(word: u64) -> EntryFlags {
     EntryFlags(singles | field(4, 16) | field(20, 4) | field(24, 2) | field(26, 4) | field(30, 3))
 }
 
+/// What counters counted, branch by branch: `PERF_SAMPLE_BRANCH_COUNTERS`
+/// (Linux 6.8, Sierra Forest and later).
+///
+/// Each branch has a word with two bits for each counter, the lowest for the
+/// first: how often its event occurred since the branch before, 3 standing for
+/// three and more. Linux puts the counters into the order of the events that
+/// were asked for (`intel_pmu_lbr_counters_reorder`), so the first belongs to
+/// the first event with the bit in its attribute.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters<'a> {
+    pub(crate) words: &'a [[u8; 8]],
+    pub(crate) big: bool,
+    /// Bit by counter: an event was counted there.
+    pub(crate) logged: u8,
+}
+
+impl Counters<'_> {
+    /// The highest count that the two bits hold: this often, or more often.
+    pub const MAX: u8 = 3;
+
+    /// The counts of the entry at an index, 0 being the newest; `None` for
+    /// counters without an event.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<[Option<u8>; 4]> {
+        let bytes = *self.words.get(index)?;
+        let word = if self.big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };
+        let count = |i: u32| ((word >> (2 * i)) & u64::from(Self::MAX)) as u8;
+        Some([0, 1, 2, 3].map(|i| (self.logged >> i & 1 == 1).then(|| count(i))))
+    }
+}
+
 /// What a sample says beside its branches. Absent is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleHead {
@@ -320,6 +351,10 @@ pub struct SampleHead {
     pub source: Source,
     /// A clear transaction bit means "no", not "unknown".
     pub tsx_known: bool,
+    /// Rounds that the recorder had finished before
+    /// (`PERF_RECORD_FINISHED_ROUND`): no sample of the round after the next
+    /// is older than one of this.
+    pub round: u32,
 }
 
 impl Default for SampleHead {
@@ -337,6 +372,7 @@ impl Default for SampleHead {
             integrity: Integrity::UNKNOWN,
             source: Source::Unsaid,
             tsx_known: false,
+            round: 0,
         }
     }
 }
@@ -348,6 +384,8 @@ pub struct Stack<'a> {
     pub head: SampleHead,
     /// The branches, newest first.
     pub entries: Entries<'a>,
+    /// What was counted at each of them; `None` where nothing was.
+    pub counters: Option<Counters<'a>>,
 }
 
 impl Stack<'_> {
@@ -358,11 +396,12 @@ impl Stack<'_> {
     pub fn to_sample(&self) -> Sample {
         let head = &self.head;
         let mut entries = Vec::with_capacity(self.entries.len());
-        self.entries.for_each(|branch| {
+        for (index, branch) in self.entries.iter().enumerate() {
             if !branch.is_empty() {
-                entries.push(branch.decode(head.tsx_known));
+                let counters = self.counters.and_then(|counters| counters.get(index));
+                entries.push(BranchEntry { counters, ..branch.decode(head.tsx_known) });
             }
-        });
+        }
         Sample {
             time: head.time.unwrap_or(0),
             pid: head.pid.unwrap_or(0),

@@ -129,9 +129,11 @@ impl TextReader {
 
     pub(crate) fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         Ok(self.advance()?.map(|found| match found {
-            Found::Sample(head) => {
-                Item::Stack(Stack { head: *head, entries: Entries::Parsed(&self.entries) })
-            }
+            Found::Sample(head) => Item::Stack(Stack {
+                head: *head,
+                entries: Entries::Parsed(&self.entries),
+                counters: None,
+            }),
             Found::Event(event) => Item::Event(event),
         }))
     }

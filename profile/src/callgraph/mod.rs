@@ -32,7 +32,7 @@ use crate::note::Source;
 use crate::perf_data::ReadError;
 use crate::quality::Quality;
 use crate::recording::Recording;
-use crate::walk::{self, Frames, Joins, Kind, Opening, Returned, Thread, Visit, Walker, add};
+use crate::walk::{self, Frames, Joins, Kind, Opening, Read, Returned, Thread, Visit, Walker, add};
 
 use stitch::{Before, Frame, Missing, Stitched};
 use tree::{NOBODY, ROOT, Tree};
@@ -138,14 +138,27 @@ impl CallGraph {
         stitch: bool,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<CallGraph, ReadError> {
+        let mut progress = progress;
+        CallGraph::count_all(stitch, |read| read(recording, &mut progress)).map(|(graph, ())| graph)
+    }
+
+    /// Reads several recordings: `read_all` opens them and gives each to the
+    /// function that it gets.
+    ///
+    /// # Errors
+    /// What `read_all` gives.
+    pub fn count_all<T, E>(
+        stitch: bool,
+        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
+    ) -> Result<(CallGraph, T), E> {
         let mut walker = Walker::default();
         let mut builder = Builder::new(stitch);
-        walk::walk(recording, &mut walker, &mut builder, progress)?;
+        let read = walk::walk(read_all, &mut walker, &mut builder)?;
         let Builder { mut tree, mut passage, snapshots, .. } = builder;
         tree.add_up();
         passage.folded = tree.folded;
         let list = &walker.edges.list;
-        Ok(CallGraph {
+        let graph = CallGraph {
             nodes: tree.nodes,
             functions: tree.functions,
             unit: if snapshots { Unit::Stacks } else { Unit::Branches },
@@ -155,7 +168,8 @@ impl CallGraph {
             distinct: list.len() as u64,
             quality: walker.quality,
             maps: walker.maps,
-        })
+        };
+        Ok((graph, read))
     }
 
     /// All that was counted.
@@ -497,5 +511,11 @@ impl Visit for Builder {
             self.running.remove(&thread);
             self.before.remove(&thread);
         }
+    }
+
+    fn next_recording(&mut self) {
+        self.running.clear();
+        self.before.clear();
+        self.deepest = 0;
     }
 }

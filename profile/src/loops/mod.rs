@@ -38,7 +38,7 @@ use crate::maps::{Location, Maps};
 use crate::perf_data::ReadError;
 use crate::quality::Quality;
 use crate::recording::Recording;
-use crate::walk::{self, Edges, Kind, Opening, Visit, Walker, add};
+use crate::walk::{self, Edges, Kind, Opening, Read, Visit, Walker, add};
 
 use forest::Forest;
 use graph::{Graph, Ran};
@@ -62,6 +62,10 @@ pub struct Loop {
     pub back_edges: Vec<BackEdge>,
     /// Times that control ran straight from inside into the head.
     pub falls_back: u64,
+    /// Where no branch leads to the head: the branches that lead backwards
+    /// inside, from whose targets control falls into it. The most frequent
+    /// first; each closes a round.
+    pub falls_from: Vec<BackEdge>,
     /// The loop's test stands at its head.
     pub tested_at_head: bool,
     /// Control enters it at several places: the head is the most frequent.
@@ -177,13 +181,25 @@ impl LoopFinder {
         recording: &mut Recording,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<LoopFinder, ReadError> {
+        let mut progress = progress;
+        LoopFinder::find_all(|read| read(recording, &mut progress)).map(|(found, ())| found)
+    }
+
+    /// Reads several recordings: `read_all` opens them and gives each to the
+    /// function that it gets.
+    ///
+    /// # Errors
+    /// What `read_all` gives.
+    pub fn find_all<T, E>(
+        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
+    ) -> Result<(LoopFinder, T), E> {
         let (mut walker, mut counter) = (Walker::default(), Counter::default());
-        walk::walk(recording, &mut walker, &mut counter, progress)?;
+        let read = walk::walk(read_all, &mut walker, &mut counter)?;
         let Walker { edges, mut maps, .. } = walker;
         let passed = passed_backwards(&edges, &counter.reach, &mut maps);
         let graph = Graph::new(&edges.list, &counter.ran, &passed, &maps);
         let forest = Forest::new(&graph);
-        Ok(LoopFinder { edges, graph, forest, passed, maps })
+        Ok((LoopFinder { edges, graph, forest, passed, maps }, read))
     }
 
     /// Reads the same recording once more and counts trips.
@@ -195,6 +211,18 @@ impl LoopFinder {
         recording: &mut Recording,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Loops, ReadError> {
+        let mut progress = progress;
+        self.count_all(|read| read(recording, &mut progress)).map(|(counted, ())| counted)
+    }
+
+    /// Reads the same recordings in the same order once more and counts trips.
+    ///
+    /// # Errors
+    /// What `read_all` gives.
+    pub fn count_all<T, E>(
+        self,
+        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
+    ) -> Result<(Loops, T), E> {
         let LoopFinder { edges, graph, forest, passed, maps: known } = self;
         let tests: Vec<Option<usize>> =
             (0..forest.loops.len()).map(|at| head_test(&graph, &forest, at)).collect();
@@ -213,12 +241,13 @@ impl LoopFinder {
         for edge in &mut walker.edges.list {
             edge.count = 0;
         }
-        walk::walk(recording, &mut walker, &mut tracker, progress)?;
+        let read = walk::walk(read_all, &mut walker, &mut tracker)?;
         tracker.finish();
         let seen = std::mem::take(&mut tracker.seen);
         let complete = walker.is_complete();
         let mut loops = describe(&walker.edges, &graph, &forest, &seen, &known);
         name_never_taken(&mut loops, &graph, &forest, &passed, &known);
+        name_falls(&mut loops, &walker.edges, &closes, &known);
         for (found, seen) in loops.iter_mut().zip(&seen) {
             found.mean = (!complete).then(|| Mean::of(&seen.exits));
         }
@@ -226,7 +255,7 @@ impl LoopFinder {
             found.tested_at_head = test.is_some();
         }
         let list = &walker.edges.list;
-        Ok(Loops {
+        let loops = Loops {
             loops: sorted(loops),
             taken: list.iter().fold(0, |sum, edge| sum.saturating_add(edge.count)),
             distinct: list.len() as u64,
@@ -235,7 +264,8 @@ impl LoopFinder {
             complete,
             quality: walker.quality,
             maps: known,
-        })
+        };
+        Ok((loops, read))
     }
 }
 
@@ -293,6 +323,25 @@ fn name_never_taken(
                 (one.head, one.location) = (*to, head);
             }
         }
+    }
+}
+
+/// Names the branches that close the rounds of loops whose heads are fallen
+/// into.
+fn name_falls(loops: &mut [Loop], edges: &Edges, closes: &[Option<usize>], maps: &Maps) {
+    for (edge, number) in edges.list.iter().zip(closes) {
+        let Some(one) = number.and_then(|number| loops.get_mut(number)) else { continue };
+        let location = maps.locate(edge.space as usize, edge.from);
+        if one.back_edges.iter().any(|back| back.location == location) {
+            continue;
+        }
+        match one.falls_from.iter_mut().find(|from| from.location == location) {
+            Some(from) => add(&mut from.count, edge.count),
+            None => one.falls_from.push(BackEdge { from: edge.from, location, count: edge.count }),
+        }
+    }
+    for one in loops {
+        one.falls_from.sort_by(|a, b| b.count.cmp(&a.count).then(a.from.cmp(&b.from)));
     }
 }
 
@@ -407,6 +456,7 @@ fn describe(
             depth: shape.depth,
             back_edges,
             falls_back,
+            falls_from: Vec::new(),
             tested_at_head: false,
             irreducible: shape.irreducible,
             calls: seen.calls,

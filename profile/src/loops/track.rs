@@ -266,6 +266,10 @@ impl<'a> Tracker<'a> {
 }
 
 impl Visit for Tracker<'_> {
+    fn next_recording(&mut self) {
+        self.finish();
+    }
+
     fn stack(&mut self, walker: &mut Walker, opening: Opening) {
         self.weight = opening.weight;
         let mut running = self.threads.remove(&opening.thread);

@@ -20,7 +20,7 @@ use crate::maps::{Location, Maps};
 use crate::perf_data::ReadError;
 use crate::quality::Quality;
 use crate::recording::Recording;
-use crate::walk::{self, Edges, Joins, Opening, Thread, Visit, Walker, add};
+use crate::walk::{self, Edges, Joins, Opening, Read, Thread, Visit, Walker, add};
 
 use grow::{Grown, grow};
 use successors::Followers;
@@ -288,6 +288,13 @@ impl Visit for Follow<'_> {
             None => {}
         }
     }
+
+    /// Those at the end of a recording went on unseen.
+    fn next_recording(&mut self) {
+        for (_, place) in std::mem::take(&mut self.threads) {
+            self.ran(place.edge, |ran| add(&mut ran.lost, 1));
+        }
+    }
 }
 
 /// What the first walk found: the chains without their counts.
@@ -308,11 +315,23 @@ impl PathFinder {
         recording: &mut Recording,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<PathFinder, ReadError> {
+        let mut progress = progress;
+        PathFinder::find_all(|read| read(recording, &mut progress)).map(|(found, ())| found)
+    }
+
+    /// Reads several recordings: `read_all` opens them and gives each to the
+    /// function that it gets.
+    ///
+    /// # Errors
+    /// What `read_all` gives.
+    pub fn find_all<T, E>(
+        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
+    ) -> Result<(PathFinder, T), E> {
         let (mut walker, mut counter) = (Walker::default(), Counter::default());
-        walk::walk(recording, &mut walker, &mut counter, progress)?;
+        let read = walk::walk(read_all, &mut walker, &mut counter)?;
         let Walker { edges, maps, .. } = walker;
         counter.followers.resize(edges.list.len(), Followers::default());
-        Ok(PathFinder { edges, followers: counter.followers, maps })
+        Ok((PathFinder { edges, followers: counter.followers, maps }, read))
     }
 
     /// Grows chains, reads the same recording once more and counts what ran.
@@ -325,6 +344,20 @@ impl PathFinder {
         growth: Growth,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Paths, ReadError> {
+        let mut progress = progress;
+        self.count_all(growth, |read| read(recording, &mut progress)).map(|(counted, ())| counted)
+    }
+
+    /// Grows chains, reads the same recordings in the same order once more and
+    /// counts what ran.
+    ///
+    /// # Errors
+    /// What `read_all` gives.
+    pub fn count_all<T, E>(
+        self,
+        growth: Growth,
+        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
+    ) -> Result<(Paths, T), E> {
         let PathFinder { edges, followers, maps } = self;
         let crowded = followers.iter().filter(|after| after.missing > 0).count() as u64;
         let Grown { chains, place } =
@@ -342,11 +375,8 @@ impl PathFinder {
             bytes: 0,
             threads: HashMap::new(),
         };
-        walk::walk(recording, &mut walker, &mut follow, progress)?;
-        // Those at the end of the recording went on unseen.
-        for (_, place) in std::mem::take(&mut follow.threads) {
-            follow.ran(place.edge, |ran| add(&mut ran.lost, 1));
-        }
+        let read = walk::walk(read_all, &mut walker, &mut follow)?;
+        follow.next_recording();
         let Follow { ran, whole, bytes, .. } = follow;
         let complete = walker.is_complete();
         let list = &walker.edges.list;
@@ -391,7 +421,7 @@ impl PathFinder {
                 *chain = moved.get(*chain).copied().unwrap_or(*chain);
             }
         }
-        Ok(Paths {
+        let paths = Paths {
             paths,
             taken: list.iter().fold(0, |sum, edge| sum.saturating_add(edge.count)),
             distinct: list.len() as u64,
@@ -403,6 +433,7 @@ impl PathFinder {
             ends: list.iter().map(|edge| (edge.from, edge.to, edge.space)).collect(),
             quality: walker.quality,
             maps,
-        })
+        };
+        Ok((paths, read))
     }
 }

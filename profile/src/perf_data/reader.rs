@@ -19,7 +19,7 @@ use super::attr::EventAttr;
 use super::bytes::{Bytes, Order};
 use super::error::{Notes, ReadError};
 use super::features::{FileInfo, name_events};
-use super::layout::{feature, record};
+use super::layout::{branch, feature, record};
 use super::sample::{IdPlace, SampleLayout};
 use super::side;
 use super::unpack::{Damaged, Unpacker};
@@ -29,6 +29,10 @@ use crate::stack::Stack;
 const BUFFER: usize = 256 * 1024;
 /// No header section or feature that we read is larger in a sound file.
 const MAX_SECTION: u64 = 16 << 20;
+/// No recording has more events; those of further ones are unknown.
+const MAX_EVENTS: usize = 1 << 12;
+/// Nor more ids: one for each event and CPU.
+const MAX_IDS: usize = 1 << 21;
 
 /// One thing out of a recording.
 #[derive(Debug)]
@@ -76,6 +80,8 @@ pub struct Reader {
     event_desc: Vec<u8>,
     notes: Notes,
     done: bool,
+    /// Rounds that the recorder finished so far.
+    round: u32,
     /// Begun with the first compressed record.
     unpacker: Option<Box<Unpacker>>,
     stop: Option<Arc<AtomicBool>>,
@@ -160,6 +166,7 @@ impl Reader {
             event_desc: Vec::new(),
             notes: Notes::default(),
             done: false,
+            round: 0,
             unpacker: None,
             stop: None,
         };
@@ -241,7 +248,9 @@ impl Reader {
     }
 
     fn stack(&self, frame: Frame, event: usize) -> Option<Stack<'_>> {
-        self.layouts.get(event)?.stack(self.body(frame), event)
+        let mut stack = self.layouts.get(event)?.stack(self.body(frame), event)?;
+        stack.head.round = self.round;
+        Some(stack)
     }
 
     fn body(&self, frame: Frame) -> &[u8] {
@@ -318,6 +327,7 @@ impl Reader {
                 let size = Bytes::new(self.body(frame), order).u32();
                 self.skip_payload(size.map(|size| u64::from(size).next_multiple_of(8)))?;
             }
+            record::FINISHED_ROUND => self.round = self.round.wrapping_add(1),
             kind if side::is_known(kind) => {
                 let attr = self.events.first();
                 let event = side::read(kind, frame.misc, self.body(frame), attr, order);
@@ -361,16 +371,23 @@ impl Reader {
     }
 
     fn name_events(&mut self) {
-        name_events(&self.event_desc, self.order, &mut self.events);
+        name_events(&self.event_desc, self.order, &mut self.events, &self.by_id);
     }
 
-    fn add_event(&mut self, attr: EventAttr) {
+    fn add_event(&mut self, mut attr: EventAttr) {
         let index = self.events.len();
+        if index >= MAX_EVENTS {
+            return;
+        }
+        attr.ids.truncate(MAX_IDS.saturating_sub(self.by_id.len()));
         for &id in &attr.ids {
             self.by_id.insert(id, index);
         }
         self.layouts.push(SampleLayout::new(&attr, self.order));
         self.events.push(attr);
+        let counts = |event: &&EventAttr| event.branch_sample_type & branch::COUNTERS != 0;
+        let counting = self.events.iter().filter(counts).count();
+        self.layouts.iter_mut().for_each(|layout| layout.log(counting));
         self.id_place = IdPlace::of(&self.events);
     }
 

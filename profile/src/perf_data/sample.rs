@@ -5,7 +5,7 @@ use super::attr::EventAttr;
 use super::bytes::{Bytes, Order, u32_at, u64_at};
 use super::layout::{ENTRY_SIZE, branch, read_format, sample_type};
 use crate::note::StackNote;
-use crate::stack::{Entries, SampleHead, Stack};
+use crate::stack::{Counters, Entries, SampleHead, Stack};
 
 /// Offsets of an event's samples. All are within the sample's body.
 #[derive(Clone, Debug)]
@@ -21,8 +21,14 @@ pub(crate) struct SampleLayout {
     read_format: u64,
     hw_index: bool,
     counters: bool,
+    /// Counters with an event, by bit.
+    logged: u8,
     order: Order,
 }
+
+/// Fields of a sample behind its branch stack: `PERF_SAMPLE_REGS_USER` (bit
+/// 12) and those after it. `IDENTIFIER` (bit 16) stands in front.
+const BEHIND: u64 = !(sample_type::IDENTIFIER | ((sample_type::BRANCH_STACK << 1) - 1));
 
 impl SampleLayout {
     pub(crate) fn new(attr: &EventAttr, order: Order) -> SampleLayout {
@@ -53,8 +59,27 @@ impl SampleLayout {
             read_format: attr.read_format,
             hw_index: attr.branch_sample_type & branch::HW_INDEX != 0,
             counters: attr.branch_sample_type & branch::COUNTERS != 0,
+            logged: u8::MAX,
             order,
         }
+    }
+
+    /// Says how many events of the recording have their counts at branches;
+    /// with 0 every counter is taken for one.
+    pub(crate) fn log(&mut self, events: usize) {
+        self.logged =
+            if events == 0 { u8::MAX } else { !u8::MAX.checked_shl(events as u32).unwrap_or(0) };
+    }
+
+    /// Whether `left` bytes behind the entries begin with a word of counters
+    /// for each. In a group Linux writes them for the leader as well, whose
+    /// attribute does not say so, and not always where one does: where nothing
+    /// else can follow, what is there decides.
+    fn has_counters(&self, left: usize, nr: usize) -> bool {
+        if self.sample_type & BEHIND != 0 {
+            return self.counters;
+        }
+        nr > 0 && nr.checked_mul(8) == Some(left) || self.counters && left > 0
     }
 
     fn has(&self, bit: u64) -> bool {
@@ -98,15 +123,17 @@ impl SampleLayout {
             head.hw_idx = Some(rest.u64()?).filter(|&idx| idx != u64::MAX);
         }
         let raw = rest.take(nr.checked_mul(ENTRY_SIZE)?)?;
-        if self.counters {
-            rest.skip(nr as u64, 8)?;
+        let mut counters = None;
+        if self.has_counters(rest.rest().len(), nr) {
+            let (words, _) = rest.take(nr.checked_mul(8)?)?.as_chunks::<8>();
+            counters = Some(Counters { words, big: order == Order::Big, logged: self.logged });
         }
         let (entries, _) = raw.as_chunks::<ENTRY_SIZE>();
         let entries = match order {
             Order::Little => Entries::Little(entries),
             Order::Big => Entries::Big(entries),
         };
-        Some(Stack { head, entries })
+        Some(Stack { head, entries, counters })
     }
 
     fn skip_counters(&self, rest: &mut Bytes<'_>) -> Option<()> {

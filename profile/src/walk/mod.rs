@@ -211,6 +211,19 @@ impl Walker {
         self.quality.is_complete() && self.filtered == 0
     }
 
+    /// What follows comes from another recording.
+    fn begin(&mut self, recording: &Recording) {
+        if !self.maps.is_empty() {
+            self.maps.next_recording();
+            self.streams = Streams::default();
+            self.stood.clear();
+            self.seen.clear();
+        }
+        if let Some(info) = recording.info() {
+            self.maps.expect(info);
+        }
+    }
+
     fn event(&mut self, event: &Event) {
         match event {
             Event::Lost(lost) => {
@@ -343,6 +356,9 @@ pub(crate) trait Visit {
     fn stack(&mut self, walker: &mut Walker, opening: Opening);
     /// Something was lost, or a thread ended: nothing joins to what it left.
     fn forget(&mut self, _thread: Option<Thread>) {}
+    /// What follows comes from another recording: its threads are others,
+    /// whatever their numbers.
+    fn next_recording(&mut self) {}
 }
 
 struct Walk<'a, V> {
@@ -370,19 +386,27 @@ impl<V: Visit> Collect for Walk<'_, V> {
     }
 }
 
-/// Walks over a recording to its end. `progress` as for
-/// [`HotTable::count`](crate::HotTable::count).
-pub(crate) fn walk(
-    recording: &mut Recording,
+/// Takes one recording to its end. The second argument is called now and then
+/// with the bytes read and the bytes of the whole, where known.
+pub type Read<'a> =
+    dyn FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError> + 'a;
+
+/// Walks over recordings to their ends, one after the other, as `read_all`
+/// hands them out: their address spaces stay apart.
+pub(crate) fn walk<T, E>(
+    read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
     walker: &mut Walker,
     visit: &mut impl Visit,
-    progress: impl FnMut(u64, Option<u64>),
-) -> Result<(), ReadError> {
-    collect::collect(recording, &mut Walk { walker, visit }, progress)?;
-    if let Some(info) = recording.info() {
-        walker.maps.build_ids(&info.build_ids);
-    }
-    Ok(())
+) -> Result<T, E> {
+    read_all(&mut |recording, progress| {
+        visit.next_recording();
+        walker.begin(recording);
+        collect::collect(recording, &mut Walk { walker, visit }, progress)?;
+        if let Some(info) = recording.info() {
+            walker.maps.recorded(info);
+        }
+        Ok(())
+    })
 }
 
 /// Counts claimed by a file must not overflow ours.

@@ -1,0 +1,59 @@
+//! Branch counters, in both byte orders.
+
+use std::io::Cursor;
+
+use profile::{HotTable, Item, Recording};
+
+use crate::reader::Crafted;
+
+const BRANCH_STACK: u64 = 1 << 11;
+const ANY: u64 = 8;
+const COUNTERS: u64 = 1 << 19;
+
+fn open(file: &Crafted) -> Recording {
+    Recording::from_stream(Box::new(Cursor::new(file.bytes.clone()))).unwrap()
+}
+
+/// Two events are counted. The word of a branch has two bits for each, the
+/// lowest for the first; the third counter has no event.
+#[test]
+fn counts_are_handed_on_and_summed() {
+    for big in [false, true] {
+        let mut file = Crafted::new(big);
+        file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY | COUNTERS, &[1]);
+        file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY | COUNTERS, &[2]);
+        file.sample(&[1, 2, 0x10, 0x20, 0, 0x30, 0x40, 0, 0b1101, 0b10_0010]);
+        file.sample(&[1, 1, 0x10, 0x20, 0, 0b0111]);
+        let mut recording = open(&file);
+        let Some(Item::Stack(stack)) = recording.next_item().unwrap() else { panic!() };
+        let counters = stack.counters.unwrap();
+        assert_eq!(counters.get(0), Some([Some(1), Some(3), None, None]));
+        assert_eq!(counters.get(1), Some([Some(2), Some(0), None, None]));
+        assert_eq!(counters.get(2), None);
+        let entries = stack.to_sample().stack.entries;
+        assert_eq!(entries[1].counters, counters.get(1));
+        let table = HotTable::count(&mut open(&file), |_, _| {}).unwrap();
+        let of = |from: u64| table.branches.iter().find(|b| b.from == from).unwrap();
+        assert_eq!(of(0x10).counters.as_deref(), Some(&[Some(4), Some(4), None, None]));
+        assert_eq!(of(0x30).counters.as_deref(), Some(&[Some(2), Some(0), None, None]));
+    }
+}
+
+/// The leader of a group has counts although its attribute does not say so,
+/// and an event that says so may have none: what is there decides.
+#[test]
+fn what_is_there_decides() {
+    let mut file = Crafted::new(false);
+    file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY, &[1]);
+    file.attr(128, 0x10000 | BRANCH_STACK, 0, ANY | COUNTERS, &[2]);
+    file.sample(&[1, 1, 0x10, 0x20, 0, 2]);
+    file.sample(&[2, 1, 0x30, 0x40, 0]);
+    let mut recording = open(&file);
+    let Some(Item::Stack(stack)) = recording.next_item().unwrap() else { panic!() };
+    assert_eq!(stack.counters.unwrap().get(0), Some([Some(2), None, None, None]));
+    let Some(Item::Stack(stack)) = recording.next_item().unwrap() else { panic!() };
+    assert!(stack.counters.is_none());
+    let table = HotTable::count(&mut open(&file), |_, _| {}).unwrap();
+    let without = table.branches.iter().find(|branch| branch.from == 0x30).unwrap();
+    assert_eq!(without.counters, None);
+}

@@ -1,0 +1,85 @@
+//! Several recordings counted together, and several threads in one.
+
+use std::io::Cursor;
+
+use lbr_msr::record::{BranchType, Event};
+use profile::callgraph::CallGraph;
+use profile::flow::FlowCounter;
+use profile::loops::LoopFinder;
+use profile::paths::{Growth, PathFinder};
+use profile::perf_data::ReadError;
+use profile::{Read, Recording};
+
+use crate::recorded::{entry, exact, map, meta, sample, stream};
+
+fn open(bytes: &[u8]) -> Recording {
+    Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap()
+}
+
+/// A loop of four rounds, in a file that is mapped at `base`.
+fn program(base: u64) -> Vec<u8> {
+    let branch = |from: u64, to: u64| lbr_msr::record::BranchEntry {
+        branch_type: Some(BranchType::COND),
+        ..entry(base + from, base + to)
+    };
+    let mut entries = vec![branch(0x30, 0x100)];
+    entries.extend([branch(0x20, 0x10); 4]);
+    entries.push(branch(0x0, 0x8));
+    stream(meta(), &[map("/nowhere/prog", base, 0x2000, 0), sample(2000, entries, exact())])
+}
+
+/// Twice the same program, loaded elsewhere by a process of the same number.
+#[test]
+fn the_same_code_of_two_recordings_is_one() {
+    let both = [program(0x5555_0000_0000), program(0x6666_0000_0000)];
+    let all = |read: &mut Read<'_>| -> Result<(), ReadError> {
+        both.iter().try_for_each(|bytes| read(&mut open(bytes), &mut |_, _| {}))
+    };
+    let (finder, ()) = LoopFinder::find_all(all).unwrap();
+    let (loops, ()) = finder.count_all(all).unwrap();
+    assert_eq!((loops.taken, loops.distinct), (12, 6));
+    let [one] = &loops.loops[..] else { panic!("{:?}", loops.loops) };
+    assert_eq!(one.rounds, 8);
+    assert_eq!(one.back_edges.iter().map(|back| back.count).collect::<Vec<_>>(), [8]);
+    let (finder, ()) = PathFinder::find_all(all).unwrap();
+    let (paths, ()) = finder.count_all(Growth::default(), all).unwrap();
+    assert_eq!(paths.taken, 12);
+    assert_eq!(paths.quality.samples, 2);
+    let (graph, ()) = CallGraph::count_all(false, all).unwrap();
+    assert_eq!((graph.entries, graph.quality.samples), (12, 2));
+}
+
+/// Stacks of a thread join to its own, whatever lies between them in the file.
+#[test]
+fn threads_join_in_any_order_of_the_file() {
+    let of = |tid: u32, part: u64| {
+        let at = 0x1000 * part;
+        let entries =
+            vec![entry(0x5000 + at + 0x900, 0x6000 + at), entry(0x5000 + at, 0x5000 + at)];
+        let mut event = sample(2000, entries, exact());
+        if let Event::Sample(sample) = &mut event {
+            sample.tid = tid;
+        }
+        event
+    };
+    let mut known = None;
+    // Which thread comes next.
+    for order in [[1, 1, 1, 2, 2, 2], [1, 2, 1, 2, 1, 2], [2, 1, 1, 2, 2, 1], [2, 2, 2, 1, 1, 1]] {
+        let mut parts = [0, 0];
+        let mut events = Vec::new();
+        for tid in order {
+            events.push(of(tid, parts[tid as usize - 1]));
+            parts[tid as usize - 1] += 1;
+        }
+        let mut counter = FlowCounter::new();
+        counter.recording(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
+        let flow = counter.finish();
+        let blocks: Vec<(u64, u64, u64)> =
+            flow.blocks.iter().map(|block| (block.entry, block.exit, block.count)).collect();
+        // Three stacks with a block inside, and two joins of no length
+        // between them; of two threads.
+        assert_eq!(flow.block_quality.blocks, 10, "{order:?}");
+        assert!(blocks.contains(&(0x6000, 0x6000, 2)) && blocks.contains(&(0x7000, 0x7000, 2)));
+        assert_eq!(known.get_or_insert(blocks.clone()), &blocks, "{order:?}");
+    }
+}
