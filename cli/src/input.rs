@@ -64,6 +64,12 @@ impl Source {
         }
     }
 
+    /// Whether its recorder says that nothing was measured: the registers of an
+    /// emulated CPU look like those of any other.
+    pub(crate) fn says_modelled(&self) -> bool {
+        self.cpu.as_ref().is_some_and(|cpu| cpu.contains("not measured"))
+    }
+
     /// Whether its end was not read: Ctrl-C, or a file that was cut.
     pub(crate) fn is_partial(&self) -> bool {
         self.notes.stopped || self.notes.cut_at.is_some()
@@ -74,19 +80,32 @@ impl Source {
 /// the one at hand and leaves out the others, which is said.
 pub(crate) fn read_all(
     paths: &[PathBuf],
-    mut read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
+    read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
 ) -> Result<Vec<Source>, Failure> {
     once(paths)?;
+    read_each(
+        paths,
+        |at| paths.get(at).map_or_else(|| open(Path::new("-")), |path| open(path)),
+        read,
+    )
+}
+
+/// The same, with recordings that `open` opens, by index.
+pub(crate) fn read_each(
+    paths: &[PathBuf],
+    open: impl Fn(usize) -> Result<Recording, Failure>,
+    mut read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
+) -> Result<Vec<Source>, Failure> {
     let stop = interrupted()?;
     let mut sources: Vec<Source> = Vec::new();
-    for path in paths {
+    for (at, path) in paths.iter().enumerate() {
         if let Some(last) = sources.last_mut().filter(|_| stop.load(Ordering::Relaxed)) {
             anstream::eprintln!("lbr: {}: stopped by Ctrl-C: not read", name(path));
             let Source { notes, .. } = last;
             notes.stopped = true;
             continue;
         }
-        let mut recording = open(path)?;
+        let mut recording = open(at)?;
         let mut progress = Progress::new();
         let end = read(&mut recording, &mut |at, size| progress.at(at, size));
         end.map_err(|e| failure(path, e))?;
@@ -97,7 +116,7 @@ pub(crate) fn read_all(
 }
 
 /// Standard input can be read once.
-fn once(paths: &[PathBuf]) -> Result<(), Failure> {
+pub(crate) fn once(paths: &[PathBuf]) -> Result<(), Failure> {
     if paths.iter().filter(|path| *path == Path::new("-")).count() > 1 {
         let error = anyhow::Error::msg("standard input (-i -) can be read once only");
         return Err(Failure { code: USAGE, error });

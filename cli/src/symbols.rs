@@ -2,6 +2,7 @@
 //! place in code.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use clap::Args;
 use profile::lines::Frame;
@@ -59,8 +60,13 @@ pub(crate) fn warn(maps: &Maps) {
 /// where it is known, `foo+0x1a (foo.c:12)`, with the function that was inlined
 /// there.
 pub(crate) fn place(maps: &mut Maps, location: Location, addr: u64) -> String {
+    place_within(maps, location, addr, usize::MAX)
+}
+
+/// The same with names of at most so many characters.
+pub(crate) fn place_within(maps: &mut Maps, location: Location, addr: u64, most: usize) -> String {
     let mut text = match (maps.name(location), location) {
-        (Some(Named { name, offset }), _) => format!("{name}+{offset:#x}"),
+        (Some(Named { name, offset }), _) => format!("{}+{offset:#x}", shortened(&name, most)),
         (None, Location::File { file, .. }) => {
             let path = maps.path(file).unwrap_or_default();
             let name = path.rsplit('/').next().unwrap_or(path);
@@ -72,10 +78,33 @@ pub(crate) fn place(maps: &mut Maps, location: Location, addr: u64) -> String {
     let Some(Frame { function, source: Some(source) }) = frames.first() else { return text };
     text += &format!(" ({}:{}", source.file_name(), source.line);
     if let (Some(function), true) = (function, frames.len() > 1) {
-        text += &format!(" {function}, inlined");
+        text += &format!(" {}, inlined", shortened(function, most));
     }
     text.push(')');
     text
+}
+
+/// A long name without its middle.
+pub(crate) fn shortened(name: &str, most: usize) -> String {
+    let chars = name.chars().count();
+    if chars <= most {
+        return name.to_owned();
+    }
+    let tail = (most / 2).saturating_sub(1);
+    let head: String = name.chars().take(most.saturating_sub(tail + 1)).collect();
+    let tail: String = name.chars().skip(chars - tail).collect();
+    format!("{head}…{tail}")
+}
+
+/// Characters of a name that a row has room for: on a terminal a name of C++
+/// would be most of the screen. Whoever reads a file or a pipe gets it whole.
+pub(crate) fn room() -> usize {
+    const LEAST: usize = 32;
+    static ROOM: OnceLock<usize> = OnceLock::new();
+    *ROOM.get_or_init(|| {
+        let size = terminal_size::terminal_size_of(std::io::stdout());
+        size.map_or(usize::MAX, |(width, _)| (usize::from(width.0) / 4).max(LEAST))
+    })
 }
 
 /// The line of a place, and the functions that were inlined there, for JSON:

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use profile::note::Source;
+use profile::perf_data::Meta;
 use serde_json::Value;
 
 use crate::drawn::{Mapped, humps, meta, record};
@@ -26,6 +27,10 @@ const CODE: u64 = 0x40_1000;
 
 /// A recording of a function whose name is markup; its file's name is too.
 fn evil() -> Option<tempfile::TempDir> {
+    described(meta(Source::Software))
+}
+
+fn described(meta: Meta) -> Option<tempfile::TempDir> {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("evil.S");
     let text = format!(
@@ -53,7 +58,7 @@ fn evil() -> Option<tempfile::TempDir> {
     let mapped: Mapped<'_> = (program.to_str().unwrap(), CODE, pgoff);
     let mut runs = humps(CODE, CODE + 0x40, 0);
     runs.extend((0..99).map(|_| (CODE + 0x10, CODE + 0x20, 10)));
-    record(&dir.path().join("<b>&.data"), meta(Source::Software), Some(mapped), &runs);
+    record(&dir.path().join("<b>&.data"), meta, Some(mapped), &runs);
     Some(dir)
 }
 
@@ -94,6 +99,53 @@ fn the_page_says_what_the_views_say() {
     assert!(!page.contains("src=") && !page.contains("@import") && !page.contains("url("));
     // The same numbers as `lbr report`: 839 runs, and one entry more a stack.
     assert!(page.contains(">740</td>") && page.contains(">99</td>"));
+}
+
+/// Modelled is not measured, said once, whether a software LBR or the registers
+/// of an emulated CPU gave the cycles.
+#[test]
+fn modelled_is_said_once() {
+    let run = |dir: &Path, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lbr"));
+        let out = command.current_dir(dir).args(args).args(["-i", "<b>&.data"]).output().unwrap();
+        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let software = "software LBR (06_5E), not measured";
+    let emulated = "Skylake, emulated CPU (TCG), cycles and predictions modelled, not measured";
+    for (cpu, source, origin) in [
+        (software, Source::Software, "modelled by a software LBR, not measured"),
+        (emulated, Source::Hardware, "modelled, not measured: read from the registers of an"),
+    ] {
+        let Some(dir) = described(Meta { cpudesc: Some(cpu.to_owned()), ..meta(source) }) else {
+            return;
+        };
+        let block = format!("{CODE:#x}");
+        for command in [
+            &["annotate"][..],
+            &["hist"],
+            &["hist", "--block", &block],
+            &["report"],
+            &["report", "--view", "blocks"],
+            &["report", "--view", "loops"],
+        ] {
+            let text = run(dir.path(), command);
+            assert_eq!(text.matches("not measured").count(), 1, "{command:?}: {text}");
+        }
+        for (command, kind) in [
+            (&["hist", "--block", &block, "--json"][..], "hist"),
+            (&["annotate", "--json"], "block"),
+        ] {
+            let text = run(dir.path(), command);
+            let mut rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let row = rows.find(|row| row["view"] == kind || row["kind"] == kind).unwrap();
+            assert_eq!(row["modelled"], true, "{row}");
+        }
+        let page = page(dir.path(), "<b>&.data", &[]);
+        assert!(
+            page.contains(origin) && !page.contains("measured: read from the registers of a C")
+        );
+    }
 }
 
 #[test]

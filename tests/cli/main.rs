@@ -11,6 +11,8 @@ mod corpus;
 #[path = "../oracle.rs"]
 #[allow(dead_code, reason = "not every target needs all of it")]
 mod oracle;
+#[path = "../roots.rs"]
+mod roots;
 
 mod annotate;
 mod arm;
@@ -20,6 +22,7 @@ mod drawn;
 mod dump;
 mod explain;
 mod hist;
+mod hostile;
 mod html;
 mod interrupt;
 mod paths;
@@ -40,8 +43,9 @@ mod graph;
 #[path = "../guest/record.rs"]
 mod guest_record;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod time;
 #[path = "../guest/verify.rs"]
 mod guest_verify;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod time;
 mod verify_hardware;
 mod views;

@@ -144,6 +144,22 @@ fn every_branch_back_is_named() {
     // The test below the body is where control comes in: it is fallen into.
     let turned = rows.iter().find(|row| row["head_symbol"] == "r7_h").unwrap();
     assert_eq!((back("r7_h"), number(&turned["falls_back"])), (vec![], 21));
+    // The branch to before it is the one to look at.
+    let from = &turned["falls_from"];
+    assert_eq!(from.as_array().unwrap().len(), 1);
+    assert_eq!(from[0]["from"], format!("{:#x}", program.at("r7_b")));
+    assert_eq!(from[0]["count"], 21);
+    let table = text(&["report", "--view", "loops", "--limit", "0", "-i", &file]);
+    let row = table.lines().find(|line| line.contains("r7_h+0x0 <-")).unwrap();
+    assert!(row.contains("r7_h+0x0 <- falls in after r7_b+0x0 (tested at the head)"), "{row}");
+    assert!(!table.contains("95 %"), "the truth has no interval");
+    // The page says the same.
+    let html = dir.path().join("page.html");
+    text(&["report", "--html", html.to_str().unwrap(), "-i", &file]);
+    let page = std::fs::read_to_string(&html).unwrap();
+    let ends = ">r7_h+0x0</td><td class=\"code\">falls in after r7_b+0x0 (tested at the head)</td>";
+    assert!(page.contains(ends));
+    assert!(page.contains("trip counts are the truth"));
 }
 
 /// Without symbols and code bytes the types that were recorded are enough, and

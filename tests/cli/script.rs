@@ -132,3 +132,67 @@ fn prints_what_perf_prints() {
     assert_eq!(stdout(&piped), stdout(&seekable));
     assert_eq!(stderr(&piped), "");
 }
+
+/// A recording of two CPUs with a buffer each, written out in three rounds.
+/// Times within a round are the buffers', one after the other.
+fn two_buffers() -> Vec<u8> {
+    // IP, TID, TIME, CPU, BRANCH_STACK, IDENTIFIER.
+    const SAMPLE_TYPE: u64 = 1 | 2 | 4 | 0x80 | 0x800 | 0x1_0000;
+    let mut data: Vec<u8> = Vec::new();
+    let rounds: [&[(u64, u64)]; 3] = [
+        &[(0, 1000), (0, 3000), (0, 5000), (1, 2000), (1, 4000)],
+        &[(0, 6000), (0, 9000), (1, 4500), (1, 7000), (1, 9000)],
+        &[(1, 8000), (1, 10_000), (0, 9500)],
+    ];
+    for samples in rounds {
+        for &(cpu, time) in samples {
+            data.extend([9u32.to_le_bytes(), (2u32 | 80 << 16).to_le_bytes()].concat());
+            let words = [0x41 + cpu, 0xa0, 7 << 32 | 7, time * 1000, cpu, 1, time, time + 8, 2];
+            words.iter().for_each(|word: &u64| data.extend(word.to_le_bytes()));
+        }
+        data.extend([68u32.to_le_bytes(), (8u32 << 16).to_le_bytes()].concat());
+    }
+    let mut attr = [0u64; 16];
+    (attr[0], attr[2], attr[3]) = (128 << 32, 1000, SAMPLE_TYPE);
+    (attr[5], attr[9]) = (1 << 18, 8 | 1);
+    let mut file = Vec::new();
+    let header = [104, 144, 120, 144, 264, data.len() as u64, 0, 0, 0, 0, 0, 0, 0x41, 0x42];
+    let words = [&header[..], &attr[..], &[104u64, 16][..]].concat();
+    file.extend(b"PERFILE2");
+    words.iter().for_each(|word| file.extend(word.to_le_bytes()));
+    file.extend(data);
+    file
+}
+
+/// CPU and time of each line.
+fn who_and_when(text: &str) -> Vec<String> {
+    text.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect()
+}
+
+/// Samples of several CPUs come in the order of their times, as perf has them.
+#[test]
+fn several_buffers_are_sorted_as_perf_sorts_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("perf.data");
+    std::fs::write(&file, two_buffers()).unwrap();
+    let path = file.to_str().unwrap();
+    let ours = lbr(&["script", "-i", path, "-F", "cpu,time,brstack"]);
+    assert_eq!((stderr(&ours).as_str(), ours.status.code()), ("", Some(0)));
+    let ours = who_and_when(&stdout(&ours));
+    let micros = |line: &String| line.split_whitespace().nth(1).unwrap().to_owned();
+    let times: Vec<String> = ours.iter().map(micros).collect();
+    let expected = [1000, 2000, 3000, 4000, 4500, 5000, 6000, 7000, 8000, 9000, 9000, 9500, 10_000];
+    let expected: Vec<String> = expected.iter().map(|us| format!("0.{us:06}:")).collect();
+    assert_eq!(times, expected);
+    // Of equal times the one that stands first in the file.
+    assert_eq!(&ours[9..11], ["[000] 0.009000:", "[001] 0.009000:"]);
+    let piped = lbr_with_input(&["script", "-i", "-", "-F", "cpu,time"], &two_buffers());
+    assert_eq!(who_and_when(&stdout(&piped)), ours);
+    let perf = Command::new("perf").args(["script", "-F", "cpu,time,brstack", "-i", path]).output();
+    let Ok(perf) = perf else {
+        eprintln!("skipped: no perf to compare with");
+        return;
+    };
+    assert!(perf.status.success(), "{}", stderr(&perf));
+    assert_eq!(who_and_when(&stdout(&perf)), ours);
+}

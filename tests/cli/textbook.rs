@@ -307,11 +307,6 @@ fn latency_of_a_block() {
 /// stacks.
 #[test]
 fn call_graph() {
-    let help = done(&["report", "--help"]);
-    if !help.contains("callgraph") {
-        eprintln!("skipped: this lbr has no report --view callgraph");
-        return;
-    }
     let Some(program) = figures() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
@@ -349,4 +344,68 @@ fn call_graph() {
         });
         assert_eq!(context.unwrap()["self"], wanted);
     }
+}
+
+/// Names longer than a row has room for lose their middle on a terminal, and
+/// nowhere else.
+#[test]
+fn long_names_on_a_terminal() {
+    let long = format!("std_{}_end", "template_".repeat(30));
+    let rename = format!("-Dbar={long}");
+    let flags = [BARE, &["-Wl,-Ttext=0x400600", &rename]].concat();
+    let Some(program) = build("figures.S", &flags) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let entries = [(edge(&program, "bar_j", "bar_t"), 30), (edge(&program, "main_c", "foo"), 2)];
+    write(&file, &program, "any,u", Label::Stream, mixed(&entries));
+    let file = file.to_str().unwrap();
+    assert!(done(&["report", "-i", file]).contains(&format!("{long}+0x1 -> {long}+0x")));
+
+    let command = format!("stty rows 40 cols 120; {} report -i {file}", env!("CARGO_BIN_EXE_lbr"));
+    let out = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .stdin(Stdio::null())
+        .env("NO_COLOR", "1")
+        .output();
+    let Ok(out) = out else {
+        eprintln!("skipped: no script(1) to make a terminal");
+        return;
+    };
+    let printed = String::from_utf8(out.stdout).unwrap();
+    let row = printed.lines().find(|line| line.contains("std_")).unwrap();
+    assert!(row.chars().count() <= 140, "{row}");
+    let short = format!("{}…{}", &long[..16], &long[long.len() - 15..]);
+    assert!(row.contains(&format!("{short}+0x1 -> {short}+0x")), "{row}");
+    assert!(printed.contains("main+0x1 -> foo+0x0"), "{printed}");
+}
+
+/// The page has the call graph too, from the same stacks.
+#[test]
+fn call_graph_on_the_page() {
+    let Some(program) = figures() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let stack = |through: &[(&str, &str)]| -> Vec<BranchEntry> {
+        through.iter().map(|(from, to)| edge(&program, from, to)).collect()
+    };
+    let foo = stack(&[("foo_b", "bar"), ("main_c", "foo"), ("start_c", "main")]);
+    let idle = stack(&[("start_c", "idle")]);
+    let stacks = std::iter::repeat_n(foo, 3).chain(std::iter::repeat_n(idle, 1));
+    write(&file, &program, "stack,u", Label::Snapshot, stacks);
+    let html = folder.path().join("page.html");
+    done(&["report", "--html", html.to_str().unwrap(), "-i", file.to_str().unwrap()]);
+    let page = std::fs::read_to_string(html).unwrap();
+    let from = page.find("id=\"calls\"").unwrap();
+    let section = &page[from..from + page[from..].find("</section>").unwrap()];
+    assert!(section.contains("Call stacks: self and total count stacks."), "{section}");
+    // Of four stacks three are in bar, below foo.
+    let cells = |name: &str| {
+        let row = section.split("<tr>").find(|row| row.contains(&format!(">{name}</td>")));
+        let row = row.unwrap_or_else(|| panic!("{name}: {section}")).split("</td>");
+        row.map(|cell| cell.rsplit('>').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(cells("foo")[..5], ["3", "75.00 %", "0", "0.00 %", "-"]);
+    assert_eq!(cells("bar")[..5], ["3", "75.00 %", "3", "75.00 %", "-"]);
+    assert_eq!(cells("idle")[..4], ["1", "25.00 %", "1", "25.00 %"]);
+    assert!(section.contains("`-- bar"), "{section}");
 }

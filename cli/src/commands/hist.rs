@@ -194,8 +194,11 @@ fn note(read: &[Read]) -> Option<String> {
     let of = |read: &Read| {
         let quality = &read.flow.quality;
         let mut said = vec![read.source.cpu.clone().unwrap_or_else(|| "CPU not said".to_owned())];
-        if quality.software > 0 {
-            said.push("modelled, not measured".to_owned());
+        let says = said.iter().any(|cpu| cpu.contains("modelled"));
+        match (quality.software > 0, read.source.says_modelled()) {
+            (true, false) => said.push("modelled, not measured".to_owned()),
+            (true, true) if !says => said.push("cycles modelled".to_owned()),
+            _ => {}
         }
         said.push(format!("{} stacks lost", grouped(quality.lost_total())));
         said.join(", ")
@@ -259,7 +262,9 @@ fn print_json(
     let bins = Bins::of(std::slice::from_ref(&series), most, Gaps::Drawn);
     json["view"] = "hist".into();
     json["input"] = read.source.name.as_str().into();
-    json["software"] = (read.flow.quality.software > 0).into();
+    let software = read.flow.quality.software > 0;
+    json["software"] = software.into();
+    json["modelled"] = (software || read.source.says_modelled()).into();
     json["dropped"] = series.dropped.into();
     json["bin_width"] = bins.as_ref().map(|bins| bins.width).into();
     json["beyond"] = bins.as_ref().map(|bins| bins.beyond.iter().sum::<u64>()).into();

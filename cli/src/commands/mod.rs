@@ -16,9 +16,9 @@ pub(crate) mod probe;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod script;
-pub(crate) mod verify;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) mod time;
+pub(crate) mod verify;
 
 use crate::{args::Command, exit::Outcome};
 

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::exit::{DONE, Failure, Outcome, USAGE};
 use crate::input::{self, Source};
 use crate::present::number::grouped;
-use crate::symbols::{self, SymbolArgs, place, source_json};
+use crate::symbols::{self, SymbolArgs, source_json};
 
 /// Rows of the table where nobody says how many.
 const ROWS: usize = 25;
@@ -56,7 +56,7 @@ pub(crate) struct Report {
     /// Rows at most; 0 is all [default: 25, with --json all, with --html 250].
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Write one page with every view into this file, to look at in a browser.
+    /// Write one page with every view but paths into this file, to look at in a browser.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "view", "sort", "block"])]
     html: Option<PathBuf>,
     /// One JSON object a row (`"view":"hot"` and so on), and at the end one with
@@ -206,17 +206,6 @@ pub(crate) fn run(args: &Report) -> Outcome {
 }
 
 impl Report {
-    /// The recording of a view that follows one recording.
-    fn only(&self) -> Result<&Path, Failure> {
-        match self.input.as_slice() {
-            [one] => Ok(one),
-            _ => {
-                let what = "this view follows one recording: give one -i";
-                Err(Failure { code: USAGE, error: anyhow::Error::msg(what) })
-            }
-        }
-    }
-
     /// Rows of a table at most.
     fn rows(&self) -> usize {
         match (self.limit, self.json) {
@@ -287,16 +276,14 @@ fn print_recordings(
     sources: &[Source],
     quality: &Quality,
 ) -> std::io::Result<()> {
-    let mut said = false;
     for Source { name, cpu, by, .. } in sources {
         write!(out, "{name}: {}", cpu.as_deref().unwrap_or("CPU not said"))?;
         if let Some(by) = by {
             write!(out, "; recorded by {by}")?;
         }
         writeln!(out)?;
-        said |= cpu.as_ref().is_some_and(|cpu| cpu.contains("not measured"));
     }
-    if quality.software > 0 && !said {
+    if quality.software > 0 && !sources.iter().any(Source::says_modelled) {
         writeln!(out, "software LBR, not measured")?;
     }
     Ok(())
@@ -349,6 +336,11 @@ pub(super) fn quality_line(quality: &Quality) -> String {
     parts.join(", ")
 }
 
+/// A place as people read it.
+fn place(maps: &mut Maps, location: Location, addr: u64) -> String {
+    symbols::place_within(maps, location, addr, symbols::room())
+}
+
 /// The table, row by row: a layout that first collects every cell would take
 /// memory for each of 100,000 branches.
 fn print_table(
@@ -396,6 +388,7 @@ fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
         "predictions_known": branch.known,
         "mispredict_rate": branch.mispredict_rate(),
         "cycles": branch.cycles,
+        "counters": branch.counters,
         "type": branch_type,
         "from": format!("{:#x}", branch.from),
         "from_symbol": from.0,

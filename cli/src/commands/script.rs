@@ -1,20 +1,24 @@
 //! `lbr script`: the branches of a recording as text, as perf prints them.
 
+mod order;
+
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use lbr_msr::record::{Head, Integrity};
+use order::Ordered;
 use profile::brstack::{Printed, type_name};
-use profile::{Item, RawBranch, SampleHead, Stack};
+use profile::{Item, RawBranch, Recording, SampleHead, Stack};
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Outcome};
 use crate::input;
 
 /// Print the branch stacks of a recording, one sample a line, newest branch
-/// first, as `perf script -F brstack` (6.12) prints them. Samples come in the
-/// order of the file; perf sorts those of several CPUs by time.
+/// first, as `perf script -F brstack` (6.12) prints them. Samples of several
+/// CPUs are sorted by time, as perf does it; those of one buffer, and those
+/// without a time, come in the order of the file.
 #[derive(Debug, Args)]
 pub(crate) struct Script {
     /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
@@ -51,27 +55,70 @@ enum Field {
     Quality,
     /// The branches.
     Brstack,
+    /// What the counters counted at each branch (Linux 6.8, Sierra Forest),
+    /// after the branches and in their order: `br_cntr: 2,0,-,- 3,1,-,-`, the
+    /// first for the first event that was counted; 3 is three and more, `-` is
+    /// no event. perf prints them with brstackinsn only.
+    Brcntr,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Script) -> Outcome {
     let mut recording = input::open(&args.input)?;
-    let mut out = BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
+    let out = BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
+    let mut ordered = Ordered::new(out);
+    let mut waits = Vec::new();
     loop {
+        let sorts = has_several_buffers(&recording);
         let item = recording.next_item().map_err(|e| input::failure(&args.input, e))?;
         match item {
-            Some(Item::Stack(stack)) if args.json => {
-                serde_json::to_writer(&mut out, &object(&stack)).map_err(std::io::Error::from)?;
-                out.write_all(b"\n")?;
-            }
-            Some(Item::Stack(stack)) => line(&mut out, &stack, &args.fields)?,
+            Some(Item::Stack(stack)) => match stack.head.time.filter(|_| sorts) {
+                Some(time) => {
+                    waits.clear();
+                    print(&mut waits, &stack, args)?;
+                    ordered.line(time, stack.head.round, &waits)?;
+                }
+                None => {
+                    if !sorts {
+                        ordered.flush()?;
+                    }
+                    print(&mut ordered.out, &stack, args)?;
+                }
+            },
             Some(Item::Event(_)) => {}
             None => break,
         }
     }
-    out.flush()?;
-    input::warn(&input::Source::of(&args.input, &recording));
+    ordered.flush()?;
+    ordered.out.flush()?;
+    let source = input::Source::of(&args.input, &recording);
+    input::warn(&source);
+    if ordered.late() > 0 {
+        anstream::eprintln!(
+            "lbr: {}: {} samples lie too far behind newer ones to be sorted by time",
+            source.name,
+            ordered.late()
+        );
+    }
     Ok(DONE)
+}
+
+/// Whether samples may lie in the file in another order than that of their
+/// times: perf gives an event one id for each of its buffers. A pipe that has
+/// not told its events yet may turn out to have several.
+fn has_several_buffers(recording: &Recording) -> bool {
+    let events = recording.events();
+    let pipe = matches!(recording, Recording::PerfData(_)) && events.is_empty();
+    pipe || events.iter().any(|event| event.ids.len() > 1)
+}
+
+/// Prints a sample.
+fn print(out: &mut impl Write, stack: &Stack<'_>, args: &Script) -> std::io::Result<()> {
+    if !args.json {
+        return line(out, stack, &args.fields);
+    }
+    serde_json::to_writer(&mut *out, &object(stack)).map_err(std::io::Error::from)?;
+    out.write_all(b"\n")
 }
 
 /// Prints a sample with perf's columns.
@@ -117,6 +164,19 @@ fn line(out: &mut impl Write, stack: &Stack<'_>, fields: &[Field]) -> std::io::R
             write!(out, " {} ", Printed(branch))?;
         }
     }
+    if wants(Field::Brcntr) {
+        write!(out, " br_cntr:")?;
+        for at in 0..stack.entries.len() {
+            let counts = stack.counters.and_then(|counters| counters.get(at)).unwrap_or_default();
+            for (i, count) in counts.iter().enumerate() {
+                let before = if i == 0 { ' ' } else { ',' };
+                match count {
+                    Some(count) => write!(out, "{before}{count}")?,
+                    None => write!(out, "{before}-")?,
+                }
+            }
+        }
+    }
     out.write_all(b"\n")
 }
 
@@ -147,7 +207,7 @@ fn object(stack: &Stack<'_>) -> Value {
     let head = &stack.head;
     let told = head.integrity != Integrity::UNKNOWN;
     let entries: Vec<Value> =
-        stack.entries.iter().map(|branch| entry(branch, head.tsx_known)).collect();
+        stack.entries.iter().enumerate().map(|(at, branch)| entry(stack, at, branch)).collect();
     json!({
         "time": head.time,
         "pid": head.pid,
@@ -164,8 +224,8 @@ fn object(stack: &Stack<'_>) -> Value {
     })
 }
 
-fn entry(branch: RawBranch, tsx_known: bool) -> Value {
-    let decoded = branch.decode(tsx_known);
+fn entry(stack: &Stack<'_>, at: usize, branch: RawBranch) -> Value {
+    let decoded = branch.decode(stack.head.tsx_known);
     json!({
         "from": hex(decoded.from),
         "to": hex(decoded.to),
@@ -176,6 +236,7 @@ fn entry(branch: RawBranch, tsx_known: bool) -> Value {
         "cycles_saturated": decoded.cycles_saturated,
         "type": decoded.branch_type.map(type_name),
         "spec": decoded.spec.map(|spec| spec.name().to_lowercase()),
+        "counters": stack.counters.and_then(|counters| counters.get(at)),
     })
 }
 

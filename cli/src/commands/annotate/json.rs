@@ -34,8 +34,9 @@ pub(super) fn print(
             line(&instruction(annotated, at, insn))?;
         }
     }
+    let modelled = flow.quality.software > 0 || sources.iter().any(Source::says_modelled);
     for block in &annotated.blocks {
-        line(&timed(flow, block))?;
+        line(&timed(modelled, block))?;
     }
     Ok(())
 }
@@ -134,7 +135,7 @@ fn target(target: &Target) -> Value {
     })
 }
 
-fn timed(flow: &Flow, block: &Timed) -> Value {
+fn timed(modelled: bool, block: &Timed) -> Value {
     let cycles = &block.cycles;
     let known = cycles.n() > 0;
     json!({
@@ -152,6 +153,6 @@ fn timed(flow: &Flow, block: &Timed) -> Value {
         "p90": cycles.quantile(0.9),
         "ipc": block.ipc(),
         "saturated": known.then(|| cycles.saturated()),
-        "modelled": known.then_some(flow.quality.software > 0),
+        "modelled": known.then_some(modelled),
     })
 }

@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     let mut flow = counter.finish();
     args.symbols.apply(&mut flow.maps);
     let mut head: Vec<String> = sources.iter().map(origin).collect();
-    let said = head.iter().any(|line| line.contains("not measured"));
+    let said = sources.iter().any(Source::says_modelled);
     let syntax = args.syntax.into();
     if let (Some(path), None) = (&args.html, &args.symbol) {
         head.extend(sureness(&flow, None, said));
@@ -150,7 +150,7 @@ fn sureness(flow: &Flow, annotated: Option<&Annotated>, said: bool) -> Vec<Strin
         format!("data quality: {}", report::quality_line(quality)),
     ];
     let cycles = flow.blocks.iter().any(|block| block.cycles.n() > 0);
-    if quality.software > 0 && (cycles || !said) {
+    if quality.software > 0 && !said {
         let modelled = if cycles { ": its cycles are modelled" } else { "" };
         lines.push(format!("software LBR, not measured{modelled}"));
     }

@@ -11,9 +11,10 @@ use super::{Report, Totals, dash, percent};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::input::{self, Source};
 use crate::present::number::grouped;
+use crate::symbols;
 
 /// Share of the whole below which the tree is cut, percent.
-const LEAST: f64 = 0.5;
+pub(super) const LEAST: f64 = 0.5;
 /// Levels of the tree that are drawn.
 const LEVELS: usize = 48;
 
@@ -56,13 +57,8 @@ impl GraphOptions {
     }
 }
 
-fn count(path: &std::path::Path, stitch: bool) -> Result<(CallGraph, Source), Failure> {
-    let mut recording = input::open(path)?;
-    let mut progress = input::Progress::new();
-    let graph = CallGraph::count(&mut recording, stitch, |at, size| progress.at(at, size));
-    let graph = graph.map_err(|e| input::failure(path, e))?;
-    drop(progress);
-    Ok((graph, Source::of(path, &recording)))
+pub(super) fn count(paths: &[PathBuf], stitch: bool) -> Result<(CallGraph, Vec<Source>), Failure> {
+    CallGraph::count_all(stitch, |read| input::read_all(paths, read))
 }
 
 /// Runs the view.
@@ -72,13 +68,12 @@ pub(super) fn run(args: &Report) -> Outcome {
     if !(0.0..=100.0).contains(&least) {
         return super::usage("--min-percent is a percentage: 0 to 100");
     }
-    let (graph, source) = count(args.only()?, options.stitch)?;
-    let sources = [source];
+    let (graph, sources) = count(&args.input, options.stitch)?;
     let totals =
         Totals { branches: graph.entries, distinct: graph.distinct, known: 0, mispredicted: None };
     let scored = match &options.truth {
         Some(truth) => {
-            let (truth, _) = count(truth, false)?;
+            let (truth, _) = count(std::slice::from_ref(truth), false)?;
             score(&graph, &truth)
         }
         None => None,
@@ -179,11 +174,11 @@ fn print_passage(out: &mut impl Write, graph: &CallGraph, stitch: bool) -> std::
     Ok(())
 }
 
-fn label(graph: &CallGraph, function: usize) -> String {
+pub(super) fn label(graph: &CallGraph, function: usize) -> String {
     graph.functions.get(function).map_or_else(dash, Function::label)
 }
 
-fn share(part: u64, whole: u64) -> Option<f64> {
+pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
@@ -209,14 +204,18 @@ fn print_functions(out: &mut impl Write, args: &Report, graph: &CallGraph) -> st
             grouped(sum.own),
             share(sum.own, all).map_or_else(dash, percent),
             calls(sum),
-            label(graph, sum.function),
+            symbols::shortened(&label(graph, sum.function), symbols::room()),
         )?;
     }
     super::print_hidden(out, sums.len(), shown, "functions")
 }
 
 /// The tree, branch by branch, without recursion: recordings may be deep.
-fn print_tree(out: &mut impl Write, graph: &CallGraph, least: f64) -> std::io::Result<()> {
+pub(super) fn print_tree(
+    out: &mut impl Write,
+    graph: &CallGraph,
+    least: f64,
+) -> std::io::Result<()> {
     let children = graph.children();
     let all = graph.total();
     let seen = |at: &usize| {
@@ -245,7 +244,7 @@ fn print_tree(out: &mut impl Write, graph: &CallGraph, least: f64) -> std::io::R
             out,
             "{:>8}  {bars}{fork}{}{own}",
             share(node.total, all).map_or_else(dash, percent),
-            label(graph, node.function),
+            symbols::shortened(&label(graph, node.function), symbols::room()),
         )?;
         let bars = format!("{bars}{}", if more { "|   " } else { "    " });
         if bars.len() / 4 < LEVELS {

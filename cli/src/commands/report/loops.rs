@@ -3,14 +3,13 @@
 use std::io::{BufWriter, Write};
 
 use profile::interval::MIN_STACKS;
-use profile::loops::{Loop, LoopFinder, Loops, Quantile, Trips};
+use profile::loops::{BackEdge, Loop, LoopFinder, Loops, Quantile, Trips};
 use profile::maps::Maps;
 use serde_json::{Value, json};
 
 use super::reread::Reread;
 use super::{Report, Totals, dash};
 use crate::exit::{DONE, Outcome};
-use crate::input::{self, Source};
 use crate::present::number::grouped;
 
 /// Trip counts that a line of the table names.
@@ -18,17 +17,9 @@ const NAMED: usize = 12;
 
 /// Runs the view.
 pub(super) fn run(args: &Report) -> Outcome {
-    let path = args.only()?;
-    let source = Reread::new(path)?;
-    let mut recording = source.open()?;
-    let mut progress = input::Progress::new();
-    let finder = LoopFinder::find(&mut recording, |at, size| progress.at(at, size));
-    let finder = finder.map_err(|e| input::failure(path, e))?;
-    let mut again = source.open()?;
-    let loops = finder.count(&mut again, |at, size| progress.at(at, size));
-    let loops = loops.map_err(|e| input::failure(path, e))?;
-    drop(progress);
-    let sources = [Source::of(path, &again)];
+    let recordings = Reread::new(&args.input)?;
+    let (finder, _) = LoopFinder::find_all(|read| recordings.read(read))?;
+    let (loops, sources) = finder.count_all(|read| recordings.read(read))?;
     let totals =
         Totals { branches: loops.taken, distinct: loops.distinct, known: 0, mispredicted: None };
     let mut out = BufWriter::new(anstream::stdout().lock());
@@ -84,9 +75,11 @@ fn print_table(
     loops: &[Loop],
     complete: bool,
 ) -> std::io::Result<()> {
+    // Where trip counts are the truth there is no interval.
+    let wide = if complete { 0 } else { 22 };
     writeln!(
         out,
-        "{:>4}  {:>4}  {:>5}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}  {:>8}  {:>9}  {:<20}  {:>10}  head <- back edges",
+        "{:>4}  {:>4}  {:>5}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}  {:>8}  {:>9}  {:<wide$}{:>10}  head <- back edges",
         "rank",
         "in",
         "depth",
@@ -103,23 +96,10 @@ fn print_table(
     for (rank, one) in loops.iter().enumerate() {
         let trips = &one.trips;
         let (mean, interval) = mean(one);
-        let longest = one.longest();
-        let longest =
-            longest.map_or_else(
-                dash,
-                |(most, whole)| {
-                    if whole { most.to_string() } else { format!(">= {most}") }
-                },
-            );
-        let backs: Vec<String> = one
-            .back_edges
-            .iter()
-            .map(|back| super::place(maps, back.location, back.from))
-            .chain((one.falls_back > 0).then(|| "falls in".to_owned()))
-            .collect();
+        let longest = longest(one);
         writeln!(
             out,
-            "{:>4}  {:>4}  {:>5}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}  {longest:>8}  {mean:>9}  {interval:<20}  {:>10}  {} <- {}{}",
+            "{:>4}  {:>4}  {:>5}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}  {longest:>8}  {mean:>9}  {interval:<wide$}{:>10}  {} <- {}{}",
             rank + 1,
             one.parent.map_or_else(dash, |parent| (parent + 1).to_string()),
             one.depth,
@@ -130,7 +110,7 @@ fn print_table(
             quantile(trips.quantile(0.9)),
             one.cycles.quantile(0.5).map_or_else(dash, |cycles| cycles.to_string()),
             super::place(maps, one.location, one.head),
-            backs.join(", "),
+            backs(maps, one),
             remarks(one),
         )?;
         let counts = counts(trips);
@@ -141,12 +121,22 @@ fn print_table(
     Ok(())
 }
 
+/// The most trips of an entry, or how many at least.
+pub(super) fn longest(one: &Loop) -> String {
+    one.longest().map_or_else(
+        dash,
+        |(most, whole)| {
+            if whole { most.to_string() } else { format!(">= {most}") }
+        },
+    )
+}
+
 /// Entries that were seen to begin, and those that were inside already.
-fn entries(one: &Loop) -> u64 {
+pub(super) fn entries(one: &Loop) -> u64 {
     one.trips.n().saturating_add(one.trips.open()).saturating_add(one.headless)
 }
 
-fn quantile(quantile: Quantile) -> String {
+pub(super) fn quantile(quantile: Quantile) -> String {
     match quantile {
         Quantile::Unknown => dash(),
         Quantile::Is(trips) => trips.to_string(),
@@ -155,7 +145,7 @@ fn quantile(quantile: Quantile) -> String {
 }
 
 /// The mean and, in a sample, its interval.
-fn mean(one: &Loop) -> (String, String) {
+pub(super) fn mean(one: &Loop) -> (String, String) {
     let Some(estimate) = one.mean else {
         return (one.trips.mean().map_or_else(dash, |mean| format!("{mean:.2}")), String::new());
     };
@@ -168,7 +158,22 @@ fn mean(one: &Loop) -> (String, String) {
     (mean, interval)
 }
 
-fn remarks(one: &Loop) -> String {
+/// The branches that lead back. A head that is fallen into has none; there the
+/// ones that lead backwards to before it are named.
+pub(super) fn backs(maps: &mut Maps, one: &Loop) -> String {
+    let mut place = |back: &BackEdge| super::place(maps, back.location, back.from);
+    let mut backs: Vec<String> = one.back_edges.iter().map(&mut place).collect();
+    if one.falls_back > 0 {
+        let from: Vec<String> = one.falls_from.iter().map(&mut place).collect();
+        backs.push(match from.as_slice() {
+            [] => "falls in".to_owned(),
+            from => format!("falls in after {}", from.join(", ")),
+        });
+    }
+    backs.join(", ")
+}
+
+pub(super) fn remarks(one: &Loop) -> String {
     let remarks = [
         (one.tested_at_head, "tested at the head"),
         (one.calls, "makes calls"),
@@ -209,19 +214,17 @@ fn quantile_json(quantile: Quantile) -> (Option<u32>, bool) {
 
 fn row_json(maps: &mut Maps, one: &Loop, rank: usize, complete: bool) -> Value {
     let (symbol, offset, file) = super::end_json(maps, one.location);
-    let back_edges: Vec<Value> = one
-        .back_edges
-        .iter()
-        .map(|back| {
-            let (symbol, offset, _) = super::end_json(maps, back.location);
-            json!({
-                "from": format!("{:#x}", back.from),
-                "from_symbol": symbol,
-                "from_offset": offset,
-                "count": back.count,
-            })
+    let mut branch = |back: &BackEdge| {
+        let (symbol, offset, _) = super::end_json(maps, back.location);
+        json!({
+            "from": format!("{:#x}", back.from),
+            "from_symbol": symbol,
+            "from_offset": offset,
+            "count": back.count,
         })
-        .collect();
+    };
+    let back_edges: Vec<Value> = one.back_edges.iter().map(&mut branch).collect();
+    let falls_from: Vec<Value> = one.falls_from.iter().map(&mut branch).collect();
     let trips = &one.trips;
     let histogram: Vec<Value> =
         trips.iter().map(|(trips, n)| json!({ "trips": trips, "entries": n })).collect();
@@ -245,6 +248,7 @@ fn row_json(maps: &mut Maps, one: &Loop, rank: usize, complete: bool) -> Value {
         "parent_rank": one.parent.map(|parent| parent + 1),
         "back_edges": back_edges,
         "falls_back": one.falls_back,
+        "falls_from": falls_from,
         "tested_at_head": one.tested_at_head,
         "several_entrances": one.irreducible,
         "makes_calls": one.calls,

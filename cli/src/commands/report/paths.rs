@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use super::reread::Reread;
 use super::{Report, Totals, percent};
 use crate::exit::{DONE, Outcome};
-use crate::input::{self, Source};
-use crate::present::number::grouped;
+use crate::present::number::{counted, grouped};
 
 /// Chains where nobody says how many.
 const CHAINS: usize = 10;
@@ -45,18 +44,10 @@ pub(super) fn run(args: &Report) -> Outcome {
         }
         growth.least = percent / 100.0;
     }
-    let recorded = args.only()?;
-    let source = Reread::new(recorded)?;
-    let mut recording = source.open()?;
-    let mut progress = input::Progress::new();
-    let finder = PathFinder::find(&mut recording, |at, size| progress.at(at, size));
-    let finder = finder.map_err(|e| input::failure(recorded, e))?;
-    let mut again = source.open()?;
-    let paths = finder.count(&mut again, growth, |at, size| progress.at(at, size));
-    let mut paths = paths.map_err(|e| input::failure(recorded, e))?;
-    drop(progress);
+    let recordings = Reread::new(&args.input)?;
+    let (finder, _) = PathFinder::find_all(|read| recordings.read(read))?;
+    let (mut paths, sources) = finder.count_all(growth, |read| recordings.read(read))?;
     args.symbols.apply(&mut paths.maps);
-    let sources = [Source::of(recorded, &again)];
     let totals =
         Totals { branches: paths.taken, distinct: paths.distinct, known: 0, mispredicted: None };
     let rows = if args.limit.is_none() && !args.json { CHAINS } else { args.rows() };
@@ -110,10 +101,10 @@ fn print_bounds(out: &mut impl Write, paths: &Paths) -> std::io::Result<()> {
     writeln!(
         out,
         "chains go on where a branch follows with at least {}{}; {FOLLOWERS} followers of each \
-         branch are kept, {} branches have more",
+         branch are kept, {} more",
         percent(paths.growth.least),
         if paths.growth.cross_calls { ", through calls and returns" } else { "" },
-        grouped(paths.crowded),
+        counted(paths.crowded, "branch has", "branches have"),
     )
 }
 
@@ -132,14 +123,14 @@ fn print_path(
     let entered = path.links.iter().fold(0, |sum: u64, link| sum.saturating_add(link.entered));
     writeln!(
         out,
-        "\nchain {rank}: {} branches long, {} of all branches ({} up to here), {} of the code bytes; \
-         entered {} times, {} runs from end to end",
-        path.links.len(),
+        "\nchain {rank}: {} long, {} of all branches ({} up to here), {} of the code bytes; \
+         entered {}, {} from end to end",
+        counted(path.links.len() as u64, "branch", "branches"),
         part(path.branches, paths.taken),
         part(covered, paths.taken),
         part(path.bytes, paths.bytes),
-        grouped(entered),
-        grouped(path.whole),
+        counted(entered, "time", "times"),
+        counted(path.whole, "run", "runs"),
     )?;
     let widest = path.links.iter().map(|link| grouped(link.count).len()).max().unwrap_or(0);
     for link in &path.links {

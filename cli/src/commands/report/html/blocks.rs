@@ -15,7 +15,7 @@ use crate::symbols;
 const DRAWN: usize = 12;
 
 /// The table of blocks, and the distributions of those with most cycle counts.
-pub(super) fn section(flow: &mut Flow, limit: usize) -> anyhow::Result<Markup> {
+pub(super) fn section(flow: &mut Flow, modelled: bool, limit: usize) -> anyhow::Result<Markup> {
     if flow.blocks.is_empty() {
         let why = if flow.block_quality.filtered > 0 {
             "There are no blocks: not every branch was recorded (record with -j any,u)."
@@ -24,8 +24,7 @@ pub(super) fn section(flow: &mut Flow, limit: usize) -> anyhow::Result<Markup> {
         };
         return Ok(html! { p { (why) } });
     }
-    let software = flow.quality.software > 0;
-    let charts = charts(flow, software)?;
+    let charts = charts(flow, modelled || flow.quality.software > 0)?;
     let total = flow.block_quality.blocks;
     let Flow { blocks, maps, .. } = flow;
     let cell = |value: Option<u32>| number(value.map(|value| grouped(u64::from(value))));
@@ -72,7 +71,7 @@ pub(super) fn section(flow: &mut Flow, limit: usize) -> anyhow::Result<Markup> {
     })
 }
 
-fn charts(flow: &mut Flow, software: bool) -> anyhow::Result<Markup> {
+fn charts(flow: &mut Flow, modelled: bool) -> anyhow::Result<Markup> {
     let Flow { blocks, maps, .. } = flow;
     let mut timed: Vec<&Block> = blocks.iter().filter(|block| block.cycles.n() > 0).collect();
     if timed.is_empty() {
@@ -88,7 +87,7 @@ fn charts(flow: &mut Flow, software: bool) -> anyhow::Result<Markup> {
         let title = format!("{} .. {}", shortened(&entry), shortened(&exit));
         let chart = Histogram {
             series: vec![hist::series(String::new(), block)],
-            note: software.then(|| "modelled, not measured".to_owned()),
+            note: modelled.then(|| "modelled, not measured".to_owned()),
             ..Histogram::default()
         };
         figures.push((title, chart.small_svg()?));

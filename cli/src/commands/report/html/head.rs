@@ -18,6 +18,31 @@ pub(super) struct Head<'a> {
 }
 
 impl Head<'_> {
+    /// Whether a recorder says that nothing was measured.
+    pub(super) fn says_modelled(&self) -> bool {
+        self.sources.iter().any(Source::says_modelled)
+    }
+
+    /// Modelled is not measured.
+    fn origin(&self, software: u64, hardware: u64) -> &'static str {
+        if software == 0 && self.says_modelled() {
+            let all = self.sources.iter().all(Source::says_modelled);
+            return if all {
+                "modelled, not measured: read from the registers of an emulated CPU"
+            } else {
+                "in part measured, in part modelled by an emulated CPU"
+            };
+        }
+        match (software > 0, hardware > 0) {
+            (true, false) => "modelled by a software LBR, not measured",
+            (false, true) => "measured: read from the registers of a CPU",
+            (true, true) => "in part measured, in part modelled",
+            (false, false) => {
+                "as its recorder says: the recording does not tell measured from modelled"
+            }
+        }
+    }
+
     /// The page's name.
     pub(super) fn name(&self) -> String {
         let names: Vec<&str> = self.sources.iter().map(|source| source.name.as_str()).collect();
@@ -71,7 +96,7 @@ impl Head<'_> {
         html! {
             dl class="facts" {
                 @for (what, value) in facts { dt { (what) } dd { (value) } }
-                dt { "Numbers are" } dd { (origin(quality.software, quality.hardware)) }
+                dt { "Numbers are" } dd { (self.origin(quality.software, quality.hardware)) }
                 dt { "Counted" } dd { (counts) }
                 dt { "Predictions" } dd { (predictions) }
                 dt { "Lost" } dd { (grouped(quality.lost_total())) " stacks" }
@@ -92,18 +117,6 @@ fn of_recording((source, info): (&Source, &Option<FileInfo>)) -> Vec<(&'static s
         facts.extend(info.hostname.clone().map(|host| ("Host", host)));
     }
     facts
-}
-
-/// Modelled is not measured.
-fn origin(software: u64, hardware: u64) -> &'static str {
-    match (software > 0, hardware > 0) {
-        (true, false) => "modelled by a software LBR, not measured",
-        (false, true) => "measured: read from the registers of a CPU",
-        (true, true) => "in part measured, in part modelled by a software LBR",
-        (false, false) => {
-            "as its recorder says: the recording does not tell measured from modelled"
-        }
-    }
 }
 
 fn meaning(verdict: Verdict) -> &'static str {

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod head;
+mod structure;
 mod tables;
 
 use std::path::Path;
@@ -67,10 +68,11 @@ fn page(
         ("hot", "Hot branches", tables::hot(&mut overview.hot, rows)),
         ("mispredicts", "Mispredicts", tables::mispredicts(&mut overview.flow, args.min_n, rows)),
         ("outcomes", "Outcomes", tables::outcomes(&mut overview.flow, rows)),
-        ("blocks", "Blocks", blocks::section(&mut overview.flow, rows)?),
+        ("blocks", "Blocks", blocks::section(&mut overview.flow, head.says_modelled(), rows)?),
     ];
     let annotated = annotated(&mut overview.flow).map(|code| ("code", "Annotated functions", code));
-    let sections: Vec<_> = sections.into_iter().chain(annotated).collect();
+    let structure = structure::sections(args, overview.hot.total, rows).map_err(|f| f.error)?;
+    let sections: Vec<_> = sections.into_iter().chain(structure).chain(annotated).collect();
     let content = html! {
         (head.title())
         (head.verdict(&overview.judged))
@@ -129,13 +131,7 @@ fn place(maps: &mut Maps, location: Location, addr: u64) -> String {
 
 /// A long name without its middle.
 fn shortened(name: &str) -> String {
-    let chars = name.chars().count();
-    if chars <= NAME {
-        return name.to_owned();
-    }
-    let head: String = name.chars().take(NAME / 2).collect();
-    let tail: String = name.chars().skip(chars - NAME / 2).collect();
-    format!("{head}…{tail}")
+    symbols::shortened(name, NAME)
 }
 
 /// Says how many rows are not on the page.
