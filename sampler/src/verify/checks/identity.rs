@@ -144,6 +144,9 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
 
 fn documented_registers(facts: &Facts, list: &[Msr], none: &str) -> Documented {
     match (list.first(), list.last()) {
+        (Some(first), Some(last)) if list.len() == 2 => {
+            Documented::here(format!("{first} and {last}"), facts.row_source())
+        }
         (Some(first), Some(last)) if first != last => Documented::here(
             format!("{} registers from {first} to {last}", list.len()),
             facts.row_source(),
