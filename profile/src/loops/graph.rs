@@ -174,6 +174,14 @@ impl Graph {
             sum += change;
             node.falls = u64::try_from(sum).unwrap_or(0);
         }
+        // Counts that a file claims need not add up: behind the last piece of a
+        // file nothing is to fall into.
+        for at in 0..graph.nodes.len() {
+            let next = graph.nodes.get(at + 1).map(|next| next.start.0);
+            if let Some(node) = graph.nodes.get_mut(at).filter(|node| next != Some(node.start.0)) {
+                node.falls = 0;
+            }
+        }
         graph.returns(branches, &ends, &starts);
         let passed = passed.into_iter().map(|(from, to)| (index(from), index(to), 0)).collect();
         graph.connect(branches, passed);
@@ -278,5 +286,24 @@ impl Graph {
             }
         }
         by_node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::forest::Forest;
+    use super::{Graph, Ran};
+    use crate::maps::Maps;
+    use crate::walk::{Edge, Kind};
+
+    #[test]
+    fn nothing_falls_out_of_the_last_piece() {
+        // Straight code that began behind a branch and never ended.
+        let edge = Edge { from: 0x10, to: 0x20, space: 0, kind: Kind::Conditional, count: 5 };
+        let ran = Ran { begins: 5, ends: 0 };
+        let graph = Graph::new(&[edge], &[ran], &[], &Maps::default());
+        let last = graph.nodes.len() - 1;
+        assert!(graph.next(last).is_empty());
+        assert!(Forest::new(&graph).loops.is_empty());
     }
 }

@@ -61,7 +61,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = annotate(flow, &hot.function, Syntax::Intel);
     }
 
-    let mut reopened = || open(bytes).expect("it was opened a moment ago");
+    let reopened = || open(bytes).expect("it was opened a moment ago");
     let stride = u64::from(option) << 5;
     let _ = Lint::check(&mut reopened(), stride, |_, _| {});
     if let Ok(found) = LoopFinder::find(&mut reopened(), |_, _| {}) {
