@@ -1,6 +1,8 @@
 //! One walk through a recording for everything that counts.
 
-use lbr_msr::record::Event;
+use std::collections::HashMap;
+
+use lbr_msr::record::{Event, Lost};
 
 use crate::perf_data::{EventAttr, ReadError};
 use crate::recording::{Item, Recording};
@@ -64,5 +66,17 @@ pub(crate) fn collect(
         let words = &kept_words;
         let counters = counters.map(|(big, logged)| Counters { words, big, logged });
         into.stack(&Stack { head, entries, counters });
+    }
+}
+
+/// Process and thread, where the recording says them.
+pub(crate) type Thread = (Option<u32>, Option<u32>);
+
+/// After a loss the next stack of its thread joins to nothing that is known.
+pub(crate) fn forget_lost<T>(stood: &mut HashMap<Thread, T>, lost: &Lost) {
+    match lost.label {
+        Some(_) => stood.retain(|(_, tid), _| *tid != Some(lost.tid)),
+        // Other recorders do not say whose stack is missing.
+        None => stood.clear(),
     }
 }

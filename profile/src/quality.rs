@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lbr_msr::record::{Label, Lost};
 
 use crate::note::Source;
-use crate::stack::SampleHead;
+use crate::stack::{RawBranch, SampleHead};
 
 /// What a recording consists of and what is missing from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,44 @@ pub struct Quality {
     pub excluded: u64,
 }
 
+/// What an entry is to those who follow branches one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A branch that was taken.
+    Taken,
+    /// Nothing that is known: what comes after it does not follow on what came
+    /// before.
+    Gap,
+    /// No branch that was taken, and nothing is missing.
+    LeftOut,
+}
+
 impl Quality {
+    /// Says what an entry is, and counts it where it is left out. `aborts` are
+    /// the [`second_aborts`](crate::clean::second_aborts) of its stack.
+    #[inline]
+    pub(crate) fn entry(
+        &mut self,
+        branch: RawBranch,
+        index: usize,
+        aborts: &[usize],
+        weight: u64,
+    ) -> Entry {
+        if branch.is_empty() {
+            add(&mut self.zero_entries, weight);
+            return Entry::Gap;
+        }
+        let left_out = if branch.flags.not_taken() {
+            &mut self.not_taken
+        } else if aborts.binary_search(&index).is_ok() {
+            &mut self.double_aborts
+        } else {
+            return Entry::Taken;
+        };
+        add(left_out, weight);
+        Entry::LeftOut
+    }
+
     /// Takes a sample's words in. `false` where its branches must stay out of
     /// every count.
     pub fn sample(&mut self, head: &SampleHead, entries: usize) -> bool {

@@ -27,12 +27,13 @@ mod tree;
 use std::collections::HashMap;
 
 use crate::clean::KERNEL;
+use crate::collect::Thread;
 use crate::maps::Maps;
 use crate::note::Source;
 use crate::perf_data::ReadError;
 use crate::quality::Quality;
 use crate::recording::Recording;
-use crate::walk::{self, Frames, Joins, Kind, Opening, Read, Returned, Thread, Visit, Walker, add};
+use crate::walk::{self, Frames, Joins, Kind, Opening, Read, Returned, Visit, Walker, add};
 
 use stitch::{Before, Frame, Missing, Stitched};
 use tree::{NOBODY, ROOT, Tree};

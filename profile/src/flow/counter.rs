@@ -8,11 +8,11 @@ use super::tables::{Blocks, EdgeSlot, Edges, Inside, Kind, SiteSlot, Sites};
 use super::{BlockQuality, add};
 use crate::clean::{self, DUPLICATE_STRIDE, LONGEST_BLOCK, Streams};
 use crate::code::{self, Straight};
-use crate::collect::{self, Collect};
+use crate::collect::{self, Collect, Thread};
 use crate::index::{Index, hash};
 use crate::maps::Maps;
 use crate::perf_data::{EventAttr, ReadError};
-use crate::quality::Quality;
+use crate::quality::{Entry, Quality};
 use crate::recording::Recording;
 use crate::stack::{RawBranch, SampleHead, Stack};
 
@@ -63,7 +63,7 @@ pub struct FlowCounter {
     pub(super) edges: Edges,
     pub(super) blocks: Blocks,
     /// Where each thread stood when its last stack ended uncut.
-    stood: HashMap<(Option<u32>, Option<u32>), u64>,
+    stood: HashMap<Thread, u64>,
     /// The space of the process seen last.
     last: Option<(Option<u32>, Space)>,
     branches: Vec<RawBranch>,
@@ -134,11 +134,7 @@ impl FlowCounter {
         match event {
             Event::Lost(lost) => {
                 self.quality.lost(lost);
-                // Other recorders do not say whose stack is missing.
-                match lost.label {
-                    Some(_) => self.stood.retain(|(_, tid), _| *tid != Some(lost.tid)),
-                    None => self.stood.clear(),
-                }
+                collect::forget_lost(&mut self.stood, lost);
             }
             Event::Exit(task) => {
                 self.stood.remove(&(Some(task.pid), Some(task.tid)));
@@ -189,20 +185,17 @@ impl FlowCounter {
         let real = branches.iter().enumerate().skip(usize::from(duplicate));
         // Oldest first.
         for (index, branch) in real.rev() {
-            if odd {
-                if branch.is_empty() {
-                    add(&mut self.quality.zero_entries, weight);
+            let is = match odd {
+                true => self.quality.entry(*branch, index, &aborts, weight),
+                false => Entry::Taken,
+            };
+            match is {
+                Entry::Taken => {}
+                Entry::Gap => {
                     entry = None;
                     continue;
                 }
-                if branch.flags.not_taken() {
-                    add(&mut self.quality.not_taken, weight);
-                    continue;
-                }
-                if aborts.binary_search(&index).is_ok() {
-                    add(&mut self.quality.double_aborts, weight);
-                    continue;
-                }
+                Entry::LeftOut => continue,
             }
             let mut step = Step { branch: *branch, len: NO_BLOCK, ..Step::default() };
             if let Some(start) = entry.filter(|_| straight) {

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use super::forest::Forest;
 use super::graph::Graph;
 use super::trips::Trips;
+use crate::collect::Thread;
 use crate::cycles::Cycles;
 use crate::interval::Clusters;
 use crate::stack::EntryFlags;
-use crate::walk::{Edge, Frames, Joins, Kind, Opening, Returned, Thread, Visit, Walker};
+use crate::walk::{Edge, Frames, Joins, Kind, Opening, Returned, Visit, Walker};
 
 /// What was seen of a loop.
 #[derive(Clone, Debug, Default)]

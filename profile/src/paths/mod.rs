@@ -16,11 +16,12 @@ mod successors;
 
 use std::collections::HashMap;
 
+use crate::collect::Thread;
 use crate::maps::{Location, Maps};
 use crate::perf_data::ReadError;
 use crate::quality::Quality;
 use crate::recording::Recording;
-use crate::walk::{self, Edges, Joins, Opening, Read, Thread, Visit, Walker, add};
+use crate::walk::{self, Edges, Joins, Opening, Read, Visit, Walker, add};
 
 use grow::{Grown, grow};
 use successors::Followers;

@@ -13,11 +13,11 @@ use lbr_msr::record::{BranchType, Event, Head, Label};
 
 use crate::clean::{self, DUPLICATE_STRIDE, LONGEST_BLOCK, Streams};
 use crate::code;
-use crate::collect::{self, Collect};
+use crate::collect::{self, Collect, Thread};
 use crate::maps::Maps;
 use crate::note::Source;
 use crate::perf_data::{EventAttr, ReadError};
-use crate::quality::Quality;
+use crate::quality::{Entry, Quality};
 use crate::recording::Recording;
 use crate::stack::{SampleHead, Stack};
 
@@ -150,8 +150,6 @@ pub(crate) struct Step {
     pub(crate) cycles: Option<u32>,
 }
 
-pub(crate) type Thread = (Option<u32>, Option<u32>);
-
 /// What is known of the time before the oldest branch of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
@@ -228,10 +226,7 @@ impl Walker {
         match event {
             Event::Lost(lost) => {
                 self.quality.lost(lost);
-                match lost.label {
-                    Some(_) => self.stood.retain(|(_, tid), _| *tid != Some(lost.tid)),
-                    None => self.stood.clear(),
-                }
+                collect::forget_lost(&mut self.stood, lost);
             }
             Event::Exit(task) => {
                 let thread = (Some(task.pid), Some(task.tid));
@@ -275,18 +270,13 @@ impl Walker {
         let aborts = clean::second_aborts(&stack.entries);
         for index in (usize::from(duplicate)..stack.entries.len()).rev() {
             let Some(branch) = stack.entries.get(index) else { continue };
-            if branch.is_empty() {
-                add(&mut self.quality.zero_entries, weight);
-                last = None;
-                continue;
-            }
-            if branch.flags.not_taken() {
-                add(&mut self.quality.not_taken, weight);
-                continue;
-            }
-            if aborts.binary_search(&index).is_ok() {
-                add(&mut self.quality.double_aborts, weight);
-                continue;
+            match self.quality.entry(branch, index, &aborts, weight) {
+                Entry::Taken => {}
+                Entry::Gap => {
+                    last = None;
+                    continue;
+                }
+                Entry::LeftOut => continue,
             }
             let key = (space, branch.from, branch.to);
             let (maps, recorded) = (&mut self.maps, branch.flags.branch_type());
