@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use clap::{Args, Command, FromArgMatches};
 use libfuzzer_sys::fuzz_target;
 
+#[allow(dead_code, reason = "what other commands print with is there too")]
 #[path = "../../../cli/src/commands/decode.rs"]
 mod decode;
 #[path = "../../../cli/src/commands/verify/diff.rs"]
