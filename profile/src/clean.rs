@@ -48,12 +48,17 @@ pub(crate) const fn crosses(a: u64, b: u64) -> bool {
 /// Whether any entry is one that may have to be left out for what it says
 /// itself: empty, not taken, an abort.
 pub(crate) fn any_odd(entries: &Entries<'_>) -> bool {
-    let (mut odd, mut empty) = (0, false);
-    entries.for_each(|branch| {
-        odd |= branch.flags.0;
-        empty |= branch.from | branch.to == 0;
-    });
-    empty || odd & (EntryFlags::ABORT | EntryFlags::NOT_TAKEN) != 0
+    let mut empty = false;
+    entries.for_each(|branch| empty |= branch.from | branch.to == 0);
+    empty || any_marked(entries)
+}
+
+/// Whether any entry has a mark for which it may have to be left out: not
+/// taken, an abort.
+pub(crate) fn any_marked(entries: &Entries<'_>) -> bool {
+    let mut marks = 0;
+    entries.for_each(|branch| marks |= branch.flags.0);
+    marks & (EntryFlags::ABORT | EntryFlags::NOT_TAKEN) != 0
 }
 
 /// Transaction aborts that were logged twice: once with the abort bit, once

@@ -1,5 +1,7 @@
 //! The hot-branch table: every distinct branch with its counts.
 
+mod counts;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -7,191 +9,12 @@ use lbr_msr::record::{BranchType, Event};
 
 use crate::clean::{self, DUPLICATE_STRIDE, Streams};
 use crate::collect::{self, Collect};
-use crate::index::{self, Index};
 use crate::maps::{Location, Maps, Owner};
 use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::Quality;
 use crate::recording::Recording;
-use crate::stack::{self, Entries, EntryFlags, RawBranch, Stack};
-
-/// What is counted for a branch: one line of the cache.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
-struct Slot {
-    from: u64,
-    to: u64,
-    count: u64,
-    mispredicted: u64,
-    known: u64,
-    cycles: u64,
-    with_cycles: u64,
-    space: u32,
-    /// perf's code of the type, 0 where no record had one.
-    branch_type: u8,
-}
-
-const _: () = assert!(size_of::<Slot>() == 64);
-
-impl Slot {
-    #[inline]
-    fn is_of(&self, branch: &RawBranch, space: u32) -> bool {
-        (self.from, self.to, self.space) == (branch.from, branch.to, space)
-    }
-
-    #[inline]
-    fn add<const WEIGHTED: bool>(&mut self, flags: EntryFlags, weight: u64) {
-        // As `mispredicted` says, without a branch.
-        let known = u64::from(flags.0 & (EntryFlags::MISPREDICTED | EntryFlags::PREDICTED) != 0);
-        let missed = flags.0 & EntryFlags::MISPREDICTED;
-        let cycles = u64::from(flags.cycles().unwrap_or(0));
-        let with_cycles = u64::from(cycles != 0);
-        let add = |sum: &mut u64, more: u64| {
-            *sum = if WEIGHTED {
-                sum.saturating_add(more.saturating_mul(weight))
-            } else {
-                sum.wrapping_add(more)
-            };
-        };
-        add(&mut self.count, 1);
-        add(&mut self.known, known);
-        add(&mut self.mispredicted, missed);
-        add(&mut self.cycles, cycles);
-        add(&mut self.with_cycles, with_cycles);
-        if self.branch_type == 0 {
-            self.branch_type = flags.branch_type().map_or(0, |t| t.0);
-        }
-    }
-}
-
-/// Counts by (from, to, address space), in the order of their first branch.
-#[derive(Debug, Default)]
-struct Counts {
-    index: Index,
-    slots: Vec<Slot>,
-    /// What was counted at branches, by slot: empty where nothing was.
-    counters: Vec<Counted>,
-    /// A stack stood for more than one.
-    weighted: bool,
-}
-
-/// Sums of four counters; `None` where nothing was counted.
-type Counted = [Option<u64>; 4];
-
-fn add_counted(sums: &mut Counted, more: &Counted) {
-    for (sum, more) in sums.iter_mut().zip(more) {
-        if let Some(more) = more {
-            *sum = Some(sum.unwrap_or(0).saturating_add(*more));
-        }
-    }
-}
-
-/// As many branches as the deepest ring has.
-const BATCH: usize = 32;
-
-impl Counts {
-    /// Counts entries. A table of many branches lies outside the caches: all
-    /// are looked up first, so that their slots are fetched side by side.
-    /// Without weights nothing can overflow, and sums need not stop anywhere.
-    #[inline]
-    fn add_all<T, const WEIGHTED: bool>(
-        &mut self,
-        entries: &[T],
-        read: impl Fn(&T) -> RawBranch,
-        space: u32,
-        weight: u64,
-    ) {
-        for entries in entries.chunks(BATCH) {
-            let mut found = [(0u32, 0u32); BATCH];
-            let mut places = 0;
-            for (entry, (hash, _)) in entries.iter().zip(&mut found) {
-                let branch = read(entry);
-                *hash = index::hash(branch.from, branch.to, u64::from(space));
-                places ^= self.index.touch(*hash);
-            }
-            std::hint::black_box(places);
-            for (hash, number) in found.iter_mut().take(entries.len()) {
-                *number = self.index.guess(*hash);
-            }
-            let slots = found.iter().take(entries.len());
-            let slots = slots.map(|(_, number)| self.slots.get(*number as usize));
-            std::hint::black_box(
-                slots.fold(0, |all, slot| all ^ slot.map_or(0, |slot| slot.count)),
-            );
-            for (entry, (hash, number)) in entries.iter().zip(found) {
-                let branch = read(entry);
-                let known =
-                    self.slots.get_mut(number as usize).filter(|slot| slot.is_of(&branch, space));
-                match known {
-                    Some(slot) => slot.add::<WEIGHTED>(branch.flags, weight),
-                    None => {
-                        if let Some(slot) = self.slot(hash, &branch, space) {
-                            slot.add::<WEIGHTED>(branch.flags, weight);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Counts the branches of a stack.
-    fn stack(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
-        self.weighted |= weight != 1;
-        if self.weighted {
-            self.of_stack::<true>(entries, space, weight);
-        } else {
-            self.of_stack::<false>(entries, space, weight);
-        }
-    }
-
-    fn of_stack<const WEIGHTED: bool>(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
-        match entries {
-            Entries::Little(raw) => self.add_all::<_, WEIGHTED>(raw, stack::little, space, weight),
-            Entries::Big(raw) => self.add_all::<_, WEIGHTED>(raw, stack::big, space, weight),
-            Entries::Parsed(all) => self.add_all::<_, WEIGHTED>(all, |b| *b, space, weight),
-        }
-    }
-
-    /// Adds what was counted at branches that are in the table.
-    #[cold]
-    fn counted(&mut self, branch: &RawBranch, space: u32, weight: u64, counts: [Option<u8>; 4]) {
-        let hash = index::hash(branch.from, branch.to, u64::from(space));
-        let is = |number: u32| {
-            self.slots.get(number as usize).is_some_and(|slot| slot.is_of(branch, space))
-        };
-        let Some(number) = self.index.find(hash, is) else { return };
-        if self.counters.len() < self.slots.len() {
-            self.counters.resize(self.slots.len(), Counted::default());
-        }
-        if let Some(sums) = self.counters.get_mut(number as usize) {
-            let counts = counts.map(|count| count.map(|n| u64::from(n).saturating_mul(weight)));
-            add_counted(sums, &counts);
-        }
-    }
-
-    /// The slot of a branch that was not where it was expected, a new one if
-    /// there is none.
-    #[cold]
-    fn slot(&mut self, hash: u32, branch: &RawBranch, space: u32) -> Option<&mut Slot> {
-        let is = |number: u32| {
-            self.slots.get(number as usize).is_some_and(|slot| slot.is_of(branch, space))
-        };
-        let number = match self.index.find(hash, is) {
-            Some(number) => number as usize,
-            None => {
-                let number = self.slots.len();
-                self.index.insert(hash, u32::try_from(number).ok()?);
-                self.slots.push(Slot {
-                    from: branch.from,
-                    to: branch.to,
-                    space,
-                    ..Slot::default()
-                });
-                number
-            }
-        };
-        self.slots.get_mut(number)
-    }
-}
+use crate::stack::{Entries, RawBranch, Stack};
+use counts::{Counts, Row};
 
 /// A branch with its counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -395,7 +218,8 @@ impl Counter {
             }
         };
         let duplicate = self.streams.is_duplicated(head, &stack.entries, DUPLICATE_STRIDE);
-        if !duplicate && !clean::any_odd(&stack.entries) {
+        // Empty entries are left out by the table.
+        if !duplicate && !clean::any_marked(&stack.entries) {
             self.counts.stack(&stack.entries, space, head.weight);
             if let Some(counters) = &stack.counters {
                 for (at, branch) in stack.entries.iter().enumerate() {
@@ -451,62 +275,33 @@ impl Counter {
     /// ran it.
     #[must_use]
     pub fn finish(self) -> HotTable {
-        let Counter { counts, quality, maps, .. } = self;
-        let Counts { slots, mut counters, index, .. } = counts;
-        drop(index);
-        counters.resize(if counters.is_empty() { 0 } else { slots.len() }, Counted::default());
-        let mut row_counters: Vec<Counted> = Vec::new();
-        let mut rows: Vec<Slot> = Vec::with_capacity(slots.len());
-        let mut places = Vec::with_capacity(slots.len());
-        let mut seen: HashMap<(Location, Location, Option<Owner>), usize> = HashMap::new();
-        let one_space = slots.windows(2).all(|pair| match pair {
-            [a, b] => a.space == b.space,
-            _ => true,
-        });
-        for (number, slot) in slots.into_iter().enumerate() {
-            let space = slot.space as usize;
-            let place = (maps.locate(space, slot.from), maps.locate(space, slot.to));
-            if !one_space {
+        let Counter { counts, mut quality, maps, .. } = self;
+        quality.zero_entries = quality.zero_entries.saturating_add(counts.empty());
+        let places = |row: &Row| {
+            let space = row.space as usize;
+            (maps.locate(space, row.from), maps.locate(space, row.to))
+        };
+        let one_space = counts.has_one_space();
+        let branches: Vec<HotBranch> = if one_space {
+            counts.ranked().map(|row| row_of(places(&row), &row)).collect()
+        } else {
+            let mut seen: HashMap<(Location, Location, Option<Owner>), usize> = HashMap::new();
+            let mut rows: Vec<((Location, Location), Row)> = Vec::new();
+            // The first of them gives its addresses.
+            for row in counts.rows() {
+                let place = places(&row);
                 // Addresses in no file mean something in their process only.
                 let bound = [place.0, place.1].iter().any(Location::is_private);
-                let owner = if bound { maps.owner(space) } else { None };
-                let key = (place.0, place.1, owner);
-                let known = seen.get(&key).copied();
-                if let Some(row) = known.and_then(|row| rows.get_mut(row)) {
-                    merge(row, &slot);
-                    let sums = known.and_then(|row| row_counters.get_mut(row));
-                    if let Some((sums, more)) = sums.zip(counters.get(number)) {
-                        add_counted(sums, more);
-                    }
-                    continue;
+                let owner = if bound { maps.owner(row.space as usize) } else { None };
+                let at = *seen.entry((place.0, place.1, owner)).or_insert(rows.len());
+                match rows.get_mut(at) {
+                    Some((_, known)) => known.merge(&row),
+                    None => rows.push((place, row)),
                 }
-                seen.insert(key, rows.len());
             }
-            rows.push(slot);
-            places.push(place);
-            row_counters.extend(counters.get(number));
-        }
-        drop(seen);
-        let mut row = 0usize;
-        let branches = rows.iter().zip(places).map(|(slot, (from_location, to_location))| {
-            let counted = row_counters.get(row).filter(|sums| sums.iter().any(Option::is_some));
-            row += 1;
-            let recorded = (slot.branch_type != 0).then_some(BranchType(slot.branch_type));
-            HotBranch {
-                from: slot.from,
-                to: slot.to,
-                from_location,
-                to_location,
-                count: slot.count,
-                known: slot.known,
-                mispredicted: (slot.known > 0).then_some(slot.mispredicted),
-                cycles: (slot.with_cycles > 0)
-                    .then(|| slot.cycles as f64 / slot.with_cycles as f64),
-                branch_type: recorded,
-                counters: counted.copied().map(Box::new),
-            }
-        });
-        let branches: Vec<HotBranch> = branches.collect();
+            rows.iter().map(|(place, row)| row_of(*place, row)).collect()
+        };
+        drop(counts);
         let sum = |of: fn(&HotBranch) -> u64| {
             branches.iter().fold(0, |sum: u64, branch| sum.saturating_add(of(branch)))
         };
@@ -520,7 +315,9 @@ impl Counter {
             quality,
             maps,
         };
-        table.sort(Order::Count);
+        if !one_space {
+            table.sort(Order::Count);
+        }
         table
     }
 }
@@ -546,13 +343,18 @@ fn rank(number: Option<f64>) -> u64 {
     number.map_or(0, |number| number.max(0.0).to_bits() + 1)
 }
 
-fn merge(row: &mut Slot, other: &Slot) {
-    row.count = row.count.saturating_add(other.count);
-    row.mispredicted = row.mispredicted.saturating_add(other.mispredicted);
-    row.known = row.known.saturating_add(other.known);
-    row.cycles = row.cycles.saturating_add(other.cycles);
-    row.with_cycles = row.with_cycles.saturating_add(other.with_cycles);
-    if row.branch_type == 0 {
-        row.branch_type = other.branch_type;
+fn row_of((from_location, to_location): (Location, Location), row: &Row) -> HotBranch {
+    let Row { from, to, sums, counters, branch_type, .. } = *row;
+    HotBranch {
+        from,
+        to,
+        from_location,
+        to_location,
+        count: sums.count,
+        known: sums.known,
+        mispredicted: (sums.known > 0).then_some(sums.mispredicted),
+        cycles: (sums.with_cycles > 0).then(|| sums.cycles as f64 / sums.with_cycles as f64),
+        branch_type: (branch_type != 0).then_some(BranchType(branch_type)),
+        counters: Some(counters).filter(|sums| sums.iter().any(Option::is_some)).map(Box::new),
     }
 }
