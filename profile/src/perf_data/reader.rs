@@ -216,22 +216,30 @@ impl Reader {
     /// [`ReadError::Io`], and [`ReadError::NoBranchStacks`] where a pipe turns out to have none. A
     /// damaged or cut file is no error: see [`notes`](Self::notes).
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, ReadError> {
-        while let Some(frame) = self.frame()? {
+        let (frame, event, found) = loop {
+            let Some(frame) = self.frame()? else {
+                self.require_branches()?;
+                return Ok(None);
+            };
             if frame.kind == record::SAMPLE {
                 if let Some(event) = self.event_of_sample(frame)? {
-                    // Found once more below: a borrow of the buffer cannot
-                    // leave a loop that goes on otherwise.
-                    if self.stack(frame, event).is_some() {
-                        return Ok(self.stack(frame, event).map(Record::Stack));
+                    let layout = self.layouts.get(event);
+                    match layout.and_then(|layout| layout.find(self.body(frame))) {
+                        // Read below: a borrow of the buffer cannot leave a
+                        // loop that goes on otherwise.
+                        Some(found) => break (frame, event, found),
+                        None => self.malformed(frame),
                     }
-                    self.malformed(frame);
                 }
             } else if let Some(event) = self.other(frame)? {
                 return Ok(Some(Record::Event(event)));
             }
-        }
-        self.require_branches()?;
-        Ok(None)
+        };
+        Ok(self.layouts.get(event).map(|layout| {
+            let mut stack = layout.stack(self.body(frame), event, found);
+            stack.head.round = self.round;
+            Record::Stack(stack)
+        }))
     }
 
     /// Calls `visit` with every stack from here to the end.
@@ -245,12 +253,6 @@ impl Reader {
             }
         }
         Ok(())
-    }
-
-    fn stack(&self, frame: Frame, event: usize) -> Option<Stack<'_>> {
-        let mut stack = self.layouts.get(event)?.stack(self.body(frame), event)?;
-        stack.head.round = self.round;
-        Some(stack)
     }
 
     fn body(&self, frame: Frame) -> &[u8] {
@@ -399,10 +401,13 @@ impl Reader {
 
     /// Reads until the buffer holds `len` unread bytes; `false` at the end of
     /// the input.
+    #[inline]
     fn fill(&mut self, len: usize) -> Result<bool, ReadError> {
-        if self.end - self.start >= len {
-            return Ok(true);
-        }
+        if self.end - self.start >= len { Ok(true) } else { self.read_on(len) }
+    }
+
+    #[cold]
+    fn read_on(&mut self, len: usize) -> Result<bool, ReadError> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -470,6 +475,7 @@ impl Reader {
 
     /// The next record of the compressed one that was read last; `None` where
     /// it holds no other whole one.
+    #[inline]
     fn unpacked_frame(&mut self) -> Result<Option<Frame>, ReadError> {
         let offset = self.offset;
         let Some(unpacker) = &mut self.unpacker else { return Ok(None) };

@@ -1,6 +1,8 @@
 //! Where things stand in a sample: worked out once an event, then read at
 //! fixed offsets, so that finding a branch stack costs a few loads.
 
+use std::ops::Range;
+
 use super::attr::EventAttr;
 use super::bytes::{Bytes, Order, u32_at, u64_at};
 use super::layout::{ENTRY_SIZE, branch, read_format, sample_type};
@@ -24,6 +26,17 @@ pub(crate) struct SampleLayout {
     /// Counters with an event, by bit.
     logged: u8,
     order: Order,
+}
+
+/// Where the branch stack lies in the body of a sample, and what is said there
+/// of it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    note: Option<StackNote>,
+    hw_idx: Option<u64>,
+    entries: Range<usize>,
+    /// The counters lie behind the entries.
+    counters_end: Option<usize>,
 }
 
 /// Fields of a sample behind its branch stack: `PERF_SAMPLE_REGS_USER` (bit
@@ -88,20 +101,9 @@ impl SampleLayout {
 
     /// Finds the branch stack in a sample's body. `None` where the body is
     /// shorter than what it announces.
-    pub(crate) fn stack<'a>(&self, body: &'a [u8], event: usize) -> Option<Stack<'a>> {
-        let order = self.order;
-        let word = |at: Option<usize>| at.and_then(|at| u64_at(body, at, order));
-        let mut head = SampleHead {
-            time: word(self.time),
-            pid: self.tid.and_then(|at| u32_at(body, at, order)),
-            tid: self.tid.and_then(|at| u32_at(body, at + 4, order)),
-            cpu: self.cpu.and_then(|at| u32_at(body, at, order)),
-            ip: word(self.ip),
-            period: word(self.period),
-            event,
-            ..SampleHead::default()
-        };
-        let mut rest = Bytes::new(body.get(self.fixed..)?, order);
+    #[inline]
+    pub(crate) fn find(&self, body: &[u8]) -> Option<Found> {
+        let mut rest = Bytes::new(body.get(self.fixed..)?, self.order);
         if self.has(sample_type::READ) {
             self.skip_counters(&mut rest)?;
         }
@@ -109,31 +111,56 @@ impl SampleLayout {
             let frames = rest.u64()?;
             rest.skip(frames, 8)?;
         }
+        let mut note = None;
         if self.has(sample_type::RAW) {
             let len = usize::try_from(rest.u32()?).ok()?;
-            if let Some(note) = StackNote::decode(rest.take(len)?) {
-                head.integrity = note.integrity;
-                head.source = note.source;
-                head.tsx_known = note.tsx_known;
-            }
+            note = StackNote::decode(rest.take(len)?);
         }
         let nr = usize::try_from(rest.u64()?).ok()?;
-        if self.hw_index {
-            // All ones: the kernel does not know.
-            head.hw_idx = Some(rest.u64()?).filter(|&idx| idx != u64::MAX);
+        // All ones: the kernel does not know.
+        let hw_idx =
+            if self.hw_index { Some(rest.u64()?).filter(|&idx| idx != u64::MAX) } else { None };
+        let start = body.len() - rest.rest().len();
+        let end = start + rest.take(nr.checked_mul(ENTRY_SIZE)?)?.len();
+        let counters = self.has_counters(rest.rest().len(), nr);
+        let counters_end =
+            if counters { Some(end + rest.take(nr.checked_mul(8)?)?.len()) } else { None };
+        Some(Found { note, hw_idx, entries: start..end, counters_end })
+    }
+
+    /// The sample in whose body that was found.
+    #[inline]
+    pub(crate) fn stack<'a>(&self, body: &'a [u8], event: usize, found: Found) -> Stack<'a> {
+        let order = self.order;
+        let word = |at: Option<usize>| at.and_then(|at| u64_at(body, at, order));
+        let half = |at: Option<usize>| at.and_then(|at| u32_at(body, at, order));
+        let mut head = SampleHead {
+            time: word(self.time),
+            pid: half(self.tid),
+            tid: half(self.tid.map(|at| at + 4)),
+            cpu: half(self.cpu),
+            ip: word(self.ip),
+            period: word(self.period),
+            event,
+            hw_idx: found.hw_idx,
+            ..SampleHead::default()
+        };
+        if let Some(note) = found.note {
+            head.integrity = note.integrity;
+            head.source = note.source;
+            head.tsx_known = note.tsx_known;
         }
-        let raw = rest.take(nr.checked_mul(ENTRY_SIZE)?)?;
-        let mut counters = None;
-        if self.has_counters(rest.rest().len(), nr) {
-            let (words, _) = rest.take(nr.checked_mul(8)?)?.as_chunks::<8>();
-            counters = Some(Counters { words, big: order == Order::Big, logged: self.logged });
-        }
-        let (entries, _) = raw.as_chunks::<ENTRY_SIZE>();
+        let entries_end = found.entries.end;
+        let (entries, _) = body.get(found.entries).unwrap_or_default().as_chunks::<ENTRY_SIZE>();
         let entries = match order {
             Order::Little => Entries::Little(entries),
             Order::Big => Entries::Big(entries),
         };
-        Some(Stack { head, entries, counters })
+        let counters = found.counters_end.map(|end| {
+            let (words, _) = body.get(entries_end..end).unwrap_or_default().as_chunks::<8>();
+            Counters { words, big: order == Order::Big, logged: self.logged }
+        });
+        Stack { head, entries, counters }
     }
 
     fn skip_counters(&self, rest: &mut Bytes<'_>) -> Option<()> {
