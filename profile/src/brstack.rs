@@ -15,31 +15,52 @@ mod digits;
 mod dump;
 mod entry;
 mod line;
+mod run;
+#[cfg(target_arch = "x86_64")]
+mod vectors;
 
 pub use entry::{EntryError, parse_entry, type_of_name};
 pub use line::{Line, LineError, parse_line};
+pub(crate) use line::{begin, parse};
 
 /// Prints an entry as perf 6.12 does.
 #[derive(Clone, Copy, Debug)]
 pub struct Printed(pub RawBranch);
 
+impl Printed {
+    /// Appends the text, without a formatter's detours: who prints a recording
+    /// prints millions.
+    pub fn append(self, text: &mut Vec<u8>) {
+        let RawBranch { from, to, flags } = self.0;
+        text.extend_from_slice(b"0x");
+        digits::append_hex(text, from);
+        text.extend_from_slice(b"/0x");
+        digits::append_hex(text, to);
+        text.extend_from_slice(match (flags.mispredicted(), flags.not_taken()) {
+            (Some(true), false) => b"/M/",
+            (Some(false), false) => b"/P/",
+            (None, false) => b"/-/",
+            (Some(true), true) => b"/MN/",
+            (Some(false), true) => b"/PN/",
+            (None, true) => b"/-N/",
+        });
+        text.extend_from_slice(if flags.in_tx() { b"X/" } else { b"-/" });
+        text.extend_from_slice(if flags.abort() { b"A/" } else { b"-/" });
+        digits::append_decimal(text, flags.cycles().unwrap_or(0));
+        text.push(b'/');
+        if let Some(branch_type) = flags.branch_type() {
+            text.extend_from_slice(type_name(branch_type).as_bytes());
+        }
+        text.push(b'/');
+        text.extend_from_slice(flags.spec().map_or("-", BranchSpec::name).as_bytes());
+    }
+}
+
 impl fmt::Display for Printed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RawBranch { from, to, flags } = self.0;
-        let prediction = match flags.mispredicted() {
-            Some(true) => "M",
-            Some(false) => "P",
-            None => "-",
-        };
-        let not_taken = if flags.not_taken() { "N" } else { "" };
-        let in_tx = if flags.in_tx() { 'X' } else { '-' };
-        let abort = if flags.abort() { 'A' } else { '-' };
-        let cycles = flags.cycles().unwrap_or(0);
-        write!(f, "{from:#x}/{to:#x}/{prediction}{not_taken}/{in_tx}/{abort}/{cycles}/")?;
-        if let Some(branch_type) = flags.branch_type() {
-            f.write_str(&type_name(branch_type))?;
-        }
-        write!(f, "/{}", flags.spec().map_or("-", BranchSpec::name))
+        let mut text = Vec::with_capacity(64);
+        self.append(&mut text);
+        f.write_str(str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -64,6 +64,10 @@ impl std::fmt::Debug for TextReader {
 
 /// What [`TextReader::advance`] found.
 enum Found {
+    /// A sample without a head.
+    Bare {
+        weight: u64,
+    },
     Sample(Box<SampleHead>),
     Event(Event),
 }
@@ -128,14 +132,14 @@ impl TextReader {
     }
 
     pub(crate) fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
-        Ok(self.advance()?.map(|found| match found {
-            Found::Sample(head) => Item::Stack(Stack {
-                head: *head,
-                entries: Entries::Parsed(&self.entries),
-                counters: None,
-            }),
-            Found::Event(event) => Item::Event(event),
-        }))
+        let head = match self.advance()? {
+            Some(Found::Bare { weight }) => SampleHead { weight, ..SampleHead::default() },
+            Some(Found::Sample(head)) => *head,
+            Some(Found::Event(event)) => return Ok(Some(Item::Event(event))),
+            None => return Ok(None),
+        };
+        let entries = Entries::Parsed(&self.entries);
+        Ok(Some(Item::Stack(Stack { head, entries, counters: None })))
     }
 
     fn advance(&mut self) -> Result<Option<Found>, ReadError> {
@@ -145,7 +149,22 @@ impl TextReader {
             return Ok(Some(Found::Sample(head)));
         }
         loop {
-            let len = self.line()?;
+            let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
+            let begun = brstack::begin(unread, &mut self.entries);
+            if begun > 0 && self.dumped.is_none() {
+                // Most lines end here.
+                let end = match unread.get(begun..) {
+                    Some([b'\n', ..]) => 1,
+                    Some([b' ', b'\n', ..]) => 2,
+                    _ => 0,
+                };
+                if end > 0 {
+                    self.pass(begun + end);
+                    self.stacks += 1;
+                    return Ok(Some(Found::Bare { weight: self.weight.take().unwrap_or(1) }));
+                }
+            }
+            let len = self.line(begun)?;
             if len == 0 {
                 if let Some(head) = self.take_dumped() {
                     return Ok(Some(Found::Sample(head)));
@@ -157,11 +176,10 @@ impl TextReader {
                     Ok(None)
                 };
             }
-            let line = self.buffer.get(self.start..self.start + len).unwrap_or_default();
-            self.number += 1;
-            self.start += len;
-            self.position += len as u64;
-            match brstack::parse_line(line, &mut self.entries) {
+            let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
+            let line = brstack::parse(unread, len, begun, &mut self.entries);
+            self.pass(len);
+            match line {
                 Ok(Line::Sample(mut head)) => {
                     if self.dumped.is_some() && self.repeats_dumped(&head) {
                         // The sample that was dumped: its branches count once.
@@ -223,16 +241,23 @@ impl TextReader {
         Some(head)
     }
 
+    /// A line was read.
+    fn pass(&mut self, len: usize) {
+        self.number += 1;
+        self.start += len;
+        self.position += len as u64;
+    }
+
     fn refuse(&mut self, error: LineError) {
         let first = self.number;
         let refused = self.refused.get_or_insert(Refused { lines: 0, first, error });
         refused.lines += 1;
     }
 
-    /// Length of the next line with its end, 0 at the end of the text. A line
-    /// longer than any sensible one is cut there.
-    fn line(&mut self) -> Result<usize, ReadError> {
-        let mut seen = 0;
+    /// Length of the next line with its end, 0 at the end of the text. Its
+    /// first `seen` bytes have no end in them. A line longer than any sensible
+    /// one is cut there.
+    fn line(&mut self, mut seen: usize) -> Result<usize, ReadError> {
         loop {
             let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
             let found = memchr::memchr(b'\n', unread.get(seen..).unwrap_or_default());

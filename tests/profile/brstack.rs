@@ -2,7 +2,7 @@
 
 use lbr_msr::record::{BranchSpec, BranchType};
 use profile::brstack::{EntryError, Line, LineError, Printed, parse_entry, parse_line};
-use profile::{EntryFlags, RawBranch};
+use profile::{EntryFlags, Item, RawBranch, Recording};
 use proptest::prelude::*;
 
 fn parsed(text: &str) -> RawBranch {
@@ -235,4 +235,163 @@ fn paths_in_parentheses_may_hold_anything() {
     let flags = EntryFlags(2 | 4 | 8).with_cycles(65_535).with_type(Some(BranchType::COND));
     let expected = RawBranch { from: 0x10, to: 0x20, flags };
     assert_eq!((found, refused), (vec![(None, vec![expected])], None));
+}
+
+/// Text that comes a few bytes at a time.
+struct Pieces {
+    text: Vec<u8>,
+    at: usize,
+    most: usize,
+}
+
+impl std::io::Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let len = (self.text.len() - self.at).min(buffer.len()).min(self.most);
+        buffer[..len].copy_from_slice(&self.text[self.at..self.at + len]);
+        self.at += len;
+        Ok(len)
+    }
+}
+
+/// All that a text says: its samples, and the lines that were refused.
+type Said = (Vec<(profile::SampleHead, Vec<RawBranch>)>, Option<profile::recording::Refused>);
+
+fn said(text: &[u8], most: usize) -> Said {
+    let pieces = Pieces { text: text.to_vec(), at: 0, most };
+    let mut recording = Recording::from_stream(Box::new(pieces)).unwrap();
+    let mut samples = Vec::new();
+    // No branches at all is an error, at the end.
+    while let Ok(Some(item)) = recording.next_item() {
+        if let Item::Stack(stack) = item {
+            samples.push((stack.head, stack.entries.iter().collect()));
+        }
+    }
+    (samples, recording.refused().copied())
+}
+
+/// The same text with an empty path behind the first address of each entry,
+/// which only the general grammar reads.
+fn with_paths(text: &[u8]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+        if index > 0 {
+            all.push(b'\n');
+        }
+        for word in line.split_inclusive(u8::is_ascii_whitespace) {
+            let digits = word.strip_prefix(b"0x").unwrap_or_default();
+            let len = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+            let is_entry = (1..=16).contains(&len) && digits.get(len) == Some(&b'/');
+            let end = if is_entry { 2 + len } else { 0 };
+            all.extend_from_slice(&word[..end]);
+            all.extend_from_slice(if is_entry { b"()" } else { b"" });
+            all.extend_from_slice(&word[end..]);
+        }
+    }
+    all
+}
+
+/// Lines that stand in such texts, and some that do not.
+fn any_line() -> impl Strategy<Value = String> {
+    let address = "0x([0-9a-f]{1,16}|7f[0-9a-f]{10}|ffffffff[0-9a-f]{8}|[0-9A-F]{0,18})";
+    let flags = "/([MP-]|MN|-N|Q)/[-X]/[-A]/([0-9]{1,2}|[0-9]{1,9}|x)\
+                 (/(COND|IND_CALL|RET|COND_CALL|TYPE_30|WHAT|)(/(-|NON_SPEC_CORRECT_PATH|N)?)?)?";
+    let common = "/[MP]/-/-/[0-9]{1,3}/(COND|CALL|RET|UNCOND)/-";
+    let flags = prop_oneof![8 => common, 1 => flags, 1 => ""];
+    let entry =
+        (address, address, flags).prop_map(|(from, to, flags)| format!("{from}/{to}{flags}"));
+    let blank = prop_oneof![8 => Just("  "), 1 => Just(" "), 1 => Just("\t "), 1 => Just("   ")];
+    let entries = proptest::collection::vec((entry, blank), 0..40);
+    let head = prop_oneof![
+        4 => " ?",
+        1 => "    perf  123/456   \\[001\\]  12.345678:  10 cycles:  401000 ",
+        1 => "ffffffff8032d7e0 ",
+        1 => "0x12@perf.data 5: ",
+        1 => "[ -~]{0,12}",
+    ];
+    let end = prop_oneof![8 => "", 1 => " ", 1 => "\r", 1 => "  \r", 1 => " # [ -~]{0,5}"];
+    let entries = (head, entries, end).prop_map(|(head, entries, end)| {
+        let entries: String = entries.iter().map(|(e, b)| e.clone() + b).collect();
+        format!("{head}{}{end}", entries.trim_end())
+    });
+    let other = prop_oneof![
+        "[0-9]{1,3}",
+        "#[ -~]{0,8}",
+        "\t +[0-9a-f]{8}",
+        "[ -~]{0,20}",
+        Just(
+            " perf 1/1: PERF_RECORD_MMAP2 1/1: [0x400000(0x1000) @ 0 0:0 0 0]: r-xp /a".to_owned()
+        ),
+        Just("0 5 0x10 [0x58]: PERF_RECORD_SAMPLE(IP, 0x2): 1/2: 0x5 period: 1 addr: 0".to_owned()),
+        Just("... branch stack: nr:1".to_owned()),
+        Just(".....  0: 0000000000000001 -> 0000000000000002 0 cycles  P   0x0".to_owned()),
+    ];
+    prop_oneof![4 => entries, 1 => other]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However a text comes, and whichever way its entries are read: the same
+    /// samples, the same lines refused for the same reasons.
+    #[test]
+    fn both_ways_say_the_same(
+        lines in proptest::collection::vec(any_line(), 1..12),
+        ended: bool,
+        damage in proptest::option::of((any::<proptest::sample::Index>(), any::<u8>())),
+        most in prop_oneof![1usize..200, Just(usize::MAX)],
+    ) {
+        let mut text = lines.join("\n").into_bytes();
+        if ended {
+            text.push(b'\n');
+        }
+        // Compressed files begin otherwise.
+        if let Some((at, byte)) = damage.filter(|_| text.len() > 8) {
+            let at = 8 + at.index(text.len() - 8);
+            text[at] = byte;
+        }
+        let whole = said(&text, usize::MAX);
+        prop_assert_eq!(&said(&text, most), &whole);
+        prop_assert_eq!(said(&with_paths(&text), usize::MAX), whole);
+    }
+}
+
+/// A text of many buffers, with a bad line here and there.
+#[test]
+fn long_texts_are_read_the_same() {
+    let entry = |n: u64| format!(" 0x{:x}/0x{:x}/P/-/-/{}/COND/- ", n << (n % 40), n + 7, n % 100);
+    let mut text = String::new();
+    let mut bad = Vec::new();
+    for line in 0..4000u64 {
+        let mut entries: String = (0..line % 50).map(|n| entry(line * 64 + n + 1)).collect();
+        if line % 997 == 996 {
+            entries = entries.replace("/-/-/", "/-/+/");
+            bad.push(line + 1);
+        }
+        text += &entries;
+        text += if line % 3 == 0 { "\r\n" } else { "\n" };
+    }
+    let whole = said(text.as_bytes(), usize::MAX);
+    let refused = whole.1.unwrap();
+    assert_eq!((refused.first, refused.lines), (bad[0], bad.len() as u64));
+    assert_eq!(refused.error, LineError::Entry { index: 1, error: EntryError::Abort });
+    let expected: u64 = (0..4000).filter(|line| line % 997 != 996).map(|line| line % 50).sum();
+    let found: usize = whole.0.iter().map(|(_, entries)| entries.len()).sum();
+    assert_eq!(found as u64, expected);
+    for most in [1000, 4096, 65_537] {
+        assert_eq!(said(text.as_bytes(), most), whole);
+    }
+    assert_eq!(said(&with_paths(text.as_bytes()), usize::MAX), whole);
+}
+
+/// A line may be much longer than what is read at a time.
+#[test]
+fn a_long_line_is_one_sample() {
+    let entry = |n: u64| format!("0x{n:x}/0x{:x}/M/-/-/{}/RET/-  ", n + 1, n % 100);
+    let text: String = (1..=20_000).map(entry).collect();
+    let (samples, refused) = said(text.as_bytes(), usize::MAX);
+    assert_eq!((samples.len(), refused), (1, None));
+    assert!(
+        samples[0].1.iter().zip(1u64..).all(|(branch, n)| (branch.from, branch.to) == (n, n + 1))
+    );
+    assert_eq!(samples[0].1.len(), 20_000);
 }

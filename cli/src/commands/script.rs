@@ -160,9 +160,13 @@ fn line(out: &mut impl Write, stack: &Stack<'_>, fields: &[Field]) -> std::io::R
         write!(out, " {}", quality(head))?;
     }
     if wants(Field::Brstack) {
-        for branch in stack.entries.iter() {
-            write!(out, " {} ", Printed(branch))?;
-        }
+        let mut text = Vec::with_capacity(stack.entries.len().min(1 << 10) * 64);
+        stack.entries.for_each(|branch| {
+            text.push(b' ');
+            Printed(branch).append(&mut text);
+            text.push(b' ');
+        });
+        out.write_all(&text)?;
     }
     if wants(Field::Brcntr) {
         write!(out, " br_cntr:")?;

@@ -1,8 +1,7 @@
-//! Numbers out of text, eight and sixteen digits at a time.
-#![allow(unsafe_code, reason = "vector instructions count as unsafe wherever they are called")]
+//! Numbers out of text and into it, eight digits at a time.
 
 /// A byte in every place of a word.
-const fn each(byte: u8) -> u64 {
+pub(super) const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
@@ -18,80 +17,62 @@ const fn within(word: u64, low: u8, high: u8) -> u64 {
     from_low & !from_high & !word & TOP
 }
 
-/// How many bytes from the first on are marked, and the word with them moved
-/// to its end, zeros before them.
+/// The top bit of every byte as one bit each, the first lowest.
 #[inline(always)]
-const fn leading(word: u64, marked: u64) -> (u64, usize) {
-    let count = (!marked & TOP).trailing_zeros() as usize / 8;
-    match count {
-        0 => (0, 0),
-        count => (word << (64 - 8 * count), count),
+const fn gathered(tops: u64) -> u64 {
+    (tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
+/// Eight bytes of text: the digits as a number, as if all of them were
+/// digits, and bit by byte which are.
+#[inline(always)]
+const fn hex_8(word: u64) -> (u64, u64) {
+    let letters = within(word | each(0x20), b'a', b'g') & within(word, b'A', b'g');
+    let digits = letters | within(word, b'0', b'9' + 1);
+    // Letters are 9 above the low half of their codes.
+    let nibbles =
+        (word & each(0x0F)).wrapping_add((word >> 6 & each(1)).wrapping_mul(9)) & each(0x0F);
+    let pairs = (nibbles << 4 | nibbles >> 8) & 0x00FF_00FF_00FF_00FF;
+    let quads = (pairs << 8 | pairs >> 16) & 0x0000_FFFF_0000_FFFF;
+    ((quads << 16 | quads >> 32) & 0xFFFF_FFFF, gathered(digits))
+}
+
+#[inline(always)]
+fn hex_16(bytes: &[u8; 16]) -> (u64, u32) {
+    let all = u128::from_le_bytes(*bytes);
+    let (first, second) = (hex_8(all as u64), hex_8((all >> 64) as u64));
+    (first.0 << 32 | second.0, (first.1 | second.1 << 8) as u32)
+}
+
+/// Vectors of eight bytes, for processors of which no better ones are known.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+pub(super) struct Words;
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+impl super::run::Vectors for Words {
+    #[inline(always)]
+    fn ends(text: &[u8; 64]) -> u64 {
+        let (words, _) = text.as_chunks::<8>();
+        words.iter().rev().fold(0, |bits, word| {
+            let word = u64::from_le_bytes(*word);
+            let ends = within(word, b'/', b'/' + 1) | within(word, 0, b' ' + 1);
+            bits << 8 | gathered(ends)
+        })
     }
-}
 
-/// Sixteen bytes of text: the digits as a number, as if all of them were
-/// digits, and how many from the first on are.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn hex_16(bytes: [u8; 16]) -> (u64, u32) {
-    // SAFETY: every x86-64 has SSE2, and nothing else is asked of the caller.
-    unsafe { hex_16_vector(bytes) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse2")]
-#[inline]
-fn hex_16_vector(bytes: [u8; 16]) -> (u64, u32) {
-    use core::arch::x86_64::{
-        __m128i, _mm_add_epi8, _mm_and_si128, _mm_andnot_si128, _mm_cmpeq_epi8, _mm_cvtsi128_si64,
-        _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_packus_epi16, _mm_set_epi64x,
-        _mm_set1_epi8, _mm_set1_epi16, _mm_slli_epi16, _mm_srli_epi16, _mm_sub_epi8,
-    };
-    let all = u128::from_le_bytes(bytes);
-    let text = _mm_set_epi64x((all >> 64) as i64, all as i64);
-    let each = |byte: u8| _mm_set1_epi8(byte as i8);
-    let up_to = |value: __m128i, most| _mm_cmpeq_epi8(_mm_min_epu8(value, each(most)), value);
-    let decimal = _mm_sub_epi8(text, each(b'0'));
-    let letter = _mm_sub_epi8(_mm_or_si128(text, each(0x20)), each(b'a'));
-    let (is_decimal, is_letter) = (up_to(decimal, 9), up_to(letter, 5));
-    let digits = _mm_movemask_epi8(_mm_or_si128(is_decimal, is_letter)) as u32;
-    let values = _mm_or_si128(
-        _mm_and_si128(is_decimal, decimal),
-        _mm_andnot_si128(is_decimal, _mm_and_si128(_mm_add_epi8(letter, each(10)), each(0x0F))),
-    );
-    // Two digits to a byte, the first of them above.
-    let pairs = _mm_or_si128(_mm_slli_epi16::<4>(values), _mm_srli_epi16::<8>(values));
-    let pairs = _mm_and_si128(pairs, _mm_set1_epi16(0xFF));
-    let value = _mm_cvtsi128_si64(_mm_packus_epi16(pairs, pairs)) as u64;
-    (value.swap_bytes(), digits.trailing_ones())
-}
-
-/// As above, a word at a time.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn hex_16(bytes: [u8; 16]) -> (u64, u32) {
-    let half = |word: u64| {
-        let lower = word | each(0x20);
-        let letters = within(lower, b'a', b'g') & within(word, b'A', b'g');
-        let marked = letters | within(word, b'0', b'9' + 1);
-        // Letters are 9 above the low half of their codes.
-        let nibbles = (word & each(0x0F)) + 9 * (word >> 6 & each(1));
-        let pairs = (nibbles << 4 | nibbles >> 8) & 0x00FF_00FF_00FF_00FF;
-        let quads = (pairs << 8 | pairs >> 16) & 0x0000_FFFF_0000_FFFF;
-        ((quads << 16 | quads >> 32) & 0xFFFF_FFFF, (!marked & TOP).trailing_zeros() / 8)
-    };
-    let all = u128::from_le_bytes(bytes);
-    let (first, second) = (half(all as u64), half((all >> 64) as u64));
-    (first.0 << 32 | second.0, if first.1 < 8 { first.1 } else { 8 + second.1 })
+    #[inline(always)]
+    fn hex(first: &[u8; 16], second: &[u8; 16]) -> (u64, u64, u32) {
+        let (first, second) = (hex_16(first), hex_16(second));
+        (first.0, second.0, first.1 | second.1 << 16)
+    }
 }
 
 /// The hexadecimal digits that `text` begins with: value, number. More than
 /// 16 digits count as 17.
-#[inline(always)]
 pub(super) fn hex(text: &[u8]) -> (u64, usize) {
     let Some((first, rest)) = text.split_first_chunk::<16>() else { return hex_slowly(text) };
-    let (value, count) = hex_16(*first);
-    match count {
+    let (value, digits) = hex_16(first);
+    match digits.trailing_ones() {
         0 => (0, 0),
         16 => (value, 16 + usize::from(rest.first().is_some_and(u8::is_ascii_hexdigit))),
         count => (value >> (64 - 4 * count), count as usize),
@@ -99,7 +80,6 @@ pub(super) fn hex(text: &[u8]) -> (u64, usize) {
 }
 
 /// As [`hex`], near the end of a line.
-#[cold]
 fn hex_slowly(text: &[u8]) -> (u64, usize) {
     let mut value = 0u64;
     let mut count = 0;
@@ -116,42 +96,67 @@ fn hex_slowly(text: &[u8]) -> (u64, usize) {
     (value, count)
 }
 
-/// The first eight bytes of a text as a word, the first lowest; zeros where
-/// it is shorter.
-#[inline(always)]
-pub(super) fn word(text: &[u8]) -> u64 {
-    #[cold]
-    fn short(text: &[u8]) -> u64 {
-        text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
-    }
-    text.first_chunk().map_or_else(|| short(text), |bytes| u64::from_le_bytes(*bytes))
-}
-
-/// The decimal digits that a [`word`] begins with: value, number. `None` where
-/// all eight are.
-#[inline(always)]
-pub(super) fn decimal_7(word: u64) -> Option<(u32, usize)> {
-    let (word, count) = leading(word, within(word, b'0', b'9' + 1));
-    if count == 8 {
-        return None;
-    }
-    let digits = word & each(0x0F);
-    // Neighbours are joined to numbers of two, four and eight digits.
-    let pairs = digits.wrapping_mul(1 + (10 << 8)) >> 8 & 0x00FF_00FF_00FF_00FF;
-    let quads = pairs.wrapping_mul(1 + (100 << 16)) >> 16 & 0x0000_FFFF_0000_FFFF;
-    let all = quads.wrapping_mul(1 + (10_000 << 32)) >> 32;
-    Some((all as u32, count))
-}
-
 /// A whole text of decimal digits.
 pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
+/// The eight hexadecimal digits of a number, the first lowest.
+#[inline]
+const fn hex_digits(number: u32) -> u64 {
+    let word = number as u64;
+    let word = (word | word << 16) & 0x0000_FFFF_0000_FFFF;
+    let word = (word | word << 8) & 0x00FF_00FF_00FF_00FF;
+    let nibbles = ((word | word << 4) & each(0x0F)).swap_bytes();
+    // From ten on they carry into the upper half.
+    let letters = nibbles.wrapping_add(each(6)) >> 4 & each(1);
+    nibbles + each(b'0') + letters * (b'a' - b'0' - 10) as u64
+}
+
+/// Appends a number in hexadecimal digits.
+#[inline]
+pub(super) fn append_hex(text: &mut Vec<u8>, number: u64) {
+    let high = u128::from(hex_digits((number >> 32) as u32));
+    let low = u128::from(hex_digits(number as u32));
+    let digits = (high | low << 64).to_le_bytes();
+    let zeros = (number | 1).leading_zeros() as usize / 4;
+    text.extend_from_slice(digits.get(zeros..).unwrap_or_default());
+}
+
+/// Appends a number in decimal digits.
+#[inline]
+pub(super) fn append_decimal(text: &mut Vec<u8>, number: u32) {
+    let mut digits = [0; 10];
+    let mut rest = number;
+    let mut first = digits.len();
+    for (at, digit) in digits.iter_mut().enumerate().rev() {
+        (*digit, first) = (b'0' + (rest % 10) as u8, at);
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    text.extend_from_slice(digits.get(first..).unwrap_or_default());
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{decimal_7, hex, hex_slowly, word};
+    use super::{append_decimal, append_hex, hex, hex_slowly};
+
+    #[test]
+    fn numbers_are_printed_as_others_print_them() {
+        let numbers =
+            (0..64).flat_map(|bit| [1u64 << bit, u64::MAX >> bit, 0xFEDC_BA98_7654_3210 >> bit]);
+        for number in numbers.chain([0, 9, 10, 99, 100, 65_535]) {
+            let mut text = Vec::new();
+            append_hex(&mut text, number);
+            text.push(b' ');
+            append_decimal(&mut text, number as u32);
+            let expected = format!("{number:x} {}", number as u32);
+            assert_eq!(String::from_utf8_lossy(&text), expected);
+        }
+    }
 
     #[test]
     fn every_byte_ends_a_number_or_is_a_digit() {
@@ -175,13 +180,5 @@ mod tests {
         assert_eq!(hex(b"7fffdeadBEEF/0x1"), (0x7FFF_DEAD_BEEF, 12));
         assert_eq!(hex(b"ffffffff9c00ab1f/P/-"), (0xFFFF_FFFF_9C00_AB1F, 16));
         assert_eq!(hex(b"0/0x0000000000000"), (0, 1));
-        assert_eq!(decimal_7(word(b"65535/COND")), Some((65_535, 5)));
-        assert_eq!(decimal_7(word(b"1234567/")), Some((1_234_567, 7)));
-        assert_eq!(decimal_7(word(b"0//-    ")), Some((0, 1)));
-        assert_eq!(decimal_7(word(b"/COND/- ")), Some((0, 0)));
-        assert_eq!(decimal_7(word(b"12345678")), None);
-        assert_eq!(decimal_7(word(b"1234567")), Some((1_234_567, 7)));
-        assert_eq!(decimal_7(word(b"31")), Some((31, 2)));
-        assert_eq!(decimal_7(word(b"")), Some((0, 0)));
     }
 }

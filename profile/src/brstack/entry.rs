@@ -78,17 +78,7 @@ pub enum EntryError {
 ///
 /// # Errors
 /// What is wrong with it.
-#[inline]
 pub fn parse_entry(text: &[u8]) -> Result<(RawBranch, &[u8]), EntryError> {
-    match common(text) {
-        Some(parsed) => Ok(parsed),
-        None => general(text),
-    }
-}
-
-/// Any entry.
-#[inline(never)]
-fn general(text: &[u8]) -> Result<(RawBranch, &[u8]), EntryError> {
     let (from, rest) = address(text)?;
     let rest = rest.strip_prefix(b"/").ok_or(EntryError::NoTarget)?;
     let (to, rest) = address(rest)?;
@@ -96,28 +86,6 @@ fn general(text: &[u8]) -> Result<(RawBranch, &[u8]), EntryError> {
     let (fields, rest) = rest.split_at_checked(end).unwrap_or((rest, &[]));
     let flags = parse_flags(fields)?;
     Ok((RawBranch { from, to, flags }, rest))
-}
-
-/// Nearly every entry: no paths, no transactions, at most seven digits of
-/// cycles. `None` for any other, which [`general`] reads; what both read is
-/// the same.
-#[inline(always)]
-pub(super) fn common(text: &[u8]) -> Option<(RawBranch, &[u8])> {
-    let (from, rest) = common_address(text)?;
-    let (to, rest) = common_address(rest.strip_prefix(b"/")?)?;
-    let (flags, rest) = common_flags(rest)?;
-    Some((RawBranch { from, to, flags }, rest))
-}
-
-/// `0x` and up to 16 digits.
-#[inline(always)]
-fn common_address(text: &[u8]) -> Option<(u64, &[u8])> {
-    let digits = text.strip_prefix(b"0x")?;
-    let (value, count) = digits::hex(digits);
-    if !(1..=16).contains(&count) {
-        return None;
-    }
-    Some((value, digits.get(count..)?))
 }
 
 /// A hexadecimal address and the path in parentheses that may follow it.
@@ -149,77 +117,6 @@ fn behind_path(path: &[u8]) -> Result<&[u8], EntryError> {
         }
     }
     Err(EntryError::Address)
-}
-
-/// The flags of nearly every entry.
-#[inline(always)]
-fn common_flags(text: &[u8]) -> Option<(EntryFlags, &[u8])> {
-    /// All but the prediction and what follows.
-    const MASK: u64 = u64::from_le_bytes([0xFF, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0]);
-    const SHAPE: u64 = u64::from_le_bytes([b'/', 0, b'/', b'-', b'/', b'-', b'/', 0]);
-    let first = u64::from_le_bytes(*text.first_chunk::<8>()?);
-    if first & MASK != SHAPE {
-        return None;
-    }
-    let word = match (first >> 8) as u8 {
-        b'P' => EntryFlags::PREDICTED,
-        b'M' => EntryFlags::MISPREDICTED,
-        b'-' => 0,
-        _ => return None,
-    };
-    let rest = text.get(7..)?;
-    let (cycles, count) = digits::decimal_7(digits::word(rest)).filter(|(_, count)| *count > 0)?;
-    let flags = EntryFlags(word).with_cycles(cycles);
-    let rest = rest.get(count..)?;
-    let Some(rest) = rest.strip_prefix(b"/") else { return ended(flags, rest) };
-    let (branch_type, len) = common_type(digits::word(rest))?;
-    let flags = flags.with_type(branch_type);
-    let rest = rest.get(len..)?;
-    match *rest {
-        [b'/', b'-', ref rest @ ..] => ended(flags, rest),
-        _ => ended(flags, rest),
-    }
-}
-
-/// The type that a word of text begins with, and the length of its name: 0
-/// where the field is empty. `None` for the rarer names.
-#[inline(always)]
-fn common_type(word: u64) -> Option<(Option<BranchType>, usize)> {
-    const fn name<const N: usize>(name: &[u8; N]) -> u64 {
-        let mut bytes = [0; 8];
-        let (to, _) = bytes.split_at_mut(N);
-        to.copy_from_slice(name);
-        u64::from_le_bytes(bytes)
-    }
-    const COND: u64 = name(b"COND");
-    const UNCOND: u64 = name(b"UNCOND");
-    const CALL: u64 = name(b"CALL");
-    const RET: u64 = name(b"RET");
-    const IND: u64 = name(b"IND");
-    let first = |len: u32| word & (u64::MAX >> (64 - 8 * len));
-    if matches!(word as u8, b'/' | b' ') {
-        return Some((None, 0));
-    }
-    let (branch_type, len) = if first(4) == COND {
-        (BranchType::COND, 4)
-    } else if first(3) == RET {
-        (BranchType::RET, 3)
-    } else if first(4) == CALL {
-        (BranchType::CALL, 4)
-    } else if first(6) == UNCOND {
-        (BranchType::UNCOND, 6)
-    } else if first(3) == IND {
-        (BranchType::IND, 3)
-    } else {
-        return None;
-    };
-    Some((Some(branch_type), len))
-}
-
-/// The flags, if the entry ends here.
-#[inline(always)]
-fn ended(flags: EntryFlags, rest: &[u8]) -> Option<(EntryFlags, &[u8])> {
-    rest.first().is_none_or(u8::is_ascii_whitespace).then_some((flags, rest))
 }
 
 fn parse_flags(fields: &[u8]) -> Result<EntryFlags, EntryError> {
@@ -263,79 +160,4 @@ fn parse_flags(fields: &[u8]) -> Result<EntryFlags, EntryError> {
         return Err(EntryError::Fields(count()));
     }
     Ok(flags)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::{common, general};
-
-    /// Parts of entries, sound and broken, in any order.
-    fn parts() -> impl Strategy<Value = String> {
-        let field = prop_oneof![
-            "0x[0-9a-fA-F]{0,18}",
-            "/[MP-]?N?/[X-]/[A-]/",
-            Just("/P/-/-/".to_owned()),
-            "[0-9]{0,10}",
-            Just("/".to_owned()),
-            Just("/-".to_owned()),
-            Just(" ".to_owned()),
-            Just("\t".to_owned()),
-            "(COND|UNCOND|IND|CALL|IND_CALL|RET|SYSCALL|TYPE_[0-9]{1,2}|COND_RET|X)",
-            "(NON_SPEC_CORRECT_PATH|SPEC_WRONG_PATH)",
-            "\\(/[a-z() ]{0,6}\\)",
-            "[ -~]{0,3}",
-        ];
-        proptest::collection::vec(field, 0..10).prop_map(|parts| parts.concat())
-    }
-
-    /// Entries that perf prints, and what follows them.
-    fn printed() -> impl Strategy<Value = String> {
-        let address = "0x[0-9a-f]{1,16}";
-        let flags = "/[MP-]/-/-/[0-9]{1,7}(/(COND|UNCOND|IND|CALL|IND_CALL|RET|)(/-)?)?";
-        (address, address, flags, "[ ]{0,2}[!-~]{0,20}")
-            .prop_map(|(from, to, flags, rest)| format!("{from}/{to}{flags}{rest}"))
-    }
-
-    proptest! {
-        /// The fast way reads what the general way reads, or leaves it to it.
-        #[test]
-        fn common_entries_are_read_the_same(text in prop_oneof![parts(), printed()], cut in 0usize..60) {
-            let text = text.as_bytes();
-            for text in [text, text.get(..cut).unwrap_or(text)] {
-                if let Some(parsed) = common(text) {
-                    prop_assert_eq!(Ok(parsed), general(text));
-                }
-            }
-        }
-
-        /// Bytes changed at random change nothing about that.
-        #[test]
-        fn damaged_entries_are_read_the_same(
-            text in printed(),
-            at in any::<proptest::sample::Index>(),
-            byte in any::<u8>(),
-        ) {
-            let mut text = text.into_bytes();
-            let at = at.index(text.len());
-            text[at] = byte;
-            if let Some(parsed) = common(&text) {
-                prop_assert_eq!(Ok(parsed), general(&text));
-            }
-        }
-    }
-
-    /// The fast way is taken by what perf prints on most machines.
-    #[test]
-    fn what_perf_prints_is_common() {
-        for text in [
-            "0x55555588229a/0x55555588286e/P/-/-/3/COND/-",
-            "0xffffffff9c00ab1f/0x7ffe0001/M/-/-/0//-  0x1/0x2/P/-/-/0",
-            "0x401000/0x401010/-/-/-/65535  ",
-            "0x401000/0x401010/P/-/-/1/RET",
-        ] {
-            assert!(common(text.as_bytes()).is_some(), "{text}");
-        }
-    }
 }

@@ -5,6 +5,7 @@ use lbr_msr::record::Mmap;
 use super::digits::decimal;
 use super::dump;
 use super::entry::{EntryError, parse_entry};
+use super::run;
 use crate::stack::{RawBranch, SampleHead};
 
 /// What a line of text is.
@@ -52,29 +53,66 @@ pub enum LineError {
 /// Why it was refused; the caller knows the line's number.
 pub fn parse_line(line: &[u8], entries: &mut Vec<RawBranch>) -> Result<Line, LineError> {
     entries.clear();
-    let text = line.trim_ascii();
-    if text.is_empty()
-        || text.starts_with(b"#")
-        || text.starts_with(b"//")
-        || text.starts_with(b";")
-    {
-        return Ok(Line::Other);
+    parse(line, line.len(), 0, entries)
+}
+
+/// Blanks, and then entries as most are, from the start of `text` on, put into
+/// `entries`, which is cleared. Gives where they end, 0 where there are none.
+#[inline]
+pub(crate) fn begin(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
+    entries.clear();
+    let blanks = text.iter().take_while(|byte| **byte == b' ').count();
+    match text.get(blanks..).filter(|rest| rest.starts_with(b"0x")) {
+        Some(rest) => match run::common(rest, entries) {
+            0 => 0,
+            len => blanks + len,
+        },
+        None => 0,
     }
-    let start = first_entry(text);
-    let (head, mut rest) = text.split_at_checked(start).unwrap_or((text, &[]));
-    if let Some(at) = find(head, b"PERF_RECORD_MMAP") {
-        let rest = text.get(at..).and_then(|rest| std::str::from_utf8(rest).ok());
-        let map = rest.and_then(parse_mmap).ok_or(LineError::Mmap)?;
-        return Ok(Line::Mmap(Box::new(map)));
+}
+
+/// Reads the line that is the first `len` bytes of `text`. Of those the first
+/// `begun` are entries, and lie in `entries`.
+pub(crate) fn parse(
+    text: &[u8],
+    len: usize,
+    begun: usize,
+    entries: &mut Vec<RawBranch>,
+) -> Result<Line, LineError> {
+    let line = text.get(..len).unwrap_or(text);
+    let end = line.trim_ascii_end().len();
+    let mut at = begun;
+    let mut head: &[u8] = &[];
+    if begun == 0 {
+        let start = line.len() - line.trim_ascii_start().len();
+        let line = line.get(start..end).unwrap_or_default();
+        if line.is_empty()
+            || line.starts_with(b"#")
+            || line.starts_with(b"//")
+            || line.starts_with(b";")
+        {
+            return Ok(Line::Other);
+        }
+        let first = first_entry(line);
+        head = line.get(..first).unwrap_or(line);
+        if let Some(at) = find(head, b"PERF_RECORD_MMAP") {
+            let rest = line.get(at..).and_then(|rest| std::str::from_utf8(rest).ok());
+            let map = rest.and_then(parse_mmap).ok_or(LineError::Mmap)?;
+            return Ok(Line::Mmap(Box::new(map)));
+        }
+        at = start + first;
     }
-    while !rest.is_empty() {
-        match parse_entry(rest) {
+    loop {
+        // What stands behind the line is not read: no entry has its end in it.
+        at += text.get(at..).map_or(0, |text| run::common(text, entries));
+        let rest = line.get(at..end).unwrap_or_default().trim_ascii_start();
+        if rest.is_empty() {
+            break;
+        }
+        let behind = match parse_entry(rest) {
             Ok((branch, behind)) => {
                 entries.push(branch);
-                rest = match behind {
-                    [b' ', b' ', behind @ ..] if behind.first() == Some(&b'0') => behind,
-                    _ => behind.trim_ascii_start(),
-                };
+                behind
             }
             Err(error) => {
                 let index = entries.len() + 1;
@@ -84,13 +122,15 @@ pub fn parse_line(line: &[u8], entries: &mut Vec<RawBranch>) -> Result<Line, Lin
                 if index == 1 || !looks_symbolic(word) {
                     return Err(LineError::Entry { index, error });
                 }
-                rest = behind.trim_ascii_start();
+                behind
             }
-        }
+        };
+        at = end - behind.trim_ascii_start().len();
     }
     if !entries.is_empty() {
         return Ok(Line::Sample(Box::new(parse_head(head))));
     }
+    let text = line.trim_ascii();
     if let Some(dumped) = dump::parse(text) {
         return Ok(dumped);
     }

@@ -1,0 +1,404 @@
+//! Entries one after the other, as perf prints them on most machines: read
+//! without a look at any byte alone.
+//!
+//! Where the fields of an entry end is found for all of them at once, so that
+//! no field waits for the one before it; and nothing branches on what a field
+//! holds, because a processor cannot guess it.
+
+use lbr_msr::record::{BranchSpec, BranchType};
+
+use super::digits::each;
+use crate::stack::{EntryFlags, RawBranch};
+
+/// Bytes that are looked at for one entry. The common ones end within the
+/// first 64, speculation left out; every field can be loaded from the rest.
+pub(super) const WINDOW: usize = 128;
+
+/// What vector instructions do for an entry.
+pub(super) trait Vectors {
+    /// Bit by byte: a slash or a blank. Other bytes below the space may count
+    /// as blanks.
+    fn ends(text: &[u8; 64]) -> u64;
+
+    /// Two texts as hexadecimal numbers of 16 digits, as if every byte were
+    /// one, and bit by byte which of them are.
+    fn hex(first: &[u8; 16], second: &[u8; 16]) -> (u64, u64, u32);
+}
+
+/// [`entries`] with the best instructions that this CPU has.
+#[inline]
+pub(super) fn common(text: &[u8], into: &mut Vec<RawBranch>) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    return super::vectors::entries(text, into);
+    #[cfg(not(target_arch = "x86_64"))]
+    entries::<super::digits::Words>(text, into)
+}
+
+/// Reads common entries with one or two spaces between them from the start of
+/// `text` on, into `entries`, as many as there are. Gives the bytes that they
+/// take; behind them stands the end of a line, an entry that is not common, or
+/// the end of the text, which is not looked at from closer than [`WINDOW`].
+#[inline(always)]
+pub(super) fn entries<V: Vectors>(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
+    const TWO: u32 = u32::from_le_bytes(*b"  0x");
+    const ONE: u32 = u32::from_le_bytes(*b"\0 0x");
+    let mut at = 0;
+    let mut behind = 0;
+    while let Some(window) = text.get(at..).and_then(|text| text.first_chunk::<WINDOW>()) {
+        let Some((branch, len)) = entry::<V>(window) else { break };
+        entries.push(branch);
+        behind = at + len;
+        let next = load(window, len).map_or(0, |next| u32::from_le_bytes(*next));
+        at = if next == TWO {
+            behind + 2
+        } else if next << 8 == ONE {
+            behind + 1
+        } else {
+            break;
+        };
+    }
+    behind
+}
+
+#[inline(always)]
+fn load<const N: usize>(window: &[u8; WINDOW], at: usize) -> Option<&[u8; N]> {
+    window.get(at..)?.first_chunk()
+}
+
+/// Without its lowest bit.
+#[inline(always)]
+const fn rest(bits: u64) -> u64 {
+    bits & bits.wrapping_sub(1)
+}
+
+/// The entry at the start of a text, and its length. `None` for one that is
+/// not common, or is none.
+#[inline(always)]
+fn entry<V: Vectors>(window: &[u8; WINDOW]) -> Option<(RawBranch, usize)> {
+    let ends = V::ends(window.first_chunk()?);
+    let from_end = ends.trailing_zeros() as usize;
+    let ends = rest(ends);
+    let to_end = ends.trailing_zeros() as usize;
+    // Three fields of one character follow.
+    let ends = rest(rest(rest(rest(ends))));
+    let cycles_end = ends.trailing_zeros() as usize;
+    let type_end = rest(ends).trailing_zeros() as usize;
+
+    let from_len = from_end.wrapping_sub(2);
+    let to_len = to_end.wrapping_sub(from_end + 3);
+    if !(1..=16).contains(&from_len) || !(1..=16).contains(&to_len) {
+        return None;
+    }
+    let starts = u32::from_le_bytes(*load(window, from_end)?) << 8;
+    if load(window, 0)? != b"0x" || starts != u32::from_le_bytes(*b"\0/0x") {
+        return None;
+    }
+    let (from, to, digits) = V::hex(load(window, 2)?, load(window, from_end + 3)?);
+    let wanted = ((1u32 << from_len) - 1) | ((1u32 << to_len) - 1) << 16;
+    if digits & wanted != wanted {
+        return None;
+    }
+    let (from, to) = (from >> (64 - 4 * from_len), to >> (64 - 4 * to_len));
+
+    let mut flags = prediction(u64::from_le_bytes(*load(window, to_end)?))?;
+    let start = to_end + 7;
+    let len = cycles_end.wrapping_sub(start);
+    flags |= cycles(u64::from_le_bytes(*load(window, start)?), len)? << 4;
+    let mut end = cycles_end;
+    if load(window, end)? == b"/" {
+        let start = end + 1;
+        let len = type_end.wrapping_sub(start);
+        flags |= type_bits(u64::from_le_bytes(*load(window, start)?), len)?;
+        end = type_end;
+        if load(window, end)? == b"/" {
+            let (bits, len) = spec(window, end)?;
+            flags |= bits;
+            end += len;
+        }
+    }
+    if !window.get(end)?.is_ascii_whitespace() {
+        return None;
+    }
+    Some((RawBranch { from, to, flags: EntryFlags(flags) }, end))
+}
+
+/// The bit of the prediction out of `/P/-/-/`, outside of a transaction.
+#[inline(always)]
+fn prediction(text: u64) -> Option<u64> {
+    const SHAPE: u64 = u64::from_le_bytes(*b"/\0/-/-/\0");
+    const MASK: u64 = u64::from_le_bytes([0xFF, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0]);
+    const OTHER: u8 = u8::MAX;
+    const BITS: [u8; 256] = {
+        let mut bits = [OTHER; 256];
+        bits[b'P' as usize] = EntryFlags::PREDICTED as u8;
+        bits[b'M' as usize] = EntryFlags::MISPREDICTED as u8;
+        bits[b'-' as usize] = 0;
+        bits
+    };
+    let bits = BITS[(text >> 8) as u8 as usize];
+    (text & MASK == SHAPE && bits != OTHER).then_some(u64::from(bits))
+}
+
+/// A decimal number of `len` digits, at most seven, that stops at the most
+/// that an entry holds.
+#[inline(always)]
+fn cycles(text: u64, len: usize) -> Option<u64> {
+    if !(1..=7).contains(&len) {
+        return None;
+    }
+    // The last digit becomes the highest byte, zeros stand before the first.
+    let shift = 64 - 8 * len as u32;
+    let digits = (text << shift) ^ each(b'0') << shift;
+    // 10 and more reach the top bit, or have it.
+    if (digits.wrapping_add(each(0x80 - 10)) | digits) & each(0x80) != 0 {
+        return None;
+    }
+    // Neighbours are joined to numbers of two, four and eight digits.
+    let pairs = digits.wrapping_mul(1 + (10 << 8)) >> 8 & 0x00FF_00FF_00FF_00FF;
+    let quads = pairs.wrapping_mul(1 + (100 << 16)) >> 16 & 0x0000_FFFF_0000_FFFF;
+    let all = quads.wrapping_mul(1 + (10_000 << 32)) >> 32;
+    Some(all.min(EntryFlags::MAX_CYCLES as u64))
+}
+
+/// The name of a type, at most eight letters, and what stands for it.
+#[derive(Clone, Copy)]
+struct Name {
+    /// The first letter lowest.
+    letters: u64,
+    flags: u64,
+}
+
+/// Each name at the place that its letters give.
+static NAMES: [Name; 1 << PLACE_BITS] = names();
+const PLACE_BITS: u32 = 6;
+
+const fn place(letters: u64) -> usize {
+    (letters.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - PLACE_BITS)) as usize
+}
+
+const fn names() -> [Name; 1 << PLACE_BITS] {
+    // No field has a slash in it.
+    const NONE: u64 = b'/' as u64;
+    let mut names = [Name { letters: NONE, flags: 0 }; 1 << PLACE_BITS];
+    let mut code = 0;
+    while code < 32 {
+        let branch_type = BranchType(code);
+        let name = if code == 0 { Some("-") } else { branch_type.name() };
+        code += 1;
+        let Some(name) = name else { continue };
+        let Some(letters) = letters(name.as_bytes()) else { continue };
+        let name = &mut names[place(letters)];
+        assert!(name.letters == NONE, "two names at one place");
+        *name = Name { letters, flags: EntryFlags(0).with_type(Some(branch_type)).0 };
+    }
+    // An empty field says as little as a dash.
+    let empty = &mut names[place(0)];
+    assert!(empty.letters == NONE, "two names at one place");
+    empty.letters = 0;
+    names
+}
+
+/// A name as a word; `None` for a longer one.
+const fn letters(name: &[u8]) -> Option<u64> {
+    let mut bytes = [0; 8];
+    let Some((to, _)) = bytes.split_at_mut_checked(name.len()) else { return None };
+    to.copy_from_slice(name);
+    Some(u64::from_le_bytes(bytes))
+}
+
+/// The bits of the type whose name are the first `len` bytes.
+#[inline(always)]
+fn type_bits(text: u64, len: usize) -> Option<u64> {
+    const MASKS: [u64; 9] = [
+        0,
+        0xFF,
+        0xFFFF,
+        0xFF_FFFF,
+        0xFFFF_FFFF,
+        u64::MAX >> 24,
+        u64::MAX >> 16,
+        u64::MAX >> 8,
+        u64::MAX,
+    ];
+    let letters = text & MASKS.get(len)?;
+    let name = NAMES.get(place(letters))?;
+    (name.letters == letters).then_some(name.flags)
+}
+
+/// The bits of the speculation that the last field names, and its length with
+/// the slash before it, which is at `start`.
+#[inline(always)]
+fn spec(window: &[u8; WINDOW], start: usize) -> Option<(u64, usize)> {
+    let text = window.get(start + 1..)?;
+    if text.first() == Some(&b'-') {
+        return Some((0, 2));
+    }
+    for spec in [BranchSpec::WrongPath, BranchSpec::NonSpecCorrectPath, BranchSpec::SpecCorrectPath]
+    {
+        if text.starts_with(spec.name().as_bytes()) {
+            return Some((EntryFlags(0).with_spec(Some(spec)).0, 1 + spec.name().len()));
+        }
+    }
+    Some((0, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{WINDOW, entries};
+    use crate::brstack::digits::Words;
+    use crate::brstack::parse_entry;
+    #[cfg(target_arch = "x86_64")]
+    use crate::brstack::vectors;
+    use crate::stack::RawBranch;
+
+    /// Every way to read entries that works here, with room behind the text.
+    fn every_way(text: &[u8]) -> Vec<(&'static str, usize, Vec<RawBranch>)> {
+        let mut padded = text.to_vec();
+        // What stands behind must not matter: it looks like an entry.
+        padded.extend_from_slice(b"\n");
+        padded.extend(b"  0x1/0x2/P/-/-/3/COND/-".repeat(WINDOW / 10));
+        let way = |name, read: fn(&[u8], &mut Vec<RawBranch>) -> usize| {
+            let mut into = Vec::new();
+            let len = read(&padded, &mut into);
+            (name, len, into)
+        };
+        vec![
+            way("words", entries::<Words>),
+            #[cfg(target_arch = "x86_64")]
+            way("SSE2", entries::<vectors::Sse2>),
+            #[cfg(target_arch = "x86_64")]
+            way("the best here", vectors::entries),
+        ]
+    }
+
+    /// The same bytes by the general grammar.
+    fn generally(text: &[u8]) -> Option<Vec<RawBranch>> {
+        let mut branches = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (branch, behind) = parse_entry(rest).ok()?;
+            branches.push(branch);
+            rest = behind.trim_ascii_start();
+        }
+        Some(branches)
+    }
+
+    /// All ways read as much, and what the general grammar reads there.
+    fn check(text: &[u8]) -> Result<(), TestCaseError> {
+        let ways = every_way(text);
+        let first = ways.first().map(|(_, len, _)| *len);
+        for (name, len, branches) in ways {
+            prop_assert_eq!(Some(len), first, "{}", name);
+            prop_assert!(len <= text.len(), "{} read behind the line", name);
+            let behind = text.get(len).filter(|_| len > 0);
+            prop_assert!(behind.is_none_or(u8::is_ascii_whitespace), "{}", name);
+            prop_assert_eq!(Some(branches), generally(&text[..len]), "{}", name);
+        }
+        Ok(())
+    }
+
+    /// Parts of entries, sound and broken, in any order.
+    fn parts() -> impl Strategy<Value = String> {
+        let field = prop_oneof![
+            "0x[0-9a-fA-F]{0,18}",
+            "/[MP-]?N?/[X-]/[A-]/",
+            Just("/P/-/-/".to_owned()),
+            "[0-9]{0,10}",
+            Just("/".to_owned()),
+            Just("/-".to_owned()),
+            Just(" ".to_owned()),
+            Just("  ".to_owned()),
+            Just("\t".to_owned()),
+            Just("\r".to_owned()),
+            "(COND|UNCOND|IND|CALL|IND_CALL|RET|SYSCALL|TYPE_[0-9]{1,2}|COND_RET|X)",
+            "(NON_SPEC_CORRECT_PATH|SPEC_WRONG_PATH|SPEC_CORRECT_PATH)",
+            "\\(/[a-z() ]{0,6}\\)",
+            "[ -~]{0,3}",
+        ];
+        proptest::collection::vec(field, 0..10).prop_map(|parts| parts.concat())
+    }
+
+    const TYPES: &str = "(COND|UNCOND|IND|CALL|IND_CALL|RET|SYSCALL|SYSRET|COND_CALL|COND_RET\
+                         |ERET|IRQ|SERROR|NO_TX|FAULT_DATA|ARCH_[1-5]|)";
+
+    /// An entry as perf prints it.
+    fn printed() -> impl Strategy<Value = String> {
+        let address = "0x([0-9a-f]{1,16}|7f[0-9a-f]{10}|ffffffff[0-9a-f]{8})";
+        let types = format!("(/{TYPES}(/(-|NON_SPEC_CORRECT_PATH|SPEC_(WRONG|CORRECT)_PATH|))?)?");
+        let flags = format!("/[MP-]/-/-/([0-9]{{1,2}}|[0-9]{{1,7}}|0){types}");
+        let flags = proptest::string::string_regex(&flags).expect("an expression");
+        (address, address, flags).prop_map(|(from, to, flags)| format!("{from}/{to}{flags}"))
+    }
+
+    /// Some of them, with blanks between.
+    fn line() -> impl Strategy<Value = String> {
+        let part = (prop_oneof![9 => printed(), 1 => parts()], "(  | |   |\t| \r)");
+        proptest::collection::vec(part, 1..6)
+            .prop_map(|parts| parts.into_iter().map(|(entry, blank)| entry + &blank).collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// What is read fast is what the general grammar reads, cut anywhere.
+        #[test]
+        fn common_entries_are_read_the_same(text in prop_oneof![parts(), line()], cut in 0usize..200) {
+            check(text.as_bytes())?;
+            check(&text.as_bytes()[..cut.min(text.len())])?;
+        }
+
+        /// Bytes changed at random change nothing about that.
+        #[test]
+        fn damaged_entries_are_read_the_same(
+            text in line(),
+            at in any::<proptest::sample::Index>(),
+            byte in any::<u8>(),
+        ) {
+            let mut text = text.into_bytes();
+            let at = at.index(text.len());
+            text[at] = byte;
+            check(&text)?;
+        }
+    }
+
+    /// Every byte at every place of an entry.
+    #[test]
+    fn every_byte_everywhere_is_read_the_same() {
+        for entry in [
+            &b"0x55555588229a/0xffffffff9c00ab1f/P/-/-/31/IND_CALL/-  0x1/0x2/M/-/-/7"[..],
+            b"0x1/0xfedcba9876543210/-/-/-/1234567//SPEC_WRONG_PATH 0x1/0x2/M/-/-/7",
+        ] {
+            for at in 0..entry.len() {
+                for byte in 0..=255 {
+                    let mut text = entry.to_vec();
+                    text[at] = byte;
+                    if let Err(error) = check(&text) {
+                        panic!("{}: {error}", text.escape_ascii());
+                    }
+                }
+            }
+        }
+    }
+
+    /// What perf prints on most machines is read this way, to its end.
+    #[test]
+    fn what_perf_prints_is_common() {
+        for (text, count) in [
+            ("0x55555588229a/0x55555588286e/P/-/-/3/COND/-", 1),
+            ("0xffffffff9c00ab1f/0x7ffe0001/M/-/-/0//-  0x1/0x2/P/-/-/0", 2),
+            ("0x401000/0x401010/-/-/-/65535 0x1/0x2/P/-/-/0/ 0x1/0x2/P/-/-/0//", 3),
+            ("0x401000/0x401010/P/-/-/1/RET", 1),
+            (
+                "0x1/0x2/P/-/-/0/CALL/NON_SPEC_CORRECT_PATH  0x3/0x4/P/-/-/0/SYSRET/SPEC_WRONG_PATH",
+                2,
+            ),
+            ("0xffffffffffffffff/0xffffffffffffffff/P/-/-/9999999/IND_CALL/SPEC_CORRECT_PATH", 1),
+        ] {
+            for (name, len, branches) in every_way(text.as_bytes()) {
+                assert_eq!((len, branches.len()), (text.len(), count), "{name}: {text}");
+            }
+        }
+    }
+}
