@@ -140,5 +140,42 @@ fn read(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, read);
+/// A file on disk to its table, with all that is in between: what a user waits
+/// for, but for starting the program and printing.
+fn whole_path(c: &mut Criterion) {
+    let data: Arc<[u8]> = recording().into();
+    let texts = [("text", text_of(&data, false)), ("text with types", text_of(&data, true))];
+    let dir = tempfile::tempdir().expect("a folder for files");
+    let mut group = c.benchmark_group("whole path");
+    group.throughput(Throughput::Elements(STACKS * made_up::DEPTH as u64));
+    group.sample_size(10);
+    for (name, bytes) in std::iter::once(("perf.data", data)).chain(texts) {
+        let path = dir.path().join(name);
+        std::fs::write(&path, &bytes).expect("room for a file");
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                let mut recording = Recording::open(&path).expect("a recording");
+                HotTable::count(&mut recording, |_, _| {}).expect("a sound recording").total
+            })
+        });
+    }
+    // And back: a recording printed as text.
+    group.bench_function("perf.data, printed", |b| {
+        b.iter(|| {
+            let mut recording =
+                Recording::open(&dir.path().join("perf.data")).expect("a recording");
+            let (mut text, mut bytes) = (Vec::new(), 0);
+            while let Some(item) = recording.next_item().expect("a sound recording") {
+                let Item::Stack(stack) = item else { continue };
+                text.clear();
+                stack.entries.for_each(|branch| Printed(branch).append(&mut text));
+                bytes += text.len();
+            }
+            bytes
+        })
+    });
+    group.finish();
+}
+
+criterion_group!(benches, read, whole_path);
 criterion_main!(benches);

@@ -188,7 +188,8 @@ pub(crate) fn run(args: &Report) -> Outcome {
         known: table.known,
         mispredicted: table.mispredicted,
     };
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    // Nothing here is in colour, so that nothing has to be taken out again.
+    let mut out = BufWriter::new(std::io::stdout().lock());
     if args.json {
         for (rank, branch) in branches.iter().enumerate() {
             print_json(&mut out, &row_json(&mut table, branch, rank + 1))?;

@@ -46,19 +46,37 @@ pub(super) fn entries<V: Vectors>(text: &[u8], entries: &mut Vec<RawBranch>) -> 
     let mut behind = 0;
     while let Some(window) = text.get(at..).and_then(|text| text.first_chunk::<WINDOW>()) {
         let Some((branch, len)) = entry::<V>(window) else { break };
+        let next = load(window, len).map_or(0, |next| u32::from_le_bytes(*next));
+        let blanks = if next == TWO {
+            2
+        } else if next << 8 == ONE {
+            1
+        } else {
+            0
+        };
+        if blanks == 0 && !(next as u8).is_ascii_whitespace() {
+            break;
+        }
         entries.push(branch);
         behind = at + len;
-        let next = load(window, len).map_or(0, |next| u32::from_le_bytes(*next));
-        at = if next == TWO {
-            behind + 2
-        } else if next << 8 == ONE {
-            behind + 1
-        } else {
+        if blanks == 0 {
             break;
-        };
+        }
+        at = behind + blanks;
     }
     behind
 }
+
+/// As many low bits as an index says.
+const LOW: [u32; 17] = {
+    let mut low = [0; 17];
+    let mut bits = 0;
+    while bits < low.len() {
+        low[bits] = (1 << bits) - 1;
+        bits += 1;
+    }
+    low
+};
 
 #[inline(always)]
 fn load<const N: usize>(window: &[u8; WINDOW], at: usize) -> Option<&[u8; N]> {
@@ -71,8 +89,8 @@ const fn rest(bits: u64) -> u64 {
     bits & bits.wrapping_sub(1)
 }
 
-/// The entry at the start of a text, and its length. `None` for one that is
-/// not common, or is none.
+/// The entry at the start of a text, and its length; it is one only if a blank
+/// follows. `None` for one that is not common, or is none.
 #[inline(always)]
 fn entry<V: Vectors>(window: &[u8; WINDOW]) -> Option<(RawBranch, usize)> {
     let ends = V::ends(window.first_chunk()?);
@@ -86,7 +104,7 @@ fn entry<V: Vectors>(window: &[u8; WINDOW]) -> Option<(RawBranch, usize)> {
 
     let from_len = from_end.wrapping_sub(2);
     let to_len = to_end.wrapping_sub(from_end + 3);
-    if !(1..=16).contains(&from_len) || !(1..=16).contains(&to_len) {
+    if from_len == 0 || to_len == 0 {
         return None;
     }
     let starts = u32::from_le_bytes(*load(window, from_end)?) << 8;
@@ -94,7 +112,7 @@ fn entry<V: Vectors>(window: &[u8; WINDOW]) -> Option<(RawBranch, usize)> {
         return None;
     }
     let (from, to, digits) = V::hex(load(window, 2)?, load(window, from_end + 3)?);
-    let wanted = ((1u32 << from_len) - 1) | ((1u32 << to_len) - 1) << 16;
+    let wanted = LOW.get(from_len)? | LOW.get(to_len)? << 16;
     if digits & wanted != wanted {
         return None;
     }
@@ -115,9 +133,6 @@ fn entry<V: Vectors>(window: &[u8; WINDOW]) -> Option<(RawBranch, usize)> {
             flags |= bits;
             end += len;
         }
-    }
-    if !window.get(end)?.is_ascii_whitespace() {
-        return None;
     }
     Some((RawBranch { from, to, flags: EntryFlags(flags) }, end))
 }
@@ -143,17 +158,26 @@ fn prediction(text: u64) -> Option<u64> {
 /// that an entry holds.
 #[inline(always)]
 fn cycles(text: u64, len: usize) -> Option<u64> {
-    if !(1..=7).contains(&len) {
+    // The last digit becomes the highest byte, zeros stand before the first.
+    // 10 and more reach the top bit, or have it. Neighbours are then joined to
+    // numbers of two, four and eight digits.
+    if matches!(len, 1..=4) {
+        let shift = 32 - 8 * len as u32;
+        let digits = (text as u32 ^ each(b'0') as u32) << shift;
+        if (digits.wrapping_add(each(0x80 - 10) as u32) | digits) & each(0x80) as u32 != 0 {
+            return None;
+        }
+        let pairs = digits.wrapping_mul(1 + (10 << 8)) >> 8 & 0x00FF_00FF;
+        return Some(u64::from(pairs.wrapping_mul(1 + (100 << 16)) >> 16));
+    }
+    if !matches!(len, 5..=7) {
         return None;
     }
-    // The last digit becomes the highest byte, zeros stand before the first.
     let shift = 64 - 8 * len as u32;
-    let digits = (text << shift) ^ each(b'0') << shift;
-    // 10 and more reach the top bit, or have it.
+    let digits = (text ^ each(b'0')) << shift;
     if (digits.wrapping_add(each(0x80 - 10)) | digits) & each(0x80) != 0 {
         return None;
     }
-    // Neighbours are joined to numbers of two, four and eight digits.
     let pairs = digits.wrapping_mul(1 + (10 << 8)) >> 8 & 0x00FF_00FF_00FF_00FF;
     let quads = pairs.wrapping_mul(1 + (100 << 16)) >> 16 & 0x0000_FFFF_0000_FFFF;
     let all = quads.wrapping_mul(1 + (10_000 << 32)) >> 32;

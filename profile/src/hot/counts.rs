@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use crate::stack::{Entries, EntryFlags, RawBranch};
+use crate::stack::{self, Entries, EntryFlags, RawBranch};
 
 /// A branch of an address space.
 #[derive(Clone, Copy, Debug)]
@@ -226,10 +226,14 @@ const _: () = assert!(size_of::<(Key, Few)>() == 32);
 impl Counts {
     /// Counts the branches of a stack, empty ones apart.
     pub(super) fn stack(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
-        if weight == 1 {
-            entries.for_each(|branch| self.once(&branch, space));
-        } else {
-            entries.for_each(|branch| self.weighted(&branch, space, weight));
+        if weight != 1 {
+            return entries.for_each(|branch| self.weighted(&branch, space, weight));
+        }
+        // Each a loop of its own, with nothing to call in it.
+        match entries {
+            Entries::Little(raw) => raw.iter().for_each(|b| self.once(&stack::little(b), space)),
+            Entries::Big(raw) => raw.iter().for_each(|b| self.once(&stack::big(b), space)),
+            Entries::Parsed(all) => all.iter().for_each(|branch| self.once(branch, space)),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What was mapped: opened when the first of its addresses is asked for.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,9 @@ pub(super) struct MappedFile {
     pub(super) build_id: Option<Vec<u8>>,
     pub(super) kind: Kind,
     pub(super) state: State,
+    /// Names that were asked for, as people read them: by first address and
+    /// the one behind the last. Each is asked for once an address in it.
+    demangled: RefCell<HashMap<(u64, u64), Box<str>>>,
 }
 
 /// What it is.
@@ -78,7 +83,8 @@ impl State {
 
 impl MappedFile {
     pub(super) fn new(path: String, build_id: Option<Vec<u8>>, kind: Kind) -> MappedFile {
-        MappedFile { path, build_id, kind, state: State::NotTried }
+        let (state, demangled) = (State::NotTried, RefCell::default());
+        MappedFile { path, build_id, kind, state, demangled }
     }
 
     /// Other places to look for names in. What was found stays.
@@ -97,6 +103,13 @@ impl MappedFile {
         {
             self.state = State::Failed(SymbolError::BuildId { path: module.path().to_owned() });
         }
+    }
+
+    /// The name of a symbol as its language writes it.
+    fn demangled(&self, name: &str, range: &Range<u64>) -> String {
+        let mut known = self.demangled.borrow_mut();
+        let key = (range.start, range.end);
+        known.entry(key).or_insert_with(|| demangle(name).into()).to_string()
     }
 
     fn module(&mut self) -> Option<&mut Module> {
@@ -195,7 +208,7 @@ impl Maps {
                 let addr = module.address_of_offset(offset)?;
                 let (name, range) = module.function_at(addr)?;
                 let start = offset.wrapping_sub(addr - range.start);
-                let name = demangle(name).into_owned();
+                let name = file.demangled(name, &range);
                 Some((name, index, start..start.wrapping_add(range.end - range.start), range.start))
             }
             State::Jit(map) => {
