@@ -1,11 +1,13 @@
 //! Counting.
 
+use std::collections::BTreeMap;
 use std::io::Cursor;
 
 use lbr_msr::record::{BranchEntry, BranchType, Event, Label, Lost, Task};
-use profile::hot::Order;
+use profile::hot::{HotBranch, Order};
 use profile::maps::Location;
 use profile::{HotTable, Recording};
+use proptest::prelude::*;
 
 use crate::recorded::{BASE, entry, exact, map, meta, sample, stream};
 
@@ -90,6 +92,83 @@ fn aggregated_text_counts_as_often_as_it_says() {
     assert_eq!((hot.from, hot.count, hot.known), (0x10, 4, 3));
     assert_eq!((table.quality.samples, table.quality.zero_entries), (4, 3));
     assert_eq!(table.quality.not_taken, 1);
+}
+
+/// What a slow and plain program counts for a branch: entries, predictions
+/// known and missed, cycles and how many had them, the first type.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Plain {
+    count: u64,
+    known: u64,
+    missed: u64,
+    cycles: u64,
+    timed: u64,
+    first_type: Option<BranchType>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Few branches many times, as the small sums in the table must pass them
+    /// on to large ones; stacks that stand for one and for several; entries
+    /// that say nothing.
+    #[test]
+    fn sums_are_those_of_a_plain_map(
+        lines in proptest::collection::vec(
+            (
+                prop_oneof![3 => Just(1u64), 1 => 2u64..100_000],
+                1usize..400,
+                proptest::collection::vec(
+                    (0u64..5, "[MP-]", prop_oneof![Just(0u32), 1u32..50, Just(65_535)], "(COND|RET|)"),
+                    1..4,
+                ),
+            ),
+            1..8,
+        ),
+    ) {
+        let mut expected: BTreeMap<u64, Plain> = BTreeMap::new();
+        let (mut written, mut empty) = (String::new(), 0);
+        for (weight, times, entries) in lines {
+            if weight > 1 {
+                written += &format!("{weight}\n");
+            }
+            for _ in 0..times {
+                for (branch, prediction, cycles, name) in &entries {
+                    // Short ways back: twice the same is a loop, no duplicate.
+                    let (from, to) = (branch * 16, branch * 8);
+                    written += &format!(" {from:#x}/{to:#x}/{prediction}/-/-/{cycles}/{name}/- ");
+                    if *branch == 0 {
+                        empty += weight;
+                        continue;
+                    }
+                    let plain = expected.entry(from).or_default();
+                    plain.count += weight;
+                    plain.known += if prediction == "-" { 0 } else { weight };
+                    plain.missed += if prediction == "M" { weight } else { 0 };
+                    plain.cycles += u64::from(*cycles) * weight;
+                    plain.timed += if *cycles > 0 { weight } else { 0 };
+                    let named = profile::brstack::type_of_name(name);
+                    plain.first_type = plain.first_type.or(named);
+                }
+            }
+            written.push('\n');
+        }
+        let table = text(&written);
+        prop_assert_eq!(table.quality.zero_entries, empty);
+        prop_assert_eq!(table.branches.len(), expected.len());
+        prop_assert_eq!(table.total, expected.values().map(|plain| plain.count).sum::<u64>());
+        let key = |b: &HotBranch| (std::cmp::Reverse(b.count), b.from, b.to);
+        prop_assert!(table.branches.is_sorted_by_key(key));
+        for branch in &table.branches {
+            let plain = expected[&branch.from];
+            prop_assert_eq!((branch.to, branch.count), (branch.from / 2, plain.count));
+            prop_assert_eq!(branch.known, plain.known);
+            prop_assert_eq!(branch.mispredicted, (plain.known > 0).then_some(plain.missed));
+            let mean = (plain.timed > 0).then(|| plain.cycles as f64 / plain.timed as f64);
+            prop_assert_eq!(branch.cycles, mean);
+            prop_assert_eq!(branch.branch_type, plain.first_type);
+        }
+    }
 }
 
 fn in_process(mut event: Event, pid: u32) -> Event {

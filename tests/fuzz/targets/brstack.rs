@@ -1,26 +1,45 @@
 //! Any line of text. What is parsed prints as text that parses to the same,
-//! and the fast way to read an entry reads what the general one reads.
+//! and the fast way to read entries reads what the general one reads.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profile::brstack::{Line, Printed, parse_entry, parse_line};
+use profile::brstack::{Line, Printed, parse_line};
+use profile::{Item, RawBranch, Recording};
 
-/// Entries with a path are none for the fast way; an empty one says nothing.
-fn both_ways(text: &[u8]) {
-    let Some(digits) = text.strip_prefix(b"0x") else { return };
-    let end = digits.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(digits.len());
-    let (from, behind) = text.split_at(2 + end);
-    if behind.first() != Some(&b'(') {
-        assert_eq!(parse_entry(text), parse_entry(&[from, b"()", behind].concat()));
+/// The line with an empty path behind the first address of each entry, which
+/// says nothing, and which only the general grammar reads.
+fn with_paths(line: &[u8]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for word in line.split_inclusive(u8::is_ascii_whitespace) {
+        let digits = word.strip_prefix(b"0x").unwrap_or_default();
+        let len = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let is_entry = (1..=16).contains(&len) && digits.get(len) == Some(&b'/');
+        let (address, behind) = word.split_at(if is_entry { 2 + len } else { 0 });
+        all.extend_from_slice(address);
+        all.extend_from_slice(if is_entry { b"()" } else { b"" });
+        all.extend_from_slice(behind);
     }
+    all
+}
+
+/// The samples of a text, and its first bad line. There is room behind it:
+/// near its end a text is read the general way.
+fn samples(text: &[u8]) -> (Vec<Vec<RawBranch>>, Option<(u64, String)>) {
+    let text = [b"\n", text, b"\n", &[b' '; 256]].concat();
+    let stream = Box::new(std::io::Cursor::new(text));
+    let Ok(mut recording) = Recording::from_stream(stream) else { return Default::default() };
+    let mut samples = Vec::new();
+    while let Ok(Some(item)) = recording.next_item() {
+        if let Item::Stack(stack) = item {
+            samples.push(stack.entries.iter().collect());
+        }
+    }
+    (samples, recording.refused().map(|refused| (refused.first, refused.error.to_string())))
 }
 
 fuzz_target!(|line: &[u8]| {
-    let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    for word in words {
-        both_ways(word);
-        both_ways(&[word, b" 0x1/0x2"].concat());
-    }
+    let lines: Vec<Vec<u8>> = line.split(|byte| *byte == b'\n').map(with_paths).collect();
+    assert_eq!(samples(line), samples(&lines.join(&b'\n')));
     let mut entries = Vec::new();
     let Ok(Line::Sample(_)) = parse_line(line, &mut entries) else { return };
     let text: String = entries.iter().map(|entry| format!(" {} ", Printed(*entry))).collect();
