@@ -189,7 +189,9 @@ fn cycles(text: u64, len: usize) -> Option<u64> {
 struct Name {
     /// The first letter lowest.
     letters: u64,
-    flags: u64,
+    /// How many: a text may have zeros in it as well.
+    len: u32,
+    flags: u32,
 }
 
 /// Each name at the place that its letters give.
@@ -203,7 +205,7 @@ const fn place(letters: u64) -> usize {
 const fn names() -> [Name; 1 << PLACE_BITS] {
     // No field has a slash in it.
     const NONE: u64 = b'/' as u64;
-    let mut names = [Name { letters: NONE, flags: 0 }; 1 << PLACE_BITS];
+    let mut names = [Name { letters: NONE, len: 0, flags: 0 }; 1 << PLACE_BITS];
     let mut code = 0;
     while code < 32 {
         let branch_type = BranchType(code);
@@ -211,9 +213,10 @@ const fn names() -> [Name; 1 << PLACE_BITS] {
         code += 1;
         let Some(name) = name else { continue };
         let Some(letters) = letters(name.as_bytes()) else { continue };
-        let name = &mut names[place(letters)];
-        assert!(name.letters == NONE, "two names at one place");
-        *name = Name { letters, flags: EntryFlags(0).with_type(Some(branch_type)).0 };
+        let flags = EntryFlags(0).with_type(Some(branch_type)).0 as u32;
+        let known = &mut names[place(letters)];
+        assert!(known.letters == NONE, "two names at one place");
+        *known = Name { letters, len: name.len() as u32, flags };
     }
     // An empty field says as little as a dash.
     let empty = &mut names[place(0)];
@@ -246,7 +249,8 @@ fn type_bits(text: u64, len: usize) -> Option<u64> {
     ];
     let letters = text & MASKS.get(len)?;
     let name = NAMES.get(place(letters))?;
-    (name.letters == letters).then_some(name.flags)
+    let found = name.letters == letters && name.len as usize == len;
+    found.then_some(u64::from(name.flags))
 }
 
 /// The bits of the speculation that the last field names, and its length with
@@ -387,19 +391,23 @@ mod tests {
         }
     }
 
-    /// Every byte at every place of an entry.
+    /// Every byte in the place of every one of an entry, and before it.
     #[test]
     fn every_byte_everywhere_is_read_the_same() {
         for entry in [
             &b"0x55555588229a/0xffffffff9c00ab1f/P/-/-/31/IND_CALL/-  0x1/0x2/M/-/-/7"[..],
-            b"0x1/0xfedcba9876543210/-/-/-/1234567//SPEC_WRONG_PATH 0x1/0x2/M/-/-/7",
+            b"0x1/0xfedcba9876543210/-/-/-/1234567//SPEC_WRONG_PATH 0x1/0x2/M/-/-/7/RET/-",
         ] {
             for at in 0..entry.len() {
                 for byte in 0..=255 {
-                    let mut text = entry.to_vec();
-                    text[at] = byte;
-                    if let Err(error) = check(&text) {
-                        panic!("{}: {error}", text.escape_ascii());
+                    let mut replaced = entry.to_vec();
+                    replaced[at] = byte;
+                    let mut inserted = entry.to_vec();
+                    inserted.insert(at, byte);
+                    for text in [replaced, inserted] {
+                        if let Err(error) = check(&text) {
+                            panic!("{}: {error}", text.escape_ascii());
+                        }
                     }
                 }
             }
