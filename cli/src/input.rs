@@ -13,6 +13,7 @@ use profile::recording::Refused;
 use signal_hook::{consts::SIGINT, flag};
 
 use crate::exit::{FAILED, Failure, USAGE};
+use crate::present::number::counted;
 
 /// Opens a recording; `-` is standard input.
 pub(crate) fn open(path: &Path) -> Result<Recording, Failure> {
@@ -60,7 +61,7 @@ impl Source {
             cpu: info.and_then(|info| info.cpudesc.clone()),
             by: info.and_then(|info| info.version.clone()),
             notes: recording.notes(),
-            refused: recording.refused().copied(),
+            refused: recording.refused().cloned(),
         }
     }
 
@@ -155,19 +156,42 @@ pub(crate) fn warn(source: &Source) {
         anstream::eprintln!("lbr: {name}: its recorder never finished it; read to the end");
     }
     if let Some(at) = notes.first_malformed {
-        let count = notes.malformed;
-        anstream::eprintln!(
-            "lbr: {name}: {count} records announce more than they hold and were skipped, the first at byte {at}"
+        let many = counted(
+            notes.malformed,
+            "record announces more than it holds and was skipped, at byte",
+            "records announce more than they hold and were skipped, the first at byte",
         );
+        anstream::eprintln!("lbr: {name}: {many} {at}");
     }
     if notes.unknown_event > 0 {
-        let count = notes.unknown_event;
-        anstream::eprintln!(
-            "lbr: {name}: {count} samples of events that it does not describe were skipped"
+        let many = counted(
+            notes.unknown_event,
+            "sample of an event that it does not describe was skipped",
+            "samples of events that it does not describe were skipped",
         );
+        anstream::eprintln!("lbr: {name}: {many}");
     }
-    if let Some(Refused { lines, first, error }) = refused {
-        anstream::eprintln!("lbr: {name}: line {first}: {error} ({lines} such lines were skipped)");
+    if let Some(Refused { lines, first, error, runs }) = refused {
+        anstream::eprintln!("lbr: {name}: line {first}: {error} ({})", skipped(*lines, runs));
+    }
+}
+
+/// Which lines were skipped.
+fn skipped(lines: u64, runs: &[(u64, u64)]) -> String {
+    let named: u64 = runs.iter().map(|(first, last)| last - first + 1).sum();
+    let runs: Vec<String> = runs
+        .iter()
+        .map(
+            |(first, last)| {
+                if first == last { first.to_string() } else { format!("{first} to {last}") }
+            },
+        )
+        .collect();
+    let which = runs.join(", ");
+    match lines - named.min(lines) {
+        _ if lines == 1 => "skipped".to_owned(),
+        0 => format!("skipped: {lines} lines, {which}"),
+        more => format!("skipped: {lines} lines, {which} and {more} more"),
     }
 }
 

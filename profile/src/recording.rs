@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use flate2::read::MultiGzDecoder;
 use lbr_msr::record::Event;
 
+use crate::perf_data::error::is_damage;
 use crate::perf_data::{EventAttr, FileInfo, Notes, ReadError, Reader, Record, layout};
 use crate::stack::Stack;
 pub use crate::text::{Refused, TextReader};
@@ -40,13 +41,15 @@ impl Recording {
         let open = |cause| ReadError::Open { path: path.to_owned(), cause };
         let mut file = File::open(path).map_err(open)?;
         let kind = file.metadata().map_err(open)?;
+        if kind.is_dir() {
+            return Err(ReadError::Directory);
+        }
         if !kind.is_file() {
             return Recording::from_stream(Box::new(file));
         }
         let magic = first_bytes(&mut file)?;
         if is_wrapped(&magic)? {
-            let stream = unwrapped(&magic, Cursor::new(magic.clone()).chain(file))?;
-            return Recording::from_plain(stream);
+            return Recording::from_stream(Box::new(Cursor::new(magic).chain(file)));
         }
         if is_perf_data(&magic) {
             return Ok(Recording::PerfData(Box::new(Reader::open(path)?)));
@@ -60,15 +63,16 @@ impl Recording {
     /// # Errors
     /// [`ReadError`].
     pub fn from_stream(mut stream: Box<dyn Read>) -> Result<Recording, ReadError> {
-        let magic = first_bytes(&mut stream)?;
-        let wrapped = is_wrapped(&magic)?;
-        let stream = Cursor::new(magic.clone()).chain(stream);
-        Recording::from_plain(if wrapped { unwrapped(&magic, stream)? } else { Box::new(stream) })
-    }
-
-    /// As [`from_stream`](Self::from_stream), unwrapped.
-    fn from_plain(mut stream: Box<dyn Read>) -> Result<Recording, ReadError> {
-        let magic = first_bytes(&mut stream)?;
+        let mut magic = first_bytes(&mut stream)?;
+        let mut layers = 0;
+        while is_wrapped(&magic)? {
+            layers += 1;
+            if layers > MAX_LAYERS {
+                return Err(ReadError::NoBranches);
+            }
+            stream = unwrapped(&magic, Cursor::new(magic.clone()).chain(stream))?;
+            magic = first_bytes(&mut stream)?;
+        }
         let perf_data = is_perf_data(&magic);
         let stream: Box<dyn Read> = Box::new(Cursor::new(magic).chain(stream));
         Ok(if perf_data {
@@ -161,20 +165,31 @@ impl Recording {
 
 fn first_bytes(stream: &mut impl Read) -> Result<Vec<u8>, ReadError> {
     let mut magic = Vec::new();
-    stream.take(8).read_to_end(&mut magic).map_err(|cause| ReadError::Io { offset: 0, cause })?;
+    stream.take(8).read_to_end(&mut magic).map_err(|cause| {
+        if is_damage(&cause) {
+            ReadError::Packed { cause }
+        } else {
+            ReadError::Io { offset: 0, cause }
+        }
+    })?;
     Ok(magic)
 }
 
 const GZIP: [u8; 2] = [0x1F, 0x8B];
 const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const XZ: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
+const BZIP2: [u8; 3] = *b"BZh";
+const LZ4: [u8; 4] = [0x04, 0x22, 0x4D, 0x18];
+/// Nobody compresses more often; each layer has buffers of its own.
+const MAX_LAYERS: usize = 4;
 /// What wants a larger window than 128 MiB to be unpacked is refused.
 const WINDOW_LOG: u32 = 27;
 
 /// Whether a whole file was compressed, by its first bytes.
 fn is_wrapped(magic: &[u8]) -> Result<bool, ReadError> {
-    if magic.starts_with(&XZ) {
-        return Err(ReadError::Wrapped { by: "xz" });
+    let others = [(&XZ[..], "xz"), (&BZIP2, "bzip2"), (&LZ4, "lz4")];
+    if let Some((_, by)) = others.into_iter().find(|(first, _)| magic.starts_with(first)) {
+        return Err(ReadError::Wrapped { by });
     }
     Ok(magic.starts_with(&GZIP) || magic.starts_with(&ZSTD))
 }
@@ -191,5 +206,5 @@ fn unwrapped(magic: &[u8], stream: impl Read + 'static) -> Result<Box<dyn Read>,
 }
 
 fn is_perf_data(magic: &[u8]) -> bool {
-    magic == layout::MAGIC || magic == layout::MAGIC_BIG
+    [layout::MAGIC, layout::MAGIC_BIG, layout::MAGIC_OLD].iter().any(|known| magic == known)
 }

@@ -8,6 +8,7 @@ use lbr_msr::record::Event;
 
 use crate::brstack::{self, Line, LineError};
 use crate::perf_data::ReadError;
+use crate::perf_data::error::is_damage;
 use crate::recording::Item;
 use crate::stack::{Entries, RawBranch, SampleHead, Stack};
 
@@ -17,7 +18,7 @@ const MAX_LINE: usize = 1 << 20;
 const CHUNK: usize = 256 * 1024;
 
 /// Lines of text that were refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// How many.
     pub lines: u64,
@@ -25,7 +26,13 @@ pub struct Refused {
     pub first: u64,
     /// Why that one.
     pub error: LineError,
+    /// Their numbers, first and last of those that follow each other; no more
+    /// than the first eight such runs.
+    pub runs: Vec<(u64, u64)>,
 }
+
+/// Runs of refused lines that are kept.
+const MAX_RUNS: usize = 8;
 
 /// Text being read.
 pub struct TextReader {
@@ -49,6 +56,7 @@ pub struct TextReader {
     next: Option<Box<SampleHead>>,
     /// Lines of the dumped stack are expected.
     in_stack: bool,
+    /// Stacks with branches: text without one was no recording.
     stacks: u64,
     refused: Option<Refused>,
     cut_at: Option<u64>,
@@ -145,7 +153,7 @@ impl TextReader {
     fn advance(&mut self) -> Result<Option<Found>, ReadError> {
         if let Some(head) = self.next.take() {
             std::mem::swap(&mut self.entries, &mut self.dumped_entries);
-            self.stacks += 1;
+            self.stacks += u64::from(!self.entries.is_empty());
             return Ok(Some(Found::Sample(head)));
         }
         loop {
@@ -169,7 +177,6 @@ impl TextReader {
                 if let Some(head) = self.take_dumped() {
                     return Ok(Some(Found::Sample(head)));
                 }
-                // Text without one branch was no recording.
                 return if self.stacks == 0 && !self.stopped {
                     Err(ReadError::NoBranches)
                 } else {
@@ -190,10 +197,10 @@ impl TextReader {
                     if let Some(dumped) = self.dumped.take() {
                         std::mem::swap(&mut self.entries, &mut self.dumped_entries);
                         self.next = Some(head);
-                        self.stacks += 1;
+                        self.stacks += u64::from(!self.entries.is_empty());
                         return Ok(Some(Found::Sample(dumped)));
                     }
-                    self.stacks += 1;
+                    self.stacks += u64::from(!self.entries.is_empty());
                     return Ok(Some(Found::Sample(head)));
                 }
                 Ok(Line::Count(count)) => self.weight = Some(count),
@@ -237,7 +244,7 @@ impl TextReader {
         let head = self.dumped.take()?;
         self.entries.clear();
         self.entries.append(&mut self.dumped_entries);
-        self.stacks += 1;
+        self.stacks += u64::from(!self.entries.is_empty());
         Some(head)
     }
 
@@ -250,8 +257,19 @@ impl TextReader {
 
     fn refuse(&mut self, error: LineError) {
         let first = self.number;
-        let refused = self.refused.get_or_insert(Refused { lines: 0, first, error });
+        let refused = self.refused.get_or_insert_with(|| Refused {
+            lines: 0,
+            first,
+            error,
+            runs: Vec::new(),
+        });
         refused.lines += 1;
+        let room = refused.runs.len() < MAX_RUNS;
+        match refused.runs.last_mut() {
+            Some((_, last)) if *last + 1 == first => *last = first,
+            _ if room => refused.runs.push((first, first)),
+            _ => {}
+        }
     }
 
     /// Length of the next line with its end, 0 at the end of the text. Its
@@ -293,8 +311,8 @@ impl TextReader {
                     return Ok(read > 0);
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // A compressed file that was cut: what came before is sound.
-                Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                // A compressed file that was cut or damaged: what came before is sound.
+                Err(e) if is_damage(&e) => {
                     self.cut_at = Some(self.position + self.end as u64);
                     return Ok(false);
                 }

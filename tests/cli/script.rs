@@ -70,7 +70,7 @@ fn refused_lines_are_named_and_the_rest_is_printed() {
     let text = format!("{TEXT}0x1/0x2/Q/-/-/0\n{TEXT}");
     let out = lbr_with_input(&["script", "-i", "-"], text.as_bytes());
     assert_eq!(stdout(&out).lines().count(), 2);
-    let said = "lbr: standard input: line 2: branch 1: the prediction is none of M, P, -, MN, PN (1 such lines were skipped)\n";
+    let said = "lbr: standard input: line 2: branch 1: the prediction is none of M, P, -, MN, PN (skipped)\n";
     assert_eq!(stderr(&out), said);
     assert_eq!(out.status.code(), Some(0));
 }
@@ -94,7 +94,9 @@ fn bad_input_is_a_sentence_and_2() {
     assert_eq!((stderr(&wrapped).as_str(), wrapped.status.code()), (said, Some(2)));
     let short = lbr_with_input(&["script", "-i", "-"], b"PERFILE2");
     assert_eq!(short.status.code(), Some(2));
-    assert!(stderr(&short).starts_with("lbr: standard input: not a perf.data file"));
+    assert!(
+        stderr(&short).starts_with("lbr: standard input: damaged perf.data header: the file ends")
+    );
 }
 
 /// Whoever reads has seen enough.

@@ -237,6 +237,84 @@ fn paths_in_parentheses_may_hold_anything() {
     assert_eq!((found, refused), (vec![(None, vec![expected])], None));
 }
 
+/// Text that only looks like samples without branches: what perf2bolt and
+/// other converters write, and prose that ends in numbers.
+#[test]
+fn other_texts_are_refused() {
+    let texts = [
+        "1 main 24 1 main 30 0 5\n1 main 3a 1 main 4c 0 1\n",
+        "B 4010c0 4010d0 1 0\nF 4010d0 4010e0 2\n",
+        "T 4005f0 4005f0 ffffffffffffffff 1\n",
+        "there were 17 of 42\nand then 3 of 5\n",
+        "no_lbr\n",
+    ];
+    for text in texts {
+        let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+        let mut recording = profile::Recording::from_stream(stream).unwrap();
+        let error = loop {
+            match recording.next_item() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("{text}"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, profile::perf_data::ReadError::NoBranches), "{text}: {error}");
+        // Beside branches such lines are named.
+        let (found, refused) = read(&format!(" 0x10/0x20/P/-/-/0 \n{text}"));
+        assert_eq!((found.len(), refused.map(|(_, first)| first)), (1, Some(2)), "{text}");
+    }
+    // Samples without branches among others, as perf prints them.
+    let text = "\
+            4f851a  0x10/0x20/P/-/-/0 
+  7952           4f851a 
+work  7952           4f851a 
+work  7952/7953 [001] 8380.958377:           4f851a 
+ 7952 ffffffff8220137c 
+";
+    let (found, refused) = read(text);
+    assert_eq!((found.len(), refused), (5, None));
+    assert_eq!(found[1], (Some(7952), vec![]));
+}
+
+/// Samples as other choices of `perf script -F` print them, with a symbol that
+/// is not known, and without a branch.
+#[test]
+fn samples_without_branches_say_who_ran() {
+    let head = |line: &str| {
+        let mut entries = Vec::new();
+        match parse_line(line.as_bytes(), &mut entries) {
+            Ok(Line::Sample(head)) => {
+                (head.pid, head.tid, head.time, head.ip, head.period, entries.len())
+            }
+            other => panic!("{line}: {other:?}"),
+        }
+    };
+    let (task, time, ip) = (Some(5595), Some(914_937_301_029_000), Some(0x7F06_D6A2_1E00));
+    let full = " perf  5595/5595  914937.301029:          1 cycles:u:      7f06d6a21e00 [unknown] (/a/ld-2.19.so)";
+    for (behind, many) in [("", 0), (" 0x10/0x20/P/-/-/0 ", 1)] {
+        let line = format!("{full}{behind}");
+        assert_eq!(head(&line), (task, task, time, ip, Some(1), many), "{line}");
+        let misc = format!(" perf  5595 U          7f06d6a21e00 {behind}");
+        assert_eq!(head(&misc), (task, None, None, ip, None, many), "{misc}");
+    }
+    assert_eq!(head(" 5595/5595  "), (task, task, None, None, None, 0));
+    assert_eq!(head("914937.301029: "), (None, None, time, None, None, 0));
+}
+
+/// Every line that was refused has its number said.
+#[test]
+fn refused_lines_are_numbered() {
+    let good = " 0x10/0x20/P/-/-/0 \n";
+    let bad = |many: usize| "0x1/0x2/Q/-/-/0\n".repeat(many);
+    let text = [good, &bad(3), good, &bad(1), good, good, &bad(2)].concat();
+    let stream = Box::new(std::io::Cursor::new(text.into_bytes()));
+    let mut recording = profile::Recording::from_stream(stream).unwrap();
+    while recording.next_item().unwrap().is_some() {}
+    let refused = recording.refused().unwrap();
+    assert_eq!((refused.lines, refused.first), (6, 2));
+    assert_eq!(refused.runs().collect::<Vec<_>>(), [(2, 4), (6, 6), (9, 10)]);
+}
+
 /// Text that comes a few bytes at a time.
 struct Pieces {
     text: Vec<u8>,
@@ -394,4 +472,33 @@ fn a_long_line_is_one_sample() {
         samples[0].1.iter().zip(1u64..).all(|(branch, n)| (branch.from, branch.to) == (n, n + 1))
     );
     assert_eq!(samples[0].1.len(), 20_000);
+}
+
+/// A line that is longer than any is one line, and refused as a whole.
+#[test]
+fn lines_longer_than_any() {
+    let good = " 0x10/0x20/P/-/-/0 \n";
+    for long in ["0x10/0x20/P/-/-/0  ".repeat(200_000), "x".repeat(3_000_000)] {
+        let text = format!("{good}{long}\nwhat is this\n{good}");
+        let (found, refused) = read(&text);
+        assert_eq!((found.len(), refused), (2, Some((2, 2))));
+        let (found, refused) = read(&format!("{good}{long}"));
+        assert_eq!((found.len(), refused), (1, Some((1, 2))));
+    }
+}
+
+/// Where no line can be read, the first that was meant to be is named.
+#[test]
+fn the_line_that_went_wrong_is_named() {
+    let said = |text: &str| {
+        let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+        let mut recording = profile::Recording::from_stream(stream).unwrap();
+        recording.next_item().unwrap_err().to_string()
+    };
+    assert_eq!(
+        said("# a comment\nwhat is this\n 0x10/0x20/Q/-/-/0\n0x1/0x2/P\n"),
+        "holds no branches: line 3: branch 1: the prediction is none of M, P, -, MN, PN"
+    );
+    assert!(said("\nmain+0x10/foo+0x0/P/-/-/0\n").contains("line 2: branch 1: symbols"));
+    assert!(said("what is this\n").contains("neither perf.data nor text"));
 }

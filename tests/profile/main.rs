@@ -22,6 +22,7 @@ mod packed;
 mod place;
 mod reader;
 mod recorded;
+mod seekable;
 mod several;
 mod structured;
 mod symbols;

@@ -83,3 +83,24 @@ fn threads_join_in_any_order_of_the_file() {
         assert_eq!(known.get_or_insert(blocks.clone()), &blocks, "{order:?}");
     }
 }
+
+/// Text that names no process: equal addresses are the same branch, in one file
+/// or in two. With processes they are not.
+#[test]
+fn texts_without_processes_are_one() {
+    let rows = |texts: [&str; 2]| {
+        let mut counter = profile::hot::Counter::new();
+        let mut flow = FlowCounter::new();
+        for text in texts {
+            counter.recording(&mut open(text.as_bytes()), |_, _| {}).unwrap();
+            flow.recording(&mut open(text.as_bytes()), |_, _| {}).unwrap();
+        }
+        let hot = counter.finish().branches.iter().map(|row| row.count).collect::<Vec<_>>();
+        let sites = flow.finish().sites.iter().map(|site| site.taken).collect::<Vec<_>>();
+        (hot, sites)
+    };
+    let text = " 0x10/0x20/P/-/-/0 \n";
+    assert_eq!(rows([text, text]), (vec![2], vec![2]));
+    let of_process = " 77             a0  0x10/0x20/P/-/-/0 \n";
+    assert_eq!(rows([of_process, of_process]), (vec![1, 1], vec![1, 1]));
+}

@@ -155,7 +155,8 @@ pub(crate) fn parse(
         (Some(_), Some(_)) => {
             // A sample without branches still has its task and address.
             let head = parse_head(text);
-            let full = head.ip.is_some() && (head.pid.is_some() || head.time.is_some());
+            let full = head.ip.is_some()
+                && (head.time.is_some() || head.pid.is_some() && ends_in_column(text));
             if full { Ok(Line::Sample(Box::new(head))) } else { Err(LineError::Unknown) }
         }
         _ => Err(LineError::Unknown),
@@ -165,6 +166,15 @@ pub(crate) fn parse(
 /// `symbol+0x10/symbol+0x0/P/-/-/0`.
 fn looks_symbolic(word: &[u8]) -> bool {
     find(word, b"+0x").is_some() && word.iter().filter(|&&b| b == b'/').count() >= 4
+}
+
+/// Whether the last word is an address as perf prints it: to the right of a
+/// column of 16 digits and a space. Other text ends in numbers as well.
+fn ends_in_column(text: &[u8]) -> bool {
+    let is_space = |b: &&u8| b.is_ascii_whitespace();
+    let word = text.iter().rev().take_while(|b| !is_space(b)).count();
+    let before = text.iter().rev().skip(word).take_while(is_space).count();
+    before > 0 && word + before > 16
 }
 
 fn find(text: &[u8], what: &[u8]) -> Option<usize> {

@@ -61,7 +61,7 @@ impl Location {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// Which recording, counted from 0: a process number of one means nothing
-    /// in another.
+    /// in another. 0 where samples do not say their process.
     pub recording: u32,
     /// Its number; `None` where samples do not say.
     pub pid: Option<u32>,
@@ -159,7 +159,9 @@ impl Maps {
 
     fn add_space(&mut self, pid: Option<u32>, mappings: Arc<Mappings>) -> usize {
         let space = self.spaces.len();
-        let owner = Owner { recording: self.recording, pid };
+        // Where nobody says which process, equal numbers are all there is.
+        let recording = if pid.is_some() { self.recording } else { 0 };
+        let owner = Owner { recording, pid };
         let generated = pid.and_then(|pid| self.generated(pid));
         self.spaces.push(Space { mappings, owner, generated, used: false });
         self.current.insert(pid, space);

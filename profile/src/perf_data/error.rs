@@ -37,6 +37,15 @@ pub enum ReadError {
         /// Names of the events.
         events: String,
     },
+    /// It cannot be unpacked: not one byte of what it holds can be read.
+    #[error("cannot be unpacked: {cause}")]
+    Packed {
+        /// The decompressor's words.
+        cause: std::io::Error,
+    },
+    /// A folder, not a file.
+    #[error("is a directory; a recording is one file (of perf record --threads: the files in it)")]
+    Directory,
     /// The whole file is compressed in a way that is not read.
     #[error("is compressed by {by}; unpack it into a pipe: {by} -dc FILE | lbr report -i -")]
     Wrapped {
@@ -46,6 +55,12 @@ pub enum ReadError {
     /// It is neither perf.data nor text with branches.
     #[error("holds no branches: neither perf.data nor text of perf script -F brstack")]
     NoBranches,
+}
+
+/// Whether a stream broke because what it holds is cut or damaged: the
+/// decompressors have no number of the system, which a failed read has.
+pub(crate) fn is_damage(error: &std::io::Error) -> bool {
+    error.raw_os_error().is_none() && error.kind() != std::io::ErrorKind::OutOfMemory
 }
 
 /// What was odd about a recording, for the person who trusts its numbers.

@@ -184,6 +184,8 @@ pub mod feature {
 pub const MAGIC: [u8; 8] = *b"PERFILE2";
 /// Magic of a big-endian file.
 pub const MAGIC_BIG: [u8; 8] = *b"2ELIFREP";
+/// Magic before Linux 3.4, in either byte order: the header's size tells which.
+pub const MAGIC_OLD: [u8; 8] = *b"PERFFILE";
 /// Size of a seekable file's header.
 pub const HEADER_SIZE: u64 = 104;
 /// Size of a pipe stream's header.

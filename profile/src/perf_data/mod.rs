@@ -11,7 +11,7 @@
 
 mod attr;
 mod bytes;
-mod error;
+pub(crate) mod error;
 mod features;
 pub mod layout;
 pub mod meta;

@@ -17,10 +17,10 @@ use lbr_msr::record::Event;
 
 use super::attr::EventAttr;
 use super::bytes::{Bytes, Order};
-use super::error::{Notes, ReadError};
+use super::error::{Notes, ReadError, is_damage};
 use super::features::{FileInfo, name_events};
 use super::layout::{branch, feature, record};
-use super::sample::{IdPlace, SampleLayout};
+use super::sample::{IdPlace, SampleLayout, Trailer};
 use super::side;
 use super::unpack::{Damaged, Unpacker};
 use crate::stack::Stack;
@@ -76,6 +76,8 @@ pub struct Reader {
     layouts: Vec<SampleLayout>,
     by_id: HashMap<u64, usize>,
     id_place: IdPlace,
+    /// Where the id of records that are no samples begins, from their end.
+    id_from_end: Option<usize>,
     info: FileInfo,
     event_desc: Vec<u8>,
     notes: Notes,
@@ -162,6 +164,7 @@ impl Reader {
             layouts: Vec::new(),
             by_id: HashMap::new(),
             id_place: IdPlace::Only,
+            id_from_end: None,
             info: FileInfo::default(),
             event_desc: Vec::new(),
             notes: Notes::default(),
@@ -291,6 +294,16 @@ impl Reader {
         }
     }
 
+    /// The event whose fields end a record that is no sample. Records that perf
+    /// itself made up have the id 0, and the first event's fields.
+    fn event_of_other(&self, body: &[u8]) -> Option<&EventAttr> {
+        let id = self
+            .id_from_end
+            .and_then(|back| super::bytes::u64_at(body, body.len().checked_sub(back)?, self.order));
+        let named = id.and_then(|id| self.events.get(*self.by_id.get(&id)?));
+        named.or(self.events.first())
+    }
+
     fn require_branches(&self) -> Result<(), ReadError> {
         if self.events.iter().any(EventAttr::has_branches) {
             return Ok(());
@@ -331,8 +344,8 @@ impl Reader {
             }
             record::FINISHED_ROUND => self.round = self.round.wrapping_add(1),
             kind if side::is_known(kind) => {
-                let attr = self.events.first();
-                let event = side::read(kind, frame.misc, self.body(frame), attr, order);
+                let body = self.body(frame);
+                let event = side::read(kind, frame.misc, body, self.event_of_other(body), order);
                 if event.is_none() {
                     self.malformed(frame);
                 }
@@ -391,6 +404,7 @@ impl Reader {
         let counting = self.events.iter().filter(counts).count();
         self.layouts.iter_mut().for_each(|layout| layout.log(counting));
         self.id_place = IdPlace::of(&self.events);
+        self.id_from_end = Trailer::id_from_end(&self.events);
     }
 
     // The file as bytes.
@@ -422,8 +436,8 @@ impl Reader {
                 Ok(0) => return Ok(false),
                 Ok(read) => self.end += read,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // A compressed file that was cut: what came before is sound.
-                Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                // A compressed file that was cut or damaged: what came before is sound.
+                Err(e) if is_damage(&e) => {
                     self.notes.cut_at = Some(self.offset + self.end as u64);
                     return Ok(false);
                 }
@@ -550,8 +564,9 @@ impl Reader {
             let table_at = self.offset;
             let mut tail = self.buffer.get(self.start..self.end).unwrap_or_default().to_vec();
             let mut more = Vec::new();
+            // Every record was read: what cannot be read now stays unsaid.
             let read = (&mut self.input).take(MAX_SECTION).read_to_end(&mut more);
-            read.map_err(|e| self.io(e))?;
+            read.map(drop).or_else(|e| if is_damage(&e) { Ok(()) } else { Err(self.io(e)) })?;
             tail.append(&mut more);
             self.features(bits, &tail, |_, at, size| {
                 let at = usize::try_from(at.checked_sub(table_at)?).ok()?;

@@ -214,6 +214,18 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
+    /// Where the event's id begins, counted from a record's end; `None` where
+    /// there is one event, or nothing that tells several apart.
+    pub(crate) fn id_from_end(events: &[EventAttr]) -> Option<usize> {
+        let first = events.first().filter(|first| events.len() > 1 && first.sample_id_all())?;
+        let has = |bit: u64| first.sample_type & bit != 0;
+        if has(sample_type::IDENTIFIER) {
+            return Some(8);
+        }
+        let behind = sample_type::STREAM_ID | sample_type::CPU;
+        has(sample_type::ID).then(|| 8 + 8 * (first.sample_type & behind).count_ones() as usize)
+    }
+
     pub(crate) fn read(body: &[u8], attr: &EventAttr, order: Order) -> Trailer {
         if !attr.sample_id_all() {
             return Trailer::default();

@@ -5,19 +5,28 @@ use std::io::{Read, Seek, SeekFrom};
 use super::{Input, MAX_SECTION, ReadError, Reader};
 use crate::perf_data::attr::EventAttr;
 use crate::perf_data::bytes::{Bytes, Order, u64_at};
-use crate::perf_data::layout::{HEADER_SIZE, MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature};
+use crate::perf_data::layout::{
+    HEADER_SIZE, MAGIC, MAGIC_BIG, MAGIC_OLD, PIPE_HEADER_SIZE, feature,
+};
 
 impl Reader {
     pub(super) fn read_header(&mut self) -> Result<(), ReadError> {
-        if !self.fill(PIPE_HEADER_SIZE as usize)? {
-            return Err(ReadError::NotPerfData);
-        }
-        let head = self.buffer.get(..16).unwrap_or_default();
+        let whole = self.fill(PIPE_HEADER_SIZE as usize)?;
+        let head = self.buffer.get(..self.end.min(16)).unwrap_or_default();
         self.order = match head.first_chunk::<8>() {
             Some(&MAGIC) => Order::Little,
             Some(&MAGIC_BIG) => Order::Big,
+            Some(&MAGIC_OLD)
+                if u64_at(head, 8, Order::Big).is_some_and(|size| size <= HEADER_SIZE) =>
+            {
+                Order::Big
+            }
+            Some(&MAGIC_OLD) => Order::Little,
             _ => return Err(ReadError::NotPerfData),
         };
+        if !whole {
+            return Err(ReadError::Header { what: "the file ends within it".to_owned() });
+        }
         let size = u64_at(head, 8, self.order).unwrap_or(0);
         if size == PIPE_HEADER_SIZE {
             self.consume(PIPE_HEADER_SIZE as usize);
@@ -43,8 +52,22 @@ impl Reader {
         let (_, _) = (word(), word()); // event types: gone since Linux 3.0
         let bits = [word(), word(), word(), word()];
 
+        if data_at < HEADER_SIZE || self.size.is_none() && data_at > MAX_SECTION {
+            let what = format!("its records begin at byte {data_at}, where none can be");
+            return Err(ReadError::Header { what });
+        }
+        if self.size.is_some_and(|size| size < data_at) {
+            let what = format!("the file ends before byte {data_at}, where its records begin");
+            return Err(ReadError::Header { what });
+        }
         let prefix = match self.input {
             Input::File(_) => Vec::new(),
+            // Newer writers put the attributes behind the records.
+            Input::Stream(_) if attrs_at >= data_at && attrs_size > 0 => {
+                let what = "its attributes stand behind its records, and a pipe or a compressed \
+                            file is read once from front to back: unpack it into a file";
+                return Err(ReadError::Header { what: what.to_owned() });
+            }
             Input::Stream(_) => self.prefix(data_at)?,
         };
         self.read_attrs(attr_size, attrs_at, attrs_size, &prefix)?;
@@ -76,12 +99,6 @@ impl Reader {
 
     /// Everything before the records, of an input that cannot be sought.
     fn prefix(&mut self, data_at: u64) -> Result<Vec<u8>, ReadError> {
-        let too_far = || ReadError::Header {
-            what: format!("its records begin at byte {data_at}, which is not plausible"),
-        };
-        if !(HEADER_SIZE..=MAX_SECTION).contains(&data_at) {
-            return Err(too_far());
-        }
         let mut prefix = Vec::new();
         while self.offset < data_at {
             if !self.fill(1)? {
