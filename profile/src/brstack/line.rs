@@ -152,14 +152,19 @@ pub(crate) fn parse(
         (Some(word), None) if looks_symbolic(word) => {
             Err(LineError::Entry { index: 1, error: EntryError::Symbolic })
         }
-        (Some(_), Some(_)) => {
-            // A sample without branches still has its task and address.
+        (Some(_), _) => {
+            // A sample without branches still has what was printed of it.
             let head = parse_head(text);
-            let full = head.ip.is_some()
-                && (head.time.is_some() || head.pid.is_some() && ends_in_column(text));
+            let last = text.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
+            let full = if head.ip.is_some() {
+                head.time.is_some() || head.pid.is_some() && ends_in_column(text)
+            } else {
+                head.tid.is_some() && last.contains(&b'/')
+                    || head.time.is_some() && last.ends_with(b":")
+            };
             if full { Ok(Line::Sample(Box::new(head))) } else { Err(LineError::Unknown) }
         }
-        _ => Err(LineError::Unknown),
+        (None, _) => Err(LineError::Unknown),
     }
 }
 
@@ -221,8 +226,8 @@ fn parse_head(head: &[u8]) -> SampleHead {
         let is_hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
         if index == 0 && is_hex {
             found.ip = u64::from_str_radix(digits, 16).ok();
-        } else if let Some(cpu) = word.strip_prefix('[').and_then(|w| w.strip_suffix(']')) {
-            found.cpu = cpu.parse().ok();
+        } else if let Some(cpu) = cpu(word) {
+            found.cpu = Some(cpu);
             timed = true;
         } else if let Some((pid, tid)) = word.split_once('/') {
             if let (Ok(pid), Ok(tid)) = (pid.parse(), tid.parse()) {
@@ -237,12 +242,22 @@ fn parse_head(head: &[u8]) -> SampleHead {
                 found.pid = u32::try_from(number).ok();
                 break;
             }
-        } else if timed || found.ip.is_some() {
+        } else if (timed || found.ip.is_some()) && !is_misc(word) {
             // The name of a process whose number is not printed, or no head.
             break;
         }
     }
     found
+}
+
+/// The number of `[003]`; symbols in brackets are none.
+fn cpu(word: &str) -> Option<u32> {
+    word.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// What `-F misc` prints between the task and the address: the mode.
+fn is_misc(word: &str) -> bool {
+    matches!(word, "K" | "U" | "H" | "G" | "g" | "UE" | "KE")
 }
 
 /// `174024.746063` in nanoseconds.
