@@ -17,19 +17,24 @@ use crate::present::number::counted;
 
 /// Opens a recording; `-` is standard input.
 pub(crate) fn open(path: &Path) -> Result<Recording, Failure> {
+    let mut recording = open_whole(path)?;
+    recording.stop_when(interrupted()?);
+    Ok(recording)
+}
+
+/// The same, read to its end whatever signals come.
+pub(crate) fn open_whole(path: &Path) -> Result<Recording, Failure> {
     let opened = if path == Path::new("-") {
         Recording::from_stream(Box::new(std::io::stdin().lock()))
     } else {
         Recording::open(path)
     };
-    let mut recording = opened.map_err(|error| failure(path, error))?;
-    recording.stop_when(interrupted()?);
-    Ok(recording)
+    opened.map_err(|error| failure(path, error))
 }
 
 /// Set by Ctrl-C: reading ends, and what was read so far is reported. The
 /// second Ctrl-C ends the process, as it would have without us.
-fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
+pub(crate) fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
     static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     if let Some(flag) = FLAG.get() {
         return Ok(Arc::clone(flag));
@@ -71,6 +76,18 @@ impl Source {
         self.cpu.as_ref().is_some_and(|cpu| cpu.contains("not measured"))
     }
 
+    /// Whether Ctrl-C ended its reading.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.notes.stopped
+    }
+
+    /// Says that Ctrl-C ended it before it was given to the reader, which took
+    /// its end for damage.
+    pub(crate) fn was_stopped(&mut self) {
+        self.notes.stopped = true;
+        self.notes.cut_at = None;
+    }
+
     /// Whether its end was not read: Ctrl-C, or a file that was cut.
     pub(crate) fn is_partial(&self) -> bool {
         self.notes.stopped || self.notes.cut_at.is_some()
@@ -102,18 +119,24 @@ pub(crate) fn read_each(
     for (at, path) in paths.iter().enumerate() {
         if let Some(last) = sources.last_mut().filter(|_| stop.load(Ordering::Relaxed)) {
             anstream::eprintln!("lbr: {}: stopped by Ctrl-C: not read", name(path));
-            let Source { notes, .. } = last;
-            notes.stopped = true;
+            last.notes.stopped = true;
             continue;
         }
-        let mut recording = open(at)?;
-        let mut progress = Progress::new();
-        let end = read(&mut recording, &mut |at, size| progress.at(at, size));
-        end.map_err(|e| failure(path, e))?;
-        drop(progress);
-        sources.push(Source::of(path, &recording));
+        sources.push(read_one(path, open(at)?, &mut read)?);
     }
     Ok(sources)
+}
+
+/// Reads a recording to its end.
+pub(crate) fn read_one(
+    path: &Path,
+    mut recording: Recording,
+    read: &mut impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
+) -> Result<Source, Failure> {
+    let mut progress = Progress::new();
+    let end = read(&mut recording, &mut |at, size| progress.at(at, size));
+    end.map_err(|e| failure(path, e))?;
+    Ok(Source::of(path, &recording))
 }
 
 /// Standard input can be read once.

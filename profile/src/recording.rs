@@ -106,6 +106,15 @@ impl Recording {
         }
     }
 
+    /// Ends the recording where an earlier reading of it was stopped, at its
+    /// [`position`](Self::position), to read the same part again.
+    pub fn stop_at(&mut self, position: u64) {
+        match self {
+            Recording::PerfData(reader) => reader.stop_at(position),
+            Recording::Text(text) => text.stop_at(position),
+        }
+    }
+
     /// What the recording says about itself; text says nothing.
     #[must_use]
     pub fn info(&self) -> Option<&FileInfo> {

@@ -18,7 +18,7 @@ const MAX_LINE: usize = 1 << 20;
 const CHUNK: usize = 256 * 1024;
 
 /// Lines of text that were refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// How many.
     pub lines: u64,
@@ -26,13 +26,40 @@ pub struct Refused {
     pub first: u64,
     /// Why that one.
     pub error: LineError,
-    /// Their numbers, first and last of those that follow each other; no more
-    /// than the first eight such runs.
-    pub runs: Vec<(u64, u64)>,
+    /// First and last number of those that follow each other; (0, 0) where
+    /// there are fewer such runs.
+    runs: [(u64, u64); MAX_RUNS],
 }
 
 /// Runs of refused lines that are kept.
 const MAX_RUNS: usize = 8;
+
+impl Refused {
+    /// The first line, not added yet.
+    fn new(first: u64, error: LineError) -> Refused {
+        Refused { lines: 0, first, error, runs: [(0, 0); MAX_RUNS] }
+    }
+
+    /// Adds a line behind all others.
+    fn add(&mut self, number: u64) {
+        self.lines += 1;
+        let last = self.runs.iter().position(|(_, last)| *last != 0 && last + 1 == number);
+        let free = self.runs.iter().position(|(_, last)| *last == 0);
+        match (last, free) {
+            (Some(at), _) => self.runs.get_mut(at).into_iter().for_each(|run| run.1 = number),
+            (None, Some(at)) => {
+                self.runs.get_mut(at).into_iter().for_each(|run| *run = (number, number));
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Their numbers, first and last of those that follow each other; no more
+    /// than the first eight such runs.
+    pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.runs.iter().copied().filter(|(_, last)| *last != 0)
+    }
+}
 
 /// Text being read.
 pub struct TextReader {
@@ -59,8 +86,14 @@ pub struct TextReader {
     /// Stacks with branches: text without one was no recording.
     stacks: u64,
     refused: Option<Refused>,
+    /// The first refused line that was meant to hold branches.
+    telling: Option<(u64, LineError)>,
+    /// The line at hand is longer than any sensible one.
+    overlong: bool,
     cut_at: Option<u64>,
     stop: Option<Arc<AtomicBool>>,
+    /// Lines from this offset on are left out.
+    stop_at: Option<u64>,
     stopped: bool,
 }
 
@@ -98,8 +131,11 @@ impl TextReader {
             in_stack: false,
             stacks: 0,
             refused: None,
+            telling: None,
+            overlong: false,
             cut_at: None,
             stop: None,
+            stop_at: None,
             stopped: false,
         }
     }
@@ -115,7 +151,13 @@ impl TextReader {
         self.stop = Some(flag);
     }
 
-    /// Whether it was ended by [`stop_when`](Self::stop_when).
+    /// Ends the text at this [`position`](Self::position): an earlier reading
+    /// was stopped there.
+    pub fn stop_at(&mut self, position: u64) {
+        self.stop_at = Some(position);
+    }
+
+    /// Whether it was ended before its end.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped
@@ -157,9 +199,11 @@ impl TextReader {
             return Ok(Some(Found::Sample(head)));
         }
         loop {
+            let ended = self.stop_at.is_some_and(|stop| stop <= self.position);
+            self.stopped |= ended;
             let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
             let begun = brstack::begin(unread, &mut self.entries);
-            if begun > 0 && self.dumped.is_none() {
+            if begun > 0 && self.dumped.is_none() && !ended {
                 // Most lines end here.
                 let end = match unread.get(begun..) {
                     Some([b'\n', ..]) => 1,
@@ -172,18 +216,26 @@ impl TextReader {
                     return Ok(Some(Found::Bare { weight: self.weight.take().unwrap_or(1) }));
                 }
             }
-            let len = self.line(begun)?;
+            let len = if ended { 0 } else { self.line(begun)? };
             if len == 0 {
                 if let Some(head) = self.take_dumped() {
                     return Ok(Some(Found::Sample(head)));
                 }
-                return if self.stacks == 0 && !self.stopped {
-                    Err(ReadError::NoBranches)
-                } else {
-                    Ok(None)
-                };
+                if self.stacks > 0 || self.stopped {
+                    return Ok(None);
+                }
+                return Err(match self.telling {
+                    Some((number, error)) => ReadError::NoLine { number, error },
+                    None => ReadError::NoBranches,
+                });
             }
             let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
+            if self.overlong {
+                self.pass(len);
+                self.skip_line()?;
+                self.refuse(LineError::TooLong);
+                continue;
+            }
             let line = brstack::parse(unread, len, begun, &mut self.entries);
             self.pass(len);
             match line {
@@ -255,26 +307,32 @@ impl TextReader {
         self.position += len as u64;
     }
 
+    /// Passes over the rest of a line that is too long to be one.
+    fn skip_line(&mut self) -> Result<(), ReadError> {
+        self.overlong = false;
+        loop {
+            let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
+            let found = memchr::memchr(b'\n', unread);
+            let len = found.map_or(unread.len(), |at| at + 1);
+            self.start += len;
+            self.position += len as u64;
+            if found.is_some() || !self.more()? {
+                return Ok(());
+            }
+        }
+    }
+
     fn refuse(&mut self, error: LineError) {
         let first = self.number;
-        let refused = self.refused.get_or_insert_with(|| Refused {
-            lines: 0,
-            first,
-            error,
-            runs: Vec::new(),
-        });
-        refused.lines += 1;
-        let room = refused.runs.len() < MAX_RUNS;
-        match refused.runs.last_mut() {
-            Some((_, last)) if *last + 1 == first => *last = first,
-            _ if room => refused.runs.push((first, first)),
-            _ => {}
+        if error != LineError::Unknown {
+            self.telling.get_or_insert((first, error));
         }
+        self.refused.get_or_insert_with(|| Refused::new(first, error)).add(first);
     }
 
     /// Length of the next line with its end, 0 at the end of the text. Its
     /// first `seen` bytes have no end in them. A line longer than any sensible
-    /// one is cut there.
+    /// one is cut there, and [`overlong`](Self::overlong) then says so.
     fn line(&mut self, mut seen: usize) -> Result<usize, ReadError> {
         loop {
             let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
@@ -283,7 +341,8 @@ impl TextReader {
                 return Ok(seen + at + 1);
             }
             seen = unread.len();
-            if seen >= MAX_LINE || !self.more()? {
+            self.overlong = seen >= MAX_LINE;
+            if self.overlong || !self.more()? {
                 return Ok(seen.min(self.end - self.start));
             }
         }

@@ -1,31 +1,39 @@
 //! Ctrl-C while a recording is read.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The table of what was read, and the word that it is not all.
-#[test]
-fn what_was_read_is_reported_as_a_part() {
+/// A line of two branches.
+const LINE: &[u8] = b" 0x10/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n";
+
+/// What `lbr report` prints of text through a pipe when Ctrl-C comes after the
+/// first 40,000 lines.
+fn interrupted(view: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(["report", "--json", "-i", "-"])
+        .args(["report", "--json", "--view", view, "-i", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let line = b" 0x10/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n";
     // More than pipe and buffers hold: once it is written, reading has begun.
-    let text = line.repeat(40_000);
+    let text = LINE.repeat(40_000);
     stdin.write_all(&text).unwrap();
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
     // It waits for its input; whether it takes more is its business.
     let _ = stdin.write_all(&text);
     drop(stdin);
-    let output = child.wait_with_output().unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// The table of what was read, and the word that it is not all.
+#[test]
+fn what_was_read_is_reported_as_a_part() {
+    let output = interrupted("hot");
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("standard input: stopped by Ctrl-C: partial"), "{said}");
@@ -36,4 +44,21 @@ fn what_was_read_is_reported_as_a_part() {
     assert_eq!(totals["partial"], true);
     // A line that was read in part is no sample.
     assert_eq!(totals["entries"].as_u64(), Some(samples * 2));
+}
+
+/// Views that read twice copy a pipe first: what was copied is counted.
+#[test]
+fn what_was_copied_is_reported_as_a_part() {
+    for view in ["loops", "paths"] {
+        let output = interrupted(view);
+        assert_eq!(output.status.code(), Some(0), "{view}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("standard input: stopped by Ctrl-C: partial"), "{said}");
+        assert!(!said.contains("damaged"), "{said}");
+        let json = String::from_utf8(output.stdout).unwrap();
+        let totals: serde_json::Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+        let samples = totals["samples"].as_u64().unwrap();
+        assert!(samples > 10_000 && samples < 80_000, "{view}: {samples}");
+        assert_eq!(totals["partial"], true);
+    }
 }

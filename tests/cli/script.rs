@@ -190,6 +190,11 @@ fn several_buffers_are_sorted_as_perf_sorts_them() {
     assert_eq!(&ours[9..11], ["[000] 0.009000:", "[001] 0.009000:"]);
     let piped = lbr_with_input(&["script", "-i", "-", "-F", "cpu,time"], &two_buffers());
     assert_eq!(who_and_when(&stdout(&piped)), ours);
+    let unsorted = lbr(&["script", "-i", path, "-F", "time", "--file-order"]);
+    let expected = [1, 3, 5, 2, 4, 6, 9, 4, 7, 9, 8, 10, 9];
+    let seconds = |line: &str| line.trim().trim_end_matches(':').parse::<f64>().unwrap();
+    let found: Vec<f64> = stdout(&unsorted).lines().map(seconds).collect();
+    assert_eq!(found.iter().map(|s| (s * 1000.0) as u64).collect::<Vec<_>>(), expected);
     let perf = Command::new("perf").args(["script", "-F", "cpu,time,brstack", "-i", path]).output();
     let Ok(perf) = perf else {
         eprintln!("skipped: no perf to compare with");

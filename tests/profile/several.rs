@@ -104,3 +104,36 @@ fn texts_without_processes_are_one() {
     let of_process = " 77             a0  0x10/0x20/P/-/-/0 \n";
     assert_eq!(rows([of_process, of_process]), (vec![1, 1], vec![1, 1]));
 }
+
+/// Stopped in the middle and read again to the same place: the same stacks.
+#[test]
+fn a_stopped_recording_is_read_again_to_the_same_place() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let text = " 0x10/0x20/P/-/-/0  0x30/0x40/P/-/-/0 \n".repeat(50_000);
+    let data = stream(
+        meta(),
+        &(0..20_000).map(|at| sample(at, vec![entry(at, 8)], exact())).collect::<Vec<_>>(),
+    );
+    let packed = zstd::encode_all(&data[..], 1).unwrap();
+    for bytes in [text.as_bytes(), &data, &packed] {
+        let read = |recording: &mut Recording, stop: &mut dyn FnMut(u64)| {
+            let mut stacks = Vec::new();
+            while let Some(item) = recording.next_item().unwrap() {
+                let profile::Item::Stack(stack) = item else { continue };
+                stacks.push(stack.entries.get(0).unwrap().from);
+                stop(stacks.len() as u64);
+            }
+            assert!(recording.notes().stopped);
+            stacks
+        };
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut first = open(bytes);
+        first.stop_when(Arc::clone(&flag));
+        let before = read(&mut first, &mut |n| flag.store(n >= 3000, Ordering::Relaxed));
+        assert!(before.len() >= 3000 && before.len() < 20_000, "{}", before.len());
+        let mut again = open(bytes);
+        again.stop_at(first.position());
+        assert_eq!(read(&mut again, &mut |_| {}), before);
+    }
+}

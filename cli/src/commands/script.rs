@@ -33,6 +33,9 @@ pub(crate) struct Script {
         default_value = "brstack"
     )]
     fields: Vec<Field>,
+    /// Print samples as they lie in the file, never sorted.
+    #[arg(long)]
+    file_order: bool,
     /// One JSON object a sample, with every field.
     #[arg(long)]
     json: bool,
@@ -69,7 +72,7 @@ pub(crate) fn run(args: &Script) -> Outcome {
     let mut ordered = Ordered::new(out);
     let mut waits = Vec::new();
     loop {
-        let sorts = has_several_buffers(&recording);
+        let sorts = !args.file_order && has_several_buffers(&recording);
         let item = recording.next_item().map_err(|e| input::failure(&args.input, e))?;
         match item {
             Some(Item::Stack(stack)) => match stack.head.time.filter(|_| sorts) {

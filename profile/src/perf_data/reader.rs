@@ -87,6 +87,8 @@ pub struct Reader {
     /// Begun with the first compressed record.
     unpacker: Option<Box<Unpacker>>,
     stop: Option<Arc<AtomicBool>>,
+    /// Records from this offset on are left out.
+    stop_at: Option<u64>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -172,6 +174,7 @@ impl Reader {
             round: 0,
             unpacker: None,
             stop: None,
+            stop_at: None,
         };
         reader.read_header()?;
         Ok(reader)
@@ -211,6 +214,12 @@ impl Reader {
     /// [`notes`](Self::notes) then say.
     pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(flag);
+    }
+
+    /// Ends the recording at this [`position`](Self::position): an earlier
+    /// reading was stopped there. [`notes`](Self::notes) then say so.
+    pub fn stop_at(&mut self, position: u64) {
+        self.stop_at = Some(position);
     }
 
     /// The next stack or event; `None` at the end.
@@ -462,6 +471,10 @@ impl Reader {
         }
         if self.done {
             return Ok(None);
+        }
+        if self.stop_at.is_some_and(|stop| stop <= self.offset) {
+            self.notes.stopped = true;
+            return self.finish(false).map(|()| None);
         }
         let left = self.data_end.map(|end| end.saturating_sub(self.offset));
         if left == Some(0) {

@@ -1,11 +1,15 @@
 //! Recordings that are read twice: once for what there is, once to follow it.
 
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use profile::Recording;
 use profile::perf_data::ReadError;
-use tempfile::NamedTempFile;
 
 use crate::exit::Failure;
 use crate::input::{self, Source};
@@ -14,42 +18,84 @@ use crate::input::{self, Source};
 #[derive(Debug)]
 pub(super) struct Reread {
     paths: Vec<PathBuf>,
-    /// What came through a pipe, until the report is done.
-    kept: Vec<Option<NamedTempFile>>,
+    /// What came through a pipe, in a file without a name: nothing is left of
+    /// it, however this process ends.
+    kept: Vec<Option<File>>,
+    /// Ctrl-C ended the copying.
+    stopped: bool,
+    /// How far the first reading came, by recording, if Ctrl-C ended it.
+    reached: RefCell<Option<Vec<u64>>>,
 }
 
 impl Reread {
     /// Takes paths; a pipe is copied to a temporary file first.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Reread, Failure> {
         input::once(paths)?;
-        let kept: Result<_, Failure> = paths.iter().map(|path| kept(path)).collect();
-        Ok(Reread { paths: paths.to_vec(), kept: kept? })
+        let kept: Result<Vec<_>, Failure> = paths.iter().map(|path| kept(path)).collect();
+        let kept = kept?;
+        // What was copied before Ctrl-C is read, twice and whole.
+        let stopped = kept.iter().any(Option::is_some) && interrupted()?;
+        let reached = stopped.then(|| vec![u64::MAX; paths.len()]);
+        Ok(Reread { paths: paths.to_vec(), kept, stopped, reached: RefCell::new(reached) })
     }
 
-    /// Reads them from the beginning, one after the other.
+    /// Reads them from the beginning, one after the other. If Ctrl-C ends the
+    /// first reading, the next one ends at the same place.
     pub(super) fn read(
         &self,
-        read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
+        mut read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
     ) -> Result<Vec<Source>, Failure> {
-        let path = |at: usize| {
-            let kept = self.kept.get(at).and_then(Option::as_ref).map(NamedTempFile::path);
-            kept.or(self.paths.get(at).map(PathBuf::as_path)).unwrap_or(Path::new("-"))
-        };
-        input::read_each(&self.paths, |at| input::open(path(at)), read)
+        if let Some(reached) = self.reached.borrow().as_ref() {
+            let parts = self.paths.iter().zip(reached).enumerate();
+            return parts
+                .map(|(at, (path, position))| {
+                    let mut recording = input::open_whole(&self.path(at))?;
+                    recording.stop_at(*position);
+                    let mut source = input::read_one(path, recording, &mut read)?;
+                    if self.stopped && matches!(self.kept.get(at), Some(Some(_))) {
+                        source.was_stopped();
+                    }
+                    Ok(source)
+                })
+                .collect();
+        }
+        let mut reached = Vec::new();
+        let sources = input::read_each(
+            &self.paths,
+            |at| input::open(&self.path(at)),
+            |recording, progress| {
+                read(recording, progress)?;
+                reached.push(recording.position());
+                Ok(())
+            },
+        )?;
+        if sources.iter().any(Source::is_stopped) {
+            *self.reached.borrow_mut() = Some(reached);
+        }
+        Ok(sources)
+    }
+
+    fn path(&self, at: usize) -> PathBuf {
+        match self.kept.get(at) {
+            // Opened anew: with a position of its own.
+            Some(Some(kept)) => format!("/proc/self/fd/{}", kept.as_raw_fd()).into(),
+            _ => self.paths.get(at).cloned().unwrap_or_else(|| "-".into()),
+        }
     }
 }
 
-fn kept(path: &Path) -> Result<Option<NamedTempFile>, Failure> {
+fn kept(path: &Path) -> Result<Option<File>, Failure> {
     let stdin = path == Path::new("-");
-    if !stdin && std::fs::metadata(path).map_or(true, |kind| kind.is_file()) {
+    let stays = |path| std::fs::metadata(path).map_or(true, |kind| kind.is_file() || kind.is_dir());
+    if !stdin && stays(path) {
         return Ok(None);
     }
-    let keep = || -> anyhow::Result<NamedTempFile> {
-        let mut kept = NamedTempFile::new()?;
+    let keep = || -> anyhow::Result<File> {
+        let mut kept = tempfile::tempfile()?;
         if stdin {
-            std::io::copy(&mut std::io::stdin().lock(), &mut kept)?;
+            copy(&mut std::io::stdin().lock(), &mut kept)?;
         } else {
-            std::io::copy(&mut std::fs::File::open(path)?, &mut kept)?;
+            copy(&mut File::open(path)?, &mut kept)?;
         }
         Ok(kept)
     };
@@ -57,4 +103,22 @@ fn kept(path: &Path) -> Result<Option<NamedTempFile>, Failure> {
         format!("{}: this view reads twice and keeps a copy", input::name(path))
     })?;
     Ok(Some(kept))
+}
+
+/// Copies to the end, or until Ctrl-C.
+fn copy(from: &mut impl Read, to: &mut File) -> std::io::Result<()> {
+    let mut buffer = vec![0; 256 * 1024];
+    while !interrupted()? {
+        match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => to.write_all(buffer.get(..read).unwrap_or_default())?,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+fn interrupted() -> std::io::Result<bool> {
+    Ok(input::interrupted()?.load(Ordering::Relaxed))
 }
