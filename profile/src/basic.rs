@@ -51,7 +51,8 @@ type Group = (Option<usize>, Option<Owner>);
 #[must_use]
 pub fn basic_blocks(blocks: &[Block]) -> Vec<BasicBlock> {
     let mut groups: BTreeMap<Group, (i128, BTreeMap<u64, Point>)> = BTreeMap::new();
-    for block in blocks {
+    // Code that did not run from end to end would count everything in between.
+    for block in blocks.iter().filter(|block| !block.contradicted) {
         let (file, place) = match block.entry_location {
             Location::File { file, offset } => (Some(file), offset),
             Location::Address(addr) => (None, addr),

@@ -131,7 +131,13 @@ fn contradictions_are_counted() {
     // instructions.
     let flow = count(&[map(&path, AT, 0x1000, 0x1000), ran(1, &[(10, 6), (10, 0), (5, 0)])]);
     assert_eq!(flow.block_quality.contradicted, 2);
-    assert_eq!((flow.block_quality.blocks, flow.blocks.len()), (2, 2));
+    assert_eq!((flow.block_quality.blocks, flow.blocks.len()), (0, 2));
+    assert!(flow.blocks.iter().all(|block| block.contradicted && !block.decoded));
+    // They would run through the code in between.
+    assert_eq!(profile::basic::basic_blocks(&flow.blocks), []);
+    let mut flow = flow;
+    flow.drop_contradicted();
+    assert!(flow.blocks.is_empty());
     assert!(flow.sites.iter().all(|site| site.from != at(0)));
 }
 

@@ -87,7 +87,9 @@ pub(crate) struct Read {
 pub(crate) fn run(args: &Hist) -> Outcome {
     let mut flows = Vec::new();
     let sources = input::read_all(&args.input, |recording, at| {
-        flows.push(Flow::count(recording, at)?);
+        let mut flow = Flow::count(recording, at)?;
+        flow.drop_contradicted();
+        flows.push(flow);
         Ok(())
     })?;
     sources.iter().for_each(input::warn);

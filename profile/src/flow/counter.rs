@@ -373,15 +373,16 @@ impl FlowCounter {
     fn block(&mut self, space: Space, step: &Step, weight: u64, now: &mut BlocksNow) -> bool {
         let found = self.blocks.find(step.block, step.block_hash, (step.entry, step.len, space));
         let Some(block) = found.or_else(|| self.new_block(space, step)) else { return false };
-        now.ran += 1;
         match self.blocks.run(block, step.cycles, weight) {
             Kind::Runs => {
+                now.ran += 1;
                 for inside in self.blocks.inside(block) {
                     self.sites.pass(inside.site);
                 }
                 true
             }
             Kind::NoCode => {
+                now.ran += 1;
                 now.without_code += 1;
                 false
             }

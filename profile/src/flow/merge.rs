@@ -210,6 +210,7 @@ fn merge_blocks(mut counted: Blocks, sites: &Sites, maps: &Maps) -> Vec<Block> {
             count: slot.count,
             cycles,
             decoded: slot.kind == Kind::Runs,
+            contradicted: slot.kind == Kind::Contradicts,
             owner,
             passed: passed.collect(),
         });

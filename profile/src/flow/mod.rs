@@ -84,6 +84,9 @@ pub struct Block {
     pub cycles: Cycles,
     /// The code bytes show how it runs.
     pub decoded: bool,
+    /// The code bytes show that it cannot have run: a branch is missing (a
+    /// return from a signal handler is none), or the file is not what ran.
+    pub contradicted: bool,
     /// The process it belongs to, where its addresses mean nothing elsewhere.
     pub owner: Option<Owner>,
     /// Conditional branches inside that were passed, each with the address
@@ -98,8 +101,8 @@ pub struct BlockQuality {
     pub blocks: u64,
     /// How many of them have no code bytes.
     pub without_code: u64,
-    /// How many of them the code bytes contradict: they count as blocks, but
-    /// nothing is concluded about the branches inside.
+    /// Blocks beside them that the code bytes contradict. They are left out,
+    /// and nothing is concluded about the branches inside.
     pub contradicted: u64,
     /// Pairs of neighbours between which code would have run backwards. They
     /// are left out.
@@ -127,7 +130,8 @@ impl BlockQuality {
 pub struct Flow {
     /// Branch instructions, the most often executed first.
     pub sites: Vec<Site>,
-    /// Blocks, the most often executed first.
+    /// Blocks, the most often executed first, those that the code bytes
+    /// contradict among them.
     pub blocks: Vec<Block>,
     /// All taken branches.
     pub taken: u64,
@@ -152,6 +156,11 @@ impl Flow {
         let mut counter = FlowCounter::new();
         counter.recording(recording, progress)?;
         Ok(counter.finish())
+    }
+
+    /// Forgets the blocks that cannot have run.
+    pub fn drop_contradicted(&mut self) {
+        self.blocks.retain(|block| !block.contradicted);
     }
 
     /// Every taken branch is here: what is counted is the truth.

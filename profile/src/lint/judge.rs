@@ -283,10 +283,10 @@ fn straightness(found: &mut Findings, scan: &Scan, flow: &Flow, code: &CodeCheck
             unit: "blocks",
             limits: if code.checked < ENOUGH_CODE { KNOWN } else { Limits(0.01, 0.1) },
             meaning: "the code bytes cannot run from this entry to this exit: the file is not what ran, code was rewritten, or a branch is missing",
-            report: "counts the blocks, but concludes nothing about the branches inside",
+            report: "leaves these blocks out, and concludes nothing about the branches inside",
         },
         blocks.contradicted,
-        blocks.blocks.saturating_sub(blocks.without_code),
+        blocks.blocks.saturating_sub(blocks.without_code).saturating_add(blocks.contradicted),
         &[],
     );
     found.add(

@@ -26,6 +26,7 @@ pub(super) fn print(
     args: &Report,
     flow: &mut Flow,
 ) -> std::io::Result<Option<u8>> {
+    flow.drop_contradicted();
     let basics = basic_blocks(&flow.blocks);
     let total = flow.block_quality.blocks;
     let Flow { blocks, maps, .. } = flow;

@@ -68,7 +68,7 @@ fn print_sureness(out: &mut impl Write, flow: &Flow, view: View) -> std::io::Res
     let quality = &flow.block_quality;
     let odd = [
         ("blocks without code bytes", quality.without_code),
-        ("blocks that the code bytes contradict", quality.contradicted),
+        ("blocks left out that the code bytes contradict", quality.contradicted),
         ("impossible blocks left out", quality.impossible()),
         ("neighbours across the kernel's boundary", quality.crossing),
         ("stacks without blocks, because not every branch was recorded", quality.filtered),

@@ -16,7 +16,7 @@ const DRAWN: usize = 12;
 
 /// The table of blocks, and the distributions of those with most cycle counts.
 pub(super) fn section(flow: &mut Flow, modelled: bool, limit: usize) -> anyhow::Result<Markup> {
-    if flow.blocks.is_empty() {
+    if flow.blocks.iter().all(|block| block.contradicted) {
         let why = if flow.block_quality.filtered > 0 {
             "There are no blocks: not every branch was recorded (record with -j any,u)."
         } else {
@@ -27,9 +27,10 @@ pub(super) fn section(flow: &mut Flow, modelled: bool, limit: usize) -> anyhow::
     let charts = charts(flow, modelled || flow.quality.software > 0)?;
     let total = flow.block_quality.blocks;
     let Flow { blocks, maps, .. } = flow;
+    let ran = || blocks.iter().filter(|block| !block.contradicted);
     let cell = |value: Option<u32>| number(value.map(|value| grouped(u64::from(value))));
     let rows = html! {
-        @for block in blocks.iter().take(limit) {
+        @for block in ran().take(limit) {
             @let cycles = &block.cycles;
             @let known = cycles.n() > 0;
             @let modes = blocks::modes(cycles);
@@ -66,14 +67,15 @@ pub(super) fn section(flow: &mut Flow, modelled: bool, limit: usize) -> anyhow::
     Ok(html! {
         p { "A block is straight code, from the target of a branch to the next branch taken. Cycles are core cycles of one run." }
         (table("Blocks", &columns, &rows))
-        (rest(blocks.len(), blocks.len().min(limit), "blocks"))
+        (rest(ran().count(), ran().count().min(limit), "blocks"))
         (charts)
     })
 }
 
 fn charts(flow: &mut Flow, modelled: bool) -> anyhow::Result<Markup> {
     let Flow { blocks, maps, .. } = flow;
-    let mut timed: Vec<&Block> = blocks.iter().filter(|block| block.cycles.n() > 0).collect();
+    let mut timed: Vec<&Block> =
+        blocks.iter().filter(|block| block.cycles.n() > 0 && !block.contradicted).collect();
     if timed.is_empty() {
         return Ok(html! { p { "The recording has no cycle counts: no distributions." } });
     }
