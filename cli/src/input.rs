@@ -90,7 +90,15 @@ impl Source {
 
     /// Whether its end was not read: Ctrl-C, or a file that was cut.
     pub(crate) fn is_partial(&self) -> bool {
-        self.notes.stopped || self.notes.cut_at.is_some()
+        self.partial().is_some()
+    }
+
+    /// Why its end was not read, for the head of what is printed.
+    pub(crate) fn partial(&self) -> Option<&'static str> {
+        if self.notes.stopped {
+            return Some("partial: stopped by Ctrl-C");
+        }
+        self.notes.cut_at.map(|_| "partial: cut off or damaged")
     }
 }
 

@@ -7,13 +7,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// A line of two branches.
-const LINE: &[u8] = b" 0x10/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n";
+const LINE: &[u8] = b" 0x50/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n";
 
-/// What `lbr report` prints of text through a pipe when Ctrl-C comes after the
+/// What a command prints of text through a pipe when Ctrl-C comes after the
 /// first 40,000 lines.
-fn interrupted(view: &str) -> Output {
+fn interrupted(args: &[&str]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(["report", "--json", "--view", view, "-i", "-"])
+        .args(args)
+        .args(["-i", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -33,7 +34,7 @@ fn interrupted(view: &str) -> Output {
 /// The table of what was read, and the word that it is not all.
 #[test]
 fn what_was_read_is_reported_as_a_part() {
-    let output = interrupted("hot");
+    let output = interrupted(&["report", "--json"]);
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("standard input: stopped by Ctrl-C: partial"), "{said}");
@@ -50,7 +51,7 @@ fn what_was_read_is_reported_as_a_part() {
 #[test]
 fn what_was_copied_is_reported_as_a_part() {
     for view in ["loops", "paths"] {
-        let output = interrupted(view);
+        let output = interrupted(&["report", "--json", "--view", view]);
         assert_eq!(output.status.code(), Some(0), "{view}");
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("standard input: stopped by Ctrl-C: partial"), "{said}");
@@ -60,5 +61,20 @@ fn what_was_copied_is_reported_as_a_part() {
         let samples = totals["samples"].as_u64().unwrap();
         assert!(samples > 10_000 && samples < 80_000, "{view}: {samples}");
         assert_eq!(totals["partial"], true);
+    }
+}
+
+/// Whoever keeps the table without what was said beside it must see it too.
+#[test]
+fn tables_say_that_they_are_a_part() {
+    let views = ["hot", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph"];
+    let mut commands: Vec<Vec<&str>> =
+        views.iter().map(|view| vec!["report", "--view", view]).collect();
+    commands.extend([vec!["lint"], vec!["hist"]]);
+    for command in commands {
+        let output = interrupted(&command);
+        assert_eq!(output.status.code(), Some(0), "{command:?}");
+        let table = String::from_utf8(output.stdout).unwrap();
+        assert!(table.contains("partial: stopped by Ctrl-C"), "{command:?}: {table}");
     }
 }

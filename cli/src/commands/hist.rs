@@ -203,6 +203,7 @@ fn note(read: &[Read]) -> Option<String> {
             _ => {}
         }
         said.push(format!("{} stacks lost", grouped(quality.lost_total())));
+        said.extend(read.source.partial().map(str::to_owned));
         said.join(", ")
     };
     let mut notes: Vec<String> = read.iter().map(of).collect();

@@ -101,11 +101,12 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
         }
         writeln!(
             out,
-            "{}: {} ({}, {})",
+            "{}: {} ({}, {}{})",
             source.name,
             lint.verdict.name(),
             counted(lint.samples, "sample", "samples"),
             counted(lint.entries, "entry", "entries"),
+            source.partial().map_or_else(String::new, |partial| format!(", {partial}")),
         )?;
         for finding in &lint.findings {
             print(&mut out, finding)?;

@@ -277,10 +277,14 @@ fn print_recordings(
     sources: &[Source],
     quality: &Quality,
 ) -> std::io::Result<()> {
-    for Source { name, cpu, by, .. } in sources {
+    for source in sources {
+        let Source { name, cpu, by, .. } = source;
         write!(out, "{name}: {}", cpu.as_deref().unwrap_or("CPU not said"))?;
         if let Some(by) = by {
             write!(out, "; recorded by {by}")?;
+        }
+        if let Some(partial) = source.partial() {
+            write!(out, "; {partial}")?;
         }
         writeln!(out)?;
     }

@@ -134,7 +134,8 @@ fn write(path: &Path, page: &maud::Markup) -> Result<(), Failure> {
 fn origin(source: &Source) -> String {
     let Source { name, cpu, by, .. } = source;
     let by = by.as_ref().map(|by| format!("; recorded by {by}")).unwrap_or_default();
-    format!("{name}: {}{by}", cpu.as_deref().unwrap_or("CPU not said"))
+    let partial = source.partial().map(|why| format!("; {why}")).unwrap_or_default();
+    format!("{name}: {}{by}{partial}", cpu.as_deref().unwrap_or("CPU not said"))
 }
 
 /// How many, how good, and what the numbers are worth. `said` is whether the
