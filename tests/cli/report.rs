@@ -203,7 +203,8 @@ fn processes_of_two_recordings_stay_apart() {
     let texts = ["a.txt", "b.txt"].map(|name| dir.path().join(name));
     for text in &texts {
         // 0x25 .. 0x30 ran between the two branches.
-        std::fs::write(text, " 0x30/0x40/P/-/-/5  0x20/0x25/P/-/-/0 \n").unwrap();
+        let sample = "  77               30  0x30/0x40/P/-/-/5  0x20/0x25/P/-/-/0 \n";
+        std::fs::write(text, sample).unwrap();
     }
     let other = texts[0].to_str().unwrap();
     for (view, kind, rows) in [("hot", "hot", 4), ("mispredict", "mispredict", 4)] {

@@ -370,12 +370,20 @@ fn print_table(
             rank + 1,
             grouped(branch.count),
             percent(table.share(branch)),
-            branch.mispredict_rate().map_or_else(dash, percent),
+            rate(branch),
             branch.cycles.map_or_else(dash, |cycles| format!("{cycles:.1}")),
             table.type_of(branch).map_or_else(dash, |t| type_name(t).into_owned()),
         )?;
     }
     Ok(())
+}
+
+/// The share of mispredictions. What was never seen may happen all the same.
+fn rate(branch: &HotBranch) -> String {
+    match branch.mispredict_rate() {
+        Some(0.0) => "never seen".to_owned(),
+        rate => rate.map_or_else(dash, percent),
+    }
 }
 
 fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
