@@ -19,6 +19,12 @@ pub(crate) struct SymbolArgs {
     /// that kernel runs here.
     #[arg(long, value_name = "FILE")]
     kallsyms: Option<PathBuf>,
+    /// The ELF file of the kernel that was recorded, for the names and source
+    /// lines of its functions. Without it the one with the same build id is
+    /// looked for below /usr/lib/debug, in /boot, in the folder that the kernel
+    /// was built in, and in perf's cache.
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
     /// Look for debug files here too, before /usr/lib/debug: by build id
     /// (.build-id/xx/yyy.debug), or under the program's own folder. Several
     /// may be given.
@@ -32,11 +38,13 @@ pub(crate) struct SymbolArgs {
 impl SymbolArgs {
     /// Makes them count.
     pub(crate) fn apply(&self, maps: &mut Maps) {
-        if self.kallsyms.is_none() && self.debug_dir.is_empty() && !self.no_source {
+        let none = self.kallsyms.is_none() && self.vmlinux.is_none() && self.debug_dir.is_empty();
+        if none && !self.no_source {
             return;
         }
         let mut sources = maps.sources().clone();
         sources.kallsyms.clone_from(&self.kallsyms);
+        sources.vmlinux.clone_from(&self.vmlinux);
         sources.debug.roots.splice(0..0, self.debug_dir.iter().cloned());
         sources.lines = !self.no_source;
         maps.set_sources(sources);
@@ -48,7 +56,7 @@ pub(crate) fn warn(maps: &Maps) {
     for failure in maps.failures() {
         let hint = match failure {
             SymbolError::OtherKernel { .. } | SymbolError::UnknownKernel => {
-                "; --kallsyms FILE gives those of the recorded kernel"
+                "; --kallsyms FILE or --vmlinux FILE gives those of the recorded kernel"
             }
             _ => "",
         };
@@ -117,6 +125,7 @@ pub(crate) fn source_json(maps: &mut Maps, location: Location) -> (Option<String
     if frames.len() < 2 {
         return (innermost, Value::Null);
     }
-    let inlines = frames.iter().map(|f| json!({ "function": f.function, "line": line(f) }));
+    let inlines =
+        frames.iter().map(|f| json!({ "function": f.function.as_deref(), "line": line(f) }));
     (innermost, inlines.collect())
 }

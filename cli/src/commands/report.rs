@@ -181,10 +181,14 @@ pub(crate) fn run(args: &Report) -> Outcome {
     if let Some(sort) = args.sort {
         table.sort(sort.into());
     }
-    let branches: Vec<HotBranch> = table.branches.iter().take(args.rows()).cloned().collect();
+    let mut branches = std::mem::take(&mut table.branches);
+    let distinct = branches.len();
+    branches.truncate(args.rows());
+    branches.shrink_to_fit();
+    table.maps.look_up_lines(branches.iter().flat_map(|b| [b.from_location, b.to_location]));
     let totals = Totals {
         branches: table.total,
-        distinct: table.branches.len() as u64,
+        distinct: distinct as u64,
         known: table.known,
         mispredicted: table.mispredicted,
     };
@@ -199,7 +203,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
         print_head(&mut out, &sources, &table.quality, &totals)?;
         writeln!(out)?;
         print_table(&mut out, &mut table, &branches)?;
-        print_hidden(&mut out, table.branches.len(), branches.len(), "branches")?;
+        print_hidden(&mut out, distinct, branches.len(), "branches")?;
     }
     out.flush()?;
     finish(&sources, &table.maps);

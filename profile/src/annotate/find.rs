@@ -151,7 +151,7 @@ fn missing(flow: &mut Flow, name: &str) -> FindError {
                     let inlined = inner.iter().filter_map(|frame| frame.function.as_deref());
                     if let (true, Some(outer)) = (inlined.into_iter().any(called), &outer.function)
                     {
-                        into.insert(outer.clone());
+                        into.insert(outer.to_string());
                     }
                 });
             }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use addr2line::{Context, SplitDwarfLoad};
+use addr2line::SplitDwarfLoad;
 use gimli::{Dwarf, DwarfPackage, EndianReader, Reader as _, RunTimeEndian, SectionId};
 use object::{CompressionFormat, Object, ObjectSection};
 
@@ -36,7 +36,7 @@ pub(super) struct Pieces {
 }
 
 /// Finds the debug information of a program.
-pub(super) fn load(program: &Path, dirs: &DebugDirs) -> Option<(Context<Reader>, Pieces)> {
+pub(super) fn load(program: &Path, dirs: &DebugDirs) -> Option<(Dwarf<Reader>, Pieces)> {
     let own = map(program)?;
     let own_object = object::File::parse(&*own).ok()?;
     let elsewhere;
@@ -58,15 +58,10 @@ pub(super) fn load(program: &Path, dirs: &DebugDirs) -> Option<(Context<Reader>,
         let _ =
             dwarf.load_sup(|id| Ok::<_, gimli::Error>(section(&shared, &object, Some(id.name()))));
     }
-    let mut dwarf = dwarf.ok()?;
-    dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
-    let context = Context::from_dwarf(dwarf).ok()?;
+    let dwarf = dwarf.ok()?;
     let package = [program, &path].into_iter().find_map(package);
     let folder = program.parent().map(Path::to_owned);
-    let pieces = Pieces { files, package, folder };
-    // The heads of all units were looked at, which lie everywhere.
-    pieces.let_go();
-    Some((context, pieces))
+    Some((dwarf, Pieces { files, package, folder }))
 }
 
 fn map(path: &Path) -> Option<Bytes> {

@@ -2,21 +2,26 @@
 //!
 //! Read from the program, or from the debug file that belongs to it, with the
 //! pieces that `-gsplit-dwarf` and `dwz` put elsewhere. Units are read when the
-//! first of their addresses is asked for.
+//! first of their addresses is asked for; whoever has many addresses has them
+//! looked up together, which keeps the answers and none of the units.
 
+mod batch;
 mod bytes;
+mod known;
 mod load;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use addr2line::{Context, LookupContinuation, LookupResult};
+use gimli::Dwarf;
 
 use crate::symbols::{DebugDirs, demangle};
-use load::Reader;
+use known::Known;
+use load::{Pieces, Reader};
 
 /// A line of source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +50,7 @@ impl std::fmt::Display for SourceLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Its name, demangled.
-    pub function: Option<String>,
+    pub function: Option<Arc<str>>,
     /// The line: of the address itself in the innermost, of the call that was
     /// inlined in the others.
     pub source: Option<SourceLine>,
@@ -82,11 +87,17 @@ impl CodeOfLine {
 
 /// The debug information of one program.
 pub(crate) struct Lines {
-    context: Context<Reader>,
-    pieces: load::Pieces,
+    dwarf: Arc<Dwarf<Reader>>,
+    /// Whether its units may be read one by one.
+    alone: bool,
+    pieces: Pieces,
+    /// What was parsed for addresses that were asked for one by one.
+    context: OnceCell<Option<Context<Reader>>>,
     /// Names of files, each once.
     names: RefCell<HashSet<Arc<str>>>,
     lookups: Cell<u32>,
+    /// Addresses that were asked for together.
+    known: Known,
 }
 
 /// Lookups after which the memory of the files is given back: what was parsed
@@ -103,8 +114,48 @@ impl Lines {
     /// Finds and opens the debug information of a program; `None` where there
     /// is none, or none that can be read.
     pub(crate) fn of(program: &Path, dirs: &DebugDirs) -> Option<Lines> {
-        let (context, pieces) = load::load(program, dirs)?;
-        Some(Lines { context, pieces, names: RefCell::default(), lookups: Cell::new(0) })
+        let (mut dwarf, pieces) = load::load(program, dirs)?;
+        let alone = batch::stand_alone(&dwarf);
+        if !alone {
+            dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+        }
+        pieces.let_go();
+        Some(Lines {
+            dwarf: Arc::new(dwarf),
+            alone,
+            pieces,
+            context: OnceCell::new(),
+            names: RefCell::default(),
+            lookups: Cell::new(0),
+            known: Known::default(),
+        })
+    }
+
+    /// Looks addresses up, all at once and in order: what
+    /// [`source`](Self::source) and [`frames`](Self::frames) say of them is
+    /// known then, and nothing else is kept.
+    pub(crate) fn look_up(&mut self, mut addrs: Vec<u64>) {
+        addrs.retain(|addr| !self.known.has(*addr));
+        addrs.sort_unstable();
+        addrs.dedup();
+        if !addrs.is_empty() {
+            let pieces = &self.pieces;
+            if self.alone {
+                batch::piece_by_piece(&self.dwarf, pieces, &mut self.known, addrs);
+            } else {
+                batch::in_turns(&self.dwarf, pieces, &mut self.known, addrs);
+            }
+        }
+    }
+
+    fn context(&self) -> Option<&Context<Reader>> {
+        let open = || {
+            let context = Context::from_arc_dwarf(Arc::clone(&self.dwarf)).ok();
+            // The heads of all units were looked at, which lie everywhere.
+            self.pieces.let_go();
+            context
+        };
+        self.context.get_or_init(open).as_ref()
     }
 
     fn count(&self) {
@@ -116,33 +167,28 @@ impl Lines {
     }
 
     pub(crate) fn source(&self, addr: u64) -> Option<SourceLine> {
+        if let Some(known) = self.known.source(addr) {
+            return known;
+        }
         self.count();
         // The last address has none behind it, which lookups count with.
         addr.checked_add(1)?;
-        let location = self.context.find_location(addr).ok()??;
+        let location = self.context()?.find_location(addr).ok()??;
         self.line(&location)
     }
 
     pub(crate) fn frames(&self, addr: u64) -> Vec<Frame> {
-        let mut found = Vec::new();
-        if addr == u64::MAX {
-            return found;
+        if let Some(known) = self.known.frames(addr) {
+            return known;
         }
+        let mut found = Vec::new();
+        let (Some(context), true) = (self.context(), addr < u64::MAX) else { return found };
         self.count();
-        let mut lookup = self.context.find_frames(addr);
-        let frames = loop {
-            match lookup {
-                LookupResult::Output(frames) => break frames,
-                LookupResult::Load { load, continuation } => {
-                    lookup = continuation.resume(self.pieces.find(&load));
-                }
-            }
-        };
-        let Ok(mut frames) = frames else { return found };
+        let Ok(mut frames) = answer(context.find_frames(addr), &self.pieces) else { return found };
         while let Ok(Some(frame)) = frames.next() {
             let name = frame.function.as_ref().and_then(|function| {
                 let name = function.raw_name().ok()?;
-                Some(demangle(&name).into_owned())
+                Some(demangle(&name).into())
             });
             let source = frame.location.as_ref().and_then(|location| self.line(location));
             if name.is_some() || source.is_some() {
@@ -153,9 +199,8 @@ impl Lines {
     }
 
     fn line(&self, location: &addr2line::Location<'_>) -> Option<SourceLine> {
-        // Line 0 is code that belongs to no line.
-        let line = location.line.filter(|line| *line > 0)?;
-        Some(SourceLine { file: self.file(location.file?), line })
+        let (file, line) = line_of(location)?;
+        Some(SourceLine { file: self.file(file), line })
     }
 
     fn file(&self, name: &str) -> Arc<str> {
@@ -176,7 +221,8 @@ impl Lines {
         wanted: u32,
         found: &mut CodeOfLine,
     ) {
-        let Ok(rows) = self.context.find_location_range(within.start, within.end) else { return };
+        let Some(context) = self.context() else { return };
+        let Ok(rows) = context.find_location_range(within.start, within.end) else { return };
         for (addr, len, location) in rows {
             let (Some(name), Some(line)) = (location.file, location.line) else { continue };
             if line == 0 || len == 0 || !is_file(name, file) {
@@ -195,6 +241,27 @@ impl Lines {
             }
         }
     }
+}
+
+/// The answer to a question, with the units of split DWARF that it needs.
+fn answer<L>(mut lookup: LookupResult<L>, pieces: &Pieces) -> L::Output
+where
+    L: LookupContinuation<Buf = Reader>,
+{
+    loop {
+        match lookup {
+            LookupResult::Output(answer) => return answer,
+            LookupResult::Load { load, continuation } => {
+                lookup = continuation.resume(pieces.find(&load));
+            }
+        }
+    }
+}
+
+/// File and line; line 0 is code that belongs to no line.
+fn line_of<'a>(location: &addr2line::Location<'a>) -> Option<(&'a str, u32)> {
+    let line = location.line.filter(|line| *line > 0)?;
+    Some((location.file?, line))
 }
 
 /// Whether a path ends with the folders and the name that somebody wrote.

@@ -1,13 +1,16 @@
 //! What was mapped: opened when the first of its addresses is asked for.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use lbr_msr::insn::{self, BranchInsn};
+use lbr_msr::record::Mmap;
 
 use super::kernel::Listed;
+use super::vdso::VDSO;
+use super::vmlinux::Vmlinux;
 use super::{Location, Maps, differs};
 use crate::lines::{Frame, SourceLine};
 use crate::symbols::{Found, JitMap, Module, Sources, SymbolError, demangle, is_called};
@@ -39,15 +42,21 @@ pub(super) enum Kind {
     Whole { recording: u32, len: u64 },
     /// Generated code of one process, named by a list. Offsets are addresses.
     Jit { list: PathBuf },
+    /// Code that the kernel maps into processes. Offsets are its bytes.
+    Vdso,
     /// Named in brackets, relative or anonymous: nothing to open.
     None,
 }
 
 impl Kind {
-    /// What a path of a process's mapping stands for.
-    pub(super) fn of_path(path: &str) -> Kind {
-        if Path::new(path).is_absolute() && !path.starts_with("//") {
+    /// What a process's mapping stands for.
+    pub(super) fn of_mapping(map: &Mmap) -> Kind {
+        // That of a process of 32 bits is another one.
+        let wide = map.addr > u64::from(u32::MAX);
+        if Path::new(&map.path).is_absolute() && !map.path.starts_with("//") {
             Kind::Elf
+        } else if map.path == VDSO && wide {
+            Kind::Vdso
         } else {
             Kind::None
         }
@@ -69,6 +78,9 @@ pub(super) enum State {
     Open(Box<Module>),
     /// Names are in a list of the kernel's.
     Listed(Listed),
+    /// Names and lines are in the kernel's ELF file; those that it lacks in a
+    /// list.
+    Vmlinux(Vmlinux, Option<Listed>),
     Jit(JitMap),
     Failed(SymbolError),
     /// As another file that failed, which says why.
@@ -184,6 +196,7 @@ impl Maps {
                 Ok(map) => State::Jit(map),
                 Err(error) => State::Failed(error),
             },
+            Kind::Vdso => self.open_vdso(file.build_id.as_deref()),
             Kind::Whole { .. } | Kind::None => State::Silent,
         };
         if let Some(file) = self.files.get_mut(index) {
@@ -215,13 +228,13 @@ impl Maps {
                 let Found { name, addr, end } = map.at(offset)?;
                 Some((name.to_owned(), index, addr..end?, addr))
             }
-            State::Listed(listed) => {
-                let Found { name, addr, end } = listed.at(offset)?;
-                let behind = offset.wrapping_add(1);
-                // The last has no end: what is asked for is in it, no more.
-                let end = end.map_or(behind, |end| end.wrapping_sub(listed.base));
-                Some((name.to_owned(), index, addr.wrapping_sub(listed.base)..end, addr))
-            }
+            State::Listed(listed) => listed.covering(index, offset),
+            State::Vmlinux(vmlinux, listed) => match vmlinux.function_at(offset) {
+                Some((name, offsets, addr)) => {
+                    Some((demangle(name).into_owned(), index, offsets, addr))
+                }
+                None => listed.as_ref()?.covering(index, offset),
+            },
             State::NotTried | State::Failed(_) | State::Silent => None,
         }
     }
@@ -271,6 +284,12 @@ impl Maps {
                         });
                     }
                 }
+                State::Vmlinux(vmlinux, _) => {
+                    for (offsets, address) in vmlinux.named(name) {
+                        let name = name.to_owned();
+                        found.push(Function { name, file: index, offsets, address });
+                    }
+                }
                 State::Listed(listed) => {
                     for Found { name, addr, end } in listed.named(name) {
                         let end = end.unwrap_or_else(|| addr.saturating_add(1));
@@ -292,12 +311,54 @@ impl Maps {
         self.files.get_mut(index)?.module()
     }
 
+    /// The kernel's ELF file, where that is what an index stands for. Its code is
+    /// not asked for: a kernel changes it while it runs.
+    fn vmlinux_of(&mut self, index: usize) -> Option<&mut Vmlinux> {
+        self.open(index);
+        match &mut self.files.get_mut(index)?.state {
+            State::Vmlinux(vmlinux, _) => Some(vmlinux),
+            _ => None,
+        }
+    }
+
+    /// Looks up the lines of many places at once. What
+    /// [`source`](Self::source) and [`frames`](Self::frames) say is the same
+    /// without; with it each piece of the debug information is read once and
+    /// not kept.
+    pub fn look_up_lines(&mut self, places: impl IntoIterator<Item = Location>) {
+        if !self.sources.lines {
+            return;
+        }
+        let mut offsets: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for place in places {
+            if let Location::File { file, offset } = place {
+                offsets.entry(file).or_default().push(offset);
+            }
+        }
+        for (file, mut addrs) in offsets {
+            if let Some(vmlinux) = self.vmlinux_of(file) {
+                vmlinux.look_up_lines(&addrs);
+                continue;
+            }
+            let Some(module) = self.elf(file) else { continue };
+            addrs.retain_mut(|offset| {
+                let addr = module.address_of_offset(*offset);
+                *offset = addr.unwrap_or(*offset);
+                addr.is_some()
+            });
+            module.look_up_lines(addrs);
+        }
+    }
+
     /// The line of a place; of inlined code, the innermost. `None` where the
     /// file has no debug information, or was replaced.
     pub fn source(&mut self, location: Location) -> Option<SourceLine> {
         let Location::File { file, offset } = location else { return None };
         if !self.sources.lines {
             return None;
+        }
+        if let Some(vmlinux) = self.vmlinux_of(file) {
+            return vmlinux.source(offset);
         }
         let module = self.elf(file)?;
         module.source(module.address_of_offset(offset)?)
@@ -310,6 +371,9 @@ impl Maps {
         let Location::File { file, offset } = location else { return Vec::new() };
         if !self.sources.lines {
             return Vec::new();
+        }
+        if let Some(vmlinux) = self.vmlinux_of(file) {
+            return vmlinux.frames(offset);
         }
         let Some(module) = self.elf(file) else { return Vec::new() };
         module.address_of_offset(offset).map(|addr| module.frames(addr)).unwrap_or_default()

@@ -32,7 +32,7 @@ pub(super) struct RecordedKernel {
 
 impl RecordedKernel {
     /// Whether it is the one that runs here, by build id, else by release.
-    fn check(&self, running: &RunningKernel) -> Result<(), SymbolError> {
+    pub(super) fn check(&self, running: &RunningKernel) -> Result<(), SymbolError> {
         let other =
             |recorded: String, running: String| Err(SymbolError::OtherKernel { recorded, running });
         match (&self.build_id, &running.build_id) {
@@ -80,8 +80,21 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    pub(super) fn at(&self, offset: u64) -> Option<Found<'_>> {
+    fn at(&self, offset: u64) -> Option<Found<'_>> {
         self.symbols.at(&self.module, self.base.wrapping_add(offset))
+    }
+
+    /// The function at an offset in a file of the maps: its name, its offsets,
+    /// its address.
+    pub(super) fn covering(
+        &self,
+        file: usize,
+        offset: u64,
+    ) -> Option<(String, usize, Range<u64>, u64)> {
+        let Found { name, addr, end } = self.at(offset)?;
+        // The last has no end: what is asked for is in it, no more.
+        let end = end.map_or(offset.wrapping_add(1), |end| end.wrapping_sub(self.base));
+        Some((name.to_owned(), file, addr.wrapping_sub(self.base)..end, addr))
     }
 
     pub(super) fn named(&self, name: &str) -> Vec<Found<'_>> {
@@ -105,6 +118,12 @@ impl Maps {
         let Some(kernel) = self.kernel_mut() else { return };
         kernel.recorded = recorded;
         self.join_kernels();
+        // Whose it is may be known only now.
+        for file in self.files.iter_mut().filter(|file| file.kind == Kind::Vdso) {
+            if matches!(file.state, State::Silent) {
+                file.state = State::NotTried;
+            }
+        }
     }
 
     /// The same kernel in an earlier recording: its code is one, wherever it
@@ -165,6 +184,23 @@ impl Maps {
     /// The names of the kernel or a module, if there are any for the one that
     /// was recorded. Why there are none is said once.
     pub(super) fn open_kernel(&mut self, kind: &Kind) -> State {
+        let vmlinux = match kind {
+            Kind::Kernel { recording, reference: Some(reference) } => {
+                match self.vmlinux(*recording, reference) {
+                    Ok(found) => found,
+                    Err(error) => return self.kernel_failed(error),
+                }
+            }
+            _ => None,
+        };
+        match (vmlinux, self.open_list(kind)) {
+            (None, state) => state,
+            (Some(vmlinux), State::Listed(listed)) => State::Vmlinux(vmlinux, Some(listed)),
+            (Some(vmlinux), _) => State::Vmlinux(vmlinux, None),
+        }
+    }
+
+    fn open_list(&mut self, kind: &Kind) -> State {
         let (list, here) = match self.kernel_list(kind) {
             Ok(found) => found,
             Err(error) => return self.kernel_failed(error),
@@ -185,7 +221,7 @@ impl Maps {
                 let now = here.then(|| ModuleAddresses::read(modules).get(name)).flatten();
                 (name.clone(), Some(now.unwrap_or(*start)))
             }
-            Kind::Elf | Kind::Jit { .. } | Kind::Whole { .. } | Kind::None => return State::Silent,
+            _ => return State::Silent,
         };
         match base {
             Some(base) => State::Listed(Listed { symbols, module, base }),

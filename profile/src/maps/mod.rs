@@ -2,6 +2,8 @@
 
 mod files;
 mod kernel;
+mod vdso;
+mod vmlinux;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use crate::perf_data::FileInfo;
 use crate::symbols::{JitMap, Sources};
 use files::{Kind, MappedFile};
 use kernel::{Kernel, Lists, is_kernel};
+use vdso::VDSO;
 
 pub use files::{Function, Named};
 
@@ -219,8 +222,11 @@ impl Maps {
         }
         let expected = || self.expected.get(&map.path).cloned();
         let build_id = map.build_id.clone().or_else(expected);
-        let file = self.file(&map.path, build_id.as_deref(), Kind::of_path(&map.path));
-        let mapping = Mapping { start: map.addr, len: map.len, pgoff: map.pgoff, file };
+        let kind = Kind::of_mapping(map);
+        // It has no file: recorders put anything there.
+        let pgoff = if kind == Kind::Vdso { 0 } else { map.pgoff };
+        let file = self.file(&map.path, build_id.as_deref(), kind);
+        let mapping = Mapping { start: map.addr, len: map.len, pgoff, file };
         self.insert(Some(map.pid), mapping);
         self.insert(None, mapping);
     }
@@ -271,16 +277,17 @@ impl Maps {
     #[must_use]
     pub fn locate(&self, space: usize, addr: u64) -> Location {
         let Some(known) = self.spaces.get(space) else { return Location::Address(addr) };
-        let mappings = if addr < KERNEL {
-            &*known.mappings
-        } else {
-            match self.kernels.get(known.owner.recording as usize) {
-                Some(kernel) => &kernel.mappings,
-                None => return Location::Address(addr),
-            }
+        let kernel = || {
+            let kernel = self.kernels.get(known.owner.recording as usize)?;
+            covering(&kernel.mappings, addr)
         };
-        match mappings.range(..=addr).next_back() {
-            Some((_, map)) if addr - map.start < map.len && self.is_shared(map.file) => {
+        // Of a process's own mappings only [vsyscall] lies in the kernel's half.
+        let found = match addr {
+            0..KERNEL => covering(&known.mappings, addr),
+            KERNEL.. => kernel().or_else(|| covering(&known.mappings, addr)),
+        };
+        match found {
+            Some(map) if self.is_shared(map.file) => {
                 let offset = (addr - map.start).wrapping_add(map.pgoff);
                 Location::File { file: map.file, offset }
             }
@@ -295,7 +302,7 @@ impl Maps {
     /// the kernel's own mappings do, anonymous memory does not.
     fn is_shared(&self, file: usize) -> bool {
         self.files.get(file).is_some_and(|file| {
-            file.kind != Kind::None || matches!(file.path.as_str(), "[vdso]" | "[vsyscall]")
+            file.kind != Kind::None || matches!(file.path.as_str(), VDSO | "[vsyscall]")
         })
     }
 
@@ -336,6 +343,12 @@ impl Maps {
             }
         }
     }
+}
+
+/// The mapping that an address lies in.
+fn covering(mappings: &Mappings, addr: u64) -> Option<&Mapping> {
+    let (_, map) = mappings.range(..=addr).next_back()?;
+    (addr - map.start < map.len).then_some(map)
 }
 
 /// The mappings that a new one overlaps.

@@ -49,7 +49,7 @@ impl DebugDirs {
     }
 
     /// Files that may belong to a build id, the most likely first.
-    fn by_build_id(&self, id: &[u8]) -> Vec<PathBuf> {
+    pub(crate) fn by_build_id(&self, id: &[u8]) -> Vec<PathBuf> {
         let Some((first, rest)) = id.split_first().filter(|(_, rest)| !rest.is_empty()) else {
             return Vec::new();
         };
@@ -76,6 +76,13 @@ impl DebugDirs {
         let only_caches = DebugDirs { roots: Vec::new(), fetched: Vec::new(), ..self.clone() };
         let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("kallsyms"));
         paths.find(|path| path.is_file())
+    }
+
+    /// The code that a kernel maps into every process, by its build id.
+    pub(crate) fn vdso(&self, id: &[u8]) -> Option<PathBuf> {
+        let only_caches = DebugDirs { roots: Vec::new(), fetched: Vec::new(), ..self.clone() };
+        let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("vdso"));
+        paths.find(|path| super::build_id(path).is_some_and(|found| found == id))
     }
 
     /// The program of a build id, out of perf's cache.

@@ -1,17 +1,16 @@
 //! ELF files: where they are loaded, their symbols, code and source lines.
 
 use std::cell::OnceCell;
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind, elf};
 
 use super::debug_file::{DebugDirs, Wanted, debug_file};
+use super::image::Image;
 use super::table::{Found, SymbolTable};
-use super::{SymbolError, is_called, open_regular, plt};
+use super::{SymbolError, is_called, open_regular, packed, plt};
 use crate::lines::{CodeOfLine, Frame, Lines, SourceLine};
 
 /// A segment that is loaded. PT_LOAD.
@@ -28,7 +27,9 @@ struct Segment {
 #[derive(Debug)]
 pub struct Module {
     path: PathBuf,
-    file: File,
+    image: Image,
+    /// Whether the code's bytes are there: debug files have none.
+    has_code: bool,
     segments: Vec<Segment>,
     build_id: Option<Vec<u8>>,
     dirs: DebugDirs,
@@ -55,17 +56,31 @@ impl Module {
     /// # Errors
     /// [`SymbolError`].
     pub fn open_with(path: &Path, dirs: &DebugDirs) -> Result<Module, SymbolError> {
-        let file = open_regular(path)?;
+        Module::of(path, Image::File(open_regular(path)?), dirs)
+    }
+
+    /// An ELF file that is in memory only; the path is what it is called.
+    pub(crate) fn in_memory(
+        path: &Path,
+        bytes: Vec<u8>,
+        dirs: &DebugDirs,
+    ) -> Result<Module, SymbolError> {
+        Module::of(path, Image::Memory(bytes.into()), dirs)
+    }
+
+    fn of(path: &Path, image: Image, dirs: &DebugDirs) -> Result<Module, SymbolError> {
         let not_elf =
             |e: object::Error| SymbolError::NotElf { path: path.to_owned(), what: e.to_string() };
         let io = |cause| SymbolError::Open { path: path.to_owned(), cause };
-        let cache = ReadCache::new(file.try_clone().map_err(io)?);
+        let cache = ReadCache::new(image.input().map_err(io)?);
         let object = object::File::parse(&cache).map_err(not_elf)?;
+        let has_code = has_code(&object);
         Ok(Module {
             path: path.to_owned(),
-            segments: segments(&object),
+            has_code,
+            segments: segments(&object, has_code),
             build_id: object.build_id().ok().flatten().map(<[u8]>::to_vec),
-            file,
+            image,
             dirs: dirs.clone(),
             symbols: OnceCell::new(),
             lines: OnceCell::new(),
@@ -89,7 +104,7 @@ impl Module {
     }
 
     fn read_symbols(&self, table: &mut SymbolTable) -> Option<()> {
-        let cache = ReadCache::new(self.file.try_clone().ok()?);
+        let cache = ReadCache::new(self.image.input().ok()?);
         let object = object::File::parse(&cache).ok()?;
         let stripped = object.symbol_table().is_none();
         for symbol in object.symbols().chain(object.dynamic_symbols()) {
@@ -99,10 +114,17 @@ impl Module {
         for section in object.sections() {
             table.bound(section.address().saturating_add(section.size()));
         }
-        if stripped {
-            let path = debug_file(&self.path, &object, &self.dirs, Wanted::Symbols)?;
+        if !stripped {
+            return Some(());
+        }
+        if let Some(path) = debug_file(&self.path, &object, &self.dirs, Wanted::Symbols) {
             let cache = ReadCache::new(open_regular(&path).ok()?);
             let object = object::File::parse(&cache).ok()?;
+            for symbol in object.symbols() {
+                self.add(table, &symbol);
+            }
+        } else if let Some(bytes) = packed::unpacked(&object) {
+            let object = object::File::parse(bytes.as_slice()).ok()?;
             for symbol in object.symbols() {
                 self.add(table, &symbol);
             }
@@ -232,6 +254,17 @@ impl Module {
         self.lines.get_or_init(load).as_deref()
     }
 
+    /// Looks up the lines of many addresses at once, in their order: those that
+    /// are asked for afterwards are known, whatever the size of the debug
+    /// information that they came from.
+    pub fn look_up_lines(&mut self, addrs: Vec<u64>) {
+        if self.lines().is_some()
+            && let Some(Some(lines)) = self.lines.get_mut()
+        {
+            lines.look_up(addrs);
+        }
+    }
+
     /// The line of an address; of inlined code, the innermost.
     #[must_use]
     pub fn source(&self, addr: u64) -> Option<SourceLine> {
@@ -261,7 +294,8 @@ impl Module {
     /// Code bytes at an address of the symbol table's counting: up to 15, as
     /// many as an instruction may have. Empty where the file has none there.
     pub fn code_at(&mut self, addr: u64) -> Vec<u8> {
-        let Some(segment) = self.segment_at(addr).filter(|segment| segment.executable) else {
+        let runs = |segment: &Segment| segment.executable && self.has_code;
+        let Some(segment) = self.segment_at(addr).filter(runs) else {
             return Vec::new();
         };
         let within = addr - segment.vaddr;
@@ -270,10 +304,7 @@ impl Module {
         let page = offset - offset % PAGE;
         if self.page.as_ref().is_none_or(|(at, _)| *at != page) {
             // One instruction more than the page: none is cut at its end.
-            let mut bytes = vec![0; PAGE as usize + 15];
-            let read = self.file.read_at(&mut bytes, page).unwrap_or(0);
-            bytes.truncate(read);
-            self.page = Some((page, bytes));
+            self.page = Some((page, self.image.read(page, PAGE as usize + 15)));
         }
         let Some((_, bytes)) = &self.page else { return Vec::new() };
         let start = (offset - page) as usize;
@@ -290,7 +321,13 @@ fn in_segment(segment: Segment, addr: u64) -> bool {
     addr.checked_sub(segment.vaddr).is_some_and(|within| within < segment.file_size)
 }
 
-fn segments<'data>(object: &impl Object<'data>) -> Vec<Segment> {
+fn has_code<'data>(object: &impl Object<'data>) -> bool {
+    let is_empty = |section: &_| ObjectSection::file_range(section).is_none();
+    object.section_by_name(".text").is_none_or(|text| text.size() == 0 || !is_empty(&text))
+}
+
+/// A debug file says where segments were, and holds none of their bytes.
+fn segments<'data>(object: &impl Object<'data>, has_code: bool) -> Vec<Segment> {
     let executable = |flags| match flags {
         SegmentFlags::Elf { p_flags, .. } => p_flags.contains(elf::PF_X),
         _ => true,
@@ -298,7 +335,8 @@ fn segments<'data>(object: &impl Object<'data>) -> Vec<Segment> {
     object
         .segments()
         .map(|segment| {
-            let (offset, file_size) = segment.file_range();
+            let (offset, in_file) = segment.file_range();
+            let file_size = if has_code { in_file } else { segment.size() };
             let (vaddr, executable) = (segment.address(), executable(segment.flags()));
             Segment { offset, file_size, vaddr, executable }
         })

@@ -64,6 +64,12 @@ pub enum SymbolError {
         /// The same of the running one.
         running: String,
     },
+    /// The ELF file that was given is another kernel's.
+    #[error("{} is not the kernel that was recorded (build ids differ): its symbols are not used", path.display())]
+    OtherVmlinux {
+        /// The file.
+        path: PathBuf,
+    },
     /// Nothing says which kernel was recorded.
     #[error("the recording does not say which kernel ran: no kernel symbols are used")]
     UnknownKernel,

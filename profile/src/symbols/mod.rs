@@ -4,8 +4,10 @@
 mod debug_file;
 mod elf;
 mod error;
+mod image;
 mod jit;
 mod kernel;
+mod packed;
 mod plt;
 mod table;
 
@@ -35,6 +37,9 @@ pub struct Sources {
     pub kernel: RunningKernel,
     /// A list of kernel symbols that is right whatever kernel runs here.
     pub kallsyms: Option<PathBuf>,
+    /// The ELF file of the kernel that was recorded, for its symbols and lines.
+    /// Without it the one in the usual places is taken that has its build id.
+    pub vmlinux: Option<PathBuf>,
     /// Where run-time compilers leave `perf-PID.map`.
     pub jit: PathBuf,
     /// Whether source lines and inlined functions are looked for.
@@ -48,6 +53,7 @@ impl Default for Sources {
             debug: DebugDirs::default(),
             kernel: RunningKernel::default(),
             kallsyms: None,
+            vmlinux: None,
             jit: PathBuf::from("/tmp"),
             lines: true,
         }
@@ -61,6 +67,11 @@ pub(crate) fn open_regular(path: &Path) -> Result<File, SymbolError> {
         return Err(SymbolError::NotAFile { path: path.to_owned() });
     }
     File::open(path).map_err(cause)
+}
+
+/// A file of the process file system, which this process reads about itself.
+pub(crate) fn open_proc(path: &str) -> Option<File> {
+    File::open(path).ok()
 }
 
 /// Build id of a file; `None` where it has none or is no object file.

@@ -42,6 +42,8 @@ pub(super) fn print(
         return one(out, args, maps, block, total);
     }
     let shown: Vec<&Block> = blocks.iter().take(args.rows()).collect();
+    let ends = shown.iter().flat_map(|block| [block.entry_location, block.exit_location]);
+    maps.look_up_lines(ends.chain(basics.iter().take(args.rows()).map(|basic| basic.location)));
     if args.json {
         for (rank, block) in shown.iter().enumerate() {
             super::print_json(out, &block_json(maps, block, rank + 1, total))?;

@@ -37,6 +37,7 @@ pub(super) fn print(
     let all = sites.len();
     sites.truncate(args.rows());
     let maps = &mut flow.maps;
+    maps.look_up_lines(sites.iter().map(|site| site.location));
     if !args.json {
         writeln!(
             out,

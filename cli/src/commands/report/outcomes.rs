@@ -39,6 +39,9 @@ pub(super) fn print(
     conditional.truncate(args.rows());
     indirect.truncate(args.rows());
     let maps = &mut flow.maps;
+    let shown = || conditional.iter().chain(&indirect);
+    let targets = shown().flat_map(|site| &site.targets).map(|target| target.location);
+    maps.look_up_lines(shown().map(|site| site.location).chain(targets));
     if args.json {
         for (rank, site) in conditional.iter().enumerate() {
             super::print_json(out, &conditional_json(maps, site, rank + 1, complete))?;

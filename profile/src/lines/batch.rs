@@ -1,0 +1,215 @@
+//! Many addresses at once: one piece of the debug information after the other
+//! is opened, asked for all addresses, and dropped.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use addr2line::Context;
+use gimli::{AbbreviationsCache, DebugAranges, DebugInfo, Dwarf, Reader as _, Section};
+
+use super::known::{Known, Numbers};
+use super::load::{Pieces, Reader};
+use super::{answer, line_of};
+
+/// Bytes of `.debug_info` that are open at a time, at least. What is parsed of
+/// them takes about twice as many.
+const PIECE: usize = 1 << 20;
+/// Pieces at most: each looks through all addresses.
+const PIECES: usize = 64;
+/// Bytes of units that refer to each other, of which what was asked for is kept
+/// at a time; turns at most, because each looks at the heads of all units.
+const TURN: usize = 8 << 20;
+const TURNS: usize = 16;
+/// Answers after which the memory of the files is given back.
+const ANSWERS: usize = 1024;
+
+/// Looks addresses up, which are in order and not known yet, in one piece after
+/// the other of debug information that [stands alone](stand_alone).
+pub(super) fn piece_by_piece(
+    dwarf: &Dwarf<Reader>,
+    pieces: &Pieces,
+    known: &mut Known,
+    mut wanted: Vec<u64>,
+) {
+    let mut numbers = Numbers::default();
+    let mut found = Vec::with_capacity(wanted.len());
+    for units in pieces_of(dwarf, pieces) {
+        if wanted.is_empty() {
+            break;
+        }
+        if let Ok(context) = Context::from_dwarf(part(dwarf, units)) {
+            pieces.let_go();
+            wanted.retain(|addr| {
+                let Some(frame) = frame(&context, pieces, known, &mut numbers, *addr) else {
+                    return true;
+                };
+                found.push((*addr, frame));
+                if found.len() % ANSWERS == 0 {
+                    pieces.let_go();
+                }
+                false
+            });
+        }
+        numbers.next_piece();
+        pieces.let_go();
+    }
+    // That there is nothing is known too.
+    found.extend(wanted.into_iter().map(|addr| (addr, 0)));
+    known.extend(found);
+}
+
+/// The same where units refer to each other: all are open, and what was parsed
+/// of them is dropped when it is as much as a piece.
+pub(super) fn in_turns(
+    dwarf: &Arc<Dwarf<Reader>>,
+    pieces: &Pieces,
+    known: &mut Known,
+    wanted: Vec<u64>,
+) {
+    let mut numbers = Numbers::default();
+    let mut found = Vec::with_capacity(wanted.len());
+    let mut rest = wanted.as_slice();
+    let turn = TURN.max(dwarf.debug_info.reader().len() / TURNS);
+    while !rest.is_empty() {
+        let Ok(context) = Context::from_arc_dwarf(Arc::clone(dwarf)) else { break };
+        pieces.let_go();
+        let (mut units, mut open) = (HashSet::new(), 0);
+        while let (Some((addr, behind)), true) = (rest.split_first(), open < turn) {
+            rest = behind;
+            if let Some((unit, len)) = unit(&context, pieces, *addr)
+                && units.insert(unit)
+            {
+                open = open.saturating_add(len);
+            }
+            let frame = frame(&context, pieces, known, &mut numbers, *addr);
+            found.push((*addr, frame.unwrap_or(0)));
+            if found.len() % ANSWERS == 0 {
+                pieces.let_go();
+            }
+        }
+        numbers.next_piece();
+        pieces.let_go();
+    }
+    found.extend(rest.iter().map(|addr| (*addr, 0)));
+    known.extend(found);
+}
+
+/// The innermost frame of an address; `None` where these units say nothing.
+fn frame(
+    context: &Context<Reader>,
+    pieces: &Pieces,
+    known: &mut Known,
+    numbers: &mut Numbers,
+    addr: u64,
+) -> Option<u32> {
+    addr.checked_add(1)?;
+    let mut frames = answer(context.find_frames(addr), pieces).ok()?;
+    let mut inner_first = Vec::new();
+    while let Ok(Some(frame)) = frames.next() {
+        inner_first.push(frame);
+    }
+    let mut outer = 0;
+    for frame in inner_first.into_iter().rev() {
+        let name = frame.function.as_ref().map(|function| &function.name);
+        let source = frame.location.as_ref().and_then(line_of);
+        outer = known.frame(numbers, name, source, outer);
+    }
+    (outer > 0).then_some(outer)
+}
+
+/// The unit that an address belongs to: where it lies, and its bytes.
+fn unit(context: &Context<Reader>, pieces: &Pieces, addr: u64) -> Option<(usize, usize)> {
+    addr.checked_add(1)?;
+    let unit = answer(context.find_dwarf_and_unit(addr), pieces)?;
+    Some((unit.header.offset().0, unit.header.length_including_self()))
+}
+
+/// Where units lie in `.debug_info`, as many together as a piece may have.
+fn pieces_of(dwarf: &Dwarf<Reader>, files: &Pieces) -> Vec<Range<usize>> {
+    let size = dwarf.debug_info.reader().len();
+    let most = PIECE.max(size / PIECES);
+    let (mut pieces, mut units) = (Vec::new(), dwarf.units());
+    let mut piece = 0..0;
+    while let Ok(Some(unit)) = units.next() {
+        let len = unit.length_including_self();
+        if piece.len() + len > most && !piece.is_empty() {
+            files.let_go();
+            pieces.push(piece.clone());
+            piece.start = piece.end;
+        }
+        piece.end += len;
+    }
+    pieces.push(piece);
+    pieces
+}
+
+/// The same debug information with some of its units only. They must not refer
+/// to others.
+fn part(dwarf: &Dwarf<Reader>, units: Range<usize>) -> Dwarf<Reader> {
+    let info = dwarf.debug_info.reader();
+    // They say by offset whose addresses they list; units list their own too.
+    let aranges = info.range(0..0);
+    let mut part = Dwarf {
+        debug_abbrev: dwarf.debug_abbrev.clone(),
+        debug_addr: dwarf.debug_addr.clone(),
+        debug_aranges: DebugAranges::from(aranges),
+        debug_info: DebugInfo::from(info.range(units)),
+        debug_line: dwarf.debug_line.clone(),
+        debug_line_str: dwarf.debug_line_str.clone(),
+        debug_macinfo: dwarf.debug_macinfo.clone(),
+        debug_macro: dwarf.debug_macro.clone(),
+        debug_names: dwarf.debug_names.clone(),
+        debug_str: dwarf.debug_str.clone(),
+        debug_str_offsets: dwarf.debug_str_offsets.clone(),
+        debug_types: dwarf.debug_types.clone(),
+        locations: dwarf.locations.clone(),
+        ranges: dwarf.ranges.clone(),
+        file_type: dwarf.file_type,
+        sup: None,
+        abbreviations_cache: AbbreviationsCache::new(),
+    };
+    part.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+    part
+}
+
+/// Whether no function's name lies in another unit than the function, so that
+/// units may be read one by one. What was optimised as a whole, and what `dwz`
+/// packed, refers to other units.
+pub(super) fn stand_alone(dwarf: &Dwarf<Reader>) -> bool {
+    dwarf.sup.is_none() && !refers_to_others(dwarf.debug_abbrev.reader()).unwrap_or(true)
+}
+
+fn refers_to_others(abbreviations: &Reader) -> gimli::Result<bool> {
+    let mut input = abbreviations.clone();
+    while !input.is_empty() {
+        if input.read_uleb128()? == 0 {
+            // The end of a unit's list.
+            continue;
+        }
+        let (_tag, _has_children) = (input.read_uleb128()?, input.read_u8()?);
+        loop {
+            let name = gimli::DwAt(input.read_uleb128_u16()?);
+            let form = gimli::DwForm(input.read_uleb128_u16()?);
+            if (name, form) == (gimli::DwAt(0), gimli::DwForm(0)) {
+                break;
+            }
+            if form == gimli::DW_FORM_implicit_const {
+                input.read_sleb128()?;
+            }
+            let is_name = matches!(name, gimli::DW_AT_abstract_origin | gimli::DW_AT_specification);
+            let is_local = matches!(
+                form,
+                gimli::DW_FORM_ref1
+                    | gimli::DW_FORM_ref2
+                    | gimli::DW_FORM_ref4
+                    | gimli::DW_FORM_ref8
+                    | gimli::DW_FORM_ref_udata
+            );
+            if is_name && !is_local {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}

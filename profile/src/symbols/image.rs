@@ -1,0 +1,42 @@
+//! Where the bytes of an ELF file are: on disk, or in memory only.
+
+use std::fs::File;
+use std::io::{Cursor, Read, Seek};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// The bytes of an ELF file.
+#[derive(Debug)]
+pub(super) enum Image {
+    File(File),
+    Memory(Arc<[u8]>),
+}
+
+/// What an ELF file is read through.
+pub(super) trait Input: Read + Seek {}
+impl<T: Read + Seek> Input for T {}
+
+impl Image {
+    pub(super) fn input(&self) -> std::io::Result<Box<dyn Input>> {
+        Ok(match self {
+            Image::File(file) => Box::new(file.try_clone()?),
+            Image::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
+        })
+    }
+
+    /// Bytes from an offset on, as many as there are up to `len`.
+    pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+        match self {
+            Image::File(file) => {
+                let mut bytes = vec![0; len];
+                let read = file.read_at(&mut bytes, offset).unwrap_or(0);
+                bytes.truncate(read);
+                bytes
+            }
+            Image::Memory(all) => {
+                let rest = usize::try_from(offset).ok().and_then(|offset| all.get(offset..));
+                rest.unwrap_or_default().iter().take(len).copied().collect()
+            }
+        }
+    }
+}
