@@ -44,6 +44,10 @@ fn check_marks(sources: Sources, program: &Path, symbols: &Path) {
         assert_eq!(frames(&mut maps, at), expected, "{mark}");
         let source = maps.source(at).unwrap();
         assert_eq!((source.file_name(), source.line), ("inlined.c", line), "{mark}");
+        // Looked up on purpose, they are the same.
+        let alone = (maps.frames(at), source);
+        maps.look_up_lines([at]);
+        assert_eq!((maps.frames(at), maps.source(at).unwrap()), alone, "{mark}");
     }
     let errors: Vec<String> = maps.failures().map(ToString::to_string).collect();
     assert!(errors.is_empty(), "{errors:?}");
@@ -371,6 +375,9 @@ fn damaged_debug_information() {
                     let _ = (module.source(addr), module.frames(addr), module.symbol_at(addr));
                 }
                 let _ = module.find("step");
+                let mut module = Module::open_with(&damaged, &DebugDirs::none()).unwrap();
+                module.look_up_lines(addrs.to_vec());
+                let _ = addrs.map(|addr| (module.source(addr), module.frames(addr)));
             }
         };
         for len in (0..bytes.len()).step_by(97) {

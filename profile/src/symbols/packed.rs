@@ -10,11 +10,11 @@ use object::{Object, ObjectSection};
 use xz4rust::{XzDecoder, XzReader};
 
 /// No packed list is longer: that of the largest programs has a few megabytes.
-const MAX_PACKED: u64 = 64 << 20;
+const MAX_PACKED: u64 = 16 << 20;
 /// No list is longer, whatever it was packed to.
-const MAX_UNPACKED: u64 = 256 << 20;
+const MAX_UNPACKED: u64 = 64 << 20;
 /// The largest dictionary that `xz` uses by itself (`-9`).
-const MAX_DICTIONARY: usize = 64 << 20;
+const MAX_DICTIONARY: usize = (64 << 20) + 1;
 /// What most have.
 const DICTIONARY: usize = 1 << 20;
 const BUFFER: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
