@@ -171,3 +171,69 @@ fn generated_code() {
     assert_eq!(hot["from_file"], format!("[JIT] tid {pid}"));
     assert!(table.contains("JIT:hot_loop app.js:12+0x10 -> 0x7f0000002000"), "{table}");
 }
+
+/// `--vmlinux`: names and lines of the kernel, wherever it was loaded.
+#[test]
+fn a_kernel_that_is_given() {
+    let flags = [
+        "-O2",
+        "-g",
+        "-no-pie",
+        "-fno-pie",
+        "-static",
+        "-nostdlib",
+        "-mcmodel=kernel",
+        "-fno-asynchronous-unwind-tables",
+        "-fcf-protection=none",
+        "-Wl,-e,main",
+        "-Wl,-Ttext-segment=0xffffffff81000000",
+    ];
+    let Some(program) = build("inlined.c", &flags) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let vmlinux = dir.path().join("vmlinux");
+    let vmlinux = vmlinux.to_str().unwrap();
+    let marked = ["--add-symbol", "_text=.text:0,global", program.name(), vmlinux];
+    let Ok(status) = Command::new("objcopy").args(marked).status() else {
+        eprintln!("skipped: no objcopy");
+        return;
+    };
+    assert!(status.success());
+    let moved = |addr: u64| addr + 0x2100_0000;
+    let (main, step) = (program.at("main"), program.at("step"));
+    let text = moved(main.min(step) & !0xFFF);
+    let (from, to) = (moved(program.at("in_inner")), moved(program.at("in_step")));
+    let text = format!(
+        "PERF_RECORD_MMAP -1/0: [0x{text:x}(0x1000) @ 0x{text:x}]: x [kernel.kallsyms]_text\n\
+         7/7 1.000000: 0x{from:x}/0x{to:x}/P/-/-/7\n"
+    );
+    for view in ["hot", "mispredict"] {
+        let hot = row(&report(dir.path(), &text, &["--json", "--view", view]), view);
+        assert_eq!((&hot["from_symbol"], &hot["from_line"]), (&Value::Null, &Value::Null));
+        let out = report(dir.path(), &text, &["--json", "--view", view, "--vmlinux", vmlinux]);
+        let hot = row(&out, view);
+        assert_eq!(hot["from_symbol"], "step");
+        assert_eq!(hot["from_file"], "[kernel.kallsyms]");
+        assert!(hot["from_line"].as_str().unwrap().ends_with("/inlined.c:9"), "{hot}");
+        assert_eq!(hot["from_inlines"][0]["function"], "inner");
+        assert!(out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+    let table = text_of(&report(dir.path(), &text, &["--vmlinux", vmlinux]));
+    assert!(table.contains("(inlined.c:9 inner, inlined) -> step+"), "{table}");
+    let bad = report(dir.path(), &text, &["--vmlinux", "/nonexistent/vmlinux"]);
+    let said = String::from_utf8_lossy(&bad.stderr).into_owned();
+    assert!(said.contains("/nonexistent/vmlinux"), "{said}");
+}
+
+/// Code that the kernel maps into every process is called what perf calls it.
+#[test]
+fn code_in_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "PERF_RECORD_MMAP2 7/7: [0x7ffd00001000(0x2000) @ 0 00:00 0 0]: r-xp [vdso]\n\
+        PERF_RECORD_MMAP2 7/7: [0xffffffffff600000(0x1000) @ 0 00:00 0 0]: --xp [vsyscall]\n\
+        7/7 1.000000: 0x7ffd00001010/0xffffffffff600400/P/-/-/7\n";
+    let hot = row(&report(dir.path(), text, &["--json"]), "hot");
+    assert_eq!((&hot["from_file"], &hot["to_file"]), (&json!("[vdso]"), &json!("[vsyscall]")));
+    let table = text_of(&report(dir.path(), text, &[]));
+    let shown = "0x7ffd00001010 ([vdso]) -> 0xffffffffff600400 ([vsyscall])";
+    assert!(table.contains(shown), "{table}");
+}

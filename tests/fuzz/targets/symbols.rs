@@ -34,7 +34,14 @@ fn sources(kallsyms: Option<PathBuf>, modules: PathBuf) -> Sources {
         kallsyms: kallsyms.clone().unwrap_or_else(|| DIR.join("absent")),
         modules,
     };
-    Sources { debug: DebugDirs::none(), kernel, kallsyms, jit: DIR.clone(), lines: true }
+    Sources {
+        debug: DebugDirs::none(),
+        kernel,
+        kallsyms,
+        vmlinux: None,
+        jit: DIR.clone(),
+        lines: true,
+    }
 }
 
 fn mapping(pid: u32, addr: u64, len: u64, pgoff: u64, path: &str) -> Event {
@@ -79,8 +86,16 @@ fuzz_target!(|bytes: &[u8]| {
                 let _ = (module.code_at(addr), module.offset_of_address(addr));
             }
             let _ = (module.find("main"), module.named("main"));
-            let mut maps = Maps::with_sources(sources(None, DIR.join("absent")));
+            let mut together = Module::open_with(&path, &DebugDirs::none()).expect("it was opened");
+            together.look_up_lines((0x1000..0x1400).step_by(7).chain([0, u64::MAX]).collect());
+            let mut sources = sources(None, DIR.join("absent"));
+            sources.vmlinux = Some(path.clone());
+            let mut maps = Maps::with_sources(sources);
             let path = path.to_str().expect("UTF-8");
+            // The same file as a program and as the kernel.
+            const KERNEL: u64 = 0xffff_ffff_8100_0000;
+            maps.event(&mapping(u32::MAX, KERNEL, 0x4000, KERNEL, "[kernel.kallsyms]main"));
+            ask(&mut maps, Some(PID), (0..0x4000).step_by(61).map(|at| KERNEL + at));
             maps.event(&mapping(PID, 0x40_0000, bytes.len() as u64, 0, path));
             ask(
                 &mut maps,
