@@ -72,7 +72,8 @@ pub(super) fn in_turns(
     let mut rest = wanted.as_slice();
     let turn = TURN.max(dwarf.debug_info.reader().len() / TURNS);
     while !rest.is_empty() {
-        let Ok(context) = Context::from_arc_dwarf(Arc::clone(dwarf)) else { break };
+        let open = || Context::from_arc_dwarf(Arc::clone(dwarf));
+        let Ok(context) = pieces.letting_go(open) else { break };
         pieces.let_go();
         let (mut units, mut open) = (HashSet::new(), 0);
         while let (Some((addr, behind)), true) = (rest.split_first(), open < turn) {

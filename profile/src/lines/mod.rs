@@ -117,7 +117,8 @@ impl Lines {
         let (mut dwarf, pieces) = load::load(program, dirs)?;
         let alone = batch::stand_alone(&dwarf);
         if !alone {
-            dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+            let duplicates = gimli::AbbreviationsCacheStrategy::Duplicates;
+            pieces.letting_go(|| dwarf.populate_abbreviations_cache(duplicates));
         }
         pieces.let_go();
         Some(Lines {
@@ -150,8 +151,8 @@ impl Lines {
 
     fn context(&self) -> Option<&Context<Reader>> {
         let open = || {
-            let context = Context::from_arc_dwarf(Arc::clone(&self.dwarf)).ok();
-            // The heads of all units were looked at, which lie everywhere.
+            let open = || Context::from_arc_dwarf(Arc::clone(&self.dwarf)).ok();
+            let context = self.pieces.letting_go(open);
             self.pieces.let_go();
             context
         };
