@@ -1,12 +1,13 @@
 //! `[vdso]`: code that the kernel maps into every process, in no file.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::Maps;
 use super::files::State;
-use crate::symbols::{Module, open_proc};
+use crate::symbols::Module;
 
 /// What it is called.
 pub(super) const VDSO: &str = "[vdso]";
@@ -43,13 +44,13 @@ impl Maps {
 
 /// This process's own.
 fn own_bytes() -> Option<Vec<u8>> {
-    let maps = BufReader::new(open_proc("/proc/self/maps")?);
+    let maps = BufReader::new(File::open("/proc/self/maps").ok()?);
     let line = maps.lines().map_while(Result::ok).find(|line| line.ends_with(VDSO))?;
     let (start, end) = line.split_once(' ')?.0.split_once('-')?;
     let start = u64::from_str_radix(start, 16).ok()?;
     let end = u64::from_str_radix(end, 16).ok()?;
     let len = end.checked_sub(start).filter(|len| *len <= MAX_LEN)?;
     let mut bytes = vec![0; usize::try_from(len).ok()?];
-    open_proc("/proc/self/mem")?.read_exact_at(&mut bytes, start).ok()?;
+    File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, start).ok()?;
     Some(bytes)
 }

@@ -69,11 +69,6 @@ pub(crate) fn open_regular(path: &Path) -> Result<File, SymbolError> {
     File::open(path).map_err(cause)
 }
 
-/// A file of the process file system, which this process reads about itself.
-pub(crate) fn open_proc(path: &str) -> Option<File> {
-    File::open(path).ok()
-}
-
 /// Build id of a file; `None` where it has none or is no object file.
 #[must_use]
 pub fn build_id(path: &Path) -> Option<Vec<u8>> {
