@@ -21,8 +21,6 @@ const PIECES: usize = 64;
 /// at a time; turns at most, because each looks at the heads of all units.
 const TURN: usize = 8 << 20;
 const TURNS: usize = 16;
-/// Answers after which the memory of the files is given back.
-const ANSWERS: usize = 1024;
 
 /// Looks addresses up, which are in order and not known yet, in one piece after
 /// the other of debug information that [stands alone](stand_alone).
@@ -34,7 +32,7 @@ pub(super) fn piece_by_piece(
 ) {
     let mut numbers = Numbers::default();
     let mut found = Vec::with_capacity(wanted.len());
-    for units in pieces_of(dwarf, pieces) {
+    for units in pieces_of(dwarf) {
         if wanted.is_empty() {
             break;
         }
@@ -45,9 +43,6 @@ pub(super) fn piece_by_piece(
                     return true;
                 };
                 found.push((*addr, frame));
-                if found.len() % ANSWERS == 0 {
-                    pieces.let_go();
-                }
                 false
             });
         }
@@ -72,8 +67,7 @@ pub(super) fn in_turns(
     let mut rest = wanted.as_slice();
     let turn = TURN.max(dwarf.debug_info.reader().len() / TURNS);
     while !rest.is_empty() {
-        let open = || Context::from_arc_dwarf(Arc::clone(dwarf));
-        let Ok(context) = pieces.letting_go(open) else { break };
+        let Ok(context) = Context::from_arc_dwarf(Arc::clone(dwarf)) else { break };
         pieces.let_go();
         let (mut units, mut open) = (HashSet::new(), 0);
         while let (Some((addr, behind)), true) = (rest.split_first(), open < turn) {
@@ -85,9 +79,6 @@ pub(super) fn in_turns(
             }
             let frame = frame(&context, pieces, known, &mut numbers, *addr);
             found.push((*addr, frame.unwrap_or(0)));
-            if found.len() % ANSWERS == 0 {
-                pieces.let_go();
-            }
         }
         numbers.next_piece();
         pieces.let_go();
@@ -127,7 +118,7 @@ fn unit(context: &Context<Reader>, pieces: &Pieces, addr: u64) -> Option<(usize,
 }
 
 /// Where units lie in `.debug_info`, as many together as a piece may have.
-fn pieces_of(dwarf: &Dwarf<Reader>, files: &Pieces) -> Vec<Range<usize>> {
+fn pieces_of(dwarf: &Dwarf<Reader>) -> Vec<Range<usize>> {
     let size = dwarf.debug_info.reader().len();
     let most = PIECE.max(size / PIECES);
     let (mut pieces, mut units) = (Vec::new(), dwarf.units());
@@ -135,7 +126,6 @@ fn pieces_of(dwarf: &Dwarf<Reader>, files: &Pieces) -> Vec<Range<usize>> {
     while let Ok(Some(unit)) = units.next() {
         let len = unit.length_including_self();
         if piece.len() + len > most && !piece.is_empty() {
-            files.let_go();
             pieces.push(piece.clone());
             piece.start = piece.end;
         }

@@ -5,18 +5,38 @@
 use std::fs::File;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use memmap2::{Mmap, UncheckedAdvice};
 
 /// Bytes that stay where they are as long as anybody has them. A handle is in
 /// every string and every list of what was parsed, so it is small.
-#[derive(Clone, Debug)]
+///
+/// Whoever looks at bytes takes a handle first, so a new handle is the occasion
+/// to give memory back: of a large file, all of whose units are looked at, only
+/// what was looked at last stays in memory.
+#[derive(Debug)]
 pub(super) struct Bytes(Arc<Backing>);
 
 #[derive(Debug)]
 enum Backing {
-    Mapped(Mmap),
+    Mapped { map: Mmap, handles: AtomicU32 },
     Owned(Vec<u8>),
+}
+
+/// New handles after which the memory of a file is given back. Each leads to a
+/// look at a place or two, and the system brings 64 KiB for a look.
+const HANDLES: u32 = 512;
+
+impl Clone for Bytes {
+    fn clone(&self) -> Bytes {
+        if let Backing::Mapped { handles, .. } = &*self.0
+            && handles.fetch_add(1, Ordering::Relaxed) % HANDLES == HANDLES - 1
+        {
+            self.let_go();
+        }
+        Bytes(Arc::clone(&self.0))
+    }
 }
 
 impl Bytes {
@@ -29,7 +49,7 @@ impl Bytes {
         // mapped ends the process by SIGBUS, as it ends perf and gdb; programs
         // are replaced by renaming, which leaves the old file whole.
         let map = unsafe { Mmap::map(file) }?;
-        Ok(Bytes(Arc::new(Backing::Mapped(map))))
+        Ok(Bytes(Arc::new(Backing::Mapped { map, handles: AtomicU32::new(0) })))
     }
 
     /// What was unpacked; nothing stands for a section that is missing.
@@ -40,7 +60,7 @@ impl Bytes {
     /// Gives the memory of the whole file back; what is looked at again is
     /// there again.
     pub(super) fn let_go(&self) {
-        if let Backing::Mapped(map) = &*self.0 {
+        if let Backing::Mapped { map, .. } = &*self.0 {
             // SAFETY: the mapping is shared, of a file, and never written to,
             // so dropping its pages loses nothing: the next access has the
             // system bring them back with the same bytes.
@@ -53,7 +73,7 @@ impl Deref for Bytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match &*self.0 {
-            Backing::Mapped(map) => map,
+            Backing::Mapped { map, .. } => map,
             Backing::Owned(bytes) => bytes,
         }
     }

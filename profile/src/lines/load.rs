@@ -4,9 +4,6 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
-use std::time::Duration;
 
 use addr2line::SplitDwarfLoad;
 use gimli::{Dwarf, DwarfPackage, EndianReader, Reader as _, RunTimeEndian, SectionId};
@@ -27,9 +24,6 @@ const MAX_SECTION: u64 = 4 << 30;
 const MAX_RATIO: u64 = 64;
 /// Bytes that a compressed section may always hold.
 const ANY_RATIO: u64 = 16 << 20;
-
-/// How long pages stay that are looked at once: a few megabytes of them.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// Split DWARF: units that are in files of their own, or packed together.
 pub(super) struct Pieces {
@@ -134,32 +128,6 @@ impl Pieces {
     /// Gives the memory of the files back that were looked at.
     pub(super) fn let_go(&self) {
         self.files.iter().for_each(Bytes::let_go);
-    }
-
-    /// Does what looks at debug information from end to end, as finding all
-    /// units does, and gives the memory of the files back meanwhile: whatever
-    /// their size, little of them is in memory at a time.
-    pub(super) fn letting_go<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Says so even if the work panics, or nobody would stop waiting.
-        struct Done<'a>(&'a AtomicBool, Thread);
-        impl Drop for Done<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::Relaxed);
-                self.1.unpark();
-            }
-        }
-        let (files, done) = (&self.files, AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            let beside = std::thread::Builder::new().spawn_scoped(scope, || {
-                while !done.load(Ordering::Relaxed) {
-                    files.iter().for_each(Bytes::let_go);
-                    std::thread::park_timeout(PAUSE);
-                }
-            });
-            // Where no thread is to be had it takes more memory, that is all.
-            let _done = beside.map(|beside| Done(&done, beside.thread().clone()));
-            work()
-        })
     }
 
     /// The unit of split DWARF that an address needs.

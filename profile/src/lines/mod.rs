@@ -10,7 +10,7 @@ mod bytes;
 mod known;
 mod load;
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -95,14 +95,9 @@ pub(crate) struct Lines {
     context: OnceCell<Option<Context<Reader>>>,
     /// Names of files, each once.
     names: RefCell<HashSet<Arc<str>>>,
-    lookups: Cell<u32>,
     /// Addresses that were asked for together.
     known: Known,
 }
-
-/// Lookups after which the memory of the files is given back: what was parsed
-/// is kept, and the bytes that it came from are rarely needed again.
-const LOOKUPS: u32 = 256;
 
 impl std::fmt::Debug for Lines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -117,8 +112,7 @@ impl Lines {
         let (mut dwarf, pieces) = load::load(program, dirs)?;
         let alone = batch::stand_alone(&dwarf);
         if !alone {
-            let duplicates = gimli::AbbreviationsCacheStrategy::Duplicates;
-            pieces.letting_go(|| dwarf.populate_abbreviations_cache(duplicates));
+            dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
         }
         pieces.let_go();
         Some(Lines {
@@ -127,7 +121,6 @@ impl Lines {
             pieces,
             context: OnceCell::new(),
             names: RefCell::default(),
-            lookups: Cell::new(0),
             known: Known::default(),
         })
     }
@@ -151,27 +144,17 @@ impl Lines {
 
     fn context(&self) -> Option<&Context<Reader>> {
         let open = || {
-            let open = || Context::from_arc_dwarf(Arc::clone(&self.dwarf)).ok();
-            let context = self.pieces.letting_go(open);
+            let context = Context::from_arc_dwarf(Arc::clone(&self.dwarf)).ok();
             self.pieces.let_go();
             context
         };
         self.context.get_or_init(open).as_ref()
     }
 
-    fn count(&self) {
-        let lookups = self.lookups.get() + 1;
-        if lookups == LOOKUPS {
-            self.pieces.let_go();
-        }
-        self.lookups.set(lookups % LOOKUPS);
-    }
-
     pub(crate) fn source(&self, addr: u64) -> Option<SourceLine> {
         if let Some(known) = self.known.source(addr) {
             return known;
         }
-        self.count();
         // The last address has none behind it, which lookups count with.
         addr.checked_add(1)?;
         let location = self.context()?.find_location(addr).ok()??;
@@ -184,7 +167,6 @@ impl Lines {
         }
         let mut found = Vec::new();
         let (Some(context), true) = (self.context(), addr < u64::MAX) else { return found };
-        self.count();
         let Ok(mut frames) = answer(context.find_frames(addr), &self.pieces) else { return found };
         while let Ok(Some(frame)) = frames.next() {
             let name = frame.function.as_ref().and_then(|function| {

@@ -258,6 +258,9 @@ impl Module {
     /// are asked for afterwards are known, whatever the size of the debug
     /// information that they came from.
     pub fn look_up_lines(&mut self, addrs: Vec<u64>) {
+        // Whoever wants lines wants names too, and to read those takes memory
+        // for a moment: better now than beside the answers.
+        let _ = self.symbols();
         if self.lines().is_some()
             && let Some(Some(lines)) = self.lines.get_mut()
         {
