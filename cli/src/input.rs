@@ -13,7 +13,7 @@ use profile::recording::Refused;
 use signal_hook::{consts::SIGINT, flag};
 
 use crate::exit::{FAILED, Failure, USAGE};
-use crate::present::number::counted;
+use crate::present::number::{counted, grouped};
 
 /// Opens a recording; `-` is standard input.
 pub(crate) fn open(path: &Path) -> Result<Recording, Failure> {
@@ -66,7 +66,7 @@ impl Source {
             cpu: info.and_then(|info| info.cpudesc.clone()),
             by: info.and_then(|info| info.version.clone()),
             notes: recording.notes(),
-            refused: recording.refused().cloned(),
+            refused: recording.refused().copied(),
         }
     }
 
@@ -202,27 +202,24 @@ pub(crate) fn warn(source: &Source) {
         );
         anstream::eprintln!("lbr: {name}: {many}");
     }
-    if let Some(Refused { lines, first, error, runs }) = refused {
-        anstream::eprintln!("lbr: {name}: line {first}: {error} ({})", skipped(*lines, runs));
+    if let Some(refused) = refused {
+        let Refused { first, error, .. } = refused;
+        anstream::eprintln!("lbr: {name}: line {first}: {error} ({})", skipped(refused));
     }
 }
 
 /// Which lines were skipped.
-fn skipped(lines: u64, runs: &[(u64, u64)]) -> String {
-    let named: u64 = runs.iter().map(|(first, last)| last - first + 1).sum();
-    let runs: Vec<String> = runs
-        .iter()
-        .map(
-            |(first, last)| {
-                if first == last { first.to_string() } else { format!("{first} to {last}") }
-            },
-        )
-        .collect();
-    let which = runs.join(", ");
-    match lines - named.min(lines) {
+fn skipped(refused: &Refused) -> String {
+    let lines = refused.lines;
+    let run = |(first, last): (u64, u64)| {
+        if first == last { first.to_string() } else { format!("{first} to {last}") }
+    };
+    let which = refused.runs().map(run).collect::<Vec<_>>().join(", ");
+    let named: u64 = refused.runs().map(|(first, last)| last - first + 1).sum();
+    match lines.saturating_sub(named) {
         _ if lines == 1 => "skipped".to_owned(),
-        0 => format!("skipped: {lines} lines, {which}"),
-        more => format!("skipped: {lines} lines, {which} and {more} more"),
+        0 => format!("skipped: {} lines, {which}", grouped(lines)),
+        more => format!("skipped: {} lines, {which} and {} more", grouped(lines), grouped(more)),
     }
 }
 

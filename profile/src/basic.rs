@@ -45,74 +45,147 @@ struct Point {
 
 /// Addresses of one file, or of one process where there is no file, count
 /// together. The first block's addresses stand for the others'.
-type Group = (Option<usize>, Option<Owner>);
+#[derive(Debug, Default)]
+struct Group {
+    /// How far addresses lie above their places in the file.
+    shift: i128,
+    /// Where something happens, from low to high.
+    addrs: Vec<u64>,
+    points: Vec<Point>,
+}
+
+impl Group {
+    /// An address of a block whose addresses lie `here` above the file's.
+    fn moved(&self, addr: u64, here: i128) -> u64 {
+        (i128::from(addr) - here + self.shift) as u64
+    }
+
+    /// Every address was named.
+    fn settle(&mut self) {
+        self.addrs.sort_unstable();
+        self.addrs.dedup();
+        self.addrs.shrink_to_fit();
+        self.points = vec![Point::default(); self.addrs.len()];
+    }
+
+    fn at(&mut self, addr: u64, change: impl FnOnce(&mut Point)) {
+        let found = self.addrs.binary_search(&addr).ok();
+        if let Some(point) = found.and_then(|at| self.points.get_mut(at)) {
+            change(point);
+        }
+    }
+
+    fn add(&mut self, block: &Block, here: i128) {
+        self.at(self.moved(block.entry, here), |first| {
+            first.leads = true;
+            first.begins = first.begins.saturating_add(block.count);
+        });
+        self.at(self.moved(block.exit, here), |last| {
+            last.leaves = true;
+            last.ends = last.ends.saturating_add(block.count);
+        });
+        for passed in &block.passed {
+            let next = self.moved(passed.next, here);
+            self.at(self.moved(passed.from, here), |branch| {
+                branch.leaves = true;
+                branch.next = Some(next);
+            });
+            self.at(next, |point| point.leads = true);
+        }
+    }
+
+    /// Walks up the addresses. `running` is how often the code at hand ran.
+    fn sweep(&self, mut found: impl FnMut(Edge, Edge, u64)) {
+        let mut running = 0u64;
+        let mut start: Option<Edge> = None;
+        let mut next: Option<u64> = None;
+        for (&addr, point) in self.addrs.iter().zip(&self.points) {
+            if point.leads {
+                // Right behind a branch nothing lies in between.
+                if let Some(start) = start.filter(|_| next != Some(addr)) {
+                    found(start, Edge::Before(addr), running);
+                }
+                running = running.saturating_add(point.begins);
+                start = (running > 0).then_some(Edge::At(addr));
+                next = None;
+            }
+            if point.leaves {
+                if let Some(start) = start {
+                    found(start, Edge::At(addr), running);
+                }
+                running = running.saturating_sub(point.ends);
+                start = (running > 0).then_some(Edge::Behind(addr));
+                next = point.next;
+            }
+        }
+    }
+}
+
+/// The file of a block and its owner; and how far its addresses lie above
+/// their places in the file, because processes may have mapped it elsewhere.
+fn group_of(block: &Block) -> ((Option<usize>, Option<Owner>), i128) {
+    let (file, place) = match block.entry_location {
+        Location::File { file, offset } => (Some(file), offset),
+        Location::Address(addr) => (None, addr),
+    };
+    ((file, block.owner), i128::from(block.entry) - i128::from(place))
+}
+
+/// Where blocks begin and end, and how often: all that is needed of them to cut
+/// them into basic blocks.
+#[derive(Debug, Default)]
+pub struct Cuts {
+    groups: BTreeMap<(Option<usize>, Option<Owner>), Group>,
+}
+
+impl Cuts {
+    /// Takes blocks in.
+    #[must_use]
+    pub fn of(blocks: &[Block]) -> Cuts {
+        let mut groups: BTreeMap<_, Group> = BTreeMap::new();
+        // Code that did not run from end to end would count everything in between.
+        for block in blocks.iter().filter(|block| !block.contradicted) {
+            let (key, here) = group_of(block);
+            let new = || Group { shift: here, ..Group::default() };
+            let group = groups.entry(key).or_insert_with(new);
+            let passed = block.passed.iter().flat_map(|passed| [passed.from, passed.next]);
+            for addr in [block.entry, block.exit].into_iter().chain(passed) {
+                group.addrs.push(group.moved(addr, here));
+            }
+        }
+        groups.values_mut().for_each(Group::settle);
+        for block in blocks.iter().filter(|block| !block.contradicted) {
+            let (key, here) = group_of(block);
+            if let Some(group) = groups.get_mut(&key) {
+                group.add(block, here);
+            }
+        }
+        Cuts { groups }
+    }
+
+    /// The basic blocks, the most often executed first.
+    #[must_use]
+    pub fn basic_blocks(self) -> Vec<BasicBlock> {
+        let mut all = 0;
+        self.groups.values().for_each(|group| group.sweep(|_, _, _| all += 1));
+        let mut found = Vec::with_capacity(all);
+        for ((file, _), group) in self.groups {
+            let location = |edge: Edge| {
+                let (Edge::At(addr) | Edge::Behind(addr) | Edge::Before(addr)) = edge;
+                let offset = (i128::from(addr) - group.shift) as u64;
+                file.map_or(Location::Address(addr), |file| Location::File { file, offset })
+            };
+            group.sweep(|start, end, count| {
+                found.push(BasicBlock { start, end, location: location(start), count });
+            });
+        }
+        found.sort_by(|a, b| b.count.cmp(&a.count).then(a.start.cmp(&b.start)));
+        found
+    }
+}
 
 /// Cuts blocks into basic blocks, the most often executed first.
 #[must_use]
 pub fn basic_blocks(blocks: &[Block]) -> Vec<BasicBlock> {
-    let mut groups: BTreeMap<Group, (i128, BTreeMap<u64, Point>)> = BTreeMap::new();
-    // Code that did not run from end to end would count everything in between.
-    for block in blocks.iter().filter(|block| !block.contradicted) {
-        let (file, place) = match block.entry_location {
-            Location::File { file, offset } => (Some(file), offset),
-            Location::Address(addr) => (None, addr),
-        };
-        // Processes may have mapped the file elsewhere.
-        let here = i128::from(block.entry) - i128::from(place);
-        let (shift, points) = groups.entry((file, block.owner)).or_insert((here, BTreeMap::new()));
-        let moved = |addr: u64| (i128::from(addr) - here + *shift) as u64;
-        let first = points.entry(moved(block.entry)).or_default();
-        first.leads = true;
-        first.begins = first.begins.saturating_add(block.count);
-        let last = points.entry(moved(block.exit)).or_default();
-        last.leaves = true;
-        last.ends = last.ends.saturating_add(block.count);
-        for passed in &block.passed {
-            let branch = points.entry(moved(passed.from)).or_default();
-            branch.leaves = true;
-            branch.next = Some(moved(passed.next));
-            points.entry(moved(passed.next)).or_default().leads = true;
-        }
-    }
-    let mut found = Vec::new();
-    for ((file, _), (shift, points)) in groups {
-        let location = |edge: Edge| {
-            let (Edge::At(addr) | Edge::Behind(addr) | Edge::Before(addr)) = edge;
-            match file {
-                Some(file) => Location::File { file, offset: (i128::from(addr) - shift) as u64 },
-                None => Location::Address(addr),
-            }
-        };
-        sweep(&points, |start, end, count| {
-            found.push(BasicBlock { start, end, location: location(start), count });
-        });
-    }
-    found.sort_by(|a, b| b.count.cmp(&a.count).then(a.start.cmp(&b.start)));
-    found
-}
-
-/// Walks up the addresses. `running` is how often the code at hand ran.
-fn sweep(points: &BTreeMap<u64, Point>, mut found: impl FnMut(Edge, Edge, u64)) {
-    let mut running = 0u64;
-    let mut start: Option<Edge> = None;
-    let mut next: Option<u64> = None;
-    for (&addr, point) in points {
-        if point.leads {
-            // Right behind a branch nothing lies in between.
-            if let Some(start) = start.filter(|_| next != Some(addr)) {
-                found(start, Edge::Before(addr), running);
-            }
-            running = running.saturating_add(point.begins);
-            start = (running > 0).then_some(Edge::At(addr));
-            next = None;
-        }
-        if point.leaves {
-            if let Some(start) = start {
-                found(start, Edge::At(addr), running);
-            }
-            running = running.saturating_sub(point.ends);
-            start = (running > 0).then_some(Edge::Behind(addr));
-            next = point.next;
-        }
-    }
+    Cuts::of(blocks).basic_blocks()
 }

@@ -43,6 +43,7 @@ pub mod quality;
 pub mod recording;
 pub mod stack;
 pub mod symbols;
+mod table;
 mod text;
 mod walk;
 

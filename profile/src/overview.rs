@@ -63,12 +63,12 @@ impl OverviewCounter {
         if let Some(all) = &mut self.all {
             all.begin(recording);
         }
-        let check = Check::new(DEFAULT_STRIDE, recording);
+        let several = self.all.is_some();
+        let flow = if several { FlowCounter::without_blocks() } else { FlowCounter::new() };
+        let check = Check::new(DEFAULT_STRIDE, recording, flow);
         let mut walk = Walk { check, hot: &mut self.hot, all: self.all.as_mut() };
         collect::collect(recording, &mut walk, progress)?;
-        let several = walk.all.is_some();
-        let check = if several { walk.check.without_blocks() } else { walk.check };
-        let lint = check.finish(recording);
+        let lint = walk.check.finish(recording);
         self.hot.end(recording);
         if let Some(all) = &mut self.all {
             all.end(recording);

@@ -111,6 +111,47 @@ fn branches_that_fall_through_are_seen_in_the_code() {
     assert_eq!(flow.taken, 2);
 }
 
+/// Who asks for a part gets what is in the whole.
+#[test]
+fn sites_and_blocks_alone_are_those_of_both() {
+    let (_dir, path) = elf(CODE);
+    let timed = |from, to, cycles| BranchEntry {
+        cycles: Some(cycles),
+        mispredicted: Some(cycles == 9),
+        ..entry(at(from), at(to))
+    };
+    let mapped = map(&path, AT, 0x1000, 0x1000);
+    let first = [timed(8, 0, 9), timed(0, 4, 3), timed(4, 8, 0xFFFF), timed(8, 0, 5)];
+    let second = [timed(8, 0, 4), timed(8, 0, 9), timed(4, 8, 0xFFFF), timed(8, 0, 5)];
+    let mut events = vec![mapped];
+    events.extend(
+        [first, second].iter().zip(1..).map(|(branches, time)| {
+            sample(time, branches.iter().rev().cloned().collect(), exact())
+        }),
+    );
+    let bytes = stream(meta(), &events);
+    let finished = |mut counter: FlowCounter| {
+        let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes.clone()))).unwrap();
+        counter.recording(&mut recording, |_, _| {}).unwrap();
+        counter.finish()
+    };
+    let whole = finished(FlowCounter::new());
+    let (sites, blocks) =
+        (finished(FlowCounter::without_blocks()), finished(FlowCounter::without_sites()));
+    assert_eq!(sites.sites, whole.sites);
+    // Passed in the block that spans the two stacks, the next one, and (the
+    // first) on the way to the last.
+    assert_eq!(outcome(&sites, 0), (1, Some(3)));
+    assert_eq!(outcome(&sites, 4), (2, Some(2)));
+    assert_eq!(blocks.blocks, whole.blocks);
+    assert!(sites.blocks.is_empty() && blocks.sites.is_empty());
+    for flow in [&whole, &sites, &blocks] {
+        assert_eq!((flow.taken, flow.distinct, flow.known, flow.mispredicted), (8, 3, 8, Some(2)));
+        // One for each branch but the very first.
+        assert_eq!(flow.block_quality.blocks, 7);
+    }
+}
+
 #[test]
 fn without_code_nobody_knows() {
     let typed =
@@ -164,7 +205,8 @@ fn targets_of_indirect_jumps() {
     assert_eq!(jump.branch_type, Some(BranchType::IND));
     let targets: Vec<_> = jump.targets.iter().map(|t| (t.to - AT, t.count)).collect();
     assert_eq!(targets, [(10, 2), (4, 1), (8, 1)]);
-    assert_eq!((jump.targets[0].clusters.x, jump.targets[0].clusters.y), (4, 2));
+    let first = jump.to_target(&jump.targets[0]);
+    assert_eq!((first.x, first.y), (4, 2));
 }
 
 /// The oldest entry ends a block that nobody saw begin, unless the stack joins.
@@ -295,7 +337,7 @@ fn mispredictions_by_stack() {
     );
     let [site] = &*flow.sites else { panic!() };
     assert_eq!((site.taken, site.known, site.mispredicted), (7, 6, Some(4)));
-    let misses = &site.misses;
+    let misses = &site.misses();
     assert_eq!((misses.stacks, misses.x, misses.y), (4, 6, 4));
     assert_eq!((misses.xx, misses.xy, misses.yy), (9 + 1 + 2, 6 + 2, 4 + 2));
     let flow = text(" 0x30/0x10/-/-/-/0\n");
@@ -352,7 +394,7 @@ fn subsamples_cover_the_truth() {
         let flow = counter.finish();
         let [site] = &*flow.sites else { panic!() };
         let target = site.targets.iter().find(|target| target.to == 0x80).unwrap();
-        for (i, sums) in [&site.misses, &target.clusters].into_iter().enumerate() {
+        for (i, sums) in [&site.misses(), &site.to_target(target)].into_iter().enumerate() {
             let interval = sums.interval().unwrap();
             covered[i] += u32::from(interval.low <= truth[i] && truth[i] <= interval.high);
         }

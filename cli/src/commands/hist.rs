@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 use profile::Flow;
-use profile::flow::Block;
+use profile::flow::{Block, FlowCounter};
 use profile::place::Place;
 
 use self::output::Format;
@@ -87,7 +87,9 @@ pub(crate) struct Read {
 pub(crate) fn run(args: &Hist) -> Outcome {
     let mut flows = Vec::new();
     let sources = input::read_all(&args.input, |recording, at| {
-        let mut flow = Flow::count(recording, at)?;
+        let mut counter = FlowCounter::without_sites();
+        counter.recording(recording, at)?;
+        let mut flow = counter.finish();
         flow.drop_contradicted();
         flows.push(flow);
         Ok(())
@@ -259,7 +261,8 @@ fn print_json(
     let Some(read) = read.get_mut(of.read) else { return Ok(()) };
     let Some(block) = read.flow.blocks.get(of.block) else { return Ok(()) };
     let total = read.flow.block_quality.blocks;
-    let mut json = report::blocks::block_json(&mut read.flow.maps, block, of.block + 1, total);
+    let row = report::blocks::block_row(&mut read.flow.maps, block, of.block + 1, total);
+    let mut json = serde_json::json!(row);
     let series = series(String::new(), block);
     let most = args.bins.map_or(PICTURE_BINS, usize::from);
     let bins = Bins::of(std::slice::from_ref(&series), most, Gaps::Drawn);

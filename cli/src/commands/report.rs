@@ -18,6 +18,7 @@ use profile::brstack::type_name;
 use profile::hot::{Counter, HotBranch, HotTable, Order};
 use profile::maps::{Location, Maps, Named};
 use profile::quality::Quality;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Failure, Outcome, USAGE};
@@ -248,7 +249,16 @@ pub(crate) struct Totals {
     mispredicted: Option<u64>,
 }
 
-pub(crate) fn print_json(out: &mut impl Write, value: &Value) -> std::io::Result<()> {
+/// Where results go. JSON needs no look at each byte for escape sequences that
+/// a pipe is to be spared: it has none.
+fn stdout(json: bool) -> BufWriter<Box<dyn Write>> {
+    match json {
+        true => BufWriter::new(Box::new(std::io::stdout().lock())),
+        false => BufWriter::new(Box::new(anstream::stdout().lock())),
+    }
+}
+
+pub(crate) fn print_json(out: &mut impl Write, value: &impl Serialize) -> std::io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
 }

@@ -258,11 +258,11 @@ impl Listing<'_> {
         let executed = site.taken.saturating_add(not_taken);
         if branch.conditional && site.not_taken.is_some() {
             let all = (executed > 0).then(|| site.taken as f64 / executed as f64);
-            branch.taken_share = if exact { all } else { site.outcomes.ratio() };
+            branch.taken_share = if exact { all } else { site.outcomes().ratio() };
         }
         if !exact {
-            branch.taken_interval = branch.taken_share.and_then(|_| site.outcomes.interval());
-            branch.mispredict_interval = site.misses.interval();
+            branch.taken_interval = branch.taken_share.and_then(|_| site.outcomes().interval());
+            branch.mispredict_interval = site.misses().interval();
         } else {
             // The first branch of a recording ends a block that nobody saw
             // begin: it ran all the same.

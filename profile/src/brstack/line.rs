@@ -42,6 +42,9 @@ pub enum LineError {
     /// A PERF_RECORD_MMAP2 line that does not look like one.
     #[error("not a complete PERF_RECORD_MMAP line")]
     Mmap,
+    /// Longer than any line that perf script prints.
+    #[error("longer than 1 MiB")]
+    TooLong,
     /// Neither branches nor anything that goes with them.
     #[error("neither branches nor anything that perf script prints beside them")]
     Unknown,

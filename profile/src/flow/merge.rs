@@ -4,12 +4,15 @@ use std::cmp::Reverse;
 
 use lbr_msr::record::BranchType;
 
-use super::counter::{FlowCounter, Space};
-use super::tables::{Blocks, EdgeSlot, Kind, SiteSlot, SiteTotals, Sites};
+use super::blocks::{BlockSlot, Insides, Kind};
+use super::counter::FlowCounter;
+use super::counts::Space;
+use super::edges::EdgeSlot;
+use super::sites::{SiteSlot, SiteTotals, Sites};
 use super::{Block, Flow, Site, Target, add};
 use crate::code::Passed;
+use crate::cycles::Cycles;
 use crate::index::{Index, hash};
-use crate::interval::Clusters;
 use crate::maps::{Location, Maps, Owner};
 
 impl FlowCounter {
@@ -17,29 +20,38 @@ impl FlowCounter {
     /// it.
     #[must_use]
     pub fn finish(self) -> Flow {
-        let FlowCounter { quality, block_quality, maps, sites, edges, mut blocks, .. } = self;
-        let edges = edges.slots;
-        blocks.drop_index();
-        // The largest table goes first.
-        let blocks = merge_blocks(blocks, &sites, &maps);
-        let (mut merged, totals, of_slot) = merge_sites(&sites, &maps);
-        let spaces: Vec<Space> = sites.slots.iter().map(|slot| slot.space).collect();
-        drop(sites);
-        merge_edges(&mut merged, &edges, &of_slot, &spaces, &maps);
-        drop(edges);
-        for (site, total) in merged.iter_mut().zip(&totals) {
-            for target in &mut site.targets {
-                // Stacks that never went there have y = 0, and x all the same.
-                let sums = &mut target.clusters;
-                (sums.stacks, sums.x, sums.xx) = (total.stacks, total.x, total.xx);
-            }
-            site.targets.sort_by(|a, b| b.count.cmp(&a.count).then(a.to.cmp(&b.to)));
+        let FlowCounter { quality, block_quality, maps, counts, no_sites, .. } = self;
+        let (counted, edges, blocks) = counts.into_parts();
+        // Without what only counting needed. One after the other: each takes
+        // more memory than what it was counted in, which goes.
+        let blocks = blocks.into_parts();
+        let froms: Vec<u64> = counted.slots.iter().map(|slot| slot.from).collect();
+        let mut sites = merge_all(counted, edges, &maps);
+        let sum = |of: fn(&Site) -> u64| sites.iter().map(of).fold(0, u64::saturating_add);
+        let (taken, known) = (sum(|site| site.taken), sum(|site| site.known));
+        let distinct = sum(|site| site.targets.len() as u64);
+        let mispredicted = (known > 0).then(|| sum(|site| site.mispredicted.unwrap_or(0)));
+        if no_sites {
+            sites = Vec::new();
         }
-        let times = |site: &Site| site.taken.saturating_add(site.not_taken.unwrap_or(0));
-        merged.sort_by_cached_key(|site| (Reverse(times(site)), site.from));
-        let taken = merged.iter().fold(0, |sum: u64, site| sum.saturating_add(site.taken));
-        Flow { sites: merged, blocks, taken, quality, block_quality, maps }
+        let blocks = merge_blocks(blocks, &froms, &maps);
+        Flow { sites, blocks, taken, distinct, known, mispredicted, quality, block_quality, maps }
     }
+}
+
+/// Sites with their targets, the most often executed first.
+fn merge_all(counted: Sites, edges: Vec<EdgeSlot>, maps: &Maps) -> Vec<Site> {
+    let (mut sites, of_slot) = merge_sites(&counted, maps);
+    let spaces: Vec<Space> = counted.slots.iter().map(|slot| slot.space).collect();
+    drop(counted);
+    merge_edges(&mut sites, &edges, &of_slot, &spaces, maps);
+    drop(edges);
+    for site in &mut sites {
+        site.targets.sort_by(|a, b| b.count.cmp(&a.count).then(a.to.cmp(&b.to)));
+    }
+    let times = |site: &Site| site.taken.saturating_add(site.not_taken.unwrap_or(0));
+    sites.sort_by_cached_key(|site| (Reverse(times(site)), site.from));
+    sites
 }
 
 /// The process that addresses are bound to, where they lie in no file.
@@ -66,12 +78,11 @@ fn place_hash(location: Location, other: u64, owner: Option<Owner>) -> u32 {
     hash(at, other ^ owner.rotate_left(7), file)
 }
 
-/// Sites by place, their times taken by stack, and the site of each slot.
-fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<Clusters>, Vec<u32>) {
+/// Sites by place, and the site of each slot.
+fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<u32>) {
     let mut index = Index::default();
     let mut merged: Vec<Site> = Vec::with_capacity(sites.slots.len());
     let mut owners: Vec<Option<Owner>> = Vec::new();
-    let mut totals: Vec<Clusters> = Vec::new();
     let mut of_slot = Vec::with_capacity(sites.slots.len());
     for (number, slot) in sites.slots.iter().enumerate() {
         let location = maps.locate(slot.space as usize, slot.from);
@@ -86,18 +97,14 @@ fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<Clusters>, Vec<u32
             index.insert(hash, next);
             merged.push(new_site(slot, location));
             owners.push(owner);
-            totals.push(Clusters::default());
             next
         });
         of_slot.push(at);
-        let counted = sites.totals(number);
-        let at = at as usize;
-        if let (Some(site), Some(total)) = (merged.get_mut(at), totals.get_mut(at)) {
-            merge_site(site, slot, &counted);
-            total.merge(&counted.taken_by_stack);
+        if let Some(site) = merged.get_mut(at as usize) {
+            merge_site(site, slot, &sites.totals(number));
         }
     }
-    (merged, totals, of_slot)
+    (merged, of_slot)
 }
 
 /// Gives sites their targets.
@@ -128,15 +135,15 @@ fn merge_edges(
             let target = site.targets.len() as u32;
             index.insert(hash, places.len() as u32);
             places.push((at, target));
-            let clusters = Clusters::default();
             // Most branches have one target.
             site.targets.reserve_exact(usize::from(site.targets.is_empty()));
-            site.targets.push(Target { to: edge.to, location, count: 0, clusters });
+            site.targets.push(Target { to: edge.to, location, count: 0, xy: 0, yy: 0 });
             target
         });
         if let Some(target) = site.targets.get_mut(target as usize) {
             add(&mut target.count, edge.count);
-            target.clusters.merge(&edge.clusters());
+            add(&mut target.xy, edge.xy);
+            add(&mut target.yy, edge.yy);
         }
     }
 }
@@ -151,9 +158,9 @@ fn new_site(slot: &SiteSlot, location: Location) -> Site {
         not_taken: slot.code.then_some(0),
         known: 0,
         mispredicted: None,
-        misses: Clusters::default(),
-        outcomes: Clusters::default(),
         targets: Vec::new(),
+        settled: 0,
+        surplus: None,
     }
 }
 
@@ -169,16 +176,23 @@ fn merge_site(site: &mut Site, slot: &SiteSlot, counted: &SiteTotals) {
     if counted.known > 0 {
         add(site.mispredicted.get_or_insert(0), counted.missed);
     }
-    site.misses.merge(&counted.misses);
-    site.outcomes.merge(&counted.outcomes);
+    add(&mut site.settled, counted.settled);
+    if let Some(surplus) = &counted.surplus {
+        site.surplus.get_or_insert_default().merge(surplus);
+    }
 }
 
-fn merge_blocks(mut counted: Blocks, sites: &Sites, maps: &Maps) -> Vec<Block> {
+/// Blocks, the most often executed first; `froms` are the addresses of the
+/// sites.
+fn merge_blocks(
+    (slots, cycles, insides): (Vec<BlockSlot>, Vec<Cycles>, Insides),
+    froms: &[u64],
+    maps: &Maps,
+) -> Vec<Block> {
     let mut index = Index::default();
-    let slots = std::mem::take(&mut counted.slots);
     let mut blocks: Vec<Block> = Vec::new();
     blocks.reserve_exact(slots.len());
-    for slot in slots {
+    for (slot, cycles) in slots.into_iter().zip(cycles) {
         let locate = |addr| maps.locate(slot.space as usize, addr);
         let exit = slot.entry.wrapping_add(u64::from(slot.len));
         let (entry_location, exit_location) = (locate(slot.entry), locate(exit));
@@ -190,15 +204,14 @@ fn merge_blocks(mut counted: Blocks, sites: &Sites, maps: &Maps) -> Vec<Block> {
                     == (entry_location, exit_location, owner)
             })
         };
-        let cycles = counted.take_cycles(&slot);
         let known = index.find(hash, is);
         if let Some(block) = known.and_then(|number| blocks.get_mut(number as usize)) {
             add(&mut block.count, slot.count);
             block.cycles.merge(&cycles);
             continue;
         }
-        let passed = counted.inside_of(&slot).iter().filter_map(|inside| {
-            let from = sites.slots.get(inside.site as usize)?.from;
+        let passed = insides.of(&slot).iter().filter_map(|inside| {
+            let from = *froms.get(inside.site as usize)?;
             Some(Passed { from, next: from.wrapping_add(u64::from(inside.len)) })
         });
         index.insert(hash, blocks.len() as u32);

@@ -8,9 +8,12 @@
 //! joins exactly to the one before: the block that spans the two then counts,
 //! but its cycles are not known.
 
+mod blocks;
 mod counter;
+mod counts;
+mod edges;
 mod merge;
-mod tables;
+mod sites;
 
 use lbr_msr::record::BranchType;
 
@@ -21,6 +24,8 @@ use crate::maps::{Location, Maps, Owner};
 use crate::perf_data::ReadError;
 use crate::quality::Quality;
 use crate::recording::Recording;
+
+use sites::{More, Surplus};
 
 pub use counter::FlowCounter;
 
@@ -44,13 +49,44 @@ pub struct Site {
     pub known: u64,
     /// How many of them were mispredicted; `None` where none is known.
     pub mispredicted: Option<u64>,
-    /// Mispredicted (y) of known (x), by stack.
-    pub misses: Clusters,
-    /// Taken (y) of executed (x), by stack: only where the block before the
-    /// branch is known, so that both outcomes had the same chance to be seen.
-    pub outcomes: Clusters,
     /// Where it went, the most frequent first.
     pub targets: Vec<Target>,
+    /// Times it was taken where the block before it is known.
+    settled: u64,
+    /// What sums over stacks have beside those over branches: few branches are
+    /// in a stack more than once.
+    surplus: Option<Box<Surplus>>,
+}
+
+impl Site {
+    /// Mispredicted (y) of known (x), by stack.
+    #[must_use]
+    pub fn misses(&self) -> Clusters {
+        let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.misses);
+        more.clusters(self.known, self.mispredicted.unwrap_or(0))
+    }
+
+    /// Taken (y) of executed (x), by stack: only where the block before the
+    /// branch is known, so that both outcomes had the same chance to be seen.
+    #[must_use]
+    pub fn outcomes(&self) -> Clusters {
+        let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.outcomes);
+        let executed = self.settled.saturating_add(self.not_taken.unwrap_or(0));
+        more.clusters(executed, self.settled)
+    }
+
+    /// To this target of it (y) of taken (x), by stack.
+    #[must_use]
+    pub fn to_target(&self, target: &Target) -> Clusters {
+        let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.taken);
+        let count = target.count;
+        Clusters {
+            y: count,
+            xy: count.saturating_add(target.xy),
+            yy: count.saturating_add(target.yy),
+            ..more.clusters(self.taken, 0)
+        }
+    }
 }
 
 /// A target of a branch.
@@ -62,8 +98,10 @@ pub struct Target {
     pub location: Location,
     /// Times the branch went there.
     pub count: u64,
-    /// There (y) of taken (x), by stack.
-    pub clusters: Clusters,
+    /// What the sums over stacks of taken (x) times there (y), and of there
+    /// squared, have beside `count`.
+    xy: u64,
+    yy: u64,
 }
 
 /// Straight code that ran, from the target of a branch to the next branch
@@ -135,6 +173,12 @@ pub struct Flow {
     pub blocks: Vec<Block>,
     /// All taken branches.
     pub taken: u64,
+    /// Distinct ones, by the places that they lead from and to.
+    pub distinct: u64,
+    /// Taken entries that are known to be predicted or not.
+    pub known: u64,
+    /// How many of them were mispredicted; `None` where none is known.
+    pub mispredicted: Option<u64>,
     /// How good the data are.
     pub quality: Quality,
     /// What kept blocks out.

@@ -121,9 +121,9 @@ impl Lint {
         stride: u64,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Lint, ReadError> {
-        let mut check = Check::new(stride, recording);
+        let mut check = Check::new(stride, recording, FlowCounter::without_blocks());
         collect::collect(recording, &mut check, progress)?;
-        Ok(check.without_blocks().finish(recording))
+        Ok(check.finish(recording))
     }
 
     /// The verdict.
@@ -148,16 +148,11 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Begins a recording; `stride` as in [`Lint::check`].
-    pub(crate) fn new(stride: u64, recording: &Recording) -> Check {
-        let mut flow = FlowCounter::new();
+    /// Begins a recording; `stride` as in [`Lint::check`]. `flow` has counted
+    /// nothing yet.
+    pub(crate) fn new(stride: u64, recording: &Recording, mut flow: FlowCounter) -> Check {
         flow.begin(recording);
         Check { scan: Scan { stride, ..Scan::default() }, flow }
-    }
-
-    /// For those who do not ask the flow for its blocks.
-    pub(crate) fn without_blocks(self) -> Check {
-        Check { flow: self.flow.without_blocks(), ..self }
     }
 
     /// Judges a recording that was read to its end.

@@ -1,7 +1,8 @@
 //! Where in its stacks each branch stood.
 
-use crate::index::{Index, hash};
+use crate::index;
 use crate::stack::{Entries, RawBranch};
+use crate::table::{Keyed, Table};
 
 /// How often a branch stood anywhere, and how often it was the newest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,11 +13,24 @@ pub(super) struct Place {
     space: u32,
 }
 
+impl Keyed for Place {
+    type Key = (u64, u32);
+
+    #[inline]
+    fn key(&self) -> (u64, u32) {
+        (self.from, self.space)
+    }
+
+    #[inline]
+    fn hash((from, space): (u64, u32)) -> u32 {
+        index::hash(from, 0, u64::from(space))
+    }
+}
+
 /// Branches by address and space.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    index: Index,
-    places: Vec<Place>,
+    places: Table<Place>,
     found: Vec<(RawBranch, u32, u32)>,
 }
 
@@ -26,33 +40,28 @@ impl Places {
         let mut found = std::mem::take(&mut self.found);
         found.clear();
         entries.for_each(|branch| {
-            let hash = hash(branch.from, 0, u64::from(space));
+            let hash = Place::hash((branch.from, space));
             found.push((branch, hash, 0));
         });
         // Looked up together, so that no look waits for another.
-        let touched = found.iter().fold(0, |all, (_, hash, _)| all ^ self.index.touch(*hash));
+        let touched = found.iter().fold(0, |all, (_, hash, _)| all ^ self.places.touch(*hash));
         std::hint::black_box(touched);
         for (_, hash, number) in &mut found {
-            *number = self.index.guess(*hash);
+            *number = self.places.guess(*hash);
         }
-        let touch = |number: u32| self.places.get(number as usize).map_or(0, |place| place.all);
+        let touch = |number: u32| self.places.get(number).map_or(0, |place| place.all);
         std::hint::black_box(found.iter().fold(0, |all, (_, _, number)| all ^ touch(*number)));
         for (index, (branch, hash, guess)) in found.iter().enumerate() {
             if branch.is_empty() || branch.flags.not_taken() {
                 continue;
             }
-            let is = |number: u32| {
-                let place = self.places.get(number as usize);
-                place.is_some_and(|place| (place.from, place.space) == (branch.from, space))
-            };
-            let known = if is(*guess) { Some(*guess) } else { self.index.find(*hash, is) };
-            let number = known.unwrap_or_else(|| {
-                let number = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
-                self.index.insert(*hash, number);
-                self.places.push(Place { from: branch.from, space, ..Place::default() });
-                number
+            let key = (branch.from, space);
+            let known = self.places.find_near(*guess, *hash, key);
+            let number = known.or_else(|| {
+                self.places.push(Place { from: branch.from, space, ..Place::default() })
             });
-            if let Some(place) = self.places.get_mut(number as usize) {
+            let place = number.and_then(|number| self.places.list.get_mut(number as usize));
+            if let Some(place) = place {
                 add(&mut place.all, weight);
                 add(&mut place.at_top, weight * u64::from(index == 0));
             }
@@ -61,7 +70,7 @@ impl Places {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
-        self.places.iter()
+        self.places.list.iter()
     }
 }
 

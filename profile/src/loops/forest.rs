@@ -27,12 +27,15 @@ pub(super) struct Shape {
 pub(super) struct Forest {
     pub(super) loops: Vec<Shape>,
     pub(super) innermost: Vec<Option<usize>>,
+    /// Numbers of each loop and of those inside it, in an order in which these
+    /// follow on each other: the first, and one behind the last.
+    spans: Vec<(usize, usize)>,
 }
 
 impl Forest {
     pub(super) fn new(graph: &Graph) -> Forest {
         let nodes = graph.nodes.len();
-        let mut forest = Forest { loops: Vec::new(), innermost: vec![None; nodes] };
+        let mut forest = Forest { innermost: vec![None; nodes], ..Forest::default() };
         let mut search = Search::new(nodes);
         let all: Vec<usize> = (0..nodes).collect();
         let mut left: Vec<(Vec<usize>, Option<usize>, u32)> = vec![(all, None, 1)];
@@ -54,12 +57,17 @@ impl Forest {
                 }
             }
         }
+        forest.spans = spans(&forest.loops);
         forest
     }
 
     /// Whether a loop is `outer` or lies inside it.
     pub(super) fn is_in(&self, inner: Option<usize>, outer: usize) -> bool {
-        self.chain(inner).any(|one| one == outer)
+        let span = |number: usize| self.spans.get(number).copied();
+        match (inner.and_then(span), span(outer)) {
+            (Some((at, _)), Some((first, end))) => (first..end).contains(&at),
+            _ => false,
+        }
     }
 
     /// A loop and those around it, the innermost first.
@@ -74,99 +82,122 @@ impl Forest {
     }
 }
 
+/// Numbers loops, which stand outer before inner, so that those inside each
+/// follow on it.
+fn spans(loops: &[Shape]) -> Vec<(usize, usize)> {
+    // How many each holds, itself among them.
+    let mut holds = vec![1; loops.len()];
+    for (number, shape) in loops.iter().enumerate().rev() {
+        if let Some(parent) = shape.parent {
+            holds[parent] += holds[number];
+        }
+    }
+    let mut spans: Vec<(usize, usize)> = Vec::with_capacity(loops.len());
+    // The next free number inside each.
+    let mut free: Vec<usize> = Vec::with_capacity(loops.len());
+    let mut outermost = 0;
+    for (shape, holds) in loops.iter().zip(holds) {
+        let next = shape.parent.map_or(&mut outermost, |parent| &mut free[parent]);
+        let first = *next;
+        *next += holds;
+        spans.push((first, first + holds));
+        free.push(first + 1);
+    }
+    spans
+}
+
 struct Head {
     node: usize,
     entrances: usize,
 }
 
+/// What the search knows of a node, together: it comes to nodes in no order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// The last region that it was in.
+    region: u32,
+    /// Its part of that; 0 while it has none.
+    part: u32,
+    /// As how manyth it was come to; 0 before.
+    order: u32,
+    low: u32,
+}
+
 /// Tarjan's search for strongly connected parts, without recursion.
 struct Search {
-    region: Vec<u32>,
-    now: u32,
-    part: Vec<u32>,
-    parts: u32,
-    order: Vec<u32>,
-    low: Vec<u32>,
-    open: Vec<bool>,
+    marks: Vec<Mark>,
     /// How often control comes to a node from outside its part.
     entered: Vec<u64>,
+    now: u32,
+    parts: u32,
 }
 
 impl Search {
     fn new(nodes: usize) -> Search {
-        Search {
-            region: vec![0; nodes],
-            now: 0,
-            part: vec![0; nodes],
-            parts: 0,
-            order: vec![0; nodes],
-            low: vec![0; nodes],
-            open: vec![false; nodes],
-            entered: vec![0; nodes],
-        }
+        Search { marks: vec![Mark::default(); nodes], entered: vec![0; nodes], now: 0, parts: 0 }
     }
 
     /// The parts of a region that have a cycle.
     fn parts(&mut self, graph: &Graph, region: &[usize]) -> Vec<Vec<usize>> {
         self.now += 1;
         for &node in region {
-            self.region[node] = self.now;
-            self.order[node] = 0;
-            self.open[node] = false;
-            self.part[node] = 0;
+            self.marks[node] = Mark { region: self.now, ..Mark::default() };
         }
         let (mut next, mut found) = (1u32, Vec::new());
         let mut waiting: Vec<usize> = Vec::new();
         let mut path: Vec<(usize, usize)> = Vec::new();
         for &root in region {
-            if self.order[root] != 0 {
+            if self.marks[root].order != 0 {
                 continue;
             }
             path.push((root, 0));
             while let Some((node, at)) = path.pop() {
+                let mut mark = self.marks[node];
                 if at == 0 {
-                    self.order[node] = next;
-                    self.low[node] = next;
+                    (mark.order, mark.low) = (next, next);
                     next += 1;
                     waiting.push(node);
-                    self.open[node] = true;
                 }
                 let after = graph.next(node);
                 let mut at = at;
                 let mut deeper = None;
-                while let Some(&(to, _)) = after.get(at) {
+                // A way to itself changes nothing.
+                while let Some(&to) = after.get(at) {
                     at += 1;
-                    if self.region[to] != self.now {
+                    let to = to as usize;
+                    let other = &self.marks[to];
+                    if other.region != self.now || to == node {
                         continue;
                     }
-                    if self.order[to] == 0 {
+                    if other.order == 0 {
                         deeper = Some(to);
                         break;
                     }
-                    if self.open[to] {
-                        self.low[node] = self.low[node].min(self.order[to]);
+                    if other.part == 0 {
+                        mark.low = mark.low.min(other.order);
                     }
                 }
+                self.marks[node] = mark;
                 if let Some(to) = deeper {
                     path.push((node, at));
                     path.push((to, 0));
                     continue;
                 }
                 if let Some(&(above, _)) = path.last() {
-                    self.low[above] = self.low[above].min(self.low[node]);
+                    let above = &mut self.marks[above];
+                    above.low = above.low.min(mark.low);
                 }
-                if self.low[node] == self.order[node] {
+                if mark.low == mark.order {
                     self.parts += 1;
                     let mut part = Vec::new();
                     while let Some(member) = waiting.pop() {
-                        self.open[member] = false;
-                        self.part[member] = self.parts;
+                        self.marks[member].part = self.parts;
                         part.push(member);
                         if member == node {
                             break;
                         }
                     }
-                    let cycle = part.len() > 1 || after.iter().any(|(to, _)| *to == node);
+                    let cycle = part.len() > 1 || after.iter().any(|to| *to as usize == node);
                     if cycle {
                         part.sort_unstable();
                         found.push(part);
@@ -181,16 +212,16 @@ impl Search {
 
     /// Counts what comes into the parts from outside.
     fn count_entries(&mut self, graph: &Graph, parts: &[Vec<usize>]) {
-        for node in parts.iter().flatten() {
-            self.entered[*node] = graph.called(*node);
-        }
         for &node in parts.iter().flatten() {
-            for &(before, count) in graph.before(node) {
-                let same = self.region[before] == self.now && self.part[before] == self.part[node];
-                if !same {
-                    self.entered[node] = self.entered[node].saturating_add(count.max(1));
+            let part = self.marks[node].part;
+            let mut entered = graph.called(node);
+            for (before, count) in graph.before(node) {
+                let mark = &self.marks[before];
+                if mark.region != self.now || mark.part != part {
+                    entered = entered.saturating_add(count.max(1));
                 }
             }
+            self.entered[node] = entered;
         }
     }
 
@@ -203,8 +234,9 @@ impl Search {
             return Some(Head { node, entrances });
         }
         let inside = |node: usize| part.binary_search(&node).is_ok();
-        let back =
-            part.iter().flat_map(|&from| graph.next(from).iter().map(move |(to, _)| (from, *to)));
+        let back = part
+            .iter()
+            .flat_map(|&from| graph.next(from).iter().map(move |to| (from, *to as usize)));
         let back = back.filter(|(from, to)| inside(*to) && graph.is_backward(*from, *to));
         let node = back.map(|(_, to)| to).min().or_else(|| part.first().copied())?;
         Some(Head { node, entrances })

@@ -58,33 +58,45 @@ pub(super) struct Graph {
     pub(super) behind: Vec<Option<usize>>,
     after: Ways,
     before: Ways,
+    /// How often each way before was gone.
+    counts: Vec<u64>,
 }
 
-/// Ways between nodes with their counts, by the node at one end.
+/// Ways between nodes, by the node at one end. Small numbers: finding the loops
+/// goes over them many times.
 #[derive(Debug, Default)]
 struct Ways {
-    starts: Vec<usize>,
-    others: Vec<(usize, u64)>,
+    /// Where those of each node begin; one more than nodes.
+    starts: Vec<u32>,
+    others: Vec<u32>,
 }
 
 impl Ways {
-    fn new(nodes: usize, mut ways: Vec<(usize, usize, u64)>) -> Ways {
-        ways.sort_unstable();
+    /// Takes the ways sorted by the node that they are to be found by.
+    fn new(
+        nodes: usize,
+        ways: &[(u32, u32, u64)],
+        end: impl Fn(&(u32, u32, u64)) -> (u32, u32),
+    ) -> Ways {
         let mut starts = Vec::with_capacity(nodes + 1);
         let mut at = 0;
         for node in 0..=nodes {
-            while ways.get(at).is_some_and(|way| way.0 < node) {
+            while ways.get(at).is_some_and(|way| (end(way).0 as usize) < node) {
                 at += 1;
             }
-            starts.push(at);
+            starts.push(at as u32);
         }
-        Ways { starts, others: ways.into_iter().map(|(_, other, count)| (other, count)).collect() }
+        Ways { starts, others: ways.iter().map(|way| end(way).1).collect() }
     }
 
-    fn of(&self, node: usize) -> &[(usize, u64)] {
+    fn range(&self, node: usize) -> std::ops::Range<usize> {
         let start = self.starts.get(node).copied().unwrap_or(0);
         let end = self.starts.get(node + 1).copied().unwrap_or(start);
-        self.others.get(start..end).unwrap_or_default()
+        start as usize..end as usize
+    }
+
+    fn of(&self, node: usize) -> &[u32] {
+        self.others.get(self.range(node)).unwrap_or_default()
     }
 }
 
@@ -221,10 +233,17 @@ impl Graph {
                 node.has_site = true;
             }
         }
-        let mut ways = passed;
+        let mut ways: Vec<(u32, u32, u64)> = Vec::new();
+        let mut add = |from: usize, to: usize, count| {
+            // There are fewer nodes than twice the branches, which have numbers.
+            if let (Ok(from), Ok(to)) = (u32::try_from(from), u32::try_from(to)) {
+                ways.push((from, to, count));
+            }
+        };
+        passed.into_iter().for_each(|(from, to, count)| add(from, to, count));
         for (at, node) in self.nodes.iter().enumerate() {
             if node.falls > 0 {
-                ways.push((at, at + 1, node.falls));
+                add(at, at + 1, node.falls);
             }
         }
         for (number, edge) in branches.iter().enumerate() {
@@ -233,24 +252,28 @@ impl Graph {
             };
             let behind = self.behind.get(number).copied().flatten();
             if edge.kind.is_jump() {
-                ways.push((from, to, edge.count));
+                add(from, to, edge.count);
             } else if let Some(behind) = behind {
-                ways.push((from, behind, edge.count));
+                add(from, behind, edge.count);
             }
         }
-        let back = ways.iter().map(|(from, to, count)| (*to, *from, *count)).collect();
-        self.before = Ways::new(self.nodes.len(), back);
-        self.after = Ways::new(self.nodes.len(), ways);
+        let nodes = self.nodes.len();
+        ways.sort_unstable();
+        self.after = Ways::new(nodes, &ways, |(from, to, _)| (*from, *to));
+        ways.sort_unstable_by_key(|(from, to, count)| (*to, *from, *count));
+        self.before = Ways::new(nodes, &ways, |(from, to, _)| (*to, *from));
+        self.counts = ways.into_iter().map(|(_, _, count)| count).collect();
     }
 
-    /// Where control goes on from a node, with the counts.
-    pub(super) fn next(&self, node: usize) -> &[(usize, u64)] {
+    /// Where control goes on from a node.
+    pub(super) fn next(&self, node: usize) -> &[u32] {
         self.after.of(node)
     }
 
     /// Where control comes to a node from, with the counts.
-    pub(super) fn before(&self, node: usize) -> &[(usize, u64)] {
-        self.before.of(node)
+    pub(super) fn before(&self, node: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let counts = self.counts.get(self.before.range(node)).unwrap_or_default();
+        self.before.of(node).iter().zip(counts).map(|(before, count)| (*before as usize, *count))
     }
 
     /// How often a call led to a node.

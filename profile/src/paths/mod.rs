@@ -184,7 +184,7 @@ struct Counter {
 
 impl Visit for Counter {
     fn stack(&mut self, walker: &mut Walker, opening: Opening) {
-        self.followers.resize(walker.edges.list.len(), Followers::default());
+        self.followers.resize(walker.edges.list().len(), Followers::default());
         for step in &walker.steps {
             if let Some(after) = step.before.and_then(|before| self.followers.get_mut(before)) {
                 after.add(step.edge, opening.weight);
@@ -331,7 +331,7 @@ impl PathFinder {
         let (mut walker, mut counter) = (Walker::default(), Counter::default());
         let read = walk::walk(read_all, &mut walker, &mut counter)?;
         let Walker { edges, maps, .. } = walker;
-        counter.followers.resize(edges.list.len(), Followers::default());
+        counter.followers.resize(edges.list().len(), Followers::default());
         Ok((PathFinder { edges, followers: counter.followers, maps }, read))
     }
 
@@ -362,12 +362,9 @@ impl PathFinder {
         let PathFinder { edges, followers, maps } = self;
         let crowded = followers.iter().filter(|after| after.missing > 0).count() as u64;
         let Grown { chains, place } =
-            grow(&edges.list, &followers, growth.least, growth.cross_calls);
+            grow(edges.list(), &followers, growth.least, growth.cross_calls);
         drop(followers);
         let mut walker = Walker::again(edges);
-        for edge in &mut walker.edges.list {
-            edge.count = 0;
-        }
         let mut follow = Follow {
             place: &place,
             lengths: chains.iter().map(|chain| chain.edges.len()).collect(),
@@ -380,7 +377,7 @@ impl PathFinder {
         follow.next_recording();
         let Follow { ran, whole, bytes, .. } = follow;
         let complete = walker.is_complete();
-        let list = &walker.edges.list;
+        let list = walker.edges.list();
         let mut paths: Vec<(usize, Path)> = Vec::with_capacity(chains.len());
         for (number, chain) in chains.into_iter().enumerate() {
             let mut path = Path {

@@ -52,6 +52,14 @@ pub enum ReadError {
         /// The program that unpacks it.
         by: &'static str,
     },
+    /// It is text that was meant to hold branches, and not one can be read.
+    #[error("holds no branches: line {number}: {error}")]
+    NoLine {
+        /// The first line that was meant so.
+        number: u64,
+        /// What is wrong with it.
+        error: crate::brstack::LineError,
+    },
     /// It is neither perf.data nor text with branches.
     #[error("holds no branches: neither perf.data nor text of perf script -F brstack")]
     NoBranches,

@@ -7,19 +7,20 @@
 mod frames;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use lbr_msr::record::{BranchType, Event, Head, Label};
 
 use crate::clean::{self, DUPLICATE_STRIDE, LONGEST_BLOCK, Streams};
 use crate::code;
 use crate::collect::{self, Collect, Thread};
+use crate::index;
 use crate::maps::Maps;
 use crate::note::Source;
 use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::{Entry, Quality};
 use crate::recording::Recording;
-use crate::stack::{SampleHead, Stack};
+use crate::stack::{Entries, SampleHead, Stack};
+use crate::table::{Keyed, Table};
 
 pub(crate) use crate::clean::Holds;
 pub(crate) use frames::{Frames, Returned, returns_behind};
@@ -83,26 +84,17 @@ pub(crate) struct Edge {
     pub(crate) count: u64,
 }
 
-/// Mixes the words of a branch: it is looked up for each entry, and the
-/// standard hasher takes as long as everything else together.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mix(u64);
+impl Keyed for Edge {
+    type Key = (u32, u64, u64);
 
-impl Hasher for Mix {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
+    #[inline]
+    fn key(&self) -> (u32, u64, u64) {
+        (self.space, self.from, self.to)
     }
-    fn write_u32(&mut self, word: u32) {
-        self.write_u64(u64::from(word));
-    }
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-    fn finish(&self) -> u64 {
-        // The table looks at both ends; the upper one is mixed best.
-        self.0 ^ self.0.rotate_left(32)
+
+    #[inline]
+    fn hash((space, from, to): (u32, u64, u64)) -> u32 {
+        index::hash(from, to, u64::from(space))
     }
 }
 
@@ -110,29 +102,52 @@ impl Hasher for Mix {
 /// walk over the same recording gives them the same numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Edges {
-    index: HashMap<(u32, u64, u64), usize, BuildHasherDefault<Mix>>,
-    pub(crate) list: Vec<Edge>,
+    table: Table<Edge>,
 }
 
 impl Edges {
+    pub(crate) fn list(&self) -> &[Edge] {
+        &self.table.list
+    }
+
     pub(crate) fn get(&self, edge: usize) -> Option<&Edge> {
-        self.list.get(edge)
+        self.table.list.get(edge)
     }
 
     /// Whether a branch was taken.
     pub(crate) fn has(&self, space: u32, from: u64, to: u64) -> bool {
-        self.index.contains_key(&(space, from, to))
+        let key = (space, from, to);
+        self.table.find(Edge::hash(key), key).is_some()
     }
 
-    /// The number of a branch; a new one if there was none.
-    fn number(&mut self, key: (u32, u64, u64), kind: impl FnOnce() -> Kind) -> usize {
-        let next = self.list.len();
-        let number = *self.index.entry(key).or_insert(next);
-        if number == next {
-            let (space, from, to) = key;
-            self.list.push(Edge { from, to, space, kind: kind(), count: 0 });
+    /// Where each entry of a stack will most likely be found: its hash and its
+    /// number. All are fetched side by side.
+    fn look_up(&self, entries: &Entries<'_>, space: u32, found: &mut Vec<(u32, u32)>) {
+        found.clear();
+        entries.for_each(|branch| found.push((Edge::hash((space, branch.from, branch.to)), 0)));
+        let touched = found.iter().fold(0, |all, (hash, _)| all ^ self.table.touch(*hash));
+        std::hint::black_box(touched);
+        for (hash, number) in &mut *found {
+            *number = self.table.guess(*hash);
         }
-        number
+        let touch = |number: u32| self.table.get(number).map_or(0, |edge| edge.count);
+        std::hint::black_box(found.iter().fold(0, |all, (_, number)| all ^ touch(*number)));
+    }
+
+    /// The number of a branch; a new one if there was none. `None` where there
+    /// are more than numbers.
+    fn number(
+        &mut self,
+        (hash, guess): (u32, u32),
+        key: (u32, u64, u64),
+        kind: impl FnOnce() -> Kind,
+    ) -> Option<usize> {
+        let found = self.table.find_near(guess, hash, key);
+        let number = found.or_else(|| {
+            let (space, from, to) = key;
+            self.table.push(Edge { from, to, space, kind: kind(), count: 0 })
+        });
+        number.map(|number| number as usize)
     }
 }
 
@@ -191,6 +206,7 @@ pub(crate) struct Walker {
     pub(crate) broken: u64,
     /// The steps of the stack at hand, oldest first.
     pub(crate) steps: Vec<Step>,
+    found: Vec<(u32, u32)>,
     streams: Streams,
     /// The newest branch of each thread whose last stack ended uncut.
     stood: HashMap<Thread, usize>,
@@ -200,7 +216,8 @@ pub(crate) struct Walker {
 impl Walker {
     /// A walk over the same recording once more: branches keep their numbers,
     /// everything else is counted anew.
-    pub(crate) fn again(edges: Edges) -> Walker {
+    pub(crate) fn again(mut edges: Edges) -> Walker {
+        edges.table.list.iter_mut().for_each(|edge| edge.count = 0);
         Walker { edges, ..Walker::default() }
     }
 
@@ -268,6 +285,8 @@ impl Walker {
         };
         let mut spanning = last.is_some();
         let aborts = clean::second_aborts(&stack.entries);
+        let mut found = std::mem::take(&mut self.found);
+        self.edges.look_up(&stack.entries, space, &mut found);
         for index in (usize::from(duplicate)..stack.entries.len()).rev() {
             let Some(branch) = stack.entries.get(index) else { continue };
             match self.quality.entry(branch, index, &aborts, weight) {
@@ -280,7 +299,9 @@ impl Walker {
             }
             let key = (space, branch.from, branch.to);
             let (maps, recorded) = (&mut self.maps, branch.flags.branch_type());
-            let edge = self.edges.number(key, || kind(maps, key, recorded));
+            let place = found.get(index).copied().unwrap_or_default();
+            let number = self.edges.number(place, key, || kind(maps, key, recorded));
+            let Some(edge) = number else { continue };
             let entry = last.filter(|_| straight).and_then(|last| self.edges.get(last));
             let entry = entry.map(|edge| edge.to);
             let follows = last.is_some();
@@ -288,7 +309,7 @@ impl Walker {
             if entry.is_some() && !runs {
                 add(&mut self.broken, weight);
             }
-            if let Some(edge) = self.edges.list.get_mut(edge) {
+            if let Some(edge) = self.edges.table.list.get_mut(edge) {
                 add(&mut edge.count, weight);
                 if edge.kind == Kind::Unknown && recorded.is_some() {
                     edge.kind = Kind::of(recorded);
@@ -300,6 +321,7 @@ impl Walker {
             spanning = false;
             last = Some(edge);
         }
+        self.found = found;
         let goes_on = !head.integrity.cut;
         if let Some(edge) = last.or(before).filter(|_| goes_on) {
             self.stood.insert(thread, edge);

@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use profile::Flow;
-use profile::basic::{BasicBlock, Edge, basic_blocks};
+use profile::basic::{BasicBlock, Cuts, Edge};
 use profile::cycles::Cycles;
 use profile::flow::Block;
 use profile::maps::Maps;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{Report, Sort, dash, percent};
 use crate::exit::USAGE;
@@ -27,9 +28,10 @@ pub(super) fn print(
     flow: &mut Flow,
 ) -> std::io::Result<Option<u8>> {
     flow.drop_contradicted();
-    let basics = basic_blocks(&flow.blocks);
     let total = flow.block_quality.blocks;
     let Flow { blocks, maps, .. } = flow;
+    // Before the order changes: the first block's addresses stand for others'.
+    let cuts = args.block.is_none().then(|| Cuts::of(blocks));
     match args.sort {
         Some(Sort::Address) => blocks.sort_by_key(|block| (block.entry, block.exit)),
         Some(Sort::Cycles) => {
@@ -41,15 +43,23 @@ pub(super) fn print(
         let block = blocks.iter().find(|block| (block.entry, block.exit) == (entry, exit));
         return one(out, args, maps, block, total);
     }
-    let shown: Vec<&Block> = blocks.iter().take(args.rows()).collect();
-    let ends = shown.iter().flat_map(|block| [block.entry_location, block.exit_location]);
-    maps.look_up_lines(ends.chain(basics.iter().take(args.rows()).map(|basic| basic.location)));
+    // Rows first, then basic blocks: there may be a million of each.
+    let shown = args.rows().min(blocks.len());
+    let rows = blocks.iter().take(shown);
+    maps.look_up_lines(rows.flat_map(|block| [block.entry_location, block.exit_location]));
+    let cut = |blocks: &mut Vec<Block>, maps: &mut Maps| {
+        *blocks = Vec::new();
+        let basics = cuts.map_or_else(Vec::new, Cuts::basic_blocks);
+        maps.look_up_lines(basics.iter().take(args.rows()).map(|basic| basic.location));
+        basics
+    };
     if args.json {
-        for (rank, block) in shown.iter().enumerate() {
-            super::print_json(out, &block_json(maps, block, rank + 1, total))?;
+        for (rank, block) in blocks.iter().take(shown).enumerate() {
+            super::print_json(out, &block_row(maps, block, rank + 1, total))?;
         }
+        let basics = cut(blocks, maps);
         for (rank, basic) in basics.iter().take(args.rows()).enumerate() {
-            super::print_json(out, &basic_json(maps, basic, rank + 1))?;
+            super::print_json(out, &basic_row(maps, basic, rank + 1))?;
         }
         return Ok(None);
     }
@@ -68,7 +78,7 @@ pub(super) fn print(
         "saturated",
         "modes"
     )?;
-    for (rank, block) in shown.iter().enumerate() {
+    for (rank, block) in blocks.iter().take(shown).enumerate() {
         let cycles = &block.cycles;
         let known = cycles.n() > 0;
         let cell = |value: Option<u32>| value.map_or_else(dash, |value| value.to_string());
@@ -90,7 +100,8 @@ pub(super) fn print(
             super::place(maps, block.exit_location, block.exit),
         )?;
     }
-    super::print_hidden(out, blocks.len(), shown.len(), "blocks")?;
+    super::print_hidden(out, blocks.len(), shown, "blocks")?;
+    let basics = cut(blocks, maps);
     writeln!(out, "\n{:>4}  {:>12}  basic block", "rank", "count")?;
     for (rank, basic) in basics.iter().take(args.rows()).enumerate() {
         let count = grouped(basic.count);
@@ -115,7 +126,7 @@ fn one(
         return Ok(Some(USAGE));
     };
     if args.json {
-        super::print_json(out, &block_json(maps, block, 1, total))?;
+        super::print_json(out, &block_row(maps, block, 1, total))?;
         return Ok(None);
     }
     let entry = super::place(maps, block.entry_location, block.entry);
@@ -148,47 +159,86 @@ pub(super) fn modes(cycles: &Cycles) -> String {
     if modes.is_empty() { dash() } else { modes.join(",") }
 }
 
-/// A block as one JSON object.
-pub(crate) fn block_json(maps: &mut Maps, block: &Block, rank: usize, total: u64) -> Value {
-    let entry = super::end_json(maps, block.entry_location);
-    let exit = super::end_json(maps, block.exit_location);
+/// A block as one JSON object. There may be a million: rows are written as they
+/// are, their keys in the order of the alphabet as everywhere.
+#[derive(Debug, Serialize)]
+pub(crate) struct BlockRow {
+    count: u64,
+    distribution: Option<Vec<CyclesRow>>,
+    entry: String,
+    entry_file: Option<String>,
+    entry_inlines: Value,
+    entry_line: Option<String>,
+    entry_offset: Option<u64>,
+    entry_symbol: Option<String>,
+    exit: String,
+    exit_file: Option<String>,
+    exit_inlines: Value,
+    exit_line: Option<String>,
+    exit_offset: Option<u64>,
+    exit_symbol: Option<String>,
+    kind: &'static str,
+    max: Option<u32>,
+    min: Option<u32>,
+    modes: Option<Vec<u32>>,
+    n: u64,
+    p50: Option<u32>,
+    p90: Option<u32>,
+    p99: Option<u32>,
+    rank: usize,
+    rounded: Option<bool>,
+    saturated: Option<u64>,
+    share: Option<f64>,
+    view: &'static str,
+}
+
+/// How often a cycle count occurred.
+#[derive(Debug, Serialize)]
+struct CyclesRow {
+    cycles: u32,
+    rate: Option<f64>,
+    samples: u64,
+}
+
+/// The row of a block.
+pub(crate) fn block_row(maps: &mut Maps, block: &Block, rank: usize, total: u64) -> BlockRow {
+    let (entry_symbol, entry_offset, entry_file) = super::end_json(maps, block.entry_location);
+    let (exit_symbol, exit_offset, exit_file) = super::end_json(maps, block.exit_location);
     let (entry_line, entry_inlines) = super::source_json(maps, block.entry_location);
     let (exit_line, exit_inlines) = super::source_json(maps, block.exit_location);
     let cycles = &block.cycles;
-    let known = cycles.n() > 0;
-    let distribution: Vec<Value> = cycles
-        .iter()
-        .map(|(value, n)| json!({ "cycles": value, "samples": n, "rate": share(n, cycles.n()) }))
-        .collect();
-    json!({
-        "view": "blocks",
-        "kind": "block",
-        "rank": rank,
-        "entry": format!("{:#x}", block.entry),
-        "entry_symbol": entry.0,
-        "entry_offset": entry.1,
-        "entry_file": entry.2,
-        "entry_line": entry_line,
-        "entry_inlines": entry_inlines,
-        "exit": format!("{:#x}", block.exit),
-        "exit_symbol": exit.0,
-        "exit_offset": exit.1,
-        "exit_file": exit.2,
-        "exit_line": exit_line,
-        "exit_inlines": exit_inlines,
-        "count": block.count,
-        "share": share(block.count, total),
-        "n": cycles.n(),
-        "min": cycles.min(),
-        "p50": cycles.quantile(0.5),
-        "p90": cycles.quantile(0.9),
-        "p99": cycles.quantile(0.99),
-        "max": cycles.max(),
-        "modes": known.then(|| cycles.modes()),
-        "saturated": known.then(|| cycles.saturated()),
-        "rounded": known.then(|| cycles.is_rounded()),
-        "distribution": known.then_some(distribution),
-    })
+    let n = cycles.n();
+    let known = n > 0;
+    let row = |(cycles, samples)| CyclesRow { cycles, rate: share(samples, n), samples };
+    BlockRow {
+        count: block.count,
+        distribution: known.then(|| cycles.iter().map(row).collect()),
+        entry: format!("{:#x}", block.entry),
+        entry_file,
+        entry_inlines,
+        entry_line,
+        entry_offset,
+        entry_symbol,
+        exit: format!("{:#x}", block.exit),
+        exit_file,
+        exit_inlines,
+        exit_line,
+        exit_offset,
+        exit_symbol,
+        kind: "block",
+        max: cycles.max(),
+        min: cycles.min(),
+        modes: known.then(|| cycles.modes()),
+        n,
+        p50: cycles.quantile(0.5),
+        p90: cycles.quantile(0.9),
+        p99: cycles.quantile(0.99),
+        rank,
+        rounded: known.then(|| cycles.is_rounded()),
+        saturated: known.then(|| cycles.saturated()),
+        share: share(block.count, total),
+        view: "blocks",
+    }
 }
 
 /// Addresses of one end: at it, and beside it where the end itself is unknown.
@@ -199,26 +249,44 @@ fn ends(edge: Edge) -> (Option<String>, Option<String>) {
     }
 }
 
-fn basic_json(maps: &mut Maps, basic: &BasicBlock, rank: usize) -> Value {
-    let (symbol, offset, file) = super::end_json(maps, basic.location);
-    let (line, inlines) = super::source_json(maps, basic.location);
-    let (start, behind) = ends(basic.start);
-    let (end, before) = ends(basic.end);
-    json!({
-        "view": "blocks",
-        "kind": "basic_block",
-        "rank": rank,
-        "start": start,
-        "start_symbol": symbol,
-        "start_offset": offset,
-        "start_file": file,
-        "start_line": line,
-        "start_inlines": inlines,
-        "starts_behind": behind,
-        "end": end,
-        "ends_before": before,
-        "count": basic.count,
-    })
+/// A basic block as one JSON object.
+#[derive(Debug, Serialize)]
+struct BasicRow {
+    count: u64,
+    end: Option<String>,
+    ends_before: Option<String>,
+    kind: &'static str,
+    rank: usize,
+    start: Option<String>,
+    start_file: Option<String>,
+    start_inlines: Value,
+    start_line: Option<String>,
+    start_offset: Option<u64>,
+    start_symbol: Option<String>,
+    starts_behind: Option<String>,
+    view: &'static str,
+}
+
+fn basic_row(maps: &mut Maps, basic: &BasicBlock, rank: usize) -> BasicRow {
+    let (start_symbol, start_offset, start_file) = super::end_json(maps, basic.location);
+    let (start_line, start_inlines) = super::source_json(maps, basic.location);
+    let (start, starts_behind) = ends(basic.start);
+    let (end, ends_before) = ends(basic.end);
+    BasicRow {
+        count: basic.count,
+        end,
+        ends_before,
+        kind: "basic_block",
+        rank,
+        start,
+        start_file,
+        start_inlines,
+        start_line,
+        start_offset,
+        start_symbol,
+        starts_behind,
+        view: "blocks",
+    }
 }
 
 fn basic_text(maps: &mut Maps, basic: &BasicBlock) -> String {

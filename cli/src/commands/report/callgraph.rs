@@ -1,6 +1,6 @@
 //! `lbr report --view callgraph`.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Report) -> Outcome {
         }
         None => None,
     };
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = super::stdout(args.json);
     if options.folded {
         print_folded(&mut out, &graph)?;
         if let Some(scored) = scored {

@@ -1,6 +1,6 @@
 //! What the views of the flow of control share.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 
 use profile::Flow;
 use profile::flow::FlowCounter;
@@ -14,13 +14,14 @@ use crate::present::number::grouped;
 
 /// Runs one of these views.
 pub(super) fn run(args: &Report) -> Outcome {
-    let mut counter = FlowCounter::new();
+    let blocks = args.view == View::Blocks;
+    let mut counter =
+        if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
     let sources = input::read_all(&args.input, |recording, at| counter.recording(recording, at))?;
-    let counter = if args.view == View::Blocks { counter } else { counter.without_blocks() };
     let mut flow = counter.finish();
     args.symbols.apply(&mut flow.maps);
     let totals = totals(&flow);
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = super::stdout(args.json);
     if !args.json {
         super::print_head(&mut out, &sources, &flow.quality, &totals)?;
         print_sureness(&mut out, &flow, args.view)?;
@@ -43,15 +44,11 @@ pub(super) fn run(args: &Report) -> Outcome {
 
 /// What the flow counted.
 pub(crate) fn totals(flow: &Flow) -> Totals {
-    let sites = || flow.sites.iter();
-    let add = |sum: u64, n: u64| sum.saturating_add(n);
-    let known = sites().fold(0, |sum, site| add(sum, site.known));
-    let missed = sites().fold(0, |sum, site| add(sum, site.mispredicted.unwrap_or(0)));
     Totals {
         branches: flow.taken,
-        distinct: sites().fold(0, |sum, site| add(sum, site.targets.len() as u64)),
-        known,
-        mispredicted: (known > 0).then_some(missed),
+        distinct: flow.distinct,
+        known: flow.known,
+        mispredicted: flow.mispredicted,
     }
 }
 

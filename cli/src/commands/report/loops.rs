@@ -1,11 +1,12 @@
 //! `lbr report --view loops`.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 
 use profile::interval::MIN_STACKS;
 use profile::loops::{BackEdge, Loop, LoopFinder, Loops, Quantile, Trips};
 use profile::maps::Maps;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::reread::Reread;
 use super::{Report, Totals, dash};
@@ -22,13 +23,13 @@ pub(super) fn run(args: &Report) -> Outcome {
     let (loops, sources) = finder.count_all(|read| recordings.read(read))?;
     let totals =
         Totals { branches: loops.taken, distinct: loops.distinct, known: 0, mispredicted: None };
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = super::stdout(args.json);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
     args.symbols.apply(&mut maps);
     let shown = found.get(..args.rows().min(found.len())).unwrap_or_default();
     if args.json {
         for (rank, one) in shown.iter().enumerate() {
-            super::print_json(&mut out, &row_json(&mut maps, one, rank + 1, complete))?;
+            super::print_json(&mut out, &row(&mut maps, one, rank + 1, complete))?;
         }
         let mut quality = super::quality_json(&sources, &quality, &totals);
         for key in ["mispredicted", "predictions_known"] {
@@ -212,70 +213,125 @@ fn quantile_json(quantile: Quantile) -> (Option<u32>, bool) {
     }
 }
 
-fn row_json(maps: &mut Maps, one: &Loop, rank: usize, complete: bool) -> Value {
-    let (symbol, offset, file) = super::end_json(maps, one.location);
+/// A loop as one JSON object, its keys in the order of the alphabet as
+/// everywhere. A loop of generated code may have as many branches back as the
+/// program has branches.
+#[derive(Debug, Serialize)]
+struct LoopRow {
+    back_edges: Vec<BranchRow>,
+    cycles_max: Option<u32>,
+    cycles_min: Option<u32>,
+    cycles_modes: Option<Vec<u32>>,
+    cycles_n: u64,
+    cycles_p50: Option<u32>,
+    cycles_p90: Option<u32>,
+    depth: u32,
+    exact: bool,
+    falls_back: u64,
+    falls_from: Vec<BranchRow>,
+    head: String,
+    head_file: Option<String>,
+    head_offset: Option<u64>,
+    head_symbol: Option<String>,
+    histogram: Vec<TripsRow>,
+    makes_calls: bool,
+    max: Option<u64>,
+    max_is_at_least: Option<bool>,
+    mean: Option<f64>,
+    mean_high: Option<f64>,
+    mean_low: Option<f64>,
+    min: Option<u32>,
+    n: u64,
+    not_seen_to_begin: u64,
+    not_seen_to_end: u64,
+    not_seen_to_end_longest: Option<u32>,
+    p50: Option<u32>,
+    p50_is_at_least: bool,
+    p90: Option<u32>,
+    p90_is_at_least: bool,
+    parent_rank: Option<usize>,
+    rank: usize,
+    rounded: bool,
+    rounds: u64,
+    several_entrances: bool,
+    tested_at_head: bool,
+    types_unknown: bool,
+    view: &'static str,
+}
+
+/// A branch that closes rounds of a loop.
+#[derive(Debug, Serialize)]
+struct BranchRow {
+    count: u64,
+    from: String,
+    from_offset: Option<u64>,
+    from_symbol: Option<String>,
+}
+
+/// How many entries made so many trips.
+#[derive(Debug, Serialize)]
+struct TripsRow {
+    entries: u64,
+    trips: u32,
+}
+
+fn row(maps: &mut Maps, one: &Loop, rank: usize, complete: bool) -> LoopRow {
+    let (head_symbol, head_offset, head_file) = super::end_json(maps, one.location);
     let mut branch = |back: &BackEdge| {
-        let (symbol, offset, _) = super::end_json(maps, back.location);
-        json!({
-            "from": format!("{:#x}", back.from),
-            "from_symbol": symbol,
-            "from_offset": offset,
-            "count": back.count,
-        })
+        let (from_symbol, from_offset, _) = super::end_json(maps, back.location);
+        BranchRow { count: back.count, from: format!("{:#x}", back.from), from_offset, from_symbol }
     };
-    let back_edges: Vec<Value> = one.back_edges.iter().map(&mut branch).collect();
-    let falls_from: Vec<Value> = one.falls_from.iter().map(&mut branch).collect();
+    let back_edges = one.back_edges.iter().map(&mut branch).collect();
+    let falls_from = one.falls_from.iter().map(&mut branch).collect();
     let trips = &one.trips;
-    let histogram: Vec<Value> =
-        trips.iter().map(|(trips, n)| json!({ "trips": trips, "entries": n })).collect();
-    let (p50, p50_at_least) = quantile_json(trips.quantile(0.5));
-    let (p90, p90_at_least) = quantile_json(trips.quantile(0.9));
+    let histogram = trips.iter().map(|(trips, entries)| TripsRow { entries, trips });
+    let (p50, p50_is_at_least) = quantile_json(trips.quantile(0.5));
+    let (p90, p90_is_at_least) = quantile_json(trips.quantile(0.9));
     let (max, whole) = one.longest().unzip();
     let mean = match one.mean {
         Some(estimate) => estimate.mean,
         None => trips.mean(),
     };
     let cycles = &one.cycles;
-    let timed = cycles.n() > 0;
-    json!({
-        "view": "loops",
-        "rank": rank,
-        "head": format!("{:#x}", one.head),
-        "head_symbol": symbol,
-        "head_offset": offset,
-        "head_file": file,
-        "depth": one.depth,
-        "parent_rank": one.parent.map(|parent| parent + 1),
-        "back_edges": back_edges,
-        "falls_back": one.falls_back,
-        "falls_from": falls_from,
-        "tested_at_head": one.tested_at_head,
-        "several_entrances": one.irreducible,
-        "makes_calls": one.calls,
-        "types_unknown": one.types_unknown,
-        "exact": complete,
-        "rounds": one.rounds,
-        "n": trips.n(),
-        "min": trips.min(),
-        "p50": p50,
-        "p50_is_at_least": p50_at_least,
-        "p90": p90,
-        "p90_is_at_least": p90_at_least,
-        "max": max,
-        "max_is_at_least": whole.map(|whole| !whole),
-        "mean": mean,
-        "mean_low": one.mean.and_then(|mean| mean.low),
-        "mean_high": one.mean.and_then(|mean| mean.high),
-        "histogram": histogram,
-        "rounded": trips.is_rounded(),
-        "not_seen_to_end": trips.open(),
-        "not_seen_to_end_longest": trips.longest_open(),
-        "not_seen_to_begin": one.headless,
-        "cycles_n": cycles.n(),
-        "cycles_min": cycles.min(),
-        "cycles_p50": cycles.quantile(0.5),
-        "cycles_p90": cycles.quantile(0.9),
-        "cycles_max": cycles.max(),
-        "cycles_modes": timed.then(|| cycles.modes()),
-    })
+    LoopRow {
+        back_edges,
+        cycles_max: cycles.max(),
+        cycles_min: cycles.min(),
+        cycles_modes: (cycles.n() > 0).then(|| cycles.modes()),
+        cycles_n: cycles.n(),
+        cycles_p50: cycles.quantile(0.5),
+        cycles_p90: cycles.quantile(0.9),
+        depth: one.depth,
+        exact: complete,
+        falls_back: one.falls_back,
+        falls_from,
+        head: format!("{:#x}", one.head),
+        head_file,
+        head_offset,
+        head_symbol,
+        histogram: histogram.collect(),
+        makes_calls: one.calls,
+        max,
+        max_is_at_least: whole.map(|whole| !whole),
+        mean,
+        mean_high: one.mean.and_then(|mean| mean.high),
+        mean_low: one.mean.and_then(|mean| mean.low),
+        min: trips.min(),
+        n: trips.n(),
+        not_seen_to_begin: one.headless,
+        not_seen_to_end: trips.open(),
+        not_seen_to_end_longest: trips.longest_open(),
+        p50,
+        p50_is_at_least,
+        p90,
+        p90_is_at_least,
+        parent_rank: one.parent.map(|parent| parent + 1),
+        rank,
+        rounded: trips.is_rounded(),
+        rounds: one.rounds,
+        several_entrances: one.irreducible,
+        tested_at_head: one.tested_at_head,
+        types_unknown: one.types_unknown,
+        view: "loops",
+    }
 }

@@ -71,7 +71,7 @@ pub(super) fn print(
                 "mispredict_rate": rate,
                 "low": low,
                 "high": high,
-                "stacks": site.misses.stacks,
+                "stacks": site.misses().stacks,
             });
             super::print_json(out, &row)?;
             continue;
@@ -110,5 +110,5 @@ pub(super) fn rate(site: &Site, min_n: u64, complete: bool) -> Option<f64> {
 }
 
 pub(super) fn interval(site: &Site, complete: bool) -> Option<Interval> {
-    if complete { None } else { site.misses.interval() }
+    if complete { None } else { site.misses().interval() }
 }

@@ -64,7 +64,7 @@ pub(super) fn print(
         "rank", "taken", "not taken", "taken", "interval"
     )?;
     for (rank, site) in conditional.iter().enumerate() {
-        let interval = if complete { None } else { site.outcomes.interval() };
+        let interval = if complete { None } else { site.outcomes().interval() };
         let target = match site.targets.first() {
             Some(target) => super::place(maps, target.location, target.to),
             None => dash(),
@@ -89,7 +89,7 @@ pub(super) fn print(
     for (rank, site) in indirect.iter().enumerate() {
         let from = super::place(maps, site.location, site.from);
         for target in site.targets.iter().take(TARGETS) {
-            let interval = if complete { None } else { target.clusters.interval() };
+            let interval = if complete { None } else { site.to_target(target).interval() };
             writeln!(
                 out,
                 "{:>4}  {:>12}  {:>9}  {:>18}  {:<8}  {from} -> {}",
@@ -117,11 +117,11 @@ pub(super) fn taken_share(site: &Site, complete: bool) -> Option<f64> {
     if complete {
         return Some(site.taken as f64 / site.taken.saturating_add(not_taken) as f64);
     }
-    site.outcomes.ratio()
+    site.outcomes().ratio()
 }
 
 fn conditional_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> Value {
-    let interval = if complete { None } else { site.outcomes.interval() };
+    let interval = if complete { None } else { site.outcomes().interval() };
     let (low, high) = flow::ends(interval.filter(|_| site.not_taken.is_some()));
     let (symbol, offset, file) = super::end_json(maps, site.location);
     let (line, inlines) = super::source_json(maps, site.location);
@@ -141,14 +141,14 @@ fn conditional_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -
         "taken_share": taken_share(site, complete),
         "low": low,
         "high": high,
-        "stacks": site.outcomes.stacks,
+        "stacks": site.outcomes().stacks,
     })
 }
 
 fn indirect_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> Value {
     let mut targets = Vec::new();
     for target in &site.targets {
-        let interval = if complete { None } else { target.clusters.interval() };
+        let interval = if complete { None } else { site.to_target(target).interval() };
         let (low, high) = flow::ends(interval);
         let (symbol, offset, file) = super::end_json(maps, target.location);
         let (line, inlines) = super::source_json(maps, target.location);
@@ -179,7 +179,7 @@ fn indirect_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> V
         "from_inlines": inlines,
         "type": site.branch_type.map(type_name),
         "taken": site.taken,
-        "stacks": site.misses.stacks.max(site.targets.first().map_or(0, |t| t.clusters.stacks)),
+        "stacks": site.misses().stacks.max(site.targets.first().map_or(0, |t| site.to_target(t).stacks)),
         "targets": targets,
     })
 }

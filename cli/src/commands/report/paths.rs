@@ -1,6 +1,6 @@
 //! `lbr report --view paths`.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 
 use clap::Args;
 use profile::paths::{Break, FOLLOWERS, Growth, Link, Path, PathFinder, Paths};
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Report) -> Outcome {
         Totals { branches: paths.taken, distinct: paths.distinct, known: 0, mispredicted: None };
     let rows = if args.limit.is_none() && !args.json { CHAINS } else { args.rows() };
     let shown = rows.min(paths.paths.len());
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = super::stdout(args.json);
     if !args.json {
         super::print_recordings(&mut out, &sources, &paths.quality)?;
         super::print_counts(&mut out, &paths.quality, &totals)?;

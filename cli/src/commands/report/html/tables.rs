@@ -135,7 +135,7 @@ fn conditional(flow: &mut Flow, limit: usize) -> Markup {
     let rows = html! {
         @for site in sites.iter().take(limit) {
             @let known = site.not_taken.filter(|_| !complete);
-            @let interval = known.and_then(|_| site.outcomes.interval());
+            @let interval = known.and_then(|_| site.outcomes().interval());
             tr {
                 td class="num" { (grouped(site.taken)) }
                 (number(site.not_taken.map(grouped)))
@@ -177,7 +177,7 @@ fn indirect(flow: &mut Flow, limit: usize) -> Markup {
     let targets = targets.flat_map(|site| site.targets.iter().map(move |target| (site, target)));
     let rows = html! {
         @for (site, target) in targets.take(limit) {
-            @let interval = if complete { None } else { target.clusters.interval() };
+            @let interval = if complete { None } else { site.to_target(target).interval() };
             tr {
                 td class="num" { (grouped(target.count)) }
                 td class="num" { (percent(target.count as f64 / site.taken.max(1) as f64)) }
