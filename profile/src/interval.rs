@@ -124,12 +124,28 @@ impl Clusters {
         } else {
             self.x as f64
         };
-        let t = student(self.stacks - 1);
-        let k = t * t / draws;
-        let middle = (ratio + k / 2.0) / (1.0 + k);
-        let half = (k * spread + k * k / 4.0).sqrt() / (1.0 + k);
-        Some(Interval { low: (middle - half).max(0.0), high: (middle + half).min(1.0) })
+        Some(wilson(ratio, draws, self.stacks))
     }
+}
+
+impl Interval {
+    /// The widest 95 % interval that a share of everything in `stacks` stacks
+    /// can have, where squares by stack are not counted: as if the entries of
+    /// each stack were all alike, so that a stack is one draw. `None` below
+    /// [`MIN_STACKS`].
+    #[must_use]
+    pub fn widest(share: f64, stacks: u64) -> Option<Interval> {
+        (stacks >= MIN_STACKS).then(|| wilson(share.clamp(0.0, 1.0), stacks as f64, stacks))
+    }
+}
+
+/// Wilson's interval of a ratio that is worth so many independent draws.
+fn wilson(ratio: f64, draws: f64, stacks: u64) -> Interval {
+    let t = student(stacks - 1);
+    let k = t * t / draws;
+    let middle = (ratio + k / 2.0) / (1.0 + k);
+    let half = (k * ratio * (1.0 - ratio) + k * k / 4.0).sqrt() / (1.0 + k);
+    Interval { low: (middle - half).max(0.0), high: (middle + half).min(1.0) }
 }
 
 /// Quantile of Student's distribution for 95 %, both tails, by the expansion
@@ -153,5 +169,14 @@ mod tests {
         for (degrees, quantile) in [(9, 2.262), (29, 2.045), (100, 1.984), (1_000_000, 1.960)] {
             assert!((student(degrees) - quantile).abs() < 0.001, "{degrees}");
         }
+    }
+
+    /// Wilson's interval of 20 of 100, with Student's 1.984: k = 0.03937,
+    /// middle 0.21136, half 0.07873.
+    #[test]
+    fn widest() {
+        let Interval { low, high } = Interval::widest(0.2, 100).expect("enough stacks");
+        assert!((low - 0.1326).abs() < 2e-4 && (high - 0.2901).abs() < 2e-4, "{low} {high}");
+        assert_eq!(Interval::widest(0.2, 9), None);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lbr_msr::record::{Label, Lost};
 
+use crate::interval::Interval;
 use crate::note::Source;
 use crate::stack::{RawBranch, SampleHead};
 
@@ -118,6 +119,16 @@ impl Quality {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.samples > 0 && self.exact == self.samples && self.lost_total() == 0
+    }
+
+    /// The widest 95 % interval of a share of all branches (see
+    /// [`Interval::widest`]); `None` where counts are the truth, and where
+    /// there are too few stacks.
+    #[must_use]
+    pub fn share_interval(&self, share: f64) -> Option<Interval> {
+        let out = self.empty_stacks.saturating_add(self.excluded);
+        let stacks = self.samples.saturating_sub(out);
+        if self.is_complete() { None } else { Interval::widest(share, stacks) }
     }
 
     /// Share of exact stacks, 0 to 1; `None` where the recording does not say

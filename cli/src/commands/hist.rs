@@ -260,8 +260,11 @@ fn print_json(
 ) -> std::io::Result<()> {
     let Some(read) = read.get_mut(of.read) else { return Ok(()) };
     let Some(block) = read.flow.blocks.get(of.block) else { return Ok(()) };
-    let total = read.flow.block_quality.blocks;
-    let row = report::blocks::block_row(&mut read.flow.maps, block, of.block + 1, total);
+    let whole = report::blocks::Whole {
+        blocks: read.flow.block_quality.blocks,
+        quality: &read.flow.quality,
+    };
+    let row = report::blocks::block_row(&mut read.flow.maps, block, of.block + 1, whole);
     let mut json = serde_json::json!(row);
     let series = series(String::new(), block);
     let most = args.bins.map_or(PICTURE_BINS, usize::from);

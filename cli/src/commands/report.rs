@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use profile::brstack::type_name;
 use profile::hot::{Counter, HotBranch, HotTable, Order};
+use profile::interval::Interval;
 use profile::maps::{Location, Maps, Named};
 use profile::quality::Quality;
 use serde::Serialize;
@@ -202,6 +203,10 @@ pub(crate) fn run(args: &Report) -> Outcome {
         print_json(&mut out, &quality_json(&sources, &table.quality, &totals))?;
     } else {
         print_head(&mut out, &sources, &table.quality, &totals)?;
+        let shares = branches.iter().map(|branch| table.share(branch));
+        if let Some(line) = share_line(&table.quality, shares) {
+            writeln!(out, "{line}")?;
+        }
         writeln!(out)?;
         print_table(&mut out, &mut table, &branches)?;
         print_hidden(&mut out, distinct, branches.len(), "branches")?;
@@ -355,6 +360,25 @@ pub(super) fn quality_line(quality: &Quality) -> String {
     parts.join(", ")
 }
 
+/// The line that says how sure the shares of a sample are; `None` where counts
+/// are the truth.
+pub(super) fn share_line(quality: &Quality, shares: impl Iterator<Item = f64>) -> Option<String> {
+    if quality.is_complete() {
+        return None;
+    }
+    let off = |share| {
+        let Interval { low, high } = quality.share_interval(share)?;
+        Some((high - share).max(share - low))
+    };
+    Some(match shares.filter_map(off).reduce(f64::max) {
+        Some(most) => format!(
+            "a sample: shares are within {:.2} points at most (95 %, as if a stack were one draw)",
+            most * 100.0
+        ),
+        None => "a sample of too few stacks to say how sure shares are".to_owned(),
+    })
+}
+
 /// A place as people read it.
 fn place(maps: &mut Maps, location: Location, addr: u64) -> String {
     symbols::place_within(maps, location, addr, symbols::room())
@@ -406,11 +430,15 @@ fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
     let (from_line, from_inlines) = source_json(&mut table.maps, branch.from_location);
     let (to_line, to_inlines) = source_json(&mut table.maps, branch.to_location);
     let branch_type = table.type_of(branch).map(type_name);
+    let share = table.share(branch);
+    let (share_low, share_high) = flow::ends(table.quality.share_interval(share));
     json!({
         "view": "hot",
         "rank": rank,
         "count": branch.count,
-        "share": table.share(branch),
+        "share": share,
+        "share_low": share_low,
+        "share_high": share_high,
         "mispredicted": branch.mispredicted,
         "predictions_known": branch.known,
         "mispredict_rate": branch.mispredict_rate(),

@@ -7,9 +7,11 @@ use profile::basic::{BasicBlock, Cuts, Edge};
 use profile::cycles::Cycles;
 use profile::flow::Block;
 use profile::maps::Maps;
+use profile::quality::Quality;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::flow::ends as ends_of;
 use super::{Report, Sort, dash, percent};
 use crate::exit::USAGE;
 use crate::present::number::grouped;
@@ -28,8 +30,8 @@ pub(super) fn print(
     flow: &mut Flow,
 ) -> std::io::Result<Option<u8>> {
     flow.drop_contradicted();
-    let total = flow.block_quality.blocks;
-    let Flow { blocks, maps, .. } = flow;
+    let Flow { blocks, maps, quality, block_quality, .. } = flow;
+    let whole = Whole { blocks: block_quality.blocks, quality };
     // Before the order changes: the first block's addresses stand for others'.
     let cuts = args.block.is_none().then(|| Cuts::of(blocks));
     match args.sort {
@@ -41,7 +43,7 @@ pub(super) fn print(
     }
     if let Some((entry, exit)) = args.block {
         let block = blocks.iter().find(|block| (block.entry, block.exit) == (entry, exit));
-        return one(out, args, maps, block, total);
+        return one(out, args, maps, block, whole);
     }
     // Rows first, then basic blocks: there may be a million of each.
     let shown = args.rows().min(blocks.len());
@@ -55,7 +57,7 @@ pub(super) fn print(
     };
     if args.json {
         for (rank, block) in blocks.iter().take(shown).enumerate() {
-            super::print_json(out, &block_row(maps, block, rank + 1, total))?;
+            super::print_json(out, &block_row(maps, block, rank + 1, whole))?;
         }
         let basics = cut(blocks, maps);
         for (rank, basic) in basics.iter().take(args.rows()).enumerate() {
@@ -87,7 +89,7 @@ pub(super) fn print(
             "{:>4}  {:>12}  {:>8}  {:>11}  {:>5}  {:>5}  {:>5}  {:>5}  {:>5}  {:>9}  {:<14}  {} .. {}",
             rank + 1,
             grouped(block.count),
-            share(block.count, total).map_or_else(dash, percent),
+            share(block.count, whole.blocks).map_or_else(dash, percent),
             if known { grouped(cycles.n()) } else { dash() },
             cell(cycles.min()),
             cell(cycles.quantile(0.5)),
@@ -117,7 +119,7 @@ fn one(
     args: &Report,
     maps: &mut Maps,
     block: Option<&Block>,
-    total: u64,
+    whole: Whole<'_>,
 ) -> std::io::Result<Option<u8>> {
     let Some(block) = block else {
         anstream::eprintln!(
@@ -126,7 +128,7 @@ fn one(
         return Ok(Some(USAGE));
     };
     if args.json {
-        super::print_json(out, &block_row(maps, block, 1, total))?;
+        super::print_json(out, &block_row(maps, block, 1, whole))?;
         return Ok(None);
     }
     let entry = super::place(maps, block.entry_location, block.entry);
@@ -159,6 +161,15 @@ pub(super) fn modes(cycles: &Cycles) -> String {
     if modes.is_empty() { dash() } else { modes.join(",") }
 }
 
+/// What a block is a share of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole<'a> {
+    /// Blocks that ran.
+    pub(crate) blocks: u64,
+    /// How good the data are.
+    pub(crate) quality: &'a Quality,
+}
+
 /// A block as one JSON object. There may be a million: rows are written as they
 /// are, their keys in the order of the alphabet as everywhere.
 #[derive(Debug, Serialize)]
@@ -189,6 +200,8 @@ pub(crate) struct BlockRow {
     rounded: Option<bool>,
     saturated: Option<u64>,
     share: Option<f64>,
+    share_high: Option<f64>,
+    share_low: Option<f64>,
     view: &'static str,
 }
 
@@ -201,7 +214,7 @@ struct CyclesRow {
 }
 
 /// The row of a block.
-pub(crate) fn block_row(maps: &mut Maps, block: &Block, rank: usize, total: u64) -> BlockRow {
+pub(crate) fn block_row(maps: &mut Maps, block: &Block, rank: usize, whole: Whole<'_>) -> BlockRow {
     let (entry_symbol, entry_offset, entry_file) = super::end_json(maps, block.entry_location);
     let (exit_symbol, exit_offset, exit_file) = super::end_json(maps, block.exit_location);
     let (entry_line, entry_inlines) = super::source_json(maps, block.entry_location);
@@ -209,6 +222,9 @@ pub(crate) fn block_row(maps: &mut Maps, block: &Block, rank: usize, total: u64)
     let cycles = &block.cycles;
     let n = cycles.n();
     let known = n > 0;
+    let of_all = share(block.count, whole.blocks);
+    let (share_low, share_high) =
+        ends_of(of_all.and_then(|share| whole.quality.share_interval(share)));
     let row = |(cycles, samples)| CyclesRow { cycles, rate: share(samples, n), samples };
     BlockRow {
         count: block.count,
@@ -236,7 +252,9 @@ pub(crate) fn block_row(maps: &mut Maps, block: &Block, rank: usize, total: u64)
         rank,
         rounded: known.then(|| cycles.is_rounded()),
         saturated: known.then(|| cycles.saturated()),
-        share: share(block.count, total),
+        share: of_all,
+        share_high,
+        share_low,
         view: "blocks",
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn run(args: &Report) -> Outcome {
     let mut out = super::stdout(args.json);
     if !args.json {
         super::print_head(&mut out, &sources, &flow.quality, &totals)?;
-        print_sureness(&mut out, &flow, args.view)?;
+        print_sureness(&mut out, &flow, args)?;
         writeln!(out)?;
     }
     let status = match args.view {
@@ -53,13 +53,17 @@ pub(crate) fn totals(flow: &Flow) -> Totals {
 }
 
 /// The line that says what the numbers below are worth.
-fn print_sureness(out: &mut impl Write, flow: &Flow, view: View) -> std::io::Result<()> {
+fn print_sureness(out: &mut impl Write, flow: &Flow, args: &Report) -> std::io::Result<()> {
+    let ran = flow.block_quality.blocks;
+    let shares = flow.blocks.iter().take(args.rows()).filter_map(|b| blocks::share(b.count, ran));
     if flow.is_complete() {
         writeln!(out, "every taken branch is here: counts are the truth and need no interval")?;
-    } else {
+    } else if args.view != View::Blocks {
         writeln!(out, "a sample: intervals are 95 %, by stack")?;
+    } else if let Some(line) = super::share_line(&flow.quality, shares) {
+        writeln!(out, "{line}")?;
     }
-    if view == View::Mispredict {
+    if args.view == View::Mispredict {
         return Ok(());
     }
     let quality = &flow.block_quality;
