@@ -253,16 +253,19 @@ fn status_of_the_program_is_passed_on() {
     }
 }
 
-/// What a refusal looks like: one line of ours, a status, no file.
+/// What a refusal looks like: one line of ours, a status, and a file that lay
+/// there is as it was.
 #[track_caller]
 fn refused(args: &[&str], status: i32, words: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
+    std::fs::write(&file, "older").unwrap();
     let out = lbr(&[&["record", "-o", file.to_str().unwrap()], args].concat());
     let said = text(&out.stderr);
     assert_eq!(out.status.code(), Some(status), "{said}");
     assert!(said.contains(words), "{said}");
     assert!(!said.contains("panicked"), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "older", "{args:?}: {said}");
 }
 
 #[test]

@@ -76,17 +76,41 @@ fn the_table_says_what_was_modelled_and_what_is_unknown() {
     );
     assert_eq!(lines[1], "2 samples, 4 branches, 2 distinct; predictions not recorded");
     assert_eq!(lines[2], "data quality: exact 50.00 % of stacks, stream 1, gap 1, lost 4 (torn)");
-    assert_eq!(lines[3], "");
+    assert_eq!(lines[3], "a sample of too few stacks to say how sure shares are");
+    assert_eq!(lines[4], "");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(
-        words(lines[4]),
+        words(lines[5]),
         ["rank", "count", "share", "mispredict", "cycles", "type", "from", "->", "to"]
     );
-    assert_eq!(words(lines[5]), ["1", "3", "75.00", "%", "-", "-", "-", "0x10", "->", "0x20"]);
-    assert_eq!(words(lines[6]), ["2", "1", "25.00", "%", "-", "-", "-", "0x10", "->", "0x30"]);
-    assert_eq!(lines.len(), 7);
+    assert_eq!(words(lines[6]), ["1", "3", "75.00", "%", "-", "-", "-", "0x10", "->", "0x20"]);
+    assert_eq!(words(lines[7]), ["2", "1", "25.00", "%", "-", "-", "-", "0x10", "->", "0x30"]);
+    assert_eq!(lines.len(), 8);
     let one = stdout(&report(&["--limit", "1"], &file));
-    assert!(one.ends_with("1 more branches (--limit 0 shows all)\n"), "{one}");
+    assert!(one.ends_with("1 more branch (--limit 0 shows all)\n"), "{one}");
+}
+
+/// 20 % in 100 stacks of five: with every stack one draw, Wilson's interval
+/// with Student's 1.984 is 13.27 to 29.00 %.
+#[test]
+fn shares_of_a_sample_have_an_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sample.txt");
+    let four = " 0x50/0x20/P/-/-/0".repeat(4);
+    std::fs::write(&file, format!(" 0x30/0x10/P/-/-/0{four}\n").repeat(100)).unwrap();
+    let table = stdout(&report(&[], &file));
+    let said = "a sample: shares are within 9.00 points at most (95 %, as if a stack were one draw)";
+    assert_eq!(table.lines().nth(3), Some(said));
+    for view in ["hot", "blocks"] {
+        let json = stdout(&report(&["--view", view, "--json"], &file));
+        let rows: Vec<Value> =
+            json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(rows.iter().any(|row| row["share_low"].is_f64()), "{json}");
+        for row in rows.iter().filter(|row| row["share"] == 0.2) {
+            let near = |key: &str, at: f64| (row[key].as_f64().unwrap() - at).abs() < 1e-4;
+            assert!(near("share_low", 0.1327) && near("share_high", 0.2900), "{row}");
+        }
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{DONE, Failure, Outcome, USAGE};
 use crate::input::{self, Source};
-use crate::present::number::grouped;
+use crate::present::number::{counted, grouped};
 use crate::symbols::{self, SymbolArgs, source_json};
 
 /// Rows of the table where nobody says how many.
@@ -209,7 +209,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
         }
         writeln!(out)?;
         print_table(&mut out, &mut table, &branches)?;
-        print_hidden(&mut out, distinct, branches.len(), "branches")?;
+        print_hidden(&mut out, distinct, branches.len(), ("branch", "branches"))?;
     }
     out.flush()?;
     finish(&sources, &table.maps);
@@ -238,9 +238,15 @@ pub(super) fn finish(sources: &[Source], maps: &Maps) {
 }
 
 /// Says that rows were left out.
-fn print_hidden(out: &mut impl Write, all: usize, shown: usize, what: &str) -> std::io::Result<()> {
+fn print_hidden(
+    out: &mut impl Write,
+    all: usize,
+    shown: usize,
+    (one, many): (&str, &str),
+) -> std::io::Result<()> {
     let hidden = all.saturating_sub(shown);
     if hidden > 0 {
+        let what = if hidden == 1 { one } else { many };
         writeln!(out, "{} more {what} (--limit 0 shows all)", grouped(hidden as u64))?;
     }
     Ok(())
@@ -316,9 +322,9 @@ fn print_recordings(
 fn write_counts(out: &mut impl Write, quality: &Quality, totals: &Totals) -> std::io::Result<()> {
     write!(
         out,
-        "{} samples, {} branches, {} distinct",
-        grouped(quality.samples),
-        grouped(totals.branches),
+        "{}, {}, {} distinct",
+        counted(quality.samples, "sample", "samples"),
+        counted(totals.branches, "branch", "branches"),
         grouped(totals.distinct)
     )
 }
@@ -363,7 +369,7 @@ pub(super) fn quality_line(quality: &Quality) -> String {
 /// The line that says how sure the shares of a sample are; `None` where counts
 /// are the truth.
 pub(super) fn share_line(quality: &Quality, shares: impl Iterator<Item = f64>) -> Option<String> {
-    if quality.is_complete() {
+    if quality.is_complete() || quality.samples == 0 {
         return None;
     }
     let off = |share| {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
 use lbr_msr::BranchFilter;
+use lbr_msr::arm::{ArmOptions, ArmPlan};
 use lbr_msr::caps::{FilterRegister, LbrCaps};
 use lbr_msr::filter::{BranchClasses, software_filter, to_register_disarmed};
 use lbr_msr::record::{BranchEntry, BranchType};
@@ -29,6 +30,8 @@ pub(super) fn record(args: &Record, why: Option<&str>) -> Outcome {
     let filter = in_user_mode(filter)?;
     let cpu = SoftCpu::preset(&args.soft_cpu).or_exit(USAGE)?;
     let ring = ring_filter(filter, &cpu.caps)?;
+    // One-entry and read-only facilities refuse, before a file is written over.
+    ArmPlan::new(&cpu.caps, ring.select, ArmOptions::default()).or_exit(NO_LBR)?;
     let sampling = sampling(args, &cpu.caps);
     let mut tracer = tracer(args)?;
 
@@ -231,7 +234,6 @@ where
 {
     match error {
         RecordError::Source(error) => refused(error, args),
-        // One-entry and read-only facilities refuse to be armed.
         RecordError::Arm(error) => Failure { code: NO_LBR, error: error.into() },
         error => Failure { code: FAILED, error: error.into() },
     }

@@ -102,14 +102,14 @@ pub(super) fn print(
             super::place(maps, block.exit_location, block.exit),
         )?;
     }
-    super::print_hidden(out, blocks.len(), shown, "blocks")?;
+    super::print_hidden(out, blocks.len(), shown, ("block", "blocks"))?;
     let basics = cut(blocks, maps);
     writeln!(out, "\n{:>4}  {:>12}  basic block", "rank", "count")?;
     for (rank, basic) in basics.iter().take(args.rows()).enumerate() {
         let count = grouped(basic.count);
         writeln!(out, "{:>4}  {count:>12}  {}", rank + 1, basic_text(maps, basic))?;
     }
-    super::print_hidden(out, basics.len(), args.rows(), "basic blocks")?;
+    super::print_hidden(out, basics.len(), args.rows(), ("basic block", "basic blocks"))?;
     Ok(None)
 }
 

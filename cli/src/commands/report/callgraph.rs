@@ -207,7 +207,7 @@ fn print_functions(out: &mut impl Write, args: &Report, graph: &CallGraph) -> st
             symbols::shortened(&label(graph, sum.function), symbols::room()),
         )?;
     }
-    super::print_hidden(out, sums.len(), shown, "functions")
+    super::print_hidden(out, sums.len(), shown, ("function", "functions"))
 }
 
 /// The tree, branch by branch, without recursion: recordings may be deep.

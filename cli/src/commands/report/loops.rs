@@ -46,7 +46,7 @@ pub(super) fn run(args: &Report) -> Outcome {
         print_sureness(&mut out, complete, filtered)?;
         writeln!(out)?;
         print_table(&mut out, &mut maps, shown, complete)?;
-        super::print_hidden(&mut out, found.len(), shown.len(), "loops")?;
+        super::print_hidden(&mut out, found.len(), shown.len(), ("loop", "loops"))?;
     }
     out.flush()?;
     super::finish(&sources, &maps);

@@ -92,7 +92,7 @@ pub(super) fn print(
         )?;
     }
     if !args.json {
-        super::print_hidden(out, all, sites.len(), "branches")?;
+        super::print_hidden(out, all, sites.len(), ("branch", "branches"))?;
         writeln!(
             out,
             "rates are of the times a branch was taken: a branch that falls through leaves no record"

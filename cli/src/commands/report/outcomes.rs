@@ -80,7 +80,12 @@ pub(super) fn print(
             super::place(maps, site.location, site.from),
         )?;
     }
-    super::print_hidden(out, all.0, conditional.len(), "conditional branches")?;
+    super::print_hidden(
+        out,
+        all.0,
+        conditional.len(),
+        ("conditional branch", "conditional branches"),
+    )?;
     writeln!(
         out,
         "\n{:>4}  {:>12}  {:>9}  {:>18}  {:<8}  indirect branch -> target",
@@ -106,7 +111,7 @@ pub(super) fn print(
             writeln!(out, "{:>4}  {more} more targets of {from} (--json has all)", rank + 1)?;
         }
     }
-    super::print_hidden(out, all.1, indirect.len(), "indirect branches")?;
+    super::print_hidden(out, all.1, indirect.len(), ("indirect branch", "indirect branches"))?;
     Ok(None)
 }
 

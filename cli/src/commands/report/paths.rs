@@ -83,7 +83,7 @@ pub(super) fn run(args: &Report) -> Outcome {
         super::print_json(&mut out, &quality)?;
     } else {
         writeln!(out)?;
-        super::print_hidden(&mut out, list.len(), shown, "chains")?;
+        super::print_hidden(&mut out, list.len(), shown, ("chain", "chains"))?;
     }
     out.flush()?;
     super::finish(&sources, &paths.maps);
