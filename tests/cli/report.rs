@@ -99,7 +99,8 @@ fn shares_of_a_sample_have_an_interval() {
     let four = " 0x50/0x20/P/-/-/0".repeat(4);
     std::fs::write(&file, format!(" 0x30/0x10/P/-/-/0{four}\n").repeat(100)).unwrap();
     let table = stdout(&report(&[], &file));
-    let said = "a sample: shares are within 9.00 points at most (95 %, as if a stack were one draw)";
+    let said =
+        "a sample: shares are within 9.00 points at most (95 %, as if a stack were one draw)";
     assert_eq!(table.lines().nth(3), Some(said));
     for view in ["hot", "blocks"] {
         let json = stdout(&report(&["--view", view, "--json"], &file));

@@ -102,10 +102,11 @@ fn lines() {
         line("0x1/0x2/P/-/-/0 0x3/0xg"),
         Err(LineError::Entry { index: 2, error: EntryError::Address })
     );
-    assert_eq!(
-        line("a+0x1/b+0x2/P/-/-/0/"),
-        Err(LineError::Entry { index: 1, error: EntryError::Symbolic })
-    );
+    let symbols = "a+0x1/b+0x2/P/-/-/0/";
+    for text in [symbols, &format!("{symbols} {symbols}"), &format!("p 1 2.5: 12 {symbols}")] {
+        let error = EntryError::Symbolic;
+        assert_eq!(line(text), Err(LineError::Entry { index: 1, error }), "{text}");
+    }
     let map = "PERF_RECORD_MMAP2 12/13: [0x201000(0x1000) @ 0x1000 00:1d 224 9]: r-xp /a b/c\n";
     let Ok(Line::Mmap(map)) = line(map) else { panic!() };
     assert_eq!((map.pid, map.tid, map.addr, map.len, map.pgoff), (12, 13, 0x201000, 4096, 4096));

@@ -152,13 +152,13 @@ pub(crate) fn parse(
             Ok(Line::Count(decimal(word).unwrap_or(1)))
         }
         (Some(word), None) if word.iter().all(u8::is_ascii_hexdigit) => Ok(Line::Other),
-        (Some(word), None) if looks_symbolic(word) => {
-            Err(LineError::Entry { index: 1, error: EntryError::Symbolic })
-        }
         (Some(_), _) => {
+            let last = text.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
+            if looks_symbolic(last) {
+                return Err(LineError::Entry { index: 1, error: EntryError::Symbolic });
+            }
             // A sample without branches still has what was printed of it.
             let head = parse_head(text);
-            let last = text.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
             let full = if head.ip.is_some() {
                 head.time.is_some() || head.pid.is_some() && ends_in_column(text)
             } else {
