@@ -135,6 +135,42 @@ fn prints_what_perf_prints() {
     assert_eq!(stderr(&piped), "");
 }
 
+/// Every entry of the recordings that three other readers agree on, in their
+/// order, with sample and place.
+#[test]
+fn golden_entries_come_out_in_their_order() {
+    let Some(corpus) = corpus() else { return };
+    let folder = corpus.join("golden-entries");
+    let index = std::fs::read_to_string(folder.join("INDEX.csv")).unwrap();
+    for file in index.lines().skip(1).filter_map(|line| line.split(',').next()) {
+        let (project, _) = file.split_once('/').unwrap();
+        let name = file.rsplit('/').next().unwrap();
+        let csv = folder.join(format!("{project}.{name}.entries.csv.xz"));
+        let Ok(csv) = Command::new("xz").arg("-dc").arg(csv).output() else {
+            return eprintln!("skipped: no xz here");
+        };
+        let expected = stdout(&csv);
+        let mut expected = expected.lines().skip(1);
+        let printed = lbr(&["script", "--json", "-i", corpus.join(file).to_str().unwrap()]);
+        for (sample, line) in stdout(&printed).lines().enumerate() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            for (place, entry) in line["entries"].as_array().unwrap().iter().enumerate() {
+                let golden: Vec<&str> = expected.next().unwrap().split(',').collect();
+                let at = [sample.to_string(), place.to_string()];
+                let ends = [entry["from"].as_str().unwrap(), entry["to"].as_str().unwrap()];
+                assert_eq!([golden[0], golden[3]], at.each_ref().map(String::as_str), "{file}");
+                assert_eq!([golden[4], golden[5]], ends, "{file}: {golden:?}");
+                let missed = entry["mispredicted"].as_bool();
+                let (bad, good) = (golden[6] == "1", golden[7] == "1");
+                assert_eq!(missed, (bad || good).then_some(bad), "{file}: {golden:?}");
+                let cycles = entry["cycles"].as_u64().unwrap_or(0);
+                assert_eq!(cycles.to_string(), golden[10], "{file}: {golden:?}");
+            }
+        }
+        assert_eq!(expected.next(), None, "{file}: entries are missing");
+    }
+}
+
 /// A recording of two CPUs with a buffer each, written out in three rounds.
 /// Times within a round are the buffers', one after the other.
 fn two_buffers() -> Vec<u8> {
@@ -171,14 +207,15 @@ fn who_and_when(text: &str) -> Vec<String> {
     text.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// Samples of several CPUs come in the order of their times, as perf has them.
+/// Samples come as they lie in the file, or in the order of their times, as
+/// perf has them.
 #[test]
-fn several_buffers_are_sorted_as_perf_sorts_them() {
+fn several_buffers_are_sorted_as_perf_sorts_them_if_asked() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("perf.data");
     std::fs::write(&file, two_buffers()).unwrap();
     let path = file.to_str().unwrap();
-    let ours = lbr(&["script", "-i", path, "-F", "cpu,time,brstack"]);
+    let ours = lbr(&["script", "-i", path, "-F", "cpu,time,brstack", "--time-order"]);
     assert_eq!((stderr(&ours).as_str(), ours.status.code()), ("", Some(0)));
     let ours = who_and_when(&stdout(&ours));
     let micros = |line: &String| line.split_whitespace().nth(1).unwrap().to_owned();
@@ -188,9 +225,10 @@ fn several_buffers_are_sorted_as_perf_sorts_them() {
     assert_eq!(times, expected);
     // Of equal times the one that stands first in the file.
     assert_eq!(&ours[9..11], ["[000] 0.009000:", "[001] 0.009000:"]);
-    let piped = lbr_with_input(&["script", "-i", "-", "-F", "cpu,time"], &two_buffers());
+    let piped =
+        lbr_with_input(&["script", "-i", "-", "-F", "cpu,time", "--time-order"], &two_buffers());
     assert_eq!(who_and_when(&stdout(&piped)), ours);
-    let unsorted = lbr(&["script", "-i", path, "-F", "time", "--file-order"]);
+    let unsorted = lbr(&["script", "-i", path, "-F", "time"]);
     let expected = [1, 3, 5, 2, 4, 6, 9, 4, 7, 9, 8, 10, 9];
     let seconds = |line: &str| line.trim().trim_end_matches(':').parse::<f64>().unwrap();
     let found: Vec<f64> = stdout(&unsorted).lines().map(seconds).collect();

@@ -9,16 +9,15 @@ use clap::{Args, ValueEnum};
 use lbr_msr::record::{Head, Integrity};
 use order::Ordered;
 use profile::brstack::{Printed, type_name};
-use profile::{Item, RawBranch, Recording, SampleHead, Stack};
+use profile::{Item, RawBranch, SampleHead, Stack};
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Outcome};
 use crate::input;
 
 /// Print the branch stacks of a recording, one sample a line, newest branch
-/// first, as `perf script -F brstack` (6.12) prints them. Samples of several
-/// CPUs are sorted by time, as perf does it; those of one buffer, and those
-/// without a time, come in the order of the file.
+/// first, as `perf script -F brstack` (6.12) prints them, in the order of the
+/// file; perf's is that of time.
 #[derive(Debug, Args)]
 pub(crate) struct Script {
     /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
@@ -33,9 +32,10 @@ pub(crate) struct Script {
         default_value = "brstack"
     )]
     fields: Vec<Field>,
-    /// Print samples as they lie in the file, never sorted.
+    /// Sort the samples of several buffers by time, as perf does. Those without
+    /// a time stay where they are.
     #[arg(long)]
-    file_order: bool,
+    time_order: bool,
     /// One JSON object a sample, with every field.
     #[arg(long)]
     json: bool,
@@ -72,21 +72,15 @@ pub(crate) fn run(args: &Script) -> Outcome {
     let mut ordered = Ordered::new(out);
     let mut waits = Vec::new();
     loop {
-        let sorts = !args.file_order && has_several_buffers(&recording);
         let item = recording.next_item().map_err(|e| input::failure(&args.input, e))?;
         match item {
-            Some(Item::Stack(stack)) => match stack.head.time.filter(|_| sorts) {
+            Some(Item::Stack(stack)) => match stack.head.time.filter(|_| args.time_order) {
                 Some(time) => {
                     waits.clear();
                     print(&mut waits, &stack, args)?;
                     ordered.line(time, stack.head.round, &waits)?;
                 }
-                None => {
-                    if !sorts {
-                        ordered.flush()?;
-                    }
-                    print(&mut ordered.out, &stack, args)?;
-                }
+                None => print(&mut ordered.out, &stack, args)?,
             },
             Some(Item::Event(_)) => {}
             None => break,
@@ -104,15 +98,6 @@ pub(crate) fn run(args: &Script) -> Outcome {
         );
     }
     Ok(DONE)
-}
-
-/// Whether samples may lie in the file in another order than that of their
-/// times: perf gives an event one id for each of its buffers. A pipe that has
-/// not told its events yet may turn out to have several.
-fn has_several_buffers(recording: &Recording) -> bool {
-    let events = recording.events();
-    let pipe = matches!(recording, Recording::PerfData(_)) && events.is_empty();
-    pipe || events.iter().any(|event| event.ids.len() > 1)
 }
 
 /// Prints a sample.
