@@ -8,6 +8,8 @@ mod built;
 #[allow(dead_code, unreachable_pub, reason = "not every target reads the corpus")]
 mod corpus;
 
+#[path = "../linked.rs"]
+mod linked;
 #[path = "../oracle.rs"]
 #[allow(dead_code, reason = "not every target needs all of it")]
 mod oracle;

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::built::build;
+use crate::linked::AS_KERNEL;
 
 /// Runs `lbr report` on brstack text.
 fn report(dir: &Path, text: &str, args: &[&str]) -> Output {
@@ -175,20 +176,7 @@ fn generated_code() {
 /// `--vmlinux`: names and lines of the kernel, wherever it was loaded.
 #[test]
 fn a_kernel_that_is_given() {
-    let flags = [
-        "-O2",
-        "-g",
-        "-no-pie",
-        "-fno-pie",
-        "-static",
-        "-nostdlib",
-        "-mcmodel=kernel",
-        "-fno-asynchronous-unwind-tables",
-        "-fcf-protection=none",
-        "-Wl,-e,main",
-        "-Wl,-Ttext-segment=0xffffffff81000000",
-    ];
-    let Some(program) = build("inlined.c", &flags) else { return };
+    let Some(program) = build("inlined.c", &AS_KERNEL) else { return };
     let dir = tempfile::tempdir().unwrap();
     let vmlinux = dir.path().join("vmlinux");
     let vmlinux = vmlinux.to_str().unwrap();

@@ -4,6 +4,8 @@
 #[path = "../corpus.rs"]
 #[allow(dead_code, unreachable_pub, reason = "not every target reads the corpus")]
 mod corpus;
+#[path = "../linked.rs"]
+mod linked;
 
 mod annotate;
 mod brstack;

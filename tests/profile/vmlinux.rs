@@ -9,6 +9,7 @@ use profile::perf_data::FileInfo;
 use profile::symbols::{DebugDirs, RunningKernel, Sources, SymbolError, build_id};
 
 use crate::compiled::{compile, locate, mapping, run, symbol};
+use crate::linked::AS_KERNEL;
 
 const RELEASE: &str = "6.1.0-lbr";
 /// How far the recorded kernel was moved.
@@ -26,21 +27,7 @@ struct Kernel {
 fn kernel() -> Option<Kernel> {
     let dir = tempfile::tempdir().unwrap();
     let vmlinux = dir.path().join("vmlinux");
-    let flags = [
-        "-O2",
-        "-g",
-        "-no-pie",
-        "-fno-pie",
-        "-static",
-        "-nostdlib",
-        "-mcmodel=kernel",
-        "-fno-asynchronous-unwind-tables",
-        "-fcf-protection=none",
-        "-Wl,-e,main",
-        "-Wl,--build-id=sha1",
-        "-Wl,-Ttext-segment=0xffffffff81000000",
-    ];
-    compile("inlined.c", &vmlinux, &flags)?;
+    compile("inlined.c", &vmlinux, &AS_KERNEL)?;
     run("objcopy", &["--add-symbol", "_text=.text:0,global", vmlinux.to_str().unwrap()])?;
     let text = symbol(&vmlinux, "_text");
     assert!(text > 0xffff_ffff_8000_0000 && symbol(&vmlinux, "step") >= text, "{text:#x}");

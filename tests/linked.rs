@@ -1,0 +1,17 @@
+//! How test programs are linked that stand for something else.
+
+/// As a kernel: to the upper two gigabytes, with a build id, begun at `main`.
+pub(crate) const AS_KERNEL: [&str; 12] = [
+    "-O2",
+    "-g",
+    "-no-pie",
+    "-fno-pie",
+    "-static",
+    "-nostdlib",
+    "-mcmodel=kernel",
+    "-fno-asynchronous-unwind-tables",
+    "-fcf-protection=none",
+    "-Wl,-e,main",
+    "-Wl,--build-id=sha1",
+    "-Wl,-Ttext-segment=0xffffffff81000000",
+];
