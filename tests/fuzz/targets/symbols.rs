@@ -133,7 +133,7 @@ fuzz_target!(|bytes: &[u8]| {
             ask(
                 &mut maps,
                 Some(PID),
-                [0xFFFF_FFFF_8100_0000, 0xFFFF_FFFF_8100_0fff, 0xFFFF_FFFF_C000_1000, u64::MAX],
+                [0xFFFF_FFFF_8100_0000, 0xFFFF_FFFF_8100_0FFF, 0xFFFF_FFFF_C000_1000, u64::MAX],
             );
         }
         _ => {

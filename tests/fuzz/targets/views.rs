@@ -30,7 +30,14 @@ fn sources() -> Sources {
         kallsyms: nowhere.clone(),
         modules: nowhere.clone(),
     };
-    Sources { debug: DebugDirs::none(), kernel, kallsyms: None, jit: nowhere, lines: true }
+    Sources {
+        debug: DebugDirs::none(),
+        kernel,
+        kallsyms: None,
+        vmlinux: None,
+        jit: nowhere,
+        lines: true,
+    }
 }
 
 fuzz_target!(|bytes: &[u8]| {
