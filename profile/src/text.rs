@@ -365,6 +365,11 @@ impl TextReader {
         loop {
             let room = self.buffer.get_mut(self.end..).unwrap_or_default();
             match self.input.read(room) {
+                // What is to be read only in part may end within a line.
+                Ok(0) if self.stop_at.is_some() => {
+                    self.end = self.start;
+                    return Ok(false);
+                }
                 Ok(read) => {
                     self.end += read;
                     return Ok(read > 0);
@@ -373,6 +378,7 @@ impl TextReader {
                 // A compressed file that was cut or damaged: what came before is sound.
                 Err(e) if is_damage(&e) => {
                     self.cut_at = Some(self.position + self.end as u64);
+                    self.end = self.start;
                     return Ok(false);
                 }
                 Err(cause) => {

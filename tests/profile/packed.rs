@@ -147,10 +147,34 @@ fn a_cut_archive_is_read_to_the_cut() {
     for bytes in [plain, text] {
         let whole = read(&bytes).0;
         for packed in [gzip(&bytes), zstd::encode_all(&bytes[..], 3).unwrap()] {
-            let (found, notes) = read(&packed[..packed.len() * 9 / 10]);
-            assert!(notes.cut_at.is_some());
-            assert!(!found.is_empty() && found.len() < whole.len(), "{}", found.len());
+            for tenths in 5..10 {
+                let (found, notes) = read(&packed[..packed.len() * tenths / 10]);
+                assert!(notes.cut_at.is_some());
+                assert!(!found.is_empty() && found.len() < whole.len(), "{}", found.len());
+                // Nothing is made of half a line.
+                assert!(whole.starts_with(&found), "{tenths} tenths");
+            }
         }
+    }
+}
+
+/// A text of which a part is to be read may end within a line, which could look
+/// like a whole one.
+#[test]
+fn half_a_line_at_the_end_of_a_part_is_none() {
+    let text = b" 0x10/0x20/P/-/-/5\n 0x30/0x40/P/-/-/0 0x55/0x5";
+    for (part, expected) in [(false, [1, 2].as_slice()), (true, &[1])] {
+        let mut recording = Recording::from_stream(Box::new(Cursor::new(text.to_vec()))).unwrap();
+        if part {
+            recording.stop_at(u64::MAX);
+        }
+        let mut entries = Vec::new();
+        while let Some(item) = recording.next_item().unwrap() {
+            let Item::Stack(stack) = item else { panic!() };
+            entries.push(stack.entries.len());
+        }
+        assert_eq!(entries, expected);
+        assert!(recording.refused().is_none());
     }
 }
 

@@ -125,10 +125,15 @@ pub(super) fn share_line(quality: &Quality, shares: impl Iterator<Item = f64>) -
         Some((high - share).max(share - low))
     };
     Some(match shares.filter_map(off).reduce(f64::max) {
-        Some(most) => format!(
-            "a sample: shares are within {:.2} points at most (95 %, as if a stack were one draw)",
-            most * 100.0
-        ),
+        Some(most) => {
+            let points = most * 100.0;
+            // Two digits that say something, whatever the size.
+            let digits = (1.0 - points.log10().floor()).clamp(2.0, 9.0) as usize;
+            format!(
+                "a sample: shares are within {points:.digits$} points at most \
+                 (95 %, as if a stack were one draw)"
+            )
+        }
         None => "a sample of too few stacks to say how sure shares are".to_owned(),
     })
 }
