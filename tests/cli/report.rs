@@ -104,6 +104,13 @@ fn shares_of_a_sample_have_an_interval() {
     assert_eq!(table.lines().nth(3), Some(said));
     for view in ["hot", "blocks"] {
         let json = stdout(&report(&["--view", view, "--json"], &file));
+        if view == "hot" {
+            // Predicted each time: not known to be 0 %.
+            let row: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+            assert_eq!((&row["mispredicted"], &row["predictions_known"]), (&0.into(), &400.into()));
+            assert!(row["mispredict_rate"].is_null() && row["never_seen_mispredicted"] == true);
+            assert!(table.contains("never seen"), "{table}");
+        }
         let rows: Vec<Value> =
             json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(rows.iter().any(|row| row["share_low"].is_f64()), "{json}");

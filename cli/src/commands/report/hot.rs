@@ -90,7 +90,7 @@ fn print_table(
 }
 
 /// The share of mispredictions. What was never seen may happen all the same.
-fn rate(branch: &HotBranch) -> String {
+pub(super) fn rate(branch: &HotBranch) -> String {
     match branch.mispredict_rate() {
         Some(0.0) => "never seen".to_owned(),
         rate => rate.map_or_else(dash, percent),
@@ -114,7 +114,8 @@ fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
         "share_high": share_high,
         "mispredicted": branch.mispredicted,
         "predictions_known": branch.known,
-        "mispredict_rate": branch.mispredict_rate(),
+        "mispredict_rate": branch.mispredict_rate().filter(|rate| *rate > 0.0),
+        "never_seen_mispredicted": branch.mispredicted.map(|missed| missed == 0),
         "cycles": branch.cycles,
         "counters": branch.counters,
         "type": branch_type,

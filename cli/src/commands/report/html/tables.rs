@@ -7,6 +7,7 @@ use profile::flow::{Flow, Site};
 use profile::hot::{HotBranch, HotTable};
 
 use super::{number, place, rest};
+use crate::commands::report::hot::rate;
 use crate::commands::report::{flow, mispredict, outcomes, percent};
 use crate::present::number::grouped;
 
@@ -42,7 +43,7 @@ pub(super) fn hot(table: &mut HotTable, limit: usize) -> Markup {
                 td class="num" { (rank + 1) }
                 td class="num" { (grouped(branch.count)) }
                 td class="num" { (percent(table.share(branch))) }
-                (number(branch.mispredict_rate().map(percent)))
+                td class="num" data-v=[branch.mispredict_rate()] { (rate(branch)) }
                 (number(branch.cycles.map(|cycles| format!("{cycles:.1}"))))
                 td { (kind(table.type_of(branch))) }
                 td class="code" { (place(&mut table.maps, branch.from_location, branch.from)) }
