@@ -96,25 +96,6 @@ pub(crate) fn map_with(
     })));
 }
 
-/// A mapping without a file of its own.
-pub(crate) fn mapping(pid: u32, addr: u64, len: u64, pgoff: u64, path: &str) -> Event {
-    Event::Mmap(Box::new(Mmap {
-        time: 1,
-        pid,
-        tid: pid,
-        addr,
-        len,
-        pgoff,
-        dev: (0, 0),
-        ino: 0,
-        ino_generation: 0,
-        build_id: None,
-        prot: 5,
-        flags: 2,
-        path: path.to_owned(),
-    }))
-}
-
 /// Where an address of a process lies.
 pub(crate) fn locate(maps: &mut Maps, pid: u32, addr: u64) -> Location {
     let space = maps.space(Some(pid));

@@ -8,7 +8,8 @@ use profile::maps::{Location, Maps, Named};
 use profile::perf_data::{FileInfo, Meta, Writer};
 use profile::symbols::{DebugDirs, RunningKernel, Sources, SymbolError};
 
-use crate::compiled::{locate, mapping};
+use crate::compiled::locate;
+use crate::mapping::mapping;
 
 /// As `/proc/kallsyms` prints it.
 const KALLSYMS: &str = "\

@@ -6,6 +6,8 @@
 mod corpus;
 #[path = "../linked.rs"]
 mod linked;
+#[path = "../mapping.rs"]
+mod mapping;
 
 mod annotate;
 mod brstack;

@@ -4,7 +4,8 @@ use profile::maps::{Location, Maps};
 use profile::place::{Place, PlaceError, Span};
 use profile::symbols::{DebugDirs, Sources};
 
-use crate::compiled::{compile, extent, locate, map, mapping, symbol};
+use crate::compiled::{compile, extent, locate, map, symbol};
+use crate::mapping::mapping;
 
 fn place(text: &str) -> Place {
     text.parse().unwrap()

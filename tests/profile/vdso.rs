@@ -9,7 +9,8 @@ use profile::maps::{Location, Maps};
 use profile::perf_data::FileInfo;
 use profile::symbols::{DebugDirs, Sources};
 
-use crate::compiled::{locate, mapping};
+use crate::compiled::locate;
+use crate::mapping::mapping;
 
 const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
 const BASE: u64 = 0x7ffd_1234_5000;

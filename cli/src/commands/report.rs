@@ -231,6 +231,11 @@ fn end_json(maps: &mut Maps, location: Location) -> (Option<String>, Option<u64>
     (name, offset, path)
 }
 
+/// A part as a share of the whole, 0 to 1; `None` where there is nothing.
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
 fn dash() -> String {
     "-".to_owned()
 }

@@ -6,11 +6,15 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use lbr_msr::record::{Event, Mmap};
+use lbr_msr::record::Event;
 use libfuzzer_sys::fuzz_target;
 use profile::maps::Maps;
 use profile::place::Place;
 use profile::symbols::{DebugDirs, Module, RunningKernel, Sources, demangle};
+
+#[path = "../../mapping.rs"]
+mod mapping;
+use mapping::mapping;
 
 /// The process whose generated code is listed.
 const PID: u32 = 1;
@@ -42,24 +46,6 @@ fn sources(kallsyms: Option<PathBuf>, modules: PathBuf) -> Sources {
         jit: DIR.clone(),
         lines: true,
     }
-}
-
-fn mapping(pid: u32, addr: u64, len: u64, pgoff: u64, path: &str) -> Event {
-    Event::Mmap(Box::new(Mmap {
-        time: 0,
-        pid,
-        tid: pid,
-        addr,
-        len,
-        pgoff,
-        dev: (0, 0),
-        ino: 0,
-        ino_generation: 0,
-        build_id: None,
-        prot: 5,
-        flags: 2,
-        path: path.to_owned(),
-    }))
 }
 
 /// Asks for everything at some addresses.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::flow::ends as ends_of;
-use super::{Report, Sort, dash, percent};
+use super::{Report, Sort, dash, percent, share};
 use crate::exit::USAGE;
 use crate::present::number::grouped;
 
@@ -150,10 +150,6 @@ fn one(
         writeln!(out, "{value:>8}  {:>17}  {rate:>15}", grouped(n))?;
     }
     Ok(None)
-}
-
-pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 pub(super) fn modes(cycles: &Cycles) -> String {

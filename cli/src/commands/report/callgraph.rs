@@ -7,7 +7,7 @@ use clap::Args;
 use profile::callgraph::{CallGraph, Function, Sum, Unit, score};
 use serde_json::{Value, json};
 
-use super::{Report, Totals, dash, percent};
+use super::{Report, Totals, dash, percent, share};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::input::{self, Source};
 use crate::present::number::grouped;
@@ -176,10 +176,6 @@ fn print_passage(out: &mut impl Write, graph: &CallGraph, stitch: bool) -> std::
 
 pub(super) fn label(graph: &CallGraph, function: usize) -> String {
     graph.functions.get(function).map_or_else(dash, Function::label)
-}
-
-pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 fn print_functions(out: &mut impl Write, args: &Report, graph: &CallGraph) -> std::io::Result<()> {

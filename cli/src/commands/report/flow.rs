@@ -4,10 +4,10 @@ use std::io::Write;
 
 use profile::Flow;
 use profile::flow::FlowCounter;
-use profile::interval::Interval;
+use profile::interval::{Clusters, Interval};
 use serde_json::{Value, json};
 
-use super::{Report, Totals, View, blocks, mispredict, outcomes};
+use super::{Report, Totals, View, blocks, mispredict, outcomes, share};
 use crate::exit::{DONE, Outcome};
 use crate::input::{self, Source};
 use crate::present::number::grouped;
@@ -52,14 +52,26 @@ pub(crate) fn totals(flow: &Flow) -> Totals {
     }
 }
 
+/// What rates and counts are worth.
+pub(super) fn sureness(flow: &Flow) -> &'static str {
+    if flow.is_complete() {
+        "every taken branch is here: counts are the truth and need no interval"
+    } else {
+        "a sample: intervals are 95 %, by stack"
+    }
+}
+
+/// The 95 % interval of a ratio; `None` where counts are the truth, too.
+pub(super) fn interval_of(ratio: &Clusters, complete: bool) -> Option<Interval> {
+    if complete { None } else { ratio.interval() }
+}
+
 /// The line that says what the numbers below are worth.
 fn print_sureness(out: &mut impl Write, flow: &Flow, args: &Report) -> std::io::Result<()> {
     let ran = flow.block_quality.blocks;
-    let shares = flow.blocks.iter().take(args.rows()).filter_map(|b| blocks::share(b.count, ran));
-    if flow.is_complete() {
-        writeln!(out, "every taken branch is here: counts are the truth and need no interval")?;
-    } else if args.view != View::Blocks {
-        writeln!(out, "a sample: intervals are 95 %, by stack")?;
+    let shares = flow.blocks.iter().take(args.rows()).filter_map(|b| share(b.count, ran));
+    if flow.is_complete() || args.view != View::Blocks {
+        writeln!(out, "{}", sureness(flow))?;
     } else if let Some(line) = super::share_line(&flow.quality, shares) {
         writeln!(out, "{line}")?;
     }

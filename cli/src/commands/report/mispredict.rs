@@ -8,6 +8,7 @@ use profile::flow::Site;
 use profile::interval::Interval;
 use serde_json::json;
 
+use super::flow::interval_of;
 use super::{Report, Sort, dash, flow, percent};
 use crate::present::number::grouped;
 
@@ -110,5 +111,5 @@ pub(super) fn rate(site: &Site, min_n: u64, complete: bool) -> Option<f64> {
 }
 
 pub(super) fn interval(site: &Site, complete: bool) -> Option<Interval> {
-    if complete { None } else { site.misses().interval() }
+    interval_of(&site.misses(), complete)
 }

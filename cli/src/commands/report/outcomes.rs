@@ -9,6 +9,7 @@ use profile::flow::Site;
 use profile::maps::Maps;
 use serde_json::{Value, json};
 
+use super::flow::interval_of;
 use super::{Report, Sort, dash, flow, percent};
 use crate::present::number::grouped;
 
@@ -64,7 +65,7 @@ pub(super) fn print(
         "rank", "taken", "not taken", "taken", "interval"
     )?;
     for (rank, site) in conditional.iter().enumerate() {
-        let interval = if complete { None } else { site.outcomes().interval() };
+        let interval = interval_of(&site.outcomes(), complete);
         let target = match site.targets.first() {
             Some(target) => super::place(maps, target.location, target.to),
             None => dash(),
@@ -94,7 +95,7 @@ pub(super) fn print(
     for (rank, site) in indirect.iter().enumerate() {
         let from = super::place(maps, site.location, site.from);
         for target in site.targets.iter().take(TARGETS) {
-            let interval = if complete { None } else { site.to_target(target).interval() };
+            let interval = interval_of(&site.to_target(target), complete);
             writeln!(
                 out,
                 "{:>4}  {:>12}  {:>9}  {:>18}  {:<8}  {from} -> {}",
@@ -126,7 +127,7 @@ pub(super) fn taken_share(site: &Site, complete: bool) -> Option<f64> {
 }
 
 fn conditional_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> Value {
-    let interval = if complete { None } else { site.outcomes().interval() };
+    let interval = interval_of(&site.outcomes(), complete);
     let (low, high) = flow::ends(interval.filter(|_| site.not_taken.is_some()));
     let (symbol, offset, file) = super::end_json(maps, site.location);
     let (line, inlines) = super::source_json(maps, site.location);
@@ -153,7 +154,7 @@ fn conditional_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -
 fn indirect_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> Value {
     let mut targets = Vec::new();
     for target in &site.targets {
-        let interval = if complete { None } else { site.to_target(target).interval() };
+        let interval = interval_of(&site.to_target(target), complete);
         let (low, high) = flow::ends(interval);
         let (symbol, offset, file) = super::end_json(maps, target.location);
         let (line, inlines) = super::source_json(maps, target.location);

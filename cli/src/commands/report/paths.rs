@@ -7,7 +7,7 @@ use profile::paths::{Break, FOLLOWERS, Growth, Link, Path, PathFinder, Paths};
 use serde_json::{Value, json};
 
 use super::reread::Reread;
-use super::{Report, Totals, percent};
+use super::{Report, Totals, percent, share};
 use crate::exit::{DONE, Outcome};
 use crate::present::number::{counted, grouped};
 
@@ -106,10 +106,6 @@ fn print_bounds(out: &mut impl Write, paths: &Paths) -> std::io::Result<()> {
         if paths.growth.cross_calls { ", through calls and returns" } else { "" },
         counted(paths.crowded, "branch has", "branches have"),
     )
-}
-
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 fn print_path(

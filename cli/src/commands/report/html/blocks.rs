@@ -6,7 +6,7 @@ use profile::flow::{Block, Flow};
 use super::tables::{Column, table};
 use super::{number, place, rest, shortened};
 use crate::commands::hist;
-use crate::commands::report::{blocks, percent};
+use crate::commands::report::{blocks, percent, share};
 use crate::present::chart::Histogram;
 use crate::present::number::grouped;
 use crate::symbols;
@@ -36,7 +36,7 @@ pub(super) fn section(flow: &mut Flow, modelled: bool, limit: usize) -> anyhow::
             @let modes = blocks::modes(cycles);
             tr {
                 td class="num" { (grouped(block.count)) }
-                (number(blocks::share(block.count, total).map(percent)))
+                (number(share(block.count, total).map(percent)))
                 (number(known.then(|| grouped(cycles.n()))))
                 (cell(cycles.min()))
                 (cell(cycles.quantile(0.5)))

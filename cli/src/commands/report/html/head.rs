@@ -5,6 +5,7 @@ use profile::lint::{Finding, Verdict};
 use profile::overview::{Judged, Overview};
 use profile::perf_data::FileInfo;
 
+use crate::commands::report::flow::sureness;
 use crate::commands::report::{percent, quality_line};
 use crate::input::Source;
 use crate::present::number::grouped;
@@ -88,11 +89,6 @@ impl Head<'_> {
             ),
             None => "not recorded".to_owned(),
         };
-        let sure = if overview.flow.is_complete() {
-            "every taken branch is here: counts are the truth and need no interval"
-        } else {
-            "a sample: intervals are 95 %, by stack"
-        };
         html! {
             dl class="facts" {
                 @for (what, value) in facts { dt { (what) } dd { (value) } }
@@ -101,7 +97,7 @@ impl Head<'_> {
                 dt { "Predictions" } dd { (predictions) }
                 dt { "Lost" } dd { (grouped(quality.lost_total())) " stacks" }
                 dt { "Data quality" } dd { (quality_line(quality)) }
-                dt { "Sureness" } dd { (sure) }
+                dt { "Sureness" } dd { (sureness(&overview.flow)) }
             }
         }
     }

@@ -8,7 +8,7 @@ use profile::loops::{LoopFinder, Loops, Quantile};
 
 use super::tables::{Column, table};
 use super::{number, place, rest};
-use crate::commands::report::{Report, callgraph, loops, percent};
+use crate::commands::report::{Report, callgraph, loops, percent, share};
 use crate::exit::Failure;
 use crate::input;
 use crate::present::number::grouped;
@@ -127,15 +127,15 @@ fn call_table(path: &Path, limit: usize) -> Result<Markup, Failure> {
             html! { p { "There are no calls: the recording holds neither call stacks nor calls and returns." } },
         );
     }
-    let share = |part| number(callgraph::share(part, all).map(percent));
+    let cell = |part| number(share(part, all).map(percent));
     let replayed = graph.unit == Unit::Branches;
     let rows = html! {
         @for sum in sums.iter().take(limit) {
             tr {
                 td class="num" { (grouped(sum.total)) }
-                (share(sum.total))
+                (cell(sum.total))
                 td class="num" { (grouped(sum.own)) }
-                (share(sum.own))
+                (cell(sum.own))
                 (number(replayed.then(|| grouped(sum.calls))))
                 td class="code" { (super::shortened(&callgraph::label(&graph, sum.function))) }
             }

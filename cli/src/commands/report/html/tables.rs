@@ -178,7 +178,7 @@ fn indirect(flow: &mut Flow, limit: usize) -> Markup {
     let targets = targets.flat_map(|site| site.targets.iter().map(move |target| (site, target)));
     let rows = html! {
         @for (site, target) in targets.take(limit) {
-            @let interval = if complete { None } else { site.to_target(target).interval() };
+            @let interval = flow::interval_of(&site.to_target(target), complete);
             tr {
                 td class="num" { (grouped(target.count)) }
                 td class="num" { (percent(target.count as f64 / site.taken.max(1) as f64)) }
