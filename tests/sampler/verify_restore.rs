@@ -36,7 +36,8 @@ enum End {
     Stops(u32, Arc<AtomicBool>),
 }
 
-/// A software CPU that counts accesses, one of which ends it all.
+/// A software CPU that counts accesses, one of which ends it all. From there
+/// on every access comes with a branch of the driver's.
 struct Ending {
     soft: SoftSubject,
     accesses: u32,
@@ -53,6 +54,12 @@ impl Ending {
     fn count(&mut self, msr: Msr, access: Access) -> Result<(), MsrError> {
         self.accesses += 1;
         let now = self.accesses;
+        if let End::Fails(at) | End::Panics(at) | End::Stops(at, _) = self.end
+            && now > at
+        {
+            let driver = 0xFFFF_FFFF_8100_0000 + u64::from(now) * 16;
+            self.soft.lbr().retire(&Retired::user(driver, driver + 8, Other));
+        }
         match &self.end {
             End::Fails(at) if *at == now => {
                 Err(MsrError::Os { cpu: 0, msr, access, cause: "the 5th of November".into() })

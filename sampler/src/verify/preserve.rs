@@ -12,8 +12,10 @@ use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
 
 use super::Kind;
 
+/// DEBUGCTL.LBR.
+pub(super) const DEBUGCTL_LBR: u64 = 1 << 0;
 /// DEBUGCTL bits 0 and 11: all that is changed of it on hardware.
-pub(super) const OWN_DEBUGCTL: u64 = 1 << 0 | 1 << 11;
+pub(super) const OWN_DEBUGCTL: u64 = DEBUGCTL_LBR | 1 << 11;
 /// GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
 pub(super) const LBR_FRZ: u64 = 1 << 58;
 /// Bits 62:61 of FROM in format 4.
@@ -24,6 +26,9 @@ const TSX_FLAGS: u64 = 3 << 61;
 pub struct Preserved {
     control: Msr,
     enable: u64,
+    /// Beside AMD's stacks DEBUGCTL.LBR records as well, into the one-entry
+    /// pair and that of the last exception.
+    pair: bool,
     /// Registers that are written whole, in the order of writing.
     whole: Vec<(Msr, u64)>,
     /// Registers of records beyond the depth that was chosen: they hold nothing.
@@ -80,7 +85,8 @@ impl Preserved {
             note(cpu, Some(MSR_LER_TO_LIP))?;
             note(cpu, (caps.facility == Facility::IntelArch).then_some(IA32_LER_INFO))?;
         }
-        if matches!(caps.facility, Facility::AmdLbrV2 | Facility::AmdBrs) {
+        let pair = matches!(caps.facility, Facility::AmdLbrV2 | Facility::AmdBrs);
+        if pair {
             note(cpu, Some(MSR_LASTBRANCHFROMIP))?;
             note(cpu, Some(MSR_LASTBRANCHTOIP))?;
         }
@@ -114,6 +120,7 @@ impl Preserved {
         Ok(Preserved {
             control: map.control,
             enable: map.enable,
+            pair,
             whole,
             beyond,
             bits,
@@ -169,14 +176,14 @@ impl Preserved {
                 first = result;
             }
         };
-        let off = cpu.read(self.control).and_then(|now| {
-            if now & self.enable == 0 {
-                Ok(())
-            } else {
-                cpu.write(self.control, now & !self.enable)
-            }
-        });
-        note(off);
+        // What still records would overwrite what is put back.
+        let pair = self.pair.then_some((IA32_DEBUGCTL, DEBUGCTL_LBR));
+        for (msr, on) in [(self.control, self.enable)].into_iter().chain(pair) {
+            let off = cpu
+                .read(msr)
+                .and_then(|now| if now & on == 0 { Ok(()) } else { cpu.write(msr, now & !on) });
+            note(off);
+        }
         for (msr, value) in self.whole.iter().filter(|_| !self.read_only) {
             note(write_record(cpu, *msr, *value));
         }

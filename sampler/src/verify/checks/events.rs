@@ -11,11 +11,10 @@ use lbr_msr::table::SelectScope;
 use super::super::Kernel;
 use super::super::bench::{Bench, Facts, Filled};
 use super::super::check::{Documented, Finding, Halt, Spec};
-use super::super::preserve::{LBR_FRZ, has_last_exception};
+use super::super::preserve::{DEBUGCTL_LBR, LBR_FRZ, has_last_exception};
 use super::bits::freeze as freeze_bit;
 
-/// DEBUGCTL.LBR and DEBUGCTL.FREEZE_LBRS_ON_PMI.
-const DEBUGCTL_LBR: u64 = 1 << 0;
+/// DEBUGCTL.FREEZE_LBRS_ON_PMI.
 const FREEZE_LBRS_ON_PMI: u64 = 1 << 11;
 
 pub(in crate::verify) const CHECKS: &[Spec] = &[
