@@ -137,8 +137,8 @@ pub struct Counter {
     quality: Quality,
     maps: Maps,
     streams: Streams,
-    /// The space of the process seen last.
-    last: Option<(Option<u32>, u32)>,
+    /// The branches of a stack that is counted at other addresses.
+    moved: Vec<RawBranch>,
     /// The branches of a stack of which some are left out.
     kept: Vec<RawBranch>,
 }
@@ -158,7 +158,7 @@ impl Counter {
             quality: Quality::default(),
             maps: Maps::default(),
             streams: Streams::default(),
-            last: None,
+            moved: Vec::new(),
             kept: Vec::new(),
         }
     }
@@ -189,7 +189,6 @@ impl Counter {
     pub(crate) fn begin(&mut self) {
         if !self.maps.is_empty() {
             self.maps.next_recording();
-            self.last = None;
             self.streams = Streams::default();
         }
     }
@@ -209,20 +208,14 @@ impl Counter {
         if !counts || head.weight == 0 {
             return;
         }
-        let space = match self.last {
-            Some((pid, space)) if pid == head.pid => space,
-            _ => {
-                let space = self.maps.space(head.pid) as u32;
-                self.last = Some((head.pid, space));
-                space
-            }
-        };
-        let duplicate = self.streams.is_duplicated(head, &stack.entries, DUPLICATE_STRIDE);
+        let (space, entries) = self.maps.settle(head, stack.entries, &mut self.moved);
+        let space = space as u32;
+        let duplicate = self.streams.is_duplicated(head, &entries, DUPLICATE_STRIDE);
         // Empty entries are left out by the table.
-        if !duplicate && !clean::any_marked(&stack.entries) {
-            self.counts.stack(&stack.entries, space, head.weight);
+        if !duplicate && !clean::any_marked(&entries) {
+            self.counts.stack(&entries, space, head.weight);
             if let Some(counters) = &stack.counters {
-                for (at, branch) in stack.entries.iter().enumerate() {
+                for (at, branch) in entries.iter().enumerate() {
                     let counts = counters.get(at).unwrap_or_default();
                     self.counts.counted(&branch, space, head.weight, counts);
                 }
@@ -232,10 +225,10 @@ impl Counter {
         let mut kept_at = Vec::new();
         let (quality, kept) = (&mut self.quality, &mut self.kept);
         kept.clear();
-        let aborts = clean::second_aborts(&stack.entries);
+        let aborts = clean::second_aborts(&entries);
         let (mut index, mut aborts) = (0usize, aborts.iter().peekable());
         let mut skip = duplicate;
-        stack.entries.for_each(|branch| {
+        entries.for_each(|branch| {
             let here = index;
             index += 1;
             let left_out = if aborts.next_if_eq(&&here).is_some() {
@@ -268,7 +261,6 @@ impl Counter {
             self.quality.lost(lost);
         }
         self.maps.event(event);
-        self.last = None;
     }
 
     /// The table: the same branch of the same file is one, whichever process

@@ -25,6 +25,7 @@ mod loops;
 mod modes;
 mod packed;
 mod place;
+mod processes;
 mod reader;
 mod recorded;
 mod seekable;

@@ -26,8 +26,9 @@ pub struct FlowCounter {
     pub(super) no_sites: bool,
     /// Where each thread stood when its last stack ended uncut.
     stood: HashMap<Thread, u64>,
-    /// The space of the process seen last.
-    last: Option<(Option<u32>, Space)>,
+    /// The branches of a stack that is counted at other addresses.
+    moved: Vec<RawBranch>,
+    /// The branches of the stack at hand.
     branches: Vec<RawBranch>,
     steps: Vec<Step>,
 }
@@ -62,7 +63,6 @@ impl FlowCounter {
             self.maps.next_recording();
             self.streams = Streams::default();
             self.stood.clear();
-            self.last = None;
         }
         if let Some(info) = recording.info() {
             self.maps.expect(info);
@@ -110,13 +110,12 @@ impl FlowCounter {
             _ => {}
         }
         self.maps.event(event);
-        self.last = None;
     }
 
     /// Takes a stack in.
     ///
-    /// Gives the address space of its process, by [`Maps`]; `None` where the
-    /// stack stays out of every count.
+    /// Gives the address space that it is counted in, by [`Maps`]; `None`
+    /// where the stack stays out of every count.
     pub fn stack(&mut self, stack: &Stack<'_>) -> Option<usize> {
         let head = &stack.head;
         let thread = (head.pid, head.tid);
@@ -125,29 +124,23 @@ impl FlowCounter {
             return None;
         }
         let weight = head.weight;
-        let space = match self.last {
-            Some((pid, space)) if pid == head.pid => space,
-            _ => {
-                let space = self.maps.space(head.pid) as Space;
-                self.last = Some((head.pid, space));
-                space
-            }
-        };
+        let mut moved = std::mem::take(&mut self.moved);
+        let (space, entries) = self.maps.settle(head, stack.entries, &mut moved);
         let straight = self.streams.is_straight(head);
         if !straight {
             add(&mut self.block_quality.filtered, weight);
         }
-        let duplicate = self.streams.is_duplicated(head, &stack.entries, DUPLICATE_STRIDE);
+        let duplicate = self.streams.is_duplicated(head, &entries, DUPLICATE_STRIDE);
         if duplicate {
             add(&mut self.quality.duplicated_newest, weight);
         }
         let mut entry = before.filter(|_| joins(head));
         let mut spanning = entry.is_some();
-        let odd = clean::any_odd(&stack.entries);
-        let aborts = if odd { clean::second_aborts(&stack.entries) } else { Vec::new() };
+        let odd = clean::any_odd(&entries);
+        let aborts = if odd { clean::second_aborts(&entries) } else { Vec::new() };
         let mut branches = std::mem::take(&mut self.branches);
         branches.clear();
-        stack.entries.for_each(|branch| branches.push(branch));
+        entries.for_each(|branch| branches.push(branch));
         let mut steps = std::mem::take(&mut self.steps);
         steps.clear();
         let real = branches.iter().enumerate().skip(usize::from(duplicate));
@@ -176,12 +169,21 @@ impl FlowCounter {
             entry = Some(branch.to);
         }
         self.branches = branches;
-        self.counts.stack(space, &mut steps, weight, &mut self.maps, &mut self.block_quality);
+        // What was moved says nothing of where the thread stands.
+        let goes_on = !head.integrity.cut && moved.is_empty();
+        self.moved = moved;
+        self.counts.stack(
+            space as Space,
+            &mut steps,
+            weight,
+            &mut self.maps,
+            &mut self.block_quality,
+        );
         self.steps = steps;
-        if let Some(to) = entry.or(before).filter(|_| !head.integrity.cut) {
+        if let Some(to) = entry.or(before).filter(|_| goes_on) {
             self.stood.insert(thread, to);
         }
-        Some(space as usize)
+        Some(space)
     }
 
     /// The length of the straight code between two neighbours, bytes, or
@@ -202,6 +204,12 @@ impl FlowCounter {
         };
         add(why, weight);
         NO_BLOCK
+    }
+
+    /// The branches of the last stack that counted, newest first, at the
+    /// addresses that they are counted at.
+    pub(crate) fn branches(&self) -> &[RawBranch] {
+        &self.branches
     }
 
     /// The filters of the events, as far as they are known.

@@ -7,7 +7,8 @@
 mod judge;
 mod places;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use lbr_msr::record::Event;
 
@@ -18,7 +19,7 @@ use crate::flow::{Flow, FlowCounter, Site};
 use crate::maps::Location;
 use crate::perf_data::{EventAttr, Notes, ReadError};
 use crate::recording::Recording;
-use crate::stack::{EntryFlags, Stack};
+use crate::stack::{Entries, EntryFlags, Stack};
 use places::Places;
 
 /// How bad a finding is.
@@ -179,7 +180,8 @@ impl Collect for Check {
     }
     fn stack(&mut self, stack: &Stack<'_>) {
         if let Some(space) = self.flow.stack(stack) {
-            self.scan.stack(stack, &self.flow, space);
+            let entries = Entries::Parsed(self.flow.branches());
+            self.scan.stack(&Stack { entries, ..*stack }, &self.flow, space);
         }
     }
     fn event(&mut self, event: &Event) {
@@ -271,7 +273,7 @@ impl Scan {
         let Some(last) = entries.len().checked_sub(1).filter(|last| *last > 1) else { return };
         let (Some(a), Some(b)) = (entries.get(last), entries.get(last - 1)) else { return };
         let pair = [a, b];
-        let pair = crate::stack::Entries::Parsed(&pair);
+        let pair = Entries::Parsed(&pair);
         if flow.streams().is_duplicated(&stack.head, &pair, DUPLICATE_STRIDE) {
             add(&mut self.repeated_oldest, stack.head.weight);
         }
@@ -289,7 +291,9 @@ impl Scan {
 /// The program that each process runs: the first file mapped into it.
 #[derive(Debug, Default)]
 struct Programs {
-    by_process: HashMap<u32, (u64, String)>,
+    by_process: HashMap<u32, (u64, Arc<str>)>,
+    /// Each path once, however many processes run it.
+    paths: HashSet<Arc<str>>,
 }
 
 impl Programs {
@@ -306,7 +310,10 @@ impl Programs {
                 match self.by_process.get(&map.pid) {
                     Some((start, _)) if !covers(*start) => {}
                     _ => {
-                        self.by_process.insert(map.pid, (map.addr, map.path.clone()));
+                        let known = self.paths.get(map.path.as_str()).cloned();
+                        let path = known.unwrap_or_else(|| map.path.as_str().into());
+                        self.paths.insert(Arc::clone(&path));
+                        self.by_process.insert(map.pid, (map.addr, path));
                     }
                 }
             }
@@ -317,7 +324,7 @@ impl Programs {
     /// Whether a file is known not to be the program of the process.
     fn is_other(&self, pid: Option<u32>, file: Option<&str>) -> bool {
         let program = pid.and_then(|pid| self.by_process.get(&pid));
-        program.is_some_and(|(_, program)| file != Some(program.as_str()))
+        program.is_some_and(|(_, program)| file != Some(&**program))
     }
 }
 

@@ -1,17 +1,19 @@
 //! Which file an address belongs to: address spaces out of mapping records.
 
+mod common;
 mod files;
 mod kernel;
 mod vdso;
 mod vmlinux;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use lbr_msr::record::{Event, Mmap};
 
 use crate::perf_data::FileInfo;
 use crate::symbols::{JitMap, Sources};
+use common::{Common, Moved};
 use files::{Kind, MappedFile};
 use kernel::{Kernel, Lists, is_kernel};
 use vdso::VDSO;
@@ -23,6 +25,9 @@ const KERNEL: u64 = 1 << 63;
 /// Mappings copied at most, for processes that change what they inherited or
 /// replace what was sampled: a small recording could ask for any number.
 const MAX_COPIED: usize = 4 << 20;
+/// Processes that have ended and whose mappings are kept: records of different
+/// CPUs come in no exact order.
+const ENDED: usize = 4096;
 /// PROT_EXEC.
 const EXECUTABLE: u32 = 4;
 
@@ -80,18 +85,33 @@ struct Space {
     generated: Option<usize>,
     /// Samples refer to it: it must not change its meaning.
     used: bool,
+    /// Where its samples go that do not, if any did.
+    moved: Option<Moved>,
+    /// Its process has ended.
+    ended: bool,
+}
+
+impl Space {
+    fn new(owner: Owner, mappings: Arc<Mappings>, generated: Option<usize>) -> Space {
+        Space { mappings, owner, generated, used: false, moved: None, ended: false }
+    }
 }
 
 /// Every address space of a recording.
 ///
-/// A process starts a new space when a mapping replaces another file's: what
-/// was sampled before keeps its meaning.
+/// A process starts a new space when a mapping replaces other bytes of a file:
+/// what was sampled before keeps its meaning.
 #[derive(Debug, Default)]
 pub struct Maps {
     files: Vec<MappedFile>,
     by_path: HashMap<String, usize>,
     spaces: Vec<Space>,
+    /// Spaces that nothing refers to any more.
+    free: Vec<usize>,
     current: HashMap<Option<u32>, usize>,
+    /// Processes that have ended, the latest last, and their spaces.
+    ended: VecDeque<(u32, usize)>,
+    common: Common,
     recording: u32,
     /// Mappings copied so far.
     copied: usize,
@@ -128,18 +148,44 @@ impl Maps {
 
     /// Takes in what changes mappings; everything else passes.
     pub fn event(&mut self, event: &Event) {
+        self.common.last = None;
         match event {
             Event::Mmap(map) => self.mmap(map),
             Event::Fork(task) if task.pid != task.ppid => {
-                let parent = self.current.get(&Some(task.ppid)).and_then(|&p| self.spaces.get(p));
-                if let (Some(parent), false) = (parent, self.current.contains_key(&Some(task.pid)))
-                {
-                    let inherited = Arc::clone(&parent.mappings);
+                let of =
+                    |pid| self.current.get(&Some(pid)).and_then(|&space| self.spaces.get(space));
+                let parent = of(task.ppid).map(|parent| Arc::clone(&parent.mappings));
+                let inherited = match of(task.pid) {
+                    // Told already, by another CPU.
+                    Some(known) if !known.ended => None,
+                    Some(_) => Some(parent.unwrap_or_default()),
+                    None => parent,
+                };
+                if let Some(inherited) = inherited {
                     self.add_space(Some(task.pid), inherited);
                 }
             }
+            Event::Exit(task) if task.pid == task.tid => self.end(task.pid),
             _ => {}
         }
+    }
+
+    /// A process has ended. Its number may be another's next.
+    fn end(&mut self, pid: u32) {
+        let Some(&index) = self.current.get(&Some(pid)) else { return };
+        let Some(space) = self.spaces.get_mut(index).filter(|space| !space.ended) else { return };
+        space.ended = true;
+        self.ended.push_back((pid, index));
+        if self.ended.len() <= ENDED {
+            return;
+        }
+        let Some((pid, index)) = self.ended.pop_front() else { return };
+        let Some(space) = self.spaces.get_mut(index).filter(|space| !space.used) else { return };
+        *space = Space::new(space.owner, Arc::default(), None);
+        if self.current.get(&Some(pid)) == Some(&index) {
+            self.current.remove(&Some(pid));
+        }
+        self.free.push(index);
     }
 
     /// The present address space of a process, for a sample to refer to.
@@ -156,17 +202,35 @@ impl Maps {
     fn current_space(&mut self, pid: Option<u32>) -> usize {
         match self.current.get(&pid) {
             Some(&space) => space,
-            None => self.add_space(pid, Arc::default()),
+            None if pid.is_some() => self.add_space(pid, Arc::default()),
+            None => {
+                let mut all = Mappings::new();
+                for space in &self.spaces {
+                    space.mappings.values().for_each(|map| put(&mut all, *map));
+                }
+                self.add_space(None, Arc::new(all))
+            }
         }
     }
 
     fn add_space(&mut self, pid: Option<u32>, mappings: Arc<Mappings>) -> usize {
-        let space = self.spaces.len();
         // Where nobody says which process, equal numbers are all there is.
         let recording = if pid.is_some() { self.recording } else { 0 };
         let owner = Owner { recording, pid };
         let generated = pid.and_then(|pid| self.generated(pid));
-        self.spaces.push(Space { mappings, owner, generated, used: false });
+        let new = Space::new(owner, mappings, generated);
+        let space = match self.free.pop() {
+            Some(free) => {
+                if let Some(space) = self.spaces.get_mut(free) {
+                    *space = new;
+                }
+                free
+            }
+            None => {
+                self.spaces.push(new);
+                self.spaces.len() - 1
+            }
+        };
         self.current.insert(pid, space);
         space
     }
@@ -192,6 +256,8 @@ impl Maps {
     /// whatever their numbers.
     pub fn next_recording(&mut self) {
         self.current.clear();
+        self.ended.clear();
+        self.common = Common::default();
         self.expected.clear();
         self.recording += 1;
         // Each recording has a kernel of its own until it says which.
@@ -228,7 +294,9 @@ impl Maps {
         let file = self.file(&map.path, build_id.as_deref(), kind);
         let mapping = Mapping { start: map.addr, len: map.len, pgoff, file };
         self.insert(Some(map.pid), mapping);
-        self.insert(None, mapping);
+        if self.current.contains_key(&None) {
+            self.insert(None, mapping);
+        }
     }
 
     fn file(&mut self, path: &str, build_id: Option<&[u8]>, kind: Kind) -> usize {
@@ -256,13 +324,15 @@ impl Maps {
         let Some(space) = self.spaces.get(index) else { return };
         let mappings = &space.mappings;
         let is_file = |m: &Mapping| self.files.get(m.file).is_some_and(|f| f.kind == Kind::Elf);
-        let replaces =
-            overlapped(mappings, &new).iter().any(|old| old.file != new.file && is_file(old));
+        let base = |m: &Mapping| m.start.wrapping_sub(m.pgoff);
+        let other = |old: &Mapping| old.file != new.file || base(old) != base(&new);
+        let replaces = overlapped(mappings, &new).iter().any(|old| is_file(old) && other(old));
         if replaces && space.used && pid.is_some() {
             let before = Arc::clone(mappings);
             index = self.add_space(pid, before);
         }
         let Some(space) = self.spaces.get_mut(index) else { return };
+        space.moved = None;
         if Arc::get_mut(&mut space.mappings).is_none() {
             self.copied = self.copied.saturating_add(space.mappings.len());
             if self.copied > MAX_COPIED {

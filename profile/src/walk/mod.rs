@@ -19,7 +19,7 @@ use crate::note::Source;
 use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::{Entry, Quality};
 use crate::recording::Recording;
-use crate::stack::{Entries, SampleHead, Stack};
+use crate::stack::{Entries, RawBranch, SampleHead, Stack};
 use crate::table::{Keyed, Table};
 
 pub(crate) use crate::clean::Holds;
@@ -207,6 +207,8 @@ pub(crate) struct Walker {
     /// The steps of the stack at hand, oldest first.
     pub(crate) steps: Vec<Step>,
     found: Vec<(u32, u32)>,
+    /// The branches of a stack that is counted at other addresses.
+    moved: Vec<RawBranch>,
     streams: Streams,
     /// The newest branch of each thread whose last stack ended uncut.
     stood: HashMap<Thread, usize>,
@@ -271,8 +273,10 @@ impl Walker {
         if !straight {
             add(&mut self.filtered, weight);
         }
-        let space = self.maps.space(head.pid) as u32;
-        let duplicate = self.streams.is_duplicated(head, &stack.entries, DUPLICATE_STRIDE);
+        let mut moved = std::mem::take(&mut self.moved);
+        let (space, entries) = self.maps.settle(head, stack.entries, &mut moved);
+        let space = space as u32;
+        let duplicate = self.streams.is_duplicated(head, &entries, DUPLICATE_STRIDE);
         if duplicate {
             add(&mut self.quality.duplicated_newest, weight);
         }
@@ -284,11 +288,11 @@ impl Walker {
             None => Joins::No,
         };
         let mut spanning = last.is_some();
-        let aborts = clean::second_aborts(&stack.entries);
+        let aborts = clean::second_aborts(&entries);
         let mut found = std::mem::take(&mut self.found);
-        self.edges.look_up(&stack.entries, space, &mut found);
-        for index in (usize::from(duplicate)..stack.entries.len()).rev() {
-            let Some(branch) = stack.entries.get(index) else { continue };
+        self.edges.look_up(&entries, space, &mut found);
+        for index in (usize::from(duplicate)..entries.len()).rev() {
+            let Some(branch) = entries.get(index) else { continue };
             match self.quality.entry(branch, index, &aborts, weight) {
                 Entry::Taken => {}
                 Entry::Gap => {
@@ -322,7 +326,9 @@ impl Walker {
             last = Some(edge);
         }
         self.found = found;
-        let goes_on = !head.integrity.cut;
+        // What was moved says nothing of where the thread stands.
+        let goes_on = !head.integrity.cut && moved.is_empty();
+        self.moved = moved;
         if let Some(edge) = last.or(before).filter(|_| goes_on) {
             self.stood.insert(thread, edge);
         }

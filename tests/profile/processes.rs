@@ -1,0 +1,320 @@
+//! Recordings of many processes: the same code is counted once, and nothing is
+//! taken for the same that is not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Cursor;
+
+use lbr_msr::record::{BranchEntry, BranchStack, Event, Head, Integrity, Sample, Task};
+use profile::flow::Flow;
+use profile::hot::HotTable;
+use profile::maps::{Location, Maps};
+use profile::note::Source;
+use profile::paths::{Growth, PathFinder};
+use profile::perf_data::Meta;
+use profile::{Read, Recording};
+use proptest::prelude::*;
+
+use crate::mapping::mapping;
+use crate::recorded::{entry, exact, meta, stream};
+
+const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
+
+fn open(bytes: &[u8]) -> Recording {
+    Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap()
+}
+
+/// A recorder that says nothing of how stacks join.
+fn others() -> Meta {
+    Meta { source: Source::Unsaid, ..meta() }
+}
+
+/// A stack of such a recorder.
+fn stack(pid: u32, entries: Vec<BranchEntry>) -> Event {
+    Event::Sample(Sample {
+        time: 1,
+        pid,
+        tid: pid,
+        cpu: 0,
+        ip: 0,
+        period: 1,
+        stack: BranchStack { entries, integrity: Integrity { head: Head::Unknown, ..exact() } },
+    })
+}
+
+fn task(pid: u32, ppid: u32) -> Task {
+    Task { time: 1, pid, tid: pid, ppid, ptid: ppid }
+}
+
+/// Rounds of a loop that calls into a library, with the two at these addresses.
+fn rounds(program: u64, library: u64) -> Vec<BranchEntry> {
+    let round = [
+        entry(program + 0x40, program + 0x10),
+        entry(library + 0x88, program + 0x30),
+        entry(program + 0x20, library + 0x80),
+    ];
+    round.repeat(4)
+}
+
+/// A thousand processes, each with the program and the library elsewhere.
+fn thousand() -> Vec<u8> {
+    let mut events = Vec::new();
+    for n in 0..1000u64 {
+        let pid = 1000 + n as u32;
+        // Now and then where another process has something else.
+        let program = 0x5500_0000_0000 + (n * 7 % 40) * 0x1000;
+        let library = 0x5500_0000_0000 + (50 + n * 11 % 500) * 0x1000;
+        events.push(Event::Fork(task(pid, 1)));
+        events.push(mapping(pid, program, 0x1000, 0, "/nowhere/program"));
+        events.push(mapping(pid, library, 0x1000, 0x3000, "/nowhere/library"));
+        events.push(stack(pid, rounds(program, library)));
+        events.push(Event::Exit(task(pid, 1)));
+    }
+    stream(others(), &events)
+}
+
+#[test]
+fn the_same_code_of_a_thousand_processes_is_one() {
+    let bytes = thousand();
+    let table = HotTable::count(&mut open(&bytes), |_, _| {}).unwrap();
+    assert_eq!(table.branches.iter().map(|row| row.count).collect::<Vec<_>>(), [4000; 3]);
+    let flow = Flow::count(&mut open(&bytes), |_, _| {}).unwrap();
+    let mut blocks: Vec<(u64, u64)> =
+        flow.blocks.iter().map(|block| (block.exit - block.entry, block.count)).collect();
+    blocks.sort_unstable();
+    // From 0x30 to 0x40, from 0x10 to 0x20, and the library's: the oldest entry
+    // of a stack has no block before it.
+    assert_eq!(blocks, [(0x8, 4000), (0x10, 3000), (0x10, 4000)]);
+    let all = |read: &mut Read<'_>| read(&mut open(&bytes), &mut |_, _| {});
+    let (finder, ()) = PathFinder::find_all(all).unwrap();
+    let (paths, ()) =
+        finder.count_all(Growth { cross_calls: true, ..Growth::default() }, all).unwrap();
+    assert_eq!(paths.taken, 12_000);
+    // Three, in the first process and in a few layouts: not in a thousand.
+    assert!((3..100).contains(&paths.distinct), "{}", paths.distinct);
+}
+
+/// Processes come and go; what is kept of them does not grow for ever.
+#[test]
+fn processes_that_ended_are_forgotten() {
+    let mut maps = Maps::default();
+    for pid in 1..=20_000 {
+        maps.event(&Event::Fork(task(pid, 0)));
+        maps.event(&mapping(pid, 0x40_0000, 0x1000, 0, "/nowhere/program"));
+        maps.event(&Event::Exit(task(pid, 0)));
+    }
+    assert!(maps.len() < 5_000, "{}", maps.len());
+}
+
+/// The number of a process that ended is another's next; what it forked from
+/// says what it has.
+#[test]
+fn a_number_that_is_used_again_is_another_process() {
+    let events = [
+        mapping(10, 0x40_0000, 0x1000, 0, "/nowhere/parent"),
+        mapping(20, 0x40_0000, 0x1000, 0, "/nowhere/old"),
+        stack(20, vec![entry(0x40_0100, 0x40_0200)]),
+        Event::Exit(task(20, 10)),
+        Event::Fork(task(20, 10)),
+        stack(20, vec![entry(0x40_0100, 0x40_0200)]),
+        // Told late, by another CPU: it is known already.
+        mapping(30, 0x40_0000, 0x1000, 0, "/nowhere/other"),
+        Event::Fork(task(30, 10)),
+        stack(30, vec![entry(0x40_0100, 0x40_0200)]),
+    ];
+    let table = HotTable::count(&mut open(&stream(others(), &events)), |_, _| {}).unwrap();
+    let mut files: Vec<&str> =
+        table.branches.iter().map(|row| path_of(&table.maps, row.from_location)).collect();
+    files.sort_unstable();
+    assert_eq!(files, ["/nowhere/old", "/nowhere/other", "/nowhere/parent"]);
+}
+
+fn path_of(maps: &Maps, location: Location) -> &str {
+    match location {
+        Location::File { file, .. } => maps.path(file).unwrap(),
+        Location::Address(_) => panic!("{location:?} is in no file"),
+    }
+}
+
+/// What an address means.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Meaning {
+    Byte(String, u64),
+    Kernel(u64),
+    /// Whatever this process has there.
+    Own(u64),
+}
+
+/// A branch, and the process of one with an end that means nothing elsewhere.
+type Branch = (Meaning, Meaning, Option<usize>);
+
+/// What happens in a made-up machine.
+#[derive(Clone, Debug)]
+enum Happens {
+    /// A process maps a part of a file, by their numbers, at one of a few places.
+    Maps { process: usize, place: u64, part: usize },
+    /// A process runs branches, each between two addresses.
+    Runs { process: usize, branches: Vec<(Where, Where)> },
+    /// A process ends, and its number begins anew as a child of another one.
+    Ends { process: usize, parent: usize },
+}
+
+/// An address, as far as it can be told before anything has happened.
+#[derive(Clone, Copy, Debug)]
+enum Where {
+    /// At a place where something may be mapped.
+    Place(u64, u64),
+    Kernel(u64),
+    /// Where nothing ever is.
+    Nowhere(u64),
+}
+
+const PROCESSES: usize = 6;
+const PLACES: u64 = 5;
+const SIZE: u64 = 0x1000;
+/// File and offset.
+const PARTS: [(&str, u64); 5] =
+    [("/a", 0), ("/a", 0x2000), ("/b", 0), ("/c", 0x1000), ("[vdso]", 0)];
+
+fn address(place: Where) -> u64 {
+    match place {
+        Where::Place(place, offset) => 0x40_0000 + place * SIZE + offset,
+        Where::Kernel(offset) => KERNEL + offset,
+        Where::Nowhere(offset) => 0x10_0000 + offset,
+    }
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let place = prop_oneof![
+        8 => (0..PLACES, 0..4u64).prop_map(|(place, byte)| Where::Place(place, 16 * byte)),
+        1 => (0..2u64).prop_map(Where::Kernel),
+        1 => (0..2u64).prop_map(Where::Nowhere),
+    ];
+    let branches = proptest::collection::vec((place.clone(), place), 1..5);
+    prop_oneof![
+        4 => (0..PROCESSES, 0..PLACES, 0..PARTS.len())
+            .prop_map(|(process, place, part)| Happens::Maps { process, place, part }),
+        6 => (0..PROCESSES, branches)
+            .prop_map(|(process, branches)| Happens::Runs { process, branches }),
+        1 => (0..PROCESSES, 0..PROCESSES)
+            .prop_map(|(process, parent)| Happens::Ends { process, parent }),
+    ]
+}
+
+/// A process of the model: what lies at its places.
+#[derive(Clone, Debug, Default)]
+struct Process {
+    places: BTreeMap<u64, usize>,
+    /// Places that it ran at before anything was there: what is mapped there
+    /// later is taken to have been there, because records come in no exact
+    /// order. The model leaves such places alone.
+    taken: Vec<u64>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// Every branch counts as what it meant when it ran, whichever processes
+    /// had what where.
+    #[test]
+    fn every_branch_counts_as_what_it_is(all in proptest::collection::vec(happens(), 1..60)) {
+        let mut processes = vec![Process::default(); PROCESSES];
+        let pid = |process: usize| 100 + process as u32;
+        let mut events = Vec::new();
+        let mut expected: BTreeMap<Branch, u64> = BTreeMap::new();
+        for one in all {
+            match one {
+                Happens::Maps { process, place, part } => {
+                    let known = &mut processes[process];
+                    let (path, pgoff) = PARTS[part];
+                    // Nothing replaces a vDSO but in a process of another kind.
+                    let fixed = |old: &usize| PARTS[*old].0 == "[vdso]";
+                    if known.taken.contains(&place) || known.places.get(&place).is_some_and(fixed) {
+                        continue;
+                    }
+                    known.places.insert(place, part);
+                    let addr = address(Where::Place(place, 0));
+                    events.push(mapping(pid(process), addr, SIZE, pgoff, path));
+                }
+                Happens::Runs { process, branches } => {
+                    let known = &mut processes[process];
+                    let mut entries = Vec::new();
+                    let mut before = None;
+                    for (from, to) in branches {
+                        // The newest entry twice would be taken for a duplicate.
+                        let ends = (address(from), address(to));
+                        if before.replace(ends) == Some(ends) {
+                            continue;
+                        }
+                        let mut meaning = |place: Where| match place {
+                            Where::Kernel(_) => Meaning::Kernel(address(place)),
+                            Where::Nowhere(_) => Meaning::Own(address(place)),
+                            Where::Place(at, offset) => match known.places.get(&at) {
+                                Some(part) => {
+                                    let (path, pgoff) = PARTS[*part];
+                                    // Whatever its recorder says its offset is.
+                                    let pgoff = if path == "[vdso]" { 0 } else { pgoff };
+                                    Meaning::Byte(path.to_owned(), pgoff + offset)
+                                }
+                                None => {
+                                    known.taken.push(at);
+                                    Meaning::Own(address(place))
+                                }
+                            },
+                        };
+                        let ends = (meaning(from), meaning(to));
+                        let own = |end: &Meaning| matches!(end, Meaning::Own(_));
+                        let owner = (own(&ends.0) || own(&ends.1)).then_some(process);
+                        *expected.entry((ends.0, ends.1, owner)).or_default() += 1;
+                        entries.push(entry(address(from), address(to)));
+                    }
+                    // Newest first.
+                    entries.reverse();
+                    events.push(stack(pid(process), entries));
+                }
+                Happens::Ends { process, parent } if process != parent => {
+                    let places = processes[parent].places.clone();
+                    let known = &mut processes[process];
+                    *known = Process { places, taken: known.taken.clone() };
+                    events.push(Event::Exit(task(pid(process), pid(parent))));
+                    events.push(Event::Fork(task(pid(process), pid(parent))));
+                }
+                Happens::Ends { .. } => {}
+            }
+        }
+        let bytes = stream(others(), &events);
+        let table = match HotTable::count(&mut open(&bytes), |_, _| {}) {
+            Ok(table) => table,
+            // Nothing ran.
+            Err(_) => return Ok(()),
+        };
+        let meaning = |maps: &Maps, location: Location| match location {
+            Location::File { file, offset } => {
+                Meaning::Byte(maps.path(file).unwrap().to_owned(), offset)
+            }
+            Location::Address(addr) if addr >= KERNEL => Meaning::Kernel(addr),
+            Location::Address(addr) => Meaning::Own(addr),
+        };
+        let mut found: Vec<(Meaning, Meaning, u64)> = Vec::new();
+        for row in &table.branches {
+            let (from, to) = (row.from_location, row.to_location);
+            found.push((meaning(&table.maps, from), meaning(&table.maps, to), row.count));
+        }
+        // To a target in no file, a branch of the kernel's goes as one.
+        let by_site: BTreeSet<_> = expected
+            .keys()
+            .map(|(from, to, owner)| (from, to, owner.filter(|_| matches!(from, Meaning::Own(_)))))
+            .collect();
+        let by_site = by_site.len();
+        let mut wanted: Vec<(Meaning, Meaning, u64)> =
+            expected.into_iter().map(|((from, to, _), count)| (from, to, count)).collect();
+        found.sort();
+        wanted.sort();
+        prop_assert_eq!(&found, &wanted);
+        // The flow counts the same branches, by where they are from.
+        let flow = Flow::count(&mut open(&bytes), |_, _| {}).unwrap();
+        prop_assert_eq!(flow.taken, table.total);
+        prop_assert_eq!(flow.distinct as usize, by_site);
+    }
+}
