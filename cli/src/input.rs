@@ -1,5 +1,8 @@
 //! Recordings as arguments: opening them, and saying what was odd about them.
 
+mod reread;
+
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +13,32 @@ use indicatif::{ProgressBar, ProgressStyle};
 use profile::Recording;
 use profile::perf_data::{Notes, ReadError};
 use profile::recording::Refused;
+use profile::select::{EventSamples, Names, SelectError, Selection};
 use signal_hook::{consts::SIGINT, flag};
 
+pub(crate) use self::reread::Reread;
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::present::number::{counted, grouped};
+use crate::select;
 
-/// Opens a recording; `-` is standard input.
-pub(crate) fn open(path: &Path) -> Result<Recording, Failure> {
+/// Opens a recording, of which some samples count; `-` is standard input.
+pub(crate) fn open(path: &Path, selection: &Arc<Selection>) -> Result<Recording, Failure> {
     let mut recording = open_whole(path)?;
     recording.stop_when(interrupted()?);
+    select(path, &mut recording, selection)?;
     Ok(recording)
+}
+
+/// Says which samples count.
+fn select(
+    path: &Path,
+    recording: &mut Recording,
+    selection: &Arc<Selection>,
+) -> Result<(), Failure> {
+    recording.select(selection).map_err(|error| match error {
+        SelectError::Read(error) => failure(path, error),
+        error => Failure { code: USAGE, error: anyhow::Error::new(error).context(name(path)) },
+    })
 }
 
 /// The same, read to its end whatever signals come.
@@ -45,6 +64,9 @@ pub(crate) fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
     Ok(Arc::clone(FLAG.get_or_init(|| flag)))
 }
 
+/// Events that a head names.
+const EVENTS: usize = 12;
+
 /// What is left of a recording that was read.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -54,6 +76,11 @@ pub(crate) struct Source {
     pub(crate) cpu: Option<String>,
     /// Who recorded it.
     pub(crate) by: Option<String>,
+    /// What its samples were chosen by, if not all were.
+    pub(crate) selection: Option<Arc<Selection>>,
+    /// Which names it has.
+    pub(crate) names: Names,
+    events: Vec<EventSamples>,
     notes: Notes,
     refused: Option<Refused>,
 }
@@ -65,8 +92,50 @@ impl Source {
             name: name(path),
             cpu: info.and_then(|info| info.cpudesc.clone()),
             by: info.and_then(|info| info.version.clone()),
+            selection: recording.selection().cloned(),
+            names: recording.names(),
+            events: by_name(recording.samples_by_event()),
             notes: recording.notes(),
             refused: recording.refused().copied(),
+        }
+    }
+
+    /// Samples that counted.
+    pub(crate) fn samples(&self) -> u64 {
+        self.events.iter().fold(0, |sum, event| sum.saturating_add(event.samples))
+    }
+
+    /// Its events with branch stacks; of a selection those that are in it.
+    /// What nobody named is none.
+    pub(crate) fn events(&self) -> impl Iterator<Item = &EventSamples> {
+        let several = self.events.len() > 1;
+        let all = self.selection.is_none();
+        self.events
+            .iter()
+            .filter(move |event| (event.named || several) && (all || event.samples > 0))
+    }
+
+    /// The events, for the head of what is printed: `; event cycles:u`, and
+    /// where several are counted together, how many samples each has.
+    pub(crate) fn events_line(&self) -> String {
+        let name = |event: &EventSamples| match event.name.as_str() {
+            "" => "none said".to_owned(),
+            name => name.to_owned(),
+        };
+        let events: Vec<&EventSamples> = self.events().collect();
+        match events.as_slice() {
+            [] => String::new(),
+            [one] => format!("; event {}", name(one)),
+            several => {
+                let each = several.iter().take(EVENTS).map(|event| {
+                    format!("{} ({})", name(event), counted(event.samples, "sample", "samples"))
+                });
+                let each = each.collect::<Vec<_>>().join(", ");
+                match several.len().saturating_sub(EVENTS) {
+                    0 => format!("; events {each}"),
+                    more => format!("; events {each} and {} more", grouped(more as u64)),
+                }
+            }
         }
     }
 
@@ -102,18 +171,39 @@ impl Source {
     }
 }
 
+/// Events of one name together: a recorder may have one for each kind of core,
+/// or for each CPU.
+fn by_name(events: Vec<EventSamples>) -> Vec<EventSamples> {
+    let mut names: Vec<EventSamples> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for event in events {
+        let at = *known.entry(event.name.clone()).or_insert(names.len());
+        match names.get_mut(at) {
+            Some(same) => same.samples = same.samples.saturating_add(event.samples),
+            None => names.push(event),
+        }
+    }
+    names
+}
+
 /// Reads recordings one after the other, `read` each to its end. Ctrl-C ends
 /// the one at hand and leaves out the others, which is said.
+///
+/// What a pipe says only at its end, and the selection asks for, takes a copy.
 pub(crate) fn read_all(
     paths: &[PathBuf],
+    selection: &Arc<Selection>,
     read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
 ) -> Result<Vec<Source>, Failure> {
+    if selection.needs_names() {
+        return Reread::new(paths, selection)?.read(read);
+    }
     once(paths)?;
-    read_each(
-        paths,
-        |at| paths.get(at).map_or_else(|| open(Path::new("-")), |path| open(path)),
-        read,
-    )
+    let open_at = |at: usize| {
+        let path = paths.get(at).map_or(Path::new("-"), PathBuf::as_path);
+        open(path, selection)
+    };
+    read_each(paths, open_at, read)
 }
 
 /// The same, with recordings that `open` opens, by index.
@@ -132,6 +222,7 @@ pub(crate) fn read_each(
         }
         sources.push(read_one(path, open(at)?, &mut read)?);
     }
+    select::check(&sources)?;
     Ok(sources)
 }
 
@@ -177,6 +268,9 @@ pub(crate) fn warn(source: &Source) {
     let Source { name, notes, refused, .. } = source;
     if notes.stopped {
         anstream::eprintln!("lbr: {name}: stopped by Ctrl-C: partial, what follows was not read");
+    }
+    if let Some(selection) = source.selection.as_ref().filter(|_| source.samples() == 0) {
+        anstream::eprintln!("lbr: {name}: no sample is of the selection ({selection})");
     }
     if let Some(at) = notes.cut_at {
         anstream::eprintln!(

@@ -5,6 +5,7 @@ mod commands;
 mod exit;
 mod input;
 mod present;
+mod select;
 mod symbols;
 
 use clap::Parser;

@@ -21,7 +21,7 @@ mod vectors;
 
 pub use entry::{EntryError, parse_entry, type_of_name};
 pub use line::{Line, LineError, parse_line};
-pub(crate) use line::{begin, parse};
+pub(crate) use line::{Named, begin, parse};
 
 /// Prints an entry as perf 6.12 does.
 #[derive(Clone, Copy, Debug)]

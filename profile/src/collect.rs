@@ -6,6 +6,7 @@ use lbr_msr::record::{Event, Lost};
 
 use crate::perf_data::{EventAttr, ReadError};
 use crate::recording::{Item, Recording};
+use crate::select::LeftOut;
 use crate::stack::{Counters, Entries, RawBranch, Stack};
 
 /// Items between two reports of progress.
@@ -21,6 +22,8 @@ pub(crate) trait Collect {
     fn stack(&mut self, stack: &Stack<'_>);
     /// Anything else.
     fn event(&mut self, event: &Event);
+    /// What was left out of the recording, at its end.
+    fn left_out(&mut self, left: &LeftOut);
 }
 
 /// Reads a recording to its end. `progress` is called now and then with the
@@ -30,7 +33,7 @@ pub(crate) fn collect(
     into: &mut impl Collect,
     mut progress: impl FnMut(u64, Option<u64>),
 ) -> Result<(), ReadError> {
-    let has_events = matches!(recording, Recording::PerfData(_));
+    let has_events = recording.is_perf_data();
     let size = recording.size();
     let mut items = 0u32;
     let mut kept: Vec<RawBranch> = Vec::new();
@@ -59,7 +62,13 @@ pub(crate) fn collect(
                 into.event(&event);
                 continue;
             }
-            None => return Ok(()),
+            Some(Item::LeftOut) => continue,
+            None => {
+                if recording.selection().is_some() {
+                    into.left_out(&recording.left_out());
+                }
+                return Ok(());
+            }
         };
         into.events(recording.events());
         let entries = Entries::Parsed(&kept);

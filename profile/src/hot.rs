@@ -13,6 +13,7 @@ use crate::maps::{Location, Maps, Owner};
 use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::Quality;
 use crate::recording::Recording;
+use crate::select::LeftOut;
 use crate::stack::{Entries, RawBranch, Stack};
 use counts::{Counts, Row};
 
@@ -326,6 +327,9 @@ impl Collect for Counter {
     }
     fn event(&mut self, event: &Event) {
         Counter::event(self, event);
+    }
+    fn left_out(&mut self, left: &LeftOut) {
+        self.quality.left_out.add(left);
     }
 }
 

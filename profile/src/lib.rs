@@ -3,6 +3,7 @@
 //! - [`perf_data`] writes and reads perf's recording format,
 //! - [`brstack`] parses and prints the text of `perf script -F brstack`,
 //! - [`recording`] opens either, and streams its branch [`stack`]s,
+//! - [`select`] says which samples of it count,
 //! - [`symbols`] names addresses, [`lines`] gives their source, [`maps`] says
 //!   which file they belong to, [`place`] finds what people call them,
 //! - [`hot`] counts branches, [`flow`] follows control through them: outcomes,
@@ -41,6 +42,7 @@ pub mod perf_data;
 pub mod place;
 pub mod quality;
 pub mod recording;
+pub mod select;
 pub mod stack;
 pub mod symbols;
 mod table;
@@ -50,5 +52,6 @@ mod walk;
 pub use flow::Flow;
 pub use hot::HotTable;
 pub use recording::{Item, Recording};
+pub use select::Selection;
 pub use stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack};
 pub use walk::Read;

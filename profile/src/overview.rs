@@ -9,6 +9,7 @@ use crate::hot::{Counter, HotTable};
 use crate::lint::{Check, DEFAULT_STRIDE, Finding, Lint, Verdict};
 use crate::perf_data::{EventAttr, ReadError};
 use crate::recording::Recording;
+use crate::select::LeftOut;
 use crate::stack::Stack;
 
 /// The verdict on one recording.
@@ -122,6 +123,13 @@ impl Collect for Walk<'_> {
         Collect::event(self.hot, event);
         if let Some(all) = &mut self.all {
             Collect::event(*all, event);
+        }
+    }
+    fn left_out(&mut self, left: &LeftOut) {
+        Collect::left_out(&mut self.check, left);
+        Collect::left_out(self.hot, left);
+        if let Some(all) = &mut self.all {
+            Collect::left_out(*all, left);
         }
     }
 }

@@ -6,6 +6,7 @@ use lbr_msr::record::{Label, Lost};
 
 use crate::interval::Interval;
 use crate::note::Source;
+use crate::select::LeftOut;
 use crate::stack::{RawBranch, SampleHead};
 
 /// What a recording consists of and what is missing from it.
@@ -39,6 +40,8 @@ pub struct Quality {
     pub hardware: u64,
     /// Stacks whose label keeps them out of every count.
     pub excluded: u64,
+    /// What a selection left out: no count above has it.
+    pub left_out: LeftOut,
 }
 
 /// What an entry is to those who follow branches one after the other.
@@ -115,10 +118,14 @@ impl Quality {
     }
 
     /// Whether every taken branch is here, in order: counts are then the truth,
-    /// and no interval is about them.
+    /// and no interval is about them. Of what was selected: of some tasks it
+    /// may be all, of a time or a CPU it is not (see [`LeftOut::cuts`]).
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.samples > 0 && self.exact == self.samples && self.lost_total() == 0
+        self.samples > 0
+            && self.exact == self.samples
+            && self.lost_total() == 0
+            && !self.left_out.cuts
     }
 
     /// The widest 95 % interval of a share of all branches (see

@@ -339,7 +339,8 @@ pub struct SampleHead {
     pub ip: Option<u64>,
     /// Event count since the sample before.
     pub period: Option<u64>,
-    /// Index of the event among the recording's events.
+    /// Index of the event among the recording's events. Text has no events,
+    /// only their names, if those: 0 where it does not say it.
     pub event: usize,
     /// How many identical stacks this one stands for (aggregated text), else 1.
     pub weight: u64,

@@ -1,65 +1,25 @@
 //! Brstack text being read, line by line where the lines lie.
 
+mod refused;
+
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lbr_msr::record::Event;
 
-use crate::brstack::{self, Line, LineError};
+use crate::brstack::{self, Line, LineError, Named};
 use crate::perf_data::ReadError;
 use crate::perf_data::error::is_damage;
 use crate::recording::Item;
+use crate::select::Interned;
 use crate::stack::{Entries, RawBranch, SampleHead, Stack};
+pub use refused::Refused;
 
 /// No sensible line is longer: 2,700 entries take 200 KB.
 const MAX_LINE: usize = 1 << 20;
 /// Bytes asked for at a time.
 const CHUNK: usize = 256 * 1024;
-
-/// Lines of text that were refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// How many.
-    pub lines: u64,
-    /// Number of the first, counted from 1.
-    pub first: u64,
-    /// Why that one.
-    pub error: LineError,
-    /// First and last number of those that follow each other; (0, 0) where
-    /// there are fewer such runs.
-    runs: [(u64, u64); MAX_RUNS],
-}
-
-/// Runs of refused lines that are kept.
-const MAX_RUNS: usize = 8;
-
-impl Refused {
-    /// The first line, not added yet.
-    fn new(first: u64, error: LineError) -> Refused {
-        Refused { lines: 0, first, error, runs: [(0, 0); MAX_RUNS] }
-    }
-
-    /// Adds a line behind all others.
-    fn add(&mut self, number: u64) {
-        self.lines += 1;
-        let last = self.runs.iter().position(|(_, last)| *last != 0 && last + 1 == number);
-        let free = self.runs.iter().position(|(_, last)| *last == 0);
-        match (last, free) {
-            (Some(at), _) => self.runs.get_mut(at).into_iter().for_each(|run| run.1 = number),
-            (None, Some(at)) => {
-                self.runs.get_mut(at).into_iter().for_each(|run| *run = (number, number));
-            }
-            (None, None) => {}
-        }
-    }
-
-    /// Their numbers, first and last of those that follow each other; no more
-    /// than the first eight such runs.
-    pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.runs.iter().copied().filter(|(_, last)| *last != 0)
-    }
-}
 
 /// Text being read.
 pub struct TextReader {
@@ -77,10 +37,20 @@ pub struct TextReader {
     /// A dumped sample and its branches: given out with the next, since text
     /// of the same sample may follow.
     dumped: Option<Box<SampleHead>>,
+    /// Names beside the sample of the line at hand.
+    named: Named,
+    /// Events by name.
+    events: Interned,
+    /// Names of threads, if somebody wants them.
+    comms: Interned,
+    /// The name of the thread of the sample given out last.
+    comm: usize,
+    /// What was gone to, until it is asked for.
+    at_hand: Option<Found>,
     dumped_entries: Vec<RawBranch>,
     /// A sample that was read behind a dumped one, its branches where those of
     /// the dumped one were.
-    next: Option<Box<SampleHead>>,
+    next: Option<(Box<SampleHead>, usize)>,
     /// Lines of the dumped stack are expected.
     in_stack: bool,
     /// Stacks with branches: text without one was no recording.
@@ -113,6 +83,19 @@ enum Found {
     Event(Event),
 }
 
+impl Found {
+    /// The item, its branches in `entries`.
+    #[inline]
+    fn item(self, entries: &[RawBranch]) -> Item<'_> {
+        let head = match self {
+            Found::Bare { weight } => SampleHead { weight, ..SampleHead::default() },
+            Found::Sample(head) => *head,
+            Found::Event(event) => return Item::Event(event),
+        };
+        Item::Stack(Stack { head, entries: Entries::Parsed(entries), counters: None })
+    }
+}
+
 impl TextReader {
     pub(crate) fn new(input: Box<dyn Read>, size: Option<u64>) -> TextReader {
         TextReader {
@@ -126,6 +109,11 @@ impl TextReader {
             number: 0,
             weight: None,
             dumped: None,
+            named: Named::default(),
+            events: Interned::default(),
+            comms: Interned::default(),
+            comm: 0,
+            at_hand: None,
             dumped_entries: Vec::new(),
             next: None,
             in_stack: false,
@@ -181,19 +169,50 @@ impl TextReader {
         self.size
     }
 
-    pub(crate) fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
-        let head = match self.advance()? {
-            Some(Found::Bare { weight }) => SampleHead { weight, ..SampleHead::default() },
-            Some(Found::Sample(head)) => *head,
-            Some(Found::Event(event)) => return Ok(Some(Item::Event(event))),
-            None => return Ok(None),
-        };
-        let entries = Entries::Parsed(&self.entries);
-        Ok(Some(Item::Stack(Stack { head, entries, counters: None })))
+    /// Keeps the names of threads.
+    pub(crate) fn keep_comms(&mut self) {
+        self.named.wants_comm = true;
     }
 
+    /// Names of the events so far; a sample's event is 1 for the first of
+    /// them.
+    pub(crate) fn event_names(&self) -> &[String] {
+        self.events.names()
+    }
+
+    /// Samples that [`next_item`](Self::next_item) gave out, of an event.
+    pub(crate) fn samples(&self, event: usize) -> u64 {
+        self.events.counted(event)
+    }
+
+    /// Goes to the next item, which is then [`at_hand`](Self::at_hand): what
+    /// names it may be new.
+    pub(crate) fn advance_named(&mut self) -> Result<(), ReadError> {
+        self.at_hand = self.advance()?;
+        Ok(())
+    }
+
+    /// The item that was gone to, and what its thread was called. Once.
+    pub(crate) fn at_hand(&mut self) -> (Option<Item<'_>>, Option<&str>) {
+        let found = self.at_hand.take();
+        (found.map(|found| found.item(&self.entries)), self.comms.get(self.comm))
+    }
+
+    #[inline]
+    pub(crate) fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
+        let found = self.advance()?;
+        match &found {
+            Some(Found::Bare { weight }) => self.events.count(0, *weight),
+            Some(Found::Sample(head)) => self.events.count(head.event, head.weight),
+            _ => {}
+        }
+        Ok(found.map(|found| found.item(&self.entries)))
+    }
+
+    #[inline(always)]
     fn advance(&mut self) -> Result<Option<Found>, ReadError> {
-        if let Some(head) = self.next.take() {
+        if let Some((head, comm)) = self.next.take() {
+            self.comm = comm;
             std::mem::swap(&mut self.entries, &mut self.dumped_entries);
             self.stacks += u64::from(!self.entries.is_empty());
             return Ok(Some(Found::Sample(head)));
@@ -213,6 +232,7 @@ impl TextReader {
                 if end > 0 {
                     self.pass(begun + end);
                     self.stacks += 1;
+                    self.comm = 0;
                     return Ok(Some(Found::Bare { weight: self.weight.take().unwrap_or(1) }));
                 }
             }
@@ -236,23 +256,34 @@ impl TextReader {
                 self.refuse(LineError::TooLong);
                 continue;
             }
-            let line = brstack::parse(unread, len, begun, &mut self.entries);
+            let line = {
+                let (entries, named) = (&mut self.entries, &mut self.named);
+                brstack::parse(unread, len, begun, entries, named)
+            };
             self.pass(len);
             match line {
                 Ok(Line::Sample(mut head)) => {
+                    head.event = self.events.number(&self.named.event);
+                    let comm = self.comms.number(&self.named.comm);
                     if self.dumped.is_some() && self.repeats_dumped(&head) {
                         // The sample that was dumped: its branches count once.
-                        let dumped = self.take_dumped();
+                        let dumped = self.take_dumped().map(|mut dumped| {
+                            dumped.event = head.event;
+                            dumped
+                        });
+                        self.comm = comm;
                         return Ok(dumped.map(Found::Sample));
                     }
                     head.weight = self.weight.take().unwrap_or(1);
                     if let Some(dumped) = self.dumped.take() {
                         std::mem::swap(&mut self.entries, &mut self.dumped_entries);
-                        self.next = Some(head);
+                        self.next = Some((head, comm));
+                        self.comm = 0;
                         self.stacks += u64::from(!self.entries.is_empty());
                         return Ok(Some(Found::Sample(dumped)));
                     }
                     self.stacks += u64::from(!self.entries.is_empty());
+                    self.comm = comm;
                     return Ok(Some(Found::Sample(head)));
                 }
                 Ok(Line::Count(count)) => self.weight = Some(count),
@@ -294,6 +325,7 @@ impl TextReader {
     /// The dumped sample that waits, its branches in the entries.
     fn take_dumped(&mut self) -> Option<Box<SampleHead>> {
         let head = self.dumped.take()?;
+        self.comm = 0;
         self.entries.clear();
         self.entries.append(&mut self.dumped_entries);
         self.stacks += u64::from(!self.entries.is_empty());

@@ -33,6 +33,7 @@ mod record;
 
 mod report;
 mod script;
+mod select;
 mod symbols;
 mod textbook;
 mod verify;

@@ -72,7 +72,10 @@ fn the_table_says_what_was_modelled_and_what_is_unknown() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[0],
-        format!("{}: software LBR (06_5E), not measured; recorded by lbr 0.1.0", file.display())
+        format!(
+            "{}: software LBR (06_5E), not measured; recorded by lbr 0.1.0; event branches:u",
+            file.display()
+        )
     );
     assert_eq!(lines[1], "2 samples, 4 branches, 2 distinct; predictions not recorded");
     assert_eq!(lines[2], "data quality: exact 50.00 % of stacks, stream 1, gap 1, lost 4 (torn)");

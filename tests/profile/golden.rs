@@ -167,7 +167,7 @@ fn texts_of_llvm_profgen() {
                 Ok(Some(Item::Stack(stack))) => {
                     found = (found.0 + 1, found.1 + stack.entries.len());
                 }
-                Ok(Some(Item::Event(_))) => {}
+                Ok(Some(Item::Event(_) | Item::LeftOut)) => {}
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }

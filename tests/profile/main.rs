@@ -29,6 +29,7 @@ mod processes;
 mod reader;
 mod recorded;
 mod seekable;
+mod select;
 mod several;
 mod structured;
 mod symbols;

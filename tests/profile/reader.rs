@@ -169,15 +169,34 @@ impl Crafted {
         branch: u64,
         ids: &[u64],
     ) {
+        self.attr_of(size, (0, 0, 0), sample_type, read_format, branch, ids);
+    }
+
+    /// The same of a kind of event, its config and its flags.
+    pub(crate) fn attr_of(
+        &mut self,
+        size: u32,
+        (kind, config, flags): (u32, u64, u64),
+        sample_type: u64,
+        read_format: u64,
+        branch: u64,
+        ids: &[u64],
+    ) {
         self.header(64, 0, 8 + size as usize + 8 * ids.len());
         let start = self.bytes.len();
-        self.u32(0);
+        self.u32(kind);
         self.u32(size);
-        for word in [0, 1000, sample_type, read_format, 0, 0, 0, 0, branch] {
+        for word in [config, 1000, sample_type, read_format, flags, 0, 0, 0, branch] {
             self.u64(word);
         }
         self.bytes.resize(start + size as usize, 0);
         ids.iter().for_each(|id| self.u64(*id));
+    }
+
+    /// A record of anything.
+    pub(crate) fn record(&mut self, kind: u32, misc: u16, body: &[u8]) {
+        self.header(kind, misc, 8 + body.len());
+        self.bytes.extend_from_slice(body);
     }
 
     pub(crate) fn sample(&mut self, words: &[u64]) {

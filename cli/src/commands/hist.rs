@@ -22,6 +22,7 @@ use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
 use crate::input::{self, Source};
 use crate::present::chart::{Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
 use crate::present::number::{counted, grouped};
+use crate::select::{self as selected, DsoArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Draw how many cycles blocks of code took
@@ -59,6 +60,10 @@ pub(crate) struct Hist {
     #[arg(long, conflicts_with = "output")]
     json: bool,
     #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
+    dso: DsoArgs,
+    #[command(flatten)]
     symbols: SymbolArgs,
 }
 
@@ -81,12 +86,14 @@ pub(crate) struct Read {
     pub(crate) source: Source,
     /// What it says.
     pub(crate) flow: Flow,
+    /// The blocks of some files, where not of all.
+    rows: Option<Rows>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Hist) -> Outcome {
     let mut flows = Vec::new();
-    let sources = input::read_all(&args.input, |recording, at| {
+    let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
         let mut counter = FlowCounter::without_sites();
         counter.recording(recording, at)?;
         let mut flow = counter.finish();
@@ -95,10 +102,14 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         Ok(())
     })?;
     sources.iter().for_each(input::warn);
-    let mut read: Vec<Read> =
-        sources.into_iter().zip(flows).map(|(source, flow)| Read { source, flow }).collect();
+    let mut read: Vec<Read> = sources
+        .into_iter()
+        .zip(flows)
+        .map(|(source, flow)| Read { source, flow, rows: None })
+        .collect();
     for of in &mut read {
         args.symbols.apply(&mut of.flow.maps);
+        of.rows = report::flow::keep(&args.dso, &mut of.flow, true)?;
     }
     let with_cycles = |read: &Read| read.flow.blocks.iter().any(|block| block.cycles.n() > 0);
     if let Some(without) = read.iter().find(|read| !with_cycles(read)) {
@@ -205,6 +216,10 @@ fn note(read: &[Read]) -> Option<String> {
             _ => {}
         }
         said.push(format!("{} stacks lost", grouped(quality.lost_total())));
+        let events = read.source.events_line();
+        said.extend(Some(events.trim_start_matches("; ").to_owned()).filter(|e| !e.is_empty()));
+        said.extend(selected::of_quality(std::slice::from_ref(&read.source), quality));
+        said.extend(read.rows.as_ref().map(Rows::line));
         said.extend(read.source.partial().map(str::to_owned));
         said.join(", ")
     };
@@ -291,7 +306,8 @@ fn print_quality(out: &mut impl Write, read: &[Read]) -> std::io::Result<()> {
     for read in read {
         let sources = std::slice::from_ref(&read.source);
         let totals = report::flow::totals(&read.flow);
-        let json = report::flow::quality(sources, &read.flow, &totals);
+        let mut json = report::flow::quality(sources, &read.flow, &totals);
+        json["dso"] = read.rows.as_ref().map(Rows::json).into();
         report::print_json(out, &json)?;
     }
     Ok(())

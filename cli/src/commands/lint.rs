@@ -5,11 +5,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Verdict};
+use profile::select::LeftOut;
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Outcome, POOR};
 use crate::input::{self, Source};
 use crate::present::number::{counted, grouped};
+use crate::select::{self, SelectArgs};
 
 /// Say whether the numbers of a recording can be trusted
 ///
@@ -34,6 +36,8 @@ pub(crate) struct LintArgs {
     /// (`"view":"verdict"`), and after several recordings the worst (`"view":"overall"`).
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    select: SelectArgs,
 }
 
 const STRIDE: &str = "Duplicated newest entries:
@@ -71,13 +75,15 @@ struct Judged {
     samples: u64,
     entries: u64,
     software: u64,
+    left_out: LeftOut,
 }
 
 impl Judged {
     fn of(lint: Lint) -> Judged {
         let verdict = lint.verdict();
         let Lint { findings, samples, entries, flow } = lint;
-        Judged { verdict, findings, samples, entries, software: flow.quality.software }
+        let (software, left_out) = (flow.quality.software, flow.quality.left_out);
+        Judged { verdict, findings, samples, entries, software, left_out }
     }
 }
 
@@ -85,7 +91,7 @@ impl Judged {
 pub(crate) fn run(args: &LintArgs) -> Outcome {
     let mut out = BufWriter::new(anstream::stdout().lock());
     let mut lints: Vec<Judged> = Vec::new();
-    let sources = input::read_all(&args.input, |recording, at| {
+    let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
         lints.push(Judged::of(Lint::check(recording, args.stride.0, at)?));
         Ok(())
     })?;
@@ -101,13 +107,18 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
         }
         writeln!(
             out,
-            "{}: {} ({}, {}{})",
+            "{}: {} ({}, {}{}{})",
             source.name,
             lint.verdict.name(),
             counted(lint.samples, "sample", "samples"),
             counted(lint.entries, "entry", "entries"),
             source.partial().map_or_else(String::new, |partial| format!(", {partial}")),
+            source.events_line(),
         )?;
+        if let Some(line) = select::line(std::slice::from_ref(source), lint.samples, &lint.left_out)
+        {
+            writeln!(out, "{line}")?;
+        }
         for finding in &lint.findings {
             print(&mut out, finding)?;
         }
@@ -149,7 +160,7 @@ fn print_json(out: &mut impl Write, lint: &Judged, source: &Source) -> std::io::
     for finding in &lint.findings {
         writeln!(out, "{}", finding_json(finding, source))?;
     }
-    let summary = json!({
+    let mut summary = json!({
         "view": "verdict",
         "input": source.name,
         "verdict": lint.verdict.name(),
@@ -159,6 +170,7 @@ fn print_json(out: &mut impl Write, lint: &Judged, source: &Source) -> std::io::
         "software": lint.software,
         "partial": source.is_partial(),
     });
+    select::put_json(&mut summary, std::slice::from_ref(source), &lint.left_out);
     writeln!(out, "{summary}")
 }
 

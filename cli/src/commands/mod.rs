@@ -2,7 +2,7 @@
 
 pub(crate) mod annotate;
 pub(crate) mod backend;
-mod cpus;
+pub(crate) mod cpus;
 pub(crate) mod decode;
 pub(crate) mod disarm;
 pub(crate) mod doctor;

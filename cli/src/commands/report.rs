@@ -10,7 +10,7 @@ mod loops;
 mod mispredict;
 mod outcomes;
 mod paths;
-mod reread;
+mod shown;
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ use self::head::{Totals, print_counts, print_head, print_recordings, quality_jso
 use crate::exit::{Failure, Outcome, USAGE};
 use crate::input::{self, Source};
 use crate::present::number::grouped;
+use crate::select::{DsoArgs, SelectArgs};
 use crate::symbols::{self, SymbolArgs, source_json};
 
 /// Rows of the table where nobody says how many.
@@ -64,6 +65,10 @@ pub(crate) struct Report {
     /// the totals and the quality of the data (`"view":"quality"`).
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
+    dso: DsoArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
     #[command(flatten)]
@@ -121,6 +126,8 @@ pub(crate) fn hot(recording: &Path) -> Outcome {
         limit: None,
         html: None,
         json: false,
+        select: SelectArgs::default(),
+        dso: DsoArgs::default(),
         symbols: SymbolArgs::default(),
         paths: paths::PathOptions::default(),
         callgraph: callgraph::GraphOptions::default(),

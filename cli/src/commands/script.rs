@@ -13,7 +13,8 @@ use profile::{Item, RawBranch, SampleHead, Stack};
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Outcome};
-use crate::input;
+use crate::input::{self, Reread};
+use crate::select::{self, SelectArgs};
 
 /// Print the branch stacks of a recording, one sample a line, newest branch
 /// first, as `perf script -F brstack` (6.12) prints them, in the order of the
@@ -39,6 +40,8 @@ pub(crate) struct Script {
     /// One JSON object a sample, with every field.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    select: SelectArgs,
 }
 
 /// A part of the line.
@@ -67,7 +70,15 @@ enum Field {
 
 /// Runs the command.
 pub(crate) fn run(args: &Script) -> Outcome {
-    let mut recording = input::open(&args.input)?;
+    let selection = args.select.selection();
+    let copied = match selection.needs_names() {
+        true => Some(Reread::new(std::slice::from_ref(&args.input), &selection)?),
+        false => None,
+    };
+    let mut recording = match &copied {
+        Some(copied) => copied.open(0)?,
+        None => input::open(&args.input, &selection)?,
+    };
     let out = BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
     let mut ordered = Ordered::new(out);
     let mut waits = Vec::new();
@@ -82,14 +93,20 @@ pub(crate) fn run(args: &Script) -> Outcome {
                 }
                 None => print(&mut ordered.out, &stack, args)?,
             },
-            Some(Item::Event(_)) => {}
+            Some(Item::Event(_) | Item::LeftOut) => {}
             None => break,
         }
     }
     ordered.flush()?;
     ordered.out.flush()?;
     let source = input::Source::of(&args.input, &recording);
+    select::check(std::slice::from_ref(&source))?;
     input::warn(&source);
+    // Standard output is for who reads it as perf's.
+    let left = recording.left_out();
+    if let Some(line) = select::line(std::slice::from_ref(&source), source.samples(), &left) {
+        anstream::eprintln!("lbr: {}: {line}", source.name);
+    }
     if ordered.late() > 0 {
         anstream::eprintln!(
             "lbr: {}: {} samples lie too far behind newer ones to be sorted by time",

@@ -56,7 +56,18 @@ pub enum LineError {
 /// Why it was refused; the caller knows the line's number.
 pub fn parse_line(line: &[u8], entries: &mut Vec<RawBranch>) -> Result<Line, LineError> {
     entries.clear();
-    parse(line, line.len(), 0, entries)
+    parse(line, line.len(), 0, entries, &mut Named::default())
+}
+
+/// Names that stand before the entries of a sample; empty where none does.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// Of the event.
+    pub(crate) event: String,
+    /// Of the thread, if somebody wants it.
+    pub(crate) comm: String,
+    /// Somebody does.
+    pub(crate) wants_comm: bool,
 }
 
 /// Blanks, and then entries as most are, from the start of `text` on, put into
@@ -74,6 +85,14 @@ pub(crate) fn begin(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
     }
 }
 
+impl Named {
+    fn call<'a>(&mut self, comm: impl FnOnce() -> &'a str) {
+        if self.wants_comm {
+            self.comm.push_str(comm());
+        }
+    }
+}
+
 /// Reads the line that is the first `len` bytes of `text`. Of those the first
 /// `begun` are entries, and lie in `entries`.
 pub(crate) fn parse(
@@ -81,6 +100,7 @@ pub(crate) fn parse(
     len: usize,
     begun: usize,
     entries: &mut Vec<RawBranch>,
+    named: &mut Named,
 ) -> Result<Line, LineError> {
     let line = text.get(..len).unwrap_or(text);
     let end = line.trim_ascii_end().len();
@@ -131,7 +151,7 @@ pub(crate) fn parse(
         at = end - behind.trim_ascii_start().len();
     }
     if !entries.is_empty() {
-        return Ok(Line::Sample(Box::new(parse_head(head))));
+        return Ok(Line::Sample(Box::new(parse_head(head, named))));
     }
     let text = line.trim_ascii();
     if let Some(dumped) = dump::parse(text) {
@@ -158,7 +178,7 @@ pub(crate) fn parse(
                 return Err(LineError::Entry { index: 1, error: EntryError::Symbolic });
             }
             // A sample without branches still has what was printed of it.
-            let head = parse_head(text);
+            let head = parse_head(text, named);
             let full = if head.ip.is_some() {
                 head.time.is_some() || head.pid.is_some() && ends_in_column(text)
             } else {
@@ -206,7 +226,9 @@ fn first_entry(text: &[u8]) -> usize {
 
 /// What stands before the entries, read from its end: address, period, event,
 /// time, CPU, process and thread, in perf's order, each only if printed.
-fn parse_head(head: &[u8]) -> SampleHead {
+fn parse_head(head: &[u8], named: &mut Named) -> SampleHead {
+    named.event.clear();
+    named.comm.clear();
     let mut found = SampleHead::default();
     let Ok(text) = std::str::from_utf8(head) else { return found };
     let is_time = |word: &str| word.strip_suffix(':').and_then(seconds).is_some();
@@ -215,11 +237,22 @@ fn parse_head(head: &[u8]) -> SampleHead {
     let mut before = "";
     for (index, word) in text.split_ascii_whitespace().rev().enumerate() {
         let behind = std::mem::replace(&mut before, word);
+        if !named.event.is_empty() && matches!(word, "raw" | "type:" | "attr" | "unknown") {
+            // What perf calls events that nobody named.
+            named.event.insert(0, ' ');
+            named.event.insert_str(0, word);
+            continue;
+        }
         if let Some(label) = word.strip_suffix(':') {
             if let Some(time) = seconds(label) {
                 found.time = Some(time);
                 timed = true;
-            } else if found.ip.is_none() {
+                continue;
+            }
+            if named.event.is_empty() {
+                named.event.push_str(label);
+            }
+            if found.ip.is_none() {
                 // Symbol and file may stand between the address and the end.
                 found.ip = u64::from_str_radix(behind, 16).ok();
             }
@@ -235,6 +268,7 @@ fn parse_head(head: &[u8]) -> SampleHead {
         } else if let Some((pid, tid)) = word.split_once('/') {
             if let (Ok(pid), Ok(tid)) = (pid.parse(), tid.parse()) {
                 (found.pid, found.tid) = (Some(pid), Some(tid));
+                named.call(|| before_word(text, word));
                 break;
             }
         } else if let Ok(number) = word.parse::<u64>() {
@@ -243,14 +277,27 @@ fn parse_head(head: &[u8]) -> SampleHead {
                 found.period = Some(number);
             } else {
                 found.pid = u32::try_from(number).ok();
+                named.call(|| before_word(text, word));
                 break;
             }
         } else if (timed || found.ip.is_some()) && !is_misc(word) {
             // The name of a process whose number is not printed, or no head.
+            let end = offset(text, word) + word.len();
+            named.call(|| text.get(..end).unwrap_or(word).trim());
             break;
         }
     }
     found
+}
+
+/// What stands before a word of a text.
+fn before_word<'a>(text: &'a str, word: &str) -> &'a str {
+    text.get(..offset(text, word)).unwrap_or_default().trim()
+}
+
+/// Where a part of a text begins in it.
+fn offset(text: &str, part: &str) -> usize {
+    (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
 }
 
 /// The number of `[003]`; symbols in brackets are none.

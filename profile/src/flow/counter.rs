@@ -12,6 +12,7 @@ use crate::maps::Maps;
 use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::{Entry, Quality};
 use crate::recording::Recording;
+use crate::select::LeftOut;
 use crate::stack::{RawBranch, SampleHead, Stack};
 
 /// Follows the flow as stacks come.
@@ -180,7 +181,7 @@ impl FlowCounter {
             &mut self.block_quality,
         );
         self.steps = steps;
-        if let Some(to) = entry.or(before).filter(|_| goes_on) {
+        if let Some(to) = entry.filter(|_| goes_on) {
             self.stood.insert(thread, to);
         }
         Some(space)
@@ -242,6 +243,9 @@ impl Collect for FlowCounter {
     }
     fn event(&mut self, event: &Event) {
         FlowCounter::event(self, event);
+    }
+    fn left_out(&mut self, left: &LeftOut) {
+        self.quality.left_out.add(left);
     }
 }
 

@@ -19,6 +19,7 @@ use crate::flow::{Flow, FlowCounter, Site};
 use crate::maps::Location;
 use crate::perf_data::{EventAttr, Notes, ReadError};
 use crate::recording::Recording;
+use crate::select::LeftOut;
 use crate::stack::{Entries, EntryFlags, Stack};
 use places::Places;
 
@@ -187,6 +188,9 @@ impl Collect for Check {
     fn event(&mut self, event: &Event) {
         self.scan.programs.event(event);
         self.flow.event(event);
+    }
+    fn left_out(&mut self, left: &LeftOut) {
+        Collect::left_out(&mut self.flow, left);
     }
 }
 

@@ -29,6 +29,35 @@ pub struct EventAttr {
     pub name: Option<String>,
 }
 
+/// perf's names of `PERF_COUNT_HW_*`.
+const HARDWARE: [&str; 10] = [
+    "cycles",
+    "instructions",
+    "cache-references",
+    "cache-misses",
+    "branches",
+    "branch-misses",
+    "bus-cycles",
+    "stalled-cycles-frontend",
+    "stalled-cycles-backend",
+    "ref-cycles",
+];
+
+/// perf's names of `PERF_COUNT_SW_*`.
+const SOFTWARE: [&str; 11] = [
+    "cpu-clock",
+    "task-clock",
+    "page-faults",
+    "context-switches",
+    "cpu-migrations",
+    "minor-faults",
+    "major-faults",
+    "alignment-faults",
+    "emulation-faults",
+    "dummy",
+    "bpf-output",
+];
+
 impl EventAttr {
     /// Reads an attribute. `None` where not even the first published form
     /// (64 bytes) is there.
@@ -73,6 +102,52 @@ impl EventAttr {
         put(40, &self.flags.to_le_bytes());
         put(72, &self.branch_sample_type.to_le_bytes());
         bytes
+    }
+
+    /// Its name; where the file has none, the one that perf makes out of the
+    /// attribute.
+    #[must_use]
+    pub fn perf_name(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
+        let generic = |names: &[&'static str]| {
+            usize::try_from(self.config).ok().and_then(|at| names.get(at).copied())
+        };
+        let name = match self.kind {
+            0 => generic(&HARDWARE).unwrap_or("unknown-hardware").to_owned(),
+            1 => generic(&SOFTWARE).unwrap_or("unknown-software").to_owned(),
+            4 => format!("raw {:#x}", self.config),
+            kind => return format!("unknown attr type: {kind}"),
+        };
+        name + &self.modifiers()
+    }
+
+    /// The modifiers of a name, as perf's `evsel__add_modifiers` makes them
+    /// out of what is left out.
+    fn modifiers(&self) -> String {
+        let left_out = |bit: u32| self.flags >> bit & 1 == 1;
+        let (user, kernel, hv, host, guest) =
+            (left_out(4), left_out(5), left_out(6), left_out(19), left_out(20));
+        let mut letters = String::new();
+        let mut put = |letter: char, out: bool| {
+            if !out {
+                letters.push(letter);
+            }
+        };
+        let modes = user || kernel || hv;
+        if modes {
+            put('k', kernel);
+            put('u', user);
+            put('h', hv);
+        }
+        let precise = self.flags >> 15 & 3;
+        (0..precise).for_each(|_| put('p', false));
+        if host || guest == (modes || precise > 0) {
+            put('H', host);
+            put('G', guest);
+        }
+        if letters.is_empty() { letters } else { format!(":{letters}") }
     }
 
     /// Whether its samples hold branch stacks.

@@ -25,5 +25,6 @@ pub use attr::EventAttr;
 pub use error::{Notes, ReadError};
 pub use features::FileInfo;
 pub use meta::{Meta, Rate};
+pub(crate) use reader::Next;
 pub use reader::{Reader, Record};
 pub use writer::{WriteError, Writer};

@@ -6,6 +6,7 @@
 
 mod frames;
 mod header;
+mod steps;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,12 +18,13 @@ use std::sync::atomic::AtomicBool;
 use lbr_msr::record::Event;
 
 use self::frames::Frame;
+pub(crate) use self::steps::Next;
 use super::attr::EventAttr;
 use super::bytes::{Bytes, Order};
 use super::error::{Notes, ReadError};
-use super::features::{FileInfo, name_events};
-use super::layout::{branch, feature, record};
-use super::sample::{IdPlace, SampleLayout, Trailer};
+use super::features::FileInfo;
+use super::layout::record;
+use super::sample::{IdPlace, SampleLayout};
 use super::side;
 use super::unpack::Unpacker;
 use crate::stack::Stack;
@@ -76,6 +78,8 @@ pub struct Reader {
     size: Option<u64>,
     events: Vec<EventAttr>,
     layouts: Vec<SampleLayout>,
+    /// Samples given out, by event.
+    samples: Vec<u64>,
     by_id: HashMap<u64, usize>,
     id_place: IdPlace,
     /// Where the id of records that are no samples begins, from their end.
@@ -137,6 +141,7 @@ impl Reader {
             size,
             events: Vec::new(),
             layouts: Vec::new(),
+            samples: Vec::new(),
             by_id: HashMap::new(),
             id_place: IdPlace::Only,
             id_from_end: None,
@@ -201,6 +206,17 @@ impl Reader {
     /// [`ReadError::Io`], and [`ReadError::NoBranchStacks`] where a pipe turns out to have none. A
     /// damaged or cut file is no error: see [`notes`](Self::notes).
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, ReadError> {
+        self.next_as(Record::Stack, Record::Event)
+    }
+
+    /// The same, made into what is asked for where it stands: a sample's words
+    /// are many to be moved.
+    #[inline]
+    pub(crate) fn next_as<'a, T>(
+        &'a mut self,
+        of_stack: impl FnOnce(Stack<'a>) -> T,
+        of_event: impl FnOnce(Event) -> T,
+    ) -> Result<Option<T>, ReadError> {
         let (frame, event, found) = loop {
             let Some(frame) = self.frame()? else {
                 self.require_branches()?;
@@ -217,14 +233,26 @@ impl Reader {
                     }
                 }
             } else if let Some(event) = self.other(frame)? {
-                return Ok(Some(Record::Event(event)));
+                return Ok(Some(of_event(event)));
             }
         };
+        self.samples.get_mut(event).into_iter().for_each(|samples| *samples += 1);
         Ok(self.layouts.get(event).map(|layout| {
             let mut stack = layout.stack(self.body(frame), event, found);
             stack.head.round = self.round;
-            Record::Stack(stack)
+            of_stack(stack)
         }))
+    }
+
+    /// Samples that [`next_record`](Self::next_record) gave out, by event.
+    pub(crate) fn samples(&self) -> &[u64] {
+        &self.samples
+    }
+
+    /// Whether the file says what its events are called behind its records: it
+    /// cannot be sought.
+    pub(crate) fn names_come_late(&self) -> bool {
+        self.late_features.is_some()
     }
 
     /// Calls `visit` with every stack from here to the end.
@@ -250,6 +278,7 @@ impl Reader {
     }
 
     /// Which event a sample belongs to; `None` to skip it.
+    #[inline(always)]
     fn event_of_sample(&mut self, frame: Frame) -> Result<Option<usize>, ReadError> {
         self.require_branches()?;
         let event = match self.id_place {
@@ -336,56 +365,5 @@ impl Reader {
             _ => {}
         }
         Ok(None)
-    }
-
-    fn header_attr(&mut self, frame: Frame) {
-        let body = frame.body(&self.buffer, self.unpacker.as_deref());
-        let Some(mut attr) = EventAttr::parse(body, self.order) else {
-            self.malformed(frame);
-            return;
-        };
-        let ids = body.get(attr.size as usize..).unwrap_or_default();
-        let mut bytes = Bytes::new(ids, self.order);
-        attr.ids = std::iter::from_fn(|| bytes.u64()).collect();
-        self.add_event(attr);
-    }
-
-    fn header_feature(&mut self, frame: Frame) {
-        let body = frame.body(&self.buffer, self.unpacker.as_deref());
-        let mut bytes = Bytes::new(body, self.order);
-        let Some(bit) = bytes.u64().and_then(|bit| u8::try_from(bit).ok()) else { return };
-        let payload = bytes.rest().to_vec();
-        self.take_feature(bit, payload);
-    }
-
-    fn take_feature(&mut self, bit: u8, payload: Vec<u8>) {
-        if bit == feature::EVENT_DESC {
-            self.event_desc = payload;
-            self.name_events();
-        } else {
-            self.info.take(bit, &payload, self.order);
-        }
-    }
-
-    fn name_events(&mut self) {
-        name_events(&self.event_desc, self.order, &mut self.events, &self.by_id);
-    }
-
-    fn add_event(&mut self, mut attr: EventAttr) {
-        let index = self.events.len();
-        if index >= MAX_EVENTS {
-            return;
-        }
-        attr.ids.truncate(MAX_IDS.saturating_sub(self.by_id.len()));
-        for &id in &attr.ids {
-            self.by_id.insert(id, index);
-        }
-        self.layouts.push(SampleLayout::new(&attr, self.order));
-        self.events.push(attr);
-        let counts = |event: &&EventAttr| event.branch_sample_type & branch::COUNTERS != 0;
-        let counting = self.events.iter().filter(counts).count();
-        self.layouts.iter_mut().for_each(|layout| layout.log(counting));
-        self.id_place = IdPlace::of(&self.events);
-        self.id_from_end = Trailer::id_from_end(&self.events);
     }
 }

@@ -101,7 +101,7 @@ impl SampleLayout {
 
     /// Finds the branch stack in a sample's body. `None` where the body is
     /// shorter than what it announces.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, body: &[u8]) -> Option<Found> {
         let mut rest = Bytes::new(body.get(self.fixed..)?, self.order);
         if self.has(sample_type::READ) {

@@ -19,6 +19,7 @@ use crate::note::Source;
 use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::{Entry, Quality};
 use crate::recording::Recording;
+use crate::select::LeftOut;
 use crate::stack::{Entries, RawBranch, SampleHead, Stack};
 use crate::table::{Keyed, Table};
 
@@ -329,7 +330,7 @@ impl Walker {
         // What was moved says nothing of where the thread stands.
         let goes_on = !head.integrity.cut && moved.is_empty();
         self.moved = moved;
-        if let Some(edge) = last.or(before).filter(|_| goes_on) {
+        if let Some(edge) = last.filter(|_| goes_on) {
             self.stood.insert(thread, edge);
         }
         let holds = self.streams.holds(head);
@@ -401,6 +402,9 @@ impl<V: Visit> Collect for Walk<'_, V> {
         if let Event::Exit(task) = event {
             self.visit.forget(Some((Some(task.pid), Some(task.tid))));
         }
+    }
+    fn left_out(&mut self, left: &LeftOut) {
+        self.walker.quality.left_out.add(left);
     }
 }
 

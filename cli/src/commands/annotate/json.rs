@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::input::Source;
 use crate::present::json::hex;
+use crate::select;
 
 /// Prints the function, its instructions, its blocks.
 pub(super) fn print(
@@ -44,7 +45,7 @@ pub(super) fn print(
 fn function(flow: &Flow, annotated: &Annotated, sources: &[Source]) -> Value {
     let function = &annotated.function;
     let quality = &flow.quality;
-    json!({
+    let mut json = json!({
         "view": "annotate",
         "kind": "function",
         "symbol": function.name,
@@ -65,7 +66,9 @@ fn function(flow: &Flow, annotated: &Annotated, sources: &[Source]) -> Value {
         "excluded": quality.excluded,
         "software": quality.software,
         "hardware": quality.hardware,
-    })
+    });
+    select::put_json(&mut json, sources, &quality.left_out);
+    json
 }
 
 fn instruction(annotated: &Annotated, at: usize, insn: &Instruction) -> Value {

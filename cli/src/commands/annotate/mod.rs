@@ -10,15 +10,18 @@ mod text;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use profile::Flow;
 use profile::annotate::{self, Annotated, Syntax};
 use profile::flow::FlowCounter;
+use profile::maps::Location;
 
 use super::report;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::input::{self, Source};
 use crate::present::number::{counted, grouped};
+use crate::select::{self, DsoArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Show the code of a function with what a recording says about it.
@@ -63,6 +66,10 @@ pub(crate) struct Annotate {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
+    dso: DsoArgs,
+    #[command(flatten)]
     symbols: SymbolArgs,
 }
 
@@ -87,10 +94,15 @@ impl From<Style> for Syntax {
 /// Runs the command.
 pub(crate) fn run(args: &Annotate) -> Outcome {
     let mut counter = FlowCounter::new();
-    let sources = input::read_all(&args.input, |recording, at| counter.recording(recording, at))?;
+    let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
+        counter.recording(recording, at)
+    })?;
     let mut flow = counter.finish();
     args.symbols.apply(&mut flow.maps);
     let mut head: Vec<String> = sources.iter().map(origin).collect();
+    head.extend(select::of_quality(&sources, &flow.quality));
+    report::flow::keep(&args.dso, &mut flow, false)?;
+    report::flow::keep(&args.dso, &mut flow, true)?;
     let said = sources.iter().any(Source::says_modelled);
     let syntax = args.syntax.into();
     if let (Some(path), None) = (&args.html, &args.symbol) {
@@ -105,8 +117,13 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
         Some(symbol) => annotate::find(&mut flow, symbol),
         None => annotate::hottest_one(&mut flow),
     };
-    let annotated = found.and_then(|found| annotate::annotate(&mut flow, &found, syntax));
-    let annotated = annotated.or_exit(USAGE)?;
+    let found = found.or_exit(USAGE)?;
+    let place = Location::File { file: found.file, offset: found.offset };
+    if args.dso.files(&flow.maps, std::iter::empty())?.is_some_and(|dsos| !dsos.has(place)) {
+        let error = anyhow!("{} is in {}, not in the file of --dso", found.name, found.path);
+        return Err(Failure { code: USAGE, error });
+    }
+    let annotated = annotate::annotate(&mut flow, &found, syntax).or_exit(USAGE)?;
     head.extend(sureness(&flow, Some(&annotated), said));
     if let Some(path) = &args.html {
         let name = &annotated.function.name;
@@ -135,7 +152,8 @@ fn origin(source: &Source) -> String {
     let Source { name, cpu, by, .. } = source;
     let by = by.as_ref().map(|by| format!("; recorded by {by}")).unwrap_or_default();
     let partial = source.partial().map(|why| format!("; {why}")).unwrap_or_default();
-    format!("{name}: {}{by}{partial}", cpu.as_deref().unwrap_or("CPU not said"))
+    let events = source.events_line();
+    format!("{name}: {}{by}{events}{partial}", cpu.as_deref().unwrap_or("CPU not said"))
 }
 
 /// How many, how good, and what the numbers are worth. `said` is whether the

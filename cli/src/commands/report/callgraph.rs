@@ -2,11 +2,14 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
-use profile::callgraph::{CallGraph, Function, Sum, Unit, score};
+use profile::Selection;
+use profile::callgraph::{CallGraph, Function, Node, Sum, Unit, score};
 use serde_json::{Value, json};
 
+pub(super) use super::shown::Shown;
 use super::{Report, Totals, dash, percent, share};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::input::{self, Source};
@@ -20,27 +23,28 @@ const LEVELS: usize = 48;
 
 /// What of the call graph is printed.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "View callgraph")]
 pub(super) struct GraphOptions {
-    /// Tree from callers down to callees; this is the default (view callgraph).
+    /// Tree from callers down to callees; this is the default.
     #[arg(long, conflicts_with = "callee")]
     caller: bool,
-    /// Tree from each function up to its callers (view callgraph).
+    /// Tree from each function up to its callers.
     #[arg(long)]
     callee: bool,
-    /// Leave out of the tree what has less than this share (view callgraph)
+    /// Leave out of the tree what has less than this share
     /// [default: 0.5].
     #[arg(long, value_name = "PERCENT")]
     min_percent: Option<f64>,
     /// Folded lines for flame graphs instead: callers and callees separated by
-    /// semicolons, and the count (view callgraph).
+    /// semicolons, and the count.
     #[arg(long, conflicts_with_all = ["json", "callee"])]
     folded: bool,
     /// Join truncated stacks to earlier ones of the thread where their records
-    /// are the same, as perf's --stitch-lbr (view callgraph).
+    /// are the same, as perf's --stitch-lbr.
     #[arg(long)]
     stitch: bool,
     /// A recording of all branches of the same run: says how many of the stacks
-    /// are right, with and without --stitch (view callgraph).
+    /// are right, with and without --stitch.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
 }
@@ -57,8 +61,12 @@ impl GraphOptions {
     }
 }
 
-pub(super) fn count(paths: &[PathBuf], stitch: bool) -> Result<(CallGraph, Vec<Source>), Failure> {
-    CallGraph::count_all(stitch, |read| input::read_all(paths, read))
+pub(super) fn count(
+    paths: &[PathBuf],
+    selection: &Arc<Selection>,
+    stitch: bool,
+) -> Result<(CallGraph, Vec<Source>), Failure> {
+    CallGraph::count_all(stitch, |read| input::read_all(paths, selection, read))
 }
 
 /// Runs the view.
@@ -68,24 +76,29 @@ pub(super) fn run(args: &Report) -> Outcome {
     if !(0.0..=100.0).contains(&least) {
         return super::usage("--min-percent is a percentage: 0 to 100");
     }
-    let (graph, sources) = count(&args.input, options.stitch)?;
+    let selection = args.select.selection();
+    let (graph, sources) = count(&args.input, &selection, options.stitch)?;
+    let shown = Shown::of(args, &graph)?;
+    let rows = shown.rows(args, &graph);
     let totals =
         Totals { branches: graph.entries, distinct: graph.distinct, known: 0, mispredicted: None };
     let scored = match &options.truth {
         Some(truth) => {
-            let (truth, _) = count(std::slice::from_ref(truth), false)?;
+            // Of the same run; its event may be another.
+            let selection = Selection { events: Vec::new(), ..(*selection).clone() };
+            let (truth, _) = count(std::slice::from_ref(truth), &Arc::new(selection), false)?;
             score(&graph, &truth)
         }
         None => None,
     };
     let mut out = super::stdout(args.json);
     if options.folded {
-        print_folded(&mut out, &graph)?;
+        print_folded(&mut out, &graph, &shown)?;
         if let Some(scored) = scored {
             anstream::eprintln!("lbr: {}", score_line(scored));
         }
     } else if args.json {
-        print_rows(&mut out, args, &graph)?;
+        print_rows(&mut out, args, &graph, &shown)?;
         let mut quality = super::quality_json(&sources, &graph.quality, &totals);
         for key in ["mispredicted", "predictions_known"] {
             quality.as_object_mut().map(|quality| quality.remove(key));
@@ -107,6 +120,7 @@ pub(super) fn run(args: &Report) -> Outcome {
         quality["frames_too_deep"] = json!(passage.folded);
         quality["stacks_unusable"] = json!(passage.unusable);
         quality["score"] = json!(scored);
+        quality["dso"] = json!(rows.map(|rows| rows.json()));
         super::print_json(&mut out, &quality)?;
     } else {
         super::print_recordings(&mut out, &sources, &graph.quality)?;
@@ -115,11 +129,14 @@ pub(super) fn run(args: &Report) -> Outcome {
         if let Some(scored) = scored {
             writeln!(out, "{}", score_line(scored))?;
         }
+        if let Some(rows) = rows {
+            writeln!(out, "{}", rows.line())?;
+        }
         writeln!(out)?;
-        print_functions(&mut out, args, &graph)?;
+        print_functions(&mut out, args, &graph, &shown)?;
         writeln!(out)?;
         let tree = if options.callee { graph.inverted() } else { graph };
-        print_tree(&mut out, &tree, least / 100.0)?;
+        print_tree(&mut out, &tree, &shown, least / 100.0)?;
         out.flush()?;
         super::finish(&sources, &tree.maps);
         return Ok(DONE);
@@ -178,8 +195,13 @@ pub(super) fn label(graph: &CallGraph, function: usize) -> String {
     graph.functions.get(function).map_or_else(dash, Function::label)
 }
 
-fn print_functions(out: &mut impl Write, args: &Report, graph: &CallGraph) -> std::io::Result<()> {
-    let sums = graph.sums();
+fn print_functions(
+    out: &mut impl Write,
+    args: &Report,
+    graph: &CallGraph,
+    shown: &Shown,
+) -> std::io::Result<()> {
+    let sums = shown.sums(graph);
     let all = graph.total();
     let calls = |sum: &Sum| match graph.unit {
         Unit::Branches => grouped(sum.calls),
@@ -210,11 +232,16 @@ fn print_functions(out: &mut impl Write, args: &Report, graph: &CallGraph) -> st
 pub(super) fn print_tree(
     out: &mut impl Write,
     graph: &CallGraph,
+    shown: &Shown,
     least: f64,
 ) -> std::io::Result<()> {
     let children = graph.children();
     let all = graph.total();
+    let leads = shown.leads(graph);
     let seen = |at: &usize| {
+        if leads.get(*at) != Some(&true) {
+            return false;
+        }
         let total = graph.nodes.get(*at).map_or(0, |node| node.total);
         total > 0 && share(total, all).is_some_and(|share| share >= least)
     };
@@ -254,8 +281,10 @@ pub(super) fn print_tree(
 
 /// Lines for flame graphs. Semicolons separate frames: those in a name give
 /// way.
-fn print_folded(out: &mut impl Write, graph: &CallGraph) -> std::io::Result<()> {
-    for (at, node) in graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0) {
+fn print_folded(out: &mut impl Write, graph: &CallGraph, shown: &Shown) -> std::io::Result<()> {
+    let is_shown = |node: &Node| node.own > 0 && shown.has(node.function);
+    for (at, _) in graph.nodes.iter().enumerate().filter(|(_, node)| is_shown(node)) {
+        let Some(node) = graph.nodes.get(at) else { continue };
         let path = graph.path(at);
         let names: Vec<String> =
             path.into_iter().map(|function| label(graph, function).replace(';', ":")).collect();
@@ -264,11 +293,16 @@ fn print_folded(out: &mut impl Write, graph: &CallGraph) -> std::io::Result<()> 
     Ok(())
 }
 
-fn print_rows(out: &mut impl Write, args: &Report, graph: &CallGraph) -> std::io::Result<()> {
+fn print_rows(
+    out: &mut impl Write,
+    args: &Report,
+    graph: &CallGraph,
+    shown: &Shown,
+) -> std::io::Result<()> {
     let all = graph.total();
     let calls = |calls: u64| (graph.unit == Unit::Branches).then_some(calls);
     let name = |function: usize| graph.functions.get(function);
-    for (rank, sum) in graph.sums().iter().take(args.rows()).enumerate() {
+    for (rank, sum) in shown.sums(graph).iter().take(args.rows()).enumerate() {
         let function = name(sum.function);
         let file = function.and_then(|function| match function.location? {
             profile::maps::Location::File { file, .. } => graph.maps.path(file),
@@ -295,7 +329,8 @@ fn print_rows(out: &mut impl Write, args: &Report, graph: &CallGraph) -> std::io
     let tree = inverted.as_ref().unwrap_or(graph);
     let least = args.callgraph.min_percent.unwrap_or(0.0) / 100.0;
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
-        if share(node.total, all).is_some_and(|share| share < least) {
+        let small = share(node.total, all).is_some_and(|share| share < least);
+        if small || !shown.has(node.function) {
             continue;
         }
         let path: Vec<Value> =

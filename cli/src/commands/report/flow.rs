@@ -8,23 +8,30 @@ use profile::interval::{Clusters, Interval};
 use serde_json::{Value, json};
 
 use super::{Report, Totals, View, blocks, mispredict, outcomes, share};
-use crate::exit::{DONE, Outcome};
+use crate::exit::{DONE, Failure, Outcome};
 use crate::input::{self, Source};
 use crate::present::number::grouped;
+use crate::select::{DsoArgs, Rows};
 
 /// Runs one of these views.
 pub(super) fn run(args: &Report) -> Outcome {
     let blocks = args.view == View::Blocks;
     let mut counter =
         if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
-    let sources = input::read_all(&args.input, |recording, at| counter.recording(recording, at))?;
+    let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
+        counter.recording(recording, at)
+    })?;
     let mut flow = counter.finish();
     args.symbols.apply(&mut flow.maps);
     let totals = totals(&flow);
+    let rows = keep(&args.dso, &mut flow, blocks)?;
     let mut out = super::stdout(args.json);
     if !args.json {
         super::print_head(&mut out, &sources, &flow.quality, &totals)?;
         print_sureness(&mut out, &flow, args)?;
+        if let Some(rows) = &rows {
+            writeln!(out, "{}", rows.line())?;
+        }
         writeln!(out)?;
     }
     let status = match args.view {
@@ -35,11 +42,23 @@ pub(super) fn run(args: &Report) -> Outcome {
         _ => None,
     };
     if args.json {
-        super::print_json(&mut out, &quality(&sources, &flow, &totals))?;
+        let mut quality = quality(&sources, &flow, &totals);
+        quality["dso"] = json!(rows.map(|rows| rows.json()));
+        super::print_json(&mut out, &quality)?;
     }
     out.flush()?;
     super::finish(&sources, &flow.maps);
     Ok(status.unwrap_or(DONE))
+}
+
+/// Leaves out the blocks, or the branches, of other files than those asked for.
+pub(crate) fn keep(dso: &DsoArgs, flow: &mut Flow, blocks: bool) -> Result<Option<Rows>, Failure> {
+    let Flow { sites, blocks: ran, maps, block_quality, taken, .. } = flow;
+    if blocks {
+        let all = (block_quality.blocks, "blocks");
+        return dso.keep(maps, ran, all, |block| (block.exit_location, block.count));
+    }
+    dso.keep(maps, sites, (*taken, "branches"), |site| (site.location, site.taken))
 }
 
 /// What the flow counted.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::percent;
 use crate::input::Source;
 use crate::present::number::{counted, grouped};
+use crate::select;
 
 /// What all views count.
 pub(crate) struct Totals {
@@ -52,6 +53,7 @@ pub(super) fn print_recordings(
         if let Some(by) = by {
             write!(out, "; recorded by {by}")?;
         }
+        write!(out, "{}", source.events_line())?;
         if let Some(partial) = source.partial() {
             write!(out, "; {partial}")?;
         }
@@ -59,6 +61,9 @@ pub(super) fn print_recordings(
     }
     if quality.software > 0 && !sources.iter().any(Source::says_modelled) {
         writeln!(out, "software LBR, not measured")?;
+    }
+    if let Some(line) = select::of_quality(sources, quality) {
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }
@@ -146,7 +151,7 @@ pub(super) fn quality_json(sources: &[Source], quality: &Quality, totals: &Total
         .iter()
         .map(|(label, n)| (label.map_or("dropped", |l| l.name()).to_owned(), json!(n)))
         .collect();
-    json!({
+    let mut json = json!({
         "view": "quality",
         "inputs": sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(),
         "partial": sources.iter().any(Source::is_partial),
@@ -168,5 +173,7 @@ pub(super) fn quality_json(sources: &[Source], quality: &Quality, totals: &Total
         "excluded": quality.excluded,
         "software": quality.software,
         "hardware": quality.hardware,
-    })
+    });
+    select::put_json(&mut json, sources, &quality.left_out);
+    json
 }

@@ -18,7 +18,9 @@ use crate::symbols::source_json;
 /// Runs the view.
 pub(super) fn run(args: &Report) -> Outcome {
     let mut counter = Counter::new();
-    let sources = input::read_all(&args.input, |recording, at| counter.recording(recording, at))?;
+    let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
+        counter.recording(recording, at)
+    })?;
     let mut table = counter.finish();
     args.symbols.apply(&mut table.maps);
     if let Some(sort) = args.sort {
@@ -26,6 +28,10 @@ pub(super) fn run(args: &Report) -> Outcome {
     }
     let mut branches = std::mem::take(&mut table.branches);
     let distinct = branches.len();
+    let rows = args.dso.keep(&table.maps, &mut branches, (table.total, "branches"), |branch| {
+        (branch.from_location, branch.count)
+    })?;
+    let listed = branches.len();
     branches.truncate(args.rows());
     branches.shrink_to_fit();
     table.maps.look_up_lines(branches.iter().flat_map(|b| [b.from_location, b.to_location]));
@@ -41,16 +47,21 @@ pub(super) fn run(args: &Report) -> Outcome {
         for (rank, branch) in branches.iter().enumerate() {
             print_json(&mut out, &row_json(&mut table, branch, rank + 1))?;
         }
-        print_json(&mut out, &quality_json(&sources, &table.quality, &totals))?;
+        let mut quality = quality_json(&sources, &table.quality, &totals);
+        quality["dso"] = json!(rows.map(|rows| rows.json()));
+        print_json(&mut out, &quality)?;
     } else {
         print_head(&mut out, &sources, &table.quality, &totals)?;
         let shares = branches.iter().map(|branch| table.share(branch));
         if let Some(line) = share_line(&table.quality, shares) {
             writeln!(out, "{line}")?;
         }
+        if let Some(rows) = rows {
+            writeln!(out, "{}", rows.line())?;
+        }
         writeln!(out)?;
         print_table(&mut out, &mut table, &branches)?;
-        print_hidden(&mut out, distinct, branches.len(), ("branch", "branches"))?;
+        print_hidden(&mut out, listed, branches.len(), ("branch", "branches"))?;
     }
     out.flush()?;
     finish(&sources, &table.maps);

@@ -8,9 +8,9 @@ use profile::maps::Maps;
 use serde::Serialize;
 use serde_json::json;
 
-use super::reread::Reread;
 use super::{Report, Totals, dash};
 use crate::exit::{DONE, Outcome};
+use crate::input::Reread;
 use crate::present::number::grouped;
 
 /// Trip counts that a line of the table names.
@@ -18,7 +18,7 @@ const NAMED: usize = 12;
 
 /// Runs the view.
 pub(super) fn run(args: &Report) -> Outcome {
-    let recordings = Reread::new(&args.input)?;
+    let recordings = Reread::new(&args.input, &args.select.selection())?;
     let (finder, _) = LoopFinder::find_all(|read| recordings.read(read))?;
     let (loops, sources) = finder.count_all(|read| recordings.read(read))?;
     let totals =
@@ -26,9 +26,15 @@ pub(super) fn run(args: &Report) -> Outcome {
     let mut out = super::stdout(args.json);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
     args.symbols.apply(&mut maps);
-    let shown = found.get(..args.rows().min(found.len())).unwrap_or_default();
+    // Loops name others by rank: it stays that among all.
+    let mut listed: Vec<(usize, &Loop)> = found.iter().enumerate().collect();
+    let rounds = found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.rounds));
+    let rows = args
+        .dso
+        .keep(&maps, &mut listed, (rounds, "rounds"), |(_, one)| (one.location, one.rounds))?;
+    let shown = listed.get(..args.rows().min(listed.len())).unwrap_or_default();
     if args.json {
-        for (rank, one) in shown.iter().enumerate() {
+        for (rank, one) in shown {
             super::print_json(&mut out, &row(&mut maps, one, rank + 1, complete))?;
         }
         let mut quality = super::quality_json(&sources, &quality, &totals);
@@ -39,14 +45,18 @@ pub(super) fn run(args: &Report) -> Outcome {
         quality["stacks_filtered"] = json!(filtered);
         quality["neighbours_not_joined"] = json!(broken);
         quality["loops"] = json!(found.len());
+        quality["dso"] = json!(rows.map(|rows| rows.json()));
         super::print_json(&mut out, &quality)?;
     } else {
         super::print_recordings(&mut out, &sources, &quality)?;
         super::print_counts(&mut out, &quality, &totals)?;
         print_sureness(&mut out, complete, filtered)?;
+        if let Some(rows) = rows {
+            writeln!(out, "{}", rows.line())?;
+        }
         writeln!(out)?;
         print_table(&mut out, &mut maps, shown, complete)?;
-        super::print_hidden(&mut out, found.len(), shown.len(), ("loop", "loops"))?;
+        super::print_hidden(&mut out, listed.len(), shown.len(), ("loop", "loops"))?;
     }
     out.flush()?;
     super::finish(&sources, &maps);
@@ -73,7 +83,7 @@ fn print_sureness(out: &mut impl Write, complete: bool, filtered: u64) -> std::i
 fn print_table(
     out: &mut impl Write,
     maps: &mut Maps,
-    loops: &[Loop],
+    loops: &[(usize, &Loop)],
     complete: bool,
 ) -> std::io::Result<()> {
     // Where trip counts are the truth there is no interval.
@@ -94,7 +104,7 @@ fn print_table(
         if complete { "" } else { "95 %" },
         "cycles p50",
     )?;
-    for (rank, one) in loops.iter().enumerate() {
+    for (rank, one) in loops {
         let trips = &one.trips;
         let (mean, interval) = mean(one);
         let longest = longest(one);

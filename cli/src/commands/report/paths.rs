@@ -4,11 +4,12 @@ use std::io::Write;
 
 use clap::Args;
 use profile::paths::{Break, FOLLOWERS, Growth, Link, Path, PathFinder, Paths};
+use profile::select::Dsos;
 use serde_json::{Value, json};
 
-use super::reread::Reread;
 use super::{Report, Totals, percent, share};
 use crate::exit::{DONE, Outcome};
+use crate::input::Reread;
 use crate::present::number::{counted, grouped};
 
 /// Chains where nobody says how many.
@@ -18,12 +19,13 @@ const NAMED: usize = 3;
 
 /// How chains grow.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "View paths")]
 pub(super) struct PathOptions {
     /// Probability in percent that a branch must follow with to go on in the
-    /// same chain (view paths) [default: 60].
+    /// same chain [default: 60].
     #[arg(long, value_name = "PERCENT")]
     min_probability: Option<f64>,
-    /// Let chains go on through calls and returns (view paths).
+    /// Let chains go on through calls and returns.
     #[arg(long)]
     cross_calls: bool,
 }
@@ -44,24 +46,47 @@ pub(super) fn run(args: &Report) -> Outcome {
         }
         growth.least = percent / 100.0;
     }
-    let recordings = Reread::new(&args.input)?;
+    let recordings = Reread::new(&args.input, &args.select.selection())?;
     let (finder, _) = PathFinder::find_all(|read| recordings.read(read))?;
     let (mut paths, sources) = finder.count_all(growth, |read| recordings.read(read))?;
     args.symbols.apply(&mut paths.maps);
     let totals =
         Totals { branches: paths.taken, distinct: paths.distinct, known: 0, mispredicted: None };
     let rows = if args.limit.is_none() && !args.json { CHAINS } else { args.rows() };
-    let shown = rows.min(paths.paths.len());
+    let list = std::mem::take(&mut paths.paths);
+    let links = list.iter().flat_map(|path| &path.links);
+    let places = links.map(|link| (link.from_location, link.count));
+    let dsos = args.dso.files(&paths.maps, places)?;
+    // A chain is of every file that it leads through. Chains name others by
+    // rank: it stays that among all.
+    let is_listed = |path: &Path| {
+        let has = |dsos: &Dsos| path.links.iter().any(|link| dsos.has(link.from_location));
+        dsos.as_ref().is_none_or(has)
+    };
+    let listed: Vec<usize> =
+        list.iter().enumerate().filter(|(_, path)| is_listed(path)).map(|(at, _)| at).collect();
+    let of_dso = dsos.is_some().then(|| {
+        let all = listed.iter().filter_map(|at| list.get(*at));
+        let count = all.fold(0, |sum: u64, path| sum.saturating_add(path.branches));
+        args.dso.rows("branches", (count, paths.taken), (listed.len(), list.len()))
+    });
+    let shown = rows.min(listed.len());
     let mut out = super::stdout(args.json);
     if !args.json {
         super::print_recordings(&mut out, &sources, &paths.quality)?;
         super::print_counts(&mut out, &paths.quality, &totals)?;
         print_bounds(&mut out, &paths)?;
+        if let Some(rows) = &of_dso {
+            writeln!(out, "{}", rows.line())?;
+        }
     }
-    let list = std::mem::take(&mut paths.paths);
+    let last = listed.iter().take(shown).next_back().map_or(0, |at| at + 1);
     let mut covered = 0u64;
-    for (rank, path) in list.iter().take(shown).enumerate() {
+    for (rank, path) in list.iter().take(last).enumerate() {
         covered = covered.saturating_add(path.branches);
+        if !is_listed(path) {
+            continue;
+        }
         if args.json {
             let row = row_json(&mut paths, path, rank + 1, covered);
             super::print_json(&mut out, &row)?;
@@ -77,13 +102,14 @@ pub(super) fn run(args: &Report) -> Outcome {
         quality["complete"] = json!(paths.complete);
         quality["stacks_filtered"] = json!(paths.filtered);
         quality["chains"] = json!(list.len());
+        quality["dso"] = json!(of_dso.map(|rows| rows.json()));
         quality["followers_kept"] = json!(FOLLOWERS);
         quality["branches_with_more_followers"] = json!(paths.crowded);
         quality["min_probability"] = json!(paths.growth.least);
         super::print_json(&mut out, &quality)?;
     } else {
         writeln!(out)?;
-        super::print_hidden(&mut out, list.len(), shown, ("chain", "chains"))?;
+        super::print_hidden(&mut out, listed.len(), shown, ("chain", "chains"))?;
     }
     out.flush()?;
     super::finish(&sources, &paths.maps);

@@ -83,6 +83,7 @@ impl Reader {
     }
 
     /// The next record, out of a compressed one or taken off the buffer.
+    #[inline(always)]
     pub(super) fn frame(&mut self) -> Result<Option<Frame>, ReadError> {
         if self.done {
             return Ok(None);

@@ -2,12 +2,15 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use super::{Input, MAX_SECTION, ReadError, Reader};
+use super::frames::Frame;
+use super::{Input, MAX_EVENTS, MAX_IDS, MAX_SECTION, ReadError, Reader};
 use crate::perf_data::attr::EventAttr;
 use crate::perf_data::bytes::{Bytes, Order, u64_at};
+use crate::perf_data::features::name_events;
 use crate::perf_data::layout::{
-    HEADER_SIZE, MAGIC, MAGIC_BIG, MAGIC_OLD, PIPE_HEADER_SIZE, feature,
+    HEADER_SIZE, MAGIC, MAGIC_BIG, MAGIC_OLD, PIPE_HEADER_SIZE, branch, feature,
 };
+use crate::perf_data::sample::{IdPlace, SampleLayout, Trailer};
 
 impl Reader {
     pub(super) fn read_header(&mut self) -> Result<(), ReadError> {
@@ -191,5 +194,57 @@ impl Reader {
                 self.take_feature(bit, payload);
             }
         }
+    }
+
+    pub(super) fn header_attr(&mut self, frame: Frame) {
+        let body = frame.body(&self.buffer, self.unpacker.as_deref());
+        let Some(mut attr) = EventAttr::parse(body, self.order) else {
+            self.malformed(frame);
+            return;
+        };
+        let ids = body.get(attr.size as usize..).unwrap_or_default();
+        let mut bytes = Bytes::new(ids, self.order);
+        attr.ids = std::iter::from_fn(|| bytes.u64()).collect();
+        self.add_event(attr);
+    }
+
+    pub(super) fn header_feature(&mut self, frame: Frame) {
+        let body = frame.body(&self.buffer, self.unpacker.as_deref());
+        let mut bytes = Bytes::new(body, self.order);
+        let Some(bit) = bytes.u64().and_then(|bit| u8::try_from(bit).ok()) else { return };
+        let payload = bytes.rest().to_vec();
+        self.take_feature(bit, payload);
+    }
+
+    pub(super) fn take_feature(&mut self, bit: u8, payload: Vec<u8>) {
+        if bit == feature::EVENT_DESC {
+            self.event_desc = payload;
+            self.name_events();
+        } else {
+            self.info.take(bit, &payload, self.order);
+        }
+    }
+
+    fn name_events(&mut self) {
+        name_events(&self.event_desc, self.order, &mut self.events, &self.by_id);
+    }
+
+    pub(super) fn add_event(&mut self, mut attr: EventAttr) {
+        let index = self.events.len();
+        if index >= MAX_EVENTS {
+            return;
+        }
+        attr.ids.truncate(MAX_IDS.saturating_sub(self.by_id.len()));
+        for &id in &attr.ids {
+            self.by_id.insert(id, index);
+        }
+        self.layouts.push(SampleLayout::new(&attr, self.order));
+        self.samples.push(0);
+        self.events.push(attr);
+        let counts = |event: &&EventAttr| event.branch_sample_type & branch::COUNTERS != 0;
+        let counting = self.events.iter().filter(counts).count();
+        self.layouts.iter_mut().for_each(|layout| layout.log(counting));
+        self.id_place = IdPlace::of(&self.events);
+        self.id_from_end = Trailer::id_from_end(&self.events);
     }
 }

@@ -9,6 +9,7 @@ use crate::commands::report::flow::sureness;
 use crate::commands::report::{percent, quality_line};
 use crate::input::Source;
 use crate::present::number::grouped;
+use crate::select::{self, Rows};
 
 /// The recordings of a page.
 pub(super) struct Head<'a> {
@@ -16,6 +17,10 @@ pub(super) struct Head<'a> {
     pub(super) sources: &'a [Source],
     /// What each says about itself.
     pub(super) recorded: &'a [Option<FileInfo>],
+    /// Distinct branches, of all files.
+    pub(super) distinct: u64,
+    /// The rows of some files, where not of all.
+    pub(super) kept: Option<Rows>,
 }
 
 impl Head<'_> {
@@ -78,7 +83,7 @@ impl Head<'_> {
             "{} samples, {} branches, {} distinct",
             grouped(quality.samples),
             grouped(hot.total),
-            grouped(hot.branches.len() as u64)
+            grouped(self.distinct)
         );
         let predictions = match hot.mispredicted {
             Some(missed) => format!(
@@ -94,6 +99,10 @@ impl Head<'_> {
                 @for (what, value) in facts { dt { (what) } dd { (value) } }
                 dt { "Numbers are" } dd { (self.origin(quality.software, quality.hardware)) }
                 dt { "Counted" } dd { (counts) }
+                @if let Some(line) = select::of_quality(self.sources, quality) {
+                    dt { "Selection" } dd { (line.trim_start_matches("selected: ")) }
+                }
+                @if let Some(rows) = &self.kept { dt { "Rows" } dd { (rows.line()) } }
                 dt { "Predictions" } dd { (predictions) }
                 dt { "Lost" } dd { (grouped(quality.lost_total())) " stacks" }
                 dt { "Data quality" } dd { (quality_line(quality)) }
@@ -107,6 +116,11 @@ fn of_recording((source, info): (&Source, &Option<FileInfo>)) -> Vec<(&'static s
     let cpu = source.cpu.clone().unwrap_or_else(|| "not said".to_owned());
     let mut facts = vec![("Recording", source.name.clone()), ("CPU", cpu)];
     facts.extend(source.by.clone().map(|by| ("Recorded by", by)));
+    let events = source.events_line();
+    if let Some((what, events)) = events.trim_start_matches("; ").split_once(' ') {
+        let what = if what == "event" { "Event" } else { "Events" };
+        facts.push((what, events.to_owned()));
+    }
     if let Some(info) = info {
         let command = info.cmdline.join(" ");
         facts.extend((!command.is_empty()).then_some(("Command", command)));

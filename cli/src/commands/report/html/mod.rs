@@ -14,7 +14,7 @@ use profile::annotate::Syntax;
 use profile::maps::{Location, Maps};
 use profile::overview::{Overview, OverviewCounter};
 
-use super::Report;
+use super::{Report, flow};
 use crate::commands::annotate;
 use crate::exit::{DONE, Outcome};
 use crate::input;
@@ -38,7 +38,7 @@ const NAME: usize = 160;
 pub(super) fn run(args: &Report, path: &Path) -> Outcome {
     let mut counter = OverviewCounter::new(args.input.len() > 1);
     let mut recorded = Vec::new();
-    let sources = input::read_all(&args.input, |recording, at| {
+    let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
         counter.recording(recording, at)?;
         recorded.push(recording.info().cloned());
         Ok(())
@@ -50,7 +50,14 @@ pub(super) fn run(args: &Report, path: &Path) -> Outcome {
         Some(0) => usize::MAX,
         limit => limit.unwrap_or(ROWS),
     };
-    let head = head::Head { sources: &sources, recorded: &recorded };
+    let distinct = overview.hot.branches.len() as u64;
+    let hot = &mut overview.hot;
+    let kept = args.dso.keep(&hot.maps, &mut hot.branches, (hot.total, "branches"), |branch| {
+        (branch.from_location, branch.count)
+    })?;
+    flow::keep(&args.dso, &mut overview.flow, false)?;
+    flow::keep(&args.dso, &mut overview.flow, true)?;
+    let head = head::Head { distinct, kept, sources: &sources, recorded: &recorded };
     let page = page(&head, &mut overview, args, rows)?;
     std::fs::write(path, page).with_context(|| format!("{} cannot be written", path.display()))?;
     super::finish(&sources, &overview.flow.maps);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use maud::{Markup, html};
 use profile::callgraph::Unit;
-use profile::loops::{LoopFinder, Loops, Quantile};
+use profile::loops::{Loop, LoopFinder, Loops, Quantile};
 
 use super::tables::{Column, table};
 use super::{number, place, rest};
@@ -42,7 +42,7 @@ pub(super) fn sections(
         html! { p { "Not on this page: " (why) " (lbr report --view " (view) ")." } }
     };
     let (loops, calls) = match (left_out(args, branches), args.input.first()) {
-        (None, Some(path)) => (loop_table(args, path, limit)?, call_table(path, limit)?),
+        (None, Some(path)) => (loop_table(args, path, limit)?, call_table(args, path, limit)?),
         (why, _) => {
             let why = why.unwrap_or_default();
             (absent(&why, "loops"), absent(&why, "callgraph"))
@@ -53,12 +53,17 @@ pub(super) fn sections(
 
 fn loop_table(args: &Report, path: &Path, limit: usize) -> Result<Markup, Failure> {
     let failed = |e| input::failure(path, e);
-    let finder = LoopFinder::find(&mut input::open(path)?, |_, _| ()).map_err(failed)?;
-    let loops = finder.count(&mut input::open(path)?, |_, _| ()).map_err(failed)?;
+    let open = || input::open(path, &args.select.selection());
+    let finder = LoopFinder::find(&mut open()?, |_, _| ()).map_err(failed)?;
+    let loops = finder.count(&mut open()?, |_, _| ()).map_err(failed)?;
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     args.symbols.apply(&mut maps);
-    if found.is_empty() {
-        let why = if filtered > 0 {
+    let mut listed: Vec<(usize, &Loop)> = found.iter().enumerate().collect();
+    args.dso.keep(&maps, &mut listed, (0, ""), |(_, one)| (one.location, one.rounds))?;
+    if listed.is_empty() {
+        let why = if !found.is_empty() {
+            "There are no loops in these files."
+        } else if filtered > 0 {
             "There are no loops: not every branch was recorded (record with -j any,u)."
         } else {
             "There are no loops."
@@ -70,7 +75,7 @@ fn loop_table(args: &Report, path: &Path, limit: usize) -> Result<Markup, Failur
         Quantile::Is(trips) | Quantile::AtLeast(trips) => Some(trips),
     };
     let rows = html! {
-        @for (rank, one) in found.iter().take(limit).enumerate() {
+        @for (rank, one) in listed.iter().copied().take(limit) {
             @let (mean, interval) = loops::mean(one);
             @let (p50, p90) = (one.trips.quantile(0.5), one.trips.quantile(0.9));
             tr {
@@ -115,13 +120,15 @@ fn loop_table(args: &Report, path: &Path, limit: usize) -> Result<Markup, Failur
             @else { "A sample: quantiles are of the entries that were seen to begin, ≥ where longer ones were lost sight of." }
         }
         (table("Loops", &columns, &rows))
-        (rest(found.len(), found.len().min(limit), "loops"))
+        (rest(listed.len(), listed.len().min(limit), "loops"))
     })
 }
 
-fn call_table(path: &Path, limit: usize) -> Result<Markup, Failure> {
-    let (graph, _) = callgraph::count(&[path.to_owned()], false)?;
-    let (sums, all) = (graph.sums(), graph.total());
+fn call_table(args: &Report, path: &Path, limit: usize) -> Result<Markup, Failure> {
+    let selection = args.select.selection();
+    let (graph, _) = callgraph::count(&[path.to_owned()], &selection, false)?;
+    let shown = callgraph::Shown::of(args, &graph)?;
+    let (sums, all) = (shown.sums(&graph), graph.total());
     if all == 0 {
         return Ok(
             html! { p { "There are no calls: the recording holds neither call stacks nor calls and returns." } },
@@ -150,7 +157,7 @@ fn call_table(path: &Path, limit: usize) -> Result<Markup, Failure> {
         Column("Function", false),
     ];
     let mut tree = Vec::new();
-    callgraph::print_tree(&mut tree, &graph, callgraph::LEAST / 100.0)?;
+    callgraph::print_tree(&mut tree, &graph, &shown, callgraph::LEAST / 100.0)?;
     let tree = String::from_utf8_lossy(&tree);
     let lines: Vec<String> = tree.lines().take(TREE).map(super::shortened).collect();
     let more = tree.lines().count().saturating_sub(lines.len());

@@ -1,23 +1,28 @@
 //! Recordings that are read twice: once for what there is, once to follow it.
+//! And those that a selection reads ahead of.
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use profile::Recording;
 use profile::perf_data::ReadError;
+use profile::select::Selection;
 
+use super::Source;
 use crate::exit::Failure;
-use crate::input::{self, Source};
+use crate::input;
 
 /// Recordings that can be read again.
 #[derive(Debug)]
-pub(super) struct Reread {
+pub(crate) struct Reread {
     paths: Vec<PathBuf>,
+    selection: Arc<Selection>,
     /// What came through a pipe, in a file without a name: nothing is left of
     /// it, however this process ends.
     kept: Vec<Option<File>>,
@@ -29,19 +34,20 @@ pub(super) struct Reread {
 
 impl Reread {
     /// Takes paths; a pipe is copied to a temporary file first.
-    pub(super) fn new(paths: &[PathBuf]) -> Result<Reread, Failure> {
+    pub(crate) fn new(paths: &[PathBuf], selection: &Arc<Selection>) -> Result<Reread, Failure> {
         input::once(paths)?;
         let kept: Result<Vec<_>, Failure> = paths.iter().map(|path| kept(path)).collect();
         let kept = kept?;
         // What was copied before Ctrl-C is read, twice and whole.
         let stopped = kept.iter().any(Option::is_some) && interrupted()?;
         let reached = stopped.then(|| vec![u64::MAX; paths.len()]);
-        Ok(Reread { paths: paths.to_vec(), kept, stopped, reached: RefCell::new(reached) })
+        let (paths, selection) = (paths.to_vec(), Arc::clone(selection));
+        Ok(Reread { paths, selection, kept, stopped, reached: RefCell::new(reached) })
     }
 
     /// Reads them from the beginning, one after the other. If Ctrl-C ends the
     /// first reading, the next one ends at the same place.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         mut read: impl FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError>,
     ) -> Result<Vec<Source>, Failure> {
@@ -51,6 +57,7 @@ impl Reread {
                 .map(|(at, (path, position))| {
                     let mut recording = input::open_whole(&self.path(at))?;
                     recording.stop_at(*position);
+                    input::select(path, &mut recording, &self.selection)?;
                     let mut source = input::read_one(path, recording, &mut read)?;
                     if self.stopped && matches!(self.kept.get(at), Some(Some(_))) {
                         source.was_stopped();
@@ -62,7 +69,7 @@ impl Reread {
         let mut reached = Vec::new();
         let sources = input::read_each(
             &self.paths,
-            |at| input::open(&self.path(at)),
+            |at| input::open(&self.path(at), &self.selection),
             |recording, progress| {
                 read(recording, progress)?;
                 reached.push(recording.position());
@@ -73,6 +80,11 @@ impl Reread {
             *self.reached.borrow_mut() = Some(reached);
         }
         Ok(sources)
+    }
+
+    /// Opens one of them.
+    pub(crate) fn open(&self, at: usize) -> Result<Recording, Failure> {
+        input::open(&self.path(at), &self.selection)
     }
 
     fn path(&self, at: usize) -> PathBuf {
@@ -100,7 +112,7 @@ fn kept(path: &Path) -> Result<Option<File>, Failure> {
         Ok(kept)
     };
     let kept = keep().with_context(|| {
-        format!("{}: this view reads twice and keeps a copy", input::name(path))
+        format!("{}: what is asked for takes reading twice, and a copy", input::name(path))
     })?;
     Ok(Some(kept))
 }

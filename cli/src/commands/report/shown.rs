@@ -1,0 +1,60 @@
+//! Functions of the call graph that lie in the files that are asked for.
+
+use profile::callgraph::{CallGraph, Function, Sum};
+use profile::maps::Location;
+
+use super::Report;
+use crate::exit::Failure;
+use crate::select::Rows;
+
+/// Which functions are shown.
+pub(super) struct Shown {
+    /// By function.
+    functions: Vec<bool>,
+    /// All are.
+    any: bool,
+}
+
+impl Shown {
+    /// Which functions lie in the files that are asked for.
+    pub(super) fn of(args: &Report, graph: &CallGraph) -> Result<Shown, Failure> {
+        let unknown = Location::Address(0);
+        let place = |function: &Function| function.location.unwrap_or(unknown);
+        let places = graph.sums().into_iter().filter_map(|sum| {
+            graph.functions.get(sum.function).map(|function| (place(function), sum.own))
+        });
+        let dsos = args.dso.files(&graph.maps, places)?;
+        let is = |function| dsos.as_ref().is_none_or(|dsos| dsos.has(place(function)));
+        let functions = graph.functions.iter().map(is).collect();
+        Ok(Shown { functions, any: dsos.is_none() })
+    }
+
+    pub(super) fn has(&self, function: usize) -> bool {
+        self.any || self.functions.get(function).copied().unwrap_or(false)
+    }
+
+    /// The sums of the functions that are shown.
+    pub(super) fn sums(&self, graph: &CallGraph) -> Vec<Sum> {
+        graph.sums().into_iter().filter(|sum| self.has(sum.function)).collect()
+    }
+
+    /// By node, whether it leads to one of the functions.
+    pub(super) fn leads(&self, graph: &CallGraph) -> Vec<bool> {
+        let mut leads: Vec<bool> = graph.nodes.iter().map(|node| self.has(node.function)).collect();
+        // Children have higher numbers than their parents.
+        for (at, node) in graph.nodes.iter().enumerate().rev() {
+            let parent = node.parent.filter(|_| leads.get(at) == Some(&true));
+            if let Some(parent) = parent {
+                leads.get_mut(parent).into_iter().for_each(|parent| *parent = true);
+            }
+        }
+        leads
+    }
+
+    pub(super) fn rows(&self, args: &Report, graph: &CallGraph) -> Option<Rows> {
+        let (sums, all) = (self.sums(graph), graph.sums().len());
+        let own = sums.iter().fold(0, |sum: u64, of| sum.saturating_add(of.own));
+        let unit = graph.unit.name();
+        args.dso.any().then(|| args.dso.rows(unit, (own, graph.total()), (sums.len(), all)))
+    }
+}

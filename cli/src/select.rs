@@ -1,0 +1,336 @@
+//! Which samples and which rows count, as arguments; and what is said of those
+//! that do not.
+
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use clap::Args;
+use profile::maps::{Location, Maps};
+use profile::quality::Quality;
+use profile::select::{Dsos, Field, LeftOut, NotTimes, Selection, Times, Why};
+use serde_json::{Map, Value, json};
+
+use crate::commands::cpus::CpuList;
+use crate::exit::{Failure, USAGE};
+use crate::input::Source;
+use crate::present::number::{counted, grouped};
+
+/// Names that are offered where none is as asked for.
+const OFFERED: usize = 8;
+
+/// Which samples count. One that does not say what is asked for is left out.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Selection")]
+pub(crate) struct SelectArgs {
+    /// Only samples of this event, by perf's name (branch-misses, cycles:u,
+    /// cpu_core/cycles/); without modifiers all events of that name, unless one
+    /// is called exactly so.
+    #[arg(long, value_name = "NAME")]
+    event: Vec<String>,
+    /// Only samples of threads that had this name when the sample was taken. To
+    /// know the names a recording is read twice: one from a pipe is copied first.
+    #[arg(long, visible_alias = "comms", value_name = "NAME", value_delimiter = ',')]
+    comm: Vec<String>,
+    /// Only samples of this process.
+    #[arg(long, value_name = "PID", value_delimiter = ',', allow_negative_numbers = true)]
+    pid: Vec<i32>,
+    /// Only samples of this thread.
+    #[arg(long, value_name = "TID", value_delimiter = ',', allow_negative_numbers = true)]
+    tid: Vec<i32>,
+    /// Only samples taken on these CPUs, such as 0-3,6.
+    #[arg(short = 'C', long, value_name = "LIST")]
+    cpu: Option<CpuList>,
+    /// Only samples from START to STOP, in seconds as perf script prints them;
+    /// either may be missing, several stand in quotes with blanks between them.
+    /// Also 10%-20%, or 10%/2 for the second tenth, where the recording says
+    /// when its first and last sample were taken.
+    #[arg(long, value_name = "START,STOP", value_parser = spans)]
+    time: Option<Spans>,
+}
+
+#[derive(Clone, Debug)]
+struct Spans(Vec<Times>);
+
+fn spans(text: &str) -> Result<Spans, NotTimes> {
+    Times::parse(text).map(Spans)
+}
+
+impl SelectArgs {
+    /// The selection.
+    pub(crate) fn selection(&self) -> Arc<Selection> {
+        let numbers = |list: &[i32]| list.iter().map(|number| *number as u32).collect();
+        Arc::new(Selection {
+            events: self.event.iter().flat_map(|names| split(names)).collect(),
+            comms: self.comm.clone(),
+            pids: numbers(&self.pid),
+            tids: numbers(&self.tid),
+            cpus: self.cpu.as_ref().map(|list| list.cpus().to_vec()).unwrap_or_default(),
+            times: self.time.as_ref().map(|spans| spans.0.clone()).unwrap_or_default(),
+        })
+    }
+}
+
+/// Names of events with commas between them; those between slashes are part
+/// of a name.
+fn split(names: &str) -> Vec<String> {
+    let mut inside = false;
+    let is_end = |letter: char| {
+        inside ^= letter == '/';
+        letter == ',' && !inside
+    };
+    names.split(is_end).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Refuses names that no recording has, and says which there are.
+pub(crate) fn check(sources: &[Source]) -> Result<(), Failure> {
+    let Some(selection) = sources.first().and_then(|source| source.selection.as_ref()) else {
+        return Ok(());
+    };
+    // What was not read may have it.
+    if sources.iter().any(Source::is_partial) {
+        return Ok(());
+    }
+    let known = |at: usize, of: fn(&Source) -> &[bool]| {
+        sources.iter().any(|source| of(source).get(at).copied().unwrap_or(false))
+    };
+    let nobody = |what: &str, name: &str, are: Vec<String>| {
+        let where_ = match sources {
+            [one] => one.name.clone(),
+            _ => "the recordings".to_owned(),
+        };
+        let error = match are.is_empty() {
+            true => anyhow!("{where_}: no {what} {name:?}: it does not say what any is called"),
+            false => anyhow!("{where_}: no {what} {name:?}; there is {}", offered(are)),
+        };
+        Err(Failure { code: USAGE, error })
+    };
+    for (at, name) in selection.events.iter().enumerate() {
+        if !known(at, |source| &source.names.known_events) {
+            let are = sources.iter().flat_map(|source| source.names.events.clone());
+            return nobody("event with branch stacks is called", name, are.collect());
+        }
+    }
+    for (at, name) in selection.comms.iter().enumerate() {
+        if !known(at, |source| &source.names.known_comms) {
+            let comms = sources.iter().flat_map(|source| &source.names.comms);
+            return nobody("thread is called", name, comms.map(|(name, _)| name.clone()).collect());
+        }
+    }
+    Ok(())
+}
+
+/// The first few names, each once.
+fn offered(names: Vec<String>) -> String {
+    let mut once: Vec<String> = Vec::new();
+    for name in names {
+        if !once.contains(&name) {
+            once.push(name);
+        }
+    }
+    let more = once.len().saturating_sub(OFFERED);
+    once.truncate(OFFERED);
+    let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
+    once.join(", ") + &more
+}
+
+/// What was selected and what was left out, in one line; `None` where nothing
+/// was asked for.
+pub(crate) fn line(sources: &[Source], kept: u64, left: &LeftOut) -> Option<String> {
+    let selection = sources.first()?.selection.as_ref()?;
+    let all = kept.saturating_add(left.samples);
+    let mut line = format!(
+        "selected: {selection}: {} of {}",
+        grouped(kept),
+        counted(all, "sample", "samples")
+    );
+    let out = left_words(left);
+    if !out.is_empty() {
+        line += &format!("; left out: {out}");
+    }
+    Some(line)
+}
+
+/// What was left out, in words; empty where nothing was.
+pub(crate) fn left_words(left: &LeftOut) -> String {
+    let mut words: Vec<String> = left
+        .by
+        .iter()
+        .map(|((field, why), count)| {
+            let what = match (why, field) {
+                (Why::Unsaid, field) => format!("without a {}", field.name()),
+                (Why::Other, Field::Event) => "of other events".to_owned(),
+                (Why::Other, Field::Comm) => "of threads with other names".to_owned(),
+                (Why::Other, Field::Pid) => "of other processes".to_owned(),
+                (Why::Other, Field::Tid) => "of other threads".to_owned(),
+                (Why::Other, Field::Cpu) => "on other CPUs".to_owned(),
+                (Why::Other, Field::Time) => "at other times".to_owned(),
+            };
+            format!("{} {what}", grouped(*count))
+        })
+        .collect();
+    if left.lost > 0 {
+        words.push(format!("{} lost of other tasks", grouped(left.lost)));
+    }
+    words.join(", ")
+}
+
+/// The events, the selection, and what was left out, for JSON.
+pub(crate) fn put_json(json: &mut Value, sources: &[Source], left: &LeftOut) {
+    let mut events: Vec<(String, u64)> = Vec::new();
+    for event in sources.iter().flat_map(Source::events) {
+        match events.iter_mut().find(|(name, _)| *name == event.name) {
+            Some((_, samples)) => *samples = samples.saturating_add(event.samples),
+            None => events.push((event.name.clone(), event.samples)),
+        }
+    }
+    let events = events.into_iter().map(|(name, samples)| {
+        let name = Some(name).filter(|name| !name.is_empty());
+        json!({ "event": name, "samples": samples })
+    });
+    json["events"] = events.collect();
+    json["selected"] = sources.first().and_then(|source| source.selection.as_ref()).map_or(
+        Value::Null,
+        |selection| {
+            let signed = |list: &[u32]| json!(list.iter().map(|n| *n as i32).collect::<Vec<_>>());
+            let times: Vec<String> = selection.times.iter().map(ToString::to_string).collect();
+            let lists = [
+                (Field::Event, json!(selection.events)),
+                (Field::Comm, json!(selection.comms)),
+                (Field::Pid, signed(&selection.pids)),
+                (Field::Tid, signed(&selection.tids)),
+                (Field::Cpu, json!(selection.cpus)),
+                (Field::Time, json!(times)),
+            ];
+            let asked = lists.into_iter().filter(|(_, list)| *list != json!([]));
+            asked.map(|(field, list)| (field.name().to_owned(), list)).collect::<Map<_, _>>().into()
+        },
+    );
+    json["left_out"] = json!(left.samples);
+    let by = left.by.iter().map(|((field, why), count)| {
+        let why = match why {
+            Why::Other => "other",
+            Why::Unsaid => "not_said",
+        };
+        (format!("{}_{why}", field.name()), json!(count))
+    });
+    json["left_out_by"] = by.collect::<Map<_, _>>().into();
+    json["left_out_lost"] = json!(left.lost);
+}
+
+/// Which rows are shown. Every stack was counted as a whole: without some of
+/// its branches, code would seem to have run between others. A branch is of the
+/// file that it stands in, whose code decided to take it, and a block of the
+/// file that the branch at its end stands in.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Selection")]
+pub(crate) struct DsoArgs {
+    /// Only rows of this file: a path, its last part (libc.so.6), or
+    /// `[kernel.kallsyms]`, `[vdso]`, `[unknown]`. A branch belongs to the file of
+    /// its FROM, and a block ends in its own. Shares stay of all files, as in perf.
+    #[arg(long, visible_alias = "dsos", value_name = "NAME", value_delimiter = ',')]
+    dso: Vec<String>,
+}
+
+/// The rows of some files.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    names: Vec<String>,
+    unit: &'static str,
+    /// What they count together, and what all rows do.
+    count: u64,
+    of: u64,
+    rows: usize,
+    all_rows: usize,
+}
+
+impl DsoArgs {
+    /// Whether rows are left out.
+    pub(crate) fn any(&self) -> bool {
+        !self.dso.is_empty()
+    }
+
+    /// The files; `None` for all. `places` are those of the rows, with their
+    /// counts, for who asks for a file that there is not.
+    pub(crate) fn files(
+        &self,
+        maps: &Maps,
+        places: impl Iterator<Item = (Location, u64)>,
+    ) -> Result<Option<Dsos>, Failure> {
+        if self.dso.is_empty() {
+            return Ok(None);
+        }
+        let dsos = Dsos::named(maps, &self.dso);
+        let [missing, ..] = dsos.missing() else { return Ok(Some(dsos)) };
+        let mut counts: Vec<(&str, u64)> = Vec::new();
+        for (location, count) in places {
+            let name = Dsos::name_of(maps, location);
+            match counts.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum = sum.saturating_add(count),
+                None => counts.push((name, count)),
+            }
+        }
+        counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        let are = offered(counts.into_iter().map(|(name, _)| name.to_owned()).collect());
+        let error = anyhow!("no file of the recording is called {missing:?}; rows are of {are}");
+        Err(Failure { code: USAGE, error })
+    }
+
+    /// Leaves out the rows of other files. `of` is what all rows count.
+    pub(crate) fn keep<T>(
+        &self,
+        maps: &Maps,
+        rows: &mut Vec<T>,
+        (of, unit): (u64, &'static str),
+        look: impl Fn(&T) -> (Location, u64),
+    ) -> Result<Option<Rows>, Failure> {
+        let Some(dsos) = self.files(maps, rows.iter().map(&look))? else { return Ok(None) };
+        let all_rows = rows.len();
+        rows.retain(|row| dsos.has(look(row).0));
+        let count = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(look(row).1));
+        Ok(Some(self.rows(unit, (count, of), (rows.len(), all_rows))))
+    }
+
+    /// What is said of rows that were left out.
+    pub(crate) fn rows(
+        &self,
+        unit: &'static str,
+        (count, of): (u64, u64),
+        (rows, all_rows): (usize, usize),
+    ) -> Rows {
+        Rows { names: self.dso.clone(), unit, count, of, rows, all_rows }
+    }
+}
+
+impl Rows {
+    /// In a line.
+    pub(crate) fn line(&self) -> String {
+        let Rows { names, unit, count, of, rows, all_rows } = self;
+        let share = if *of > 0 { *count as f64 / *of as f64 } else { 0.0 };
+        format!(
+            "rows of {}: {} of {} {unit} ({:.2} %), {} of {} rows; shares are of all",
+            names.join(" or "),
+            grouped(*count),
+            grouped(*of),
+            share * 100.0,
+            grouped(*rows as u64),
+            grouped(*all_rows as u64),
+        )
+    }
+
+    /// In JSON.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "names": self.names,
+            "unit": self.unit,
+            "count": self.count,
+            "of": self.of,
+            "rows": self.rows,
+            "all_rows": self.all_rows,
+        })
+    }
+}
+
+/// What was selected of recordings that were counted together.
+pub(crate) fn of_quality(sources: &[Source], quality: &Quality) -> Option<String> {
+    line(sources, quality.samples, &quality.left_out)
+}

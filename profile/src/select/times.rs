@@ -1,0 +1,171 @@
+//! Spans of time, as `perf report --time` writes them.
+
+use std::fmt;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A span of a recording's time, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Times {
+    /// From and to, nanoseconds of the recording's clock; `None` is its
+    /// beginning and its end.
+    Between {
+        /// The first.
+        from: Option<u64>,
+        /// The last.
+        to: Option<u64>,
+    },
+    /// Of the time from the first sample to the last, each 0 to 1.
+    Share {
+        /// The first.
+        from: f64,
+        /// The last.
+        to: f64,
+    },
+}
+
+/// Why a text is no list of spans.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotTimes {
+    /// An end is no number.
+    #[error("{0:?} is no time: write seconds as perf script prints them, such as 12.5,13.25")]
+    Number(String),
+    /// It ends before it begins.
+    #[error("{0:?} ends before it begins")]
+    Backwards(String),
+    /// Not a share.
+    #[error("{0:?} is no share of the time: write 10%-20%, or 10%/2 for the second tenth")]
+    Share(String),
+}
+
+impl Times {
+    /// Reads perf's syntax: `START,STOP` in seconds, either of which may be
+    /// missing, several with blanks between them; or `10%-20%` and `10%/2`,
+    /// several with commas between them.
+    ///
+    /// # Errors
+    /// [`NotTimes`].
+    pub fn parse(text: &str) -> Result<Vec<Times>, NotTimes> {
+        if text.contains('%') {
+            return text.split([',', ' ']).filter(|part| !part.is_empty()).map(share).collect();
+        }
+        let spans: Vec<&str> = text.split_ascii_whitespace().collect();
+        if spans.is_empty() {
+            return Err(NotTimes::Number(text.to_owned()));
+        }
+        spans.into_iter().map(between).collect()
+    }
+
+    /// Its ends in nanoseconds, given the times of the first and the last
+    /// sample; `None` where those are needed and not known.
+    pub(super) fn resolve(self, whole: Option<(u64, u64)>) -> Option<(u64, u64)> {
+        match self {
+            Times::Between { from, to } => Some((from.unwrap_or(0), to.unwrap_or(u64::MAX))),
+            Times::Share { from, to } => {
+                let (first, last) = whole.filter(|(first, last)| first < last)?;
+                let all = (last - first) as f64;
+                let at = |share: f64| first.saturating_add((share * all).round() as u64);
+                Some((at(from), at(to)))
+            }
+        }
+    }
+}
+
+/// `START,STOP`.
+fn between(text: &str) -> Result<Times, NotTimes> {
+    let (from, to) = text.split_once(',').unwrap_or((text, ""));
+    let end = |end: &str| match end {
+        "" => Ok(None),
+        end => nanoseconds(end).map(Some).ok_or_else(|| NotTimes::Number(end.to_owned())),
+    };
+    let (from, to) = (end(from)?, end(to)?);
+    if from.zip(to).is_some_and(|(from, to)| to < from) {
+        return Err(NotTimes::Backwards(text.to_owned()));
+    }
+    Ok(Times::Between { from, to })
+}
+
+/// `10%-20%`, `10%/2`, `10%`.
+fn share(text: &str) -> Result<Times, NotTimes> {
+    let wrong = || NotTimes::Share(text.to_owned());
+    let percent = |text: &str| {
+        let number: f64 = text.strip_suffix('%')?.parse().ok()?;
+        (0.0..=100.0).contains(&number).then_some(number / 100.0)
+    };
+    if let Some((from, to)) = text.split_once('-') {
+        let (from, to) = (percent(from).ok_or_else(wrong)?, percent(to).ok_or_else(wrong)?);
+        return if from <= to { Ok(Times::Share { from, to }) } else { Err(wrong()) };
+    }
+    let (part, which) = text.split_once('/').unwrap_or((text, "1"));
+    let part = percent(part).filter(|part| *part > 0.0).ok_or_else(wrong)?;
+    let which: u32 = which.parse().ok().filter(|which| *which > 0).ok_or_else(wrong)?;
+    let (from, to) = (part * f64::from(which - 1), part * f64::from(which));
+    // Of three parts of 33.4 % the last is cut off by the end.
+    if from < 1.0 { Ok(Times::Share { from, to: to.min(1.0) }) } else { Err(wrong()) }
+}
+
+/// Seconds with up to nine digits behind the point.
+fn nanoseconds(text: &str) -> Option<u64> {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if whole.is_empty() || fraction.len() > 9 || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let nanos: u64 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    let nanos = nanos * 10u64.pow(9 - fraction.len() as u32);
+    whole.parse::<u64>().ok()?.checked_mul(SECOND)?.checked_add(nanos)
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |nanos: u64| format!("{}.{:09}", nanos / SECOND, nanos % SECOND);
+        match *self {
+            Times::Between { from: Some(from), to: Some(to) } => {
+                write!(f, "{} to {}", seconds(from), seconds(to))
+            }
+            Times::Between { from: Some(from), to: None } => write!(f, "from {} on", seconds(from)),
+            Times::Between { from: None, to: Some(to) } => write!(f, "up to {}", seconds(to)),
+            Times::Between { from: None, to: None } => write!(f, "any"),
+            Times::Share { from, to } => write!(f, "{} to {} %", from * 100.0, to * 100.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn between(from: Option<u64>, to: Option<u64>) -> Times {
+        Times::Between { from, to }
+    }
+
+    #[test]
+    fn as_perf_writes_them() {
+        let s = SECOND;
+        let parse = Times::parse;
+        assert_eq!(parse("1,2"), Ok(vec![between(Some(s), Some(2 * s))]));
+        assert_eq!(parse("1.5,"), Ok(vec![between(Some(s + s / 2), None)]));
+        assert_eq!(parse(",0.000000001"), Ok(vec![between(None, Some(1))]));
+        assert_eq!(parse("7"), Ok(vec![between(Some(7 * s), None)]));
+        assert_eq!(
+            parse("1,2 4,5.25"),
+            Ok(vec![between(Some(s), Some(2 * s)), between(Some(4 * s), Some(5 * s + s / 4))])
+        );
+        assert_eq!(parse("10%-20%"), Ok(vec![Times::Share { from: 0.1, to: 0.2 }]));
+        assert_eq!(parse("25%/2,25%/4").map(|all| all.len()), Ok(2));
+        assert_eq!(parse("25%/2"), Ok(vec![Times::Share { from: 0.25, to: 0.5 }]));
+        for wrong in
+            ["", "a", "1,b", "2,1", "1.0000000001,", "-1,", "20%-10%", "10%/0", "50%/3", "0%/1"]
+        {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares_are_of_the_time_between_the_first_and_the_last_sample() {
+        let share = Times::Share { from: 0.25, to: 0.5 };
+        assert_eq!(share.resolve(Some((1000, 2000))), Some((1250, 1500)));
+        assert_eq!(share.resolve(None), None);
+        assert_eq!(between(None, Some(5)).resolve(None), Some((0, 5)));
+    }
+}
