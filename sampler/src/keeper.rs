@@ -181,13 +181,13 @@ pub fn watch<R: Kept>(rings: &mut [R]) -> Result<(), KeeperError> {
     }
 }
 
-/// The number of threads of this process. A thread that was joined may be
-/// listed a moment longer, so that more than one is looked at again.
+/// The number of threads of this process. A thread that was joined is listed
+/// until it has had the CPU once more, so that more than one is looked at again.
 fn threads() -> io::Result<usize> {
     let patience = Instant::now();
     loop {
         let threads = std::fs::read_dir("/proc/self/task")?.count();
-        if threads == 1 || patience.elapsed() > Duration::from_millis(100) {
+        if threads == 1 || patience.elapsed() > Duration::from_secs(2) {
             return Ok(threads);
         }
         std::thread::sleep(Duration::from_millis(1));

@@ -114,7 +114,7 @@ fn what_is_wrong_is_said() {
         assert!(out.stdout.is_empty(), "{args:?}");
     };
     refused(&["--hex", "0f 0b"], "SIGILL at +0x0", 1);
-    refused(&["--hex", "90 eb fe", "--timeout", "0.2"], "stopped at +0x1", 1);
+    refused(&["--hex", "90 eb fe", "--timeout", "1"], "stopped at +0x1", 1);
     refused(&["--hex", "90 48 8b 04 25 10 00 00 00"], "SIGSEGV at +0x1, touching 0x10", 1);
     // mov eax, 60; mov edi, 3; syscall
     refused(&["--hex", "b8 3c 00 00 00 bf 03 00 00 00 0f 05"], "status 3 at +0xa", 1);
@@ -141,6 +141,13 @@ fn what_is_wrong_is_said() {
     assert!(text(&out.stderr).contains("there is no `as`"), "{}", text(&out.stderr));
 }
 
+/// Whether a process has a handler for a signal. proc(5), `SigCgt`.
+fn catches(pid: u32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal as i32 - 1) & 1 != 0
+}
+
 #[test]
 fn signals_end_it_soon() {
     // mov ecx, 300000000; dec ecx; jnz: quick at full speed, hours step by step.
@@ -153,10 +160,15 @@ fn signals_end_it_soon() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        while !catches(child.id(), signal) {
+            assert!(started.elapsed().as_secs() < 60, "{signal} is not waited for");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        // Into the midst of the stepping; earlier is as well.
         std::thread::sleep(std::time::Duration::from_secs(2));
         kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
         let out = child.wait_with_output().unwrap();
-        assert!(started.elapsed().as_secs() < 60, "{signal}");
+        assert!(started.elapsed().as_secs() < 120, "{signal}");
         let said = text(&out.stderr);
         assert_eq!(out.status.code(), Some(1), "{said}");
         assert_eq!(said, "lbr: stopped before anything was measured\n");

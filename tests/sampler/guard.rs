@@ -12,9 +12,10 @@ use lbr_msr::access::{Access, FakeMsrs};
 use lbr_msr::arm::{ArmError, ArmOptions, ArmPlan};
 use lbr_msr::soft::{SoftCpu, SoftLbr};
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
+use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork, pipe, setpgid};
+use nix::unistd::{ForkResult, Pid, fork, pipe2, setpgid};
 use sampler::guard::{GuardError, Ready};
 use sampler::keeper::{self, KeeperError};
 
@@ -267,7 +268,7 @@ static ONE: Mutex<()> = Mutex::new(());
 /// its keeper have gone, with its status.
 pub(crate) fn recorded(recorder: impl FnOnce(&mut File), end: impl FnOnce(Pid)) -> WaitStatus {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (read, write): (OwnedFd, OwnedFd) = pipe().unwrap();
+    let (read, write): (OwnedFd, OwnedFd) = pipe2(OFlag::O_CLOEXEC).unwrap();
     // SAFETY: the child runs on with the C library's promise that memory can
     // be allocated after a fork, and leaves by `_exit`.
     match unsafe { fork() }.unwrap() {
@@ -371,10 +372,11 @@ fn the_keeper_of_a_recorder_that_ended_well_does_nothing() {
 fn a_process_with_threads_gets_no_keeper() {
     let (watched, caps) = with_foreign_bits(None);
     let mut ready = [Ready::new(watched, plan(&caps, 0x101)).unwrap()];
-    // The test runner's own threads are there.
     std::thread::scope(|threads| {
-        threads.spawn(|| std::thread::sleep(std::time::Duration::from_millis(300)));
+        let (until, wait) = std::sync::mpsc::channel::<()>();
+        threads.spawn(move || wait.recv());
         let error = keeper::watch(&mut ready).unwrap_err();
+        drop(until);
         assert!(matches!(error, KeeperError::Threads(2..)), "{error}");
     });
 }

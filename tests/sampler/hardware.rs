@@ -70,7 +70,7 @@ impl Shared {
         let until = self.freezes() + more;
         let since = Instant::now();
         while self.freezes() < until {
-            assert!(since.elapsed() < Duration::from_secs(20), "the sampler does not drain");
+            assert!(since.elapsed() < Duration::from_secs(60), "the sampler does not drain");
             std::thread::sleep(Duration::from_micros(200));
         }
     }
@@ -256,7 +256,10 @@ fn stacks_from_beside_are_parts_of_what_ran() {
                     if from.retire(n) {
                         recorded.push(n);
                     }
-                    if n % 7 == 0 {
+                    if n % 100 == 0 {
+                        // However seldom the sampler gets a CPU.
+                        from.drains_at_least(1);
+                    } else if n % 7 == 0 {
                         std::thread::sleep(Duration::from_micros(50));
                     }
                 }
@@ -301,7 +304,10 @@ fn on_the_cpu_itself_nothing_is_missing() {
             } else {
                 std::thread::sleep(Duration::from_micros(20));
             }
-            if n % 16 == 0 {
+            // Some stacks that join, however seldom the sampler gets a CPU.
+            if n % 16 == 0 && n < 800 {
+                from.drains_at_least(1);
+            } else if n % 16 == 0 {
                 std::thread::sleep(Duration::from_micros(300));
             }
         }
@@ -357,8 +363,23 @@ fn resident_kib() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// In a process of its own: memory is the whole process's, and so would the
+/// memory of the tests beside it be.
 #[test]
 fn two_cpus_at_once_for_ten_thousand_drains_lose_nothing_unnoticed() {
+    const ALONE: &str = "LBR_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let name = "hardware::two_cpus_at_once_for_ten_thousand_drains_lose_nothing_unnoticed";
+        let alone = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&alone.stdout);
+        let why = String::from_utf8_lossy(&alone.stderr);
+        assert!(alone.status.success() && said.contains("1 passed"), "{said}{why}");
+        return;
+    }
     let cpu = preset("06_5E");
     let rings: Vec<Shared> = (0..2)
         .map(|number| Shared { one_call: true, ..Shared::armed(&cpu, user(&cpu), number) })
@@ -392,8 +413,8 @@ fn two_cpus_at_once_for_ten_thousand_drains_lose_nothing_unnoticed() {
     assert!(all.cpus.iter().all(|cpu| cpu.drains >= 10_000), "{all:?}");
     assert_eq!((count.broken, count.out_of_order), (0, 0), "{all:?}");
     assert_eq!(count.stacks, all.summary.samples);
-    // Stacks of the whole process's tests come and go beside these.
-    assert!(memory.load(Ordering::Relaxed) < 32 * 1024, "KiB: {memory:?}");
+    // 16,000 stacks of 32 entries, kept, would be more than that.
+    assert!(memory.load(Ordering::Relaxed) < 8 * 1024, "KiB: {memory:?}");
 }
 
 #[test]
@@ -420,7 +441,15 @@ fn each_label_is_seen() {
                     let foreign = Retired::user(0x7700_0000, 0x7700_0010, HwBranchType::Ret);
                     while !from.soft().retire(&foreign) {}
                 }
-                "switch" => count.store(3, Ordering::Relaxed),
+                // In more than one interval between two drains, each of which
+                // has a branch as well.
+                "switch" => {
+                    for n in 10..60 {
+                        count.fetch_add(3, Ordering::Relaxed);
+                        while !from.retire(n) {}
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
                 "foreign" => {
                     let mut soft = from.soft();
                     let now = soft.read(debugctl).unwrap();
@@ -509,16 +538,23 @@ fn the_stack_after_a_mixed_one_does_not_join() {
     assert_eq!(four_and_on, [(4, Head::Lost), (5, Head::Joined)]);
 }
 
-/// A sink that takes its time.
-struct Slow(Vec<Event>);
+/// A sink that takes the time of five drains for each stack, until it is over.
+struct Slow {
+    events: Vec<Event>,
+    ring: Shared,
+    over: Arc<AtomicBool>,
+}
 
 impl Sink for Slow {
     type Error = std::convert::Infallible;
     fn event(&mut self, event: &Event) -> Result<(), Self::Error> {
         if matches!(event, Event::Sample(_)) {
-            std::thread::sleep(Duration::from_millis(3));
+            let until = self.ring.freezes() + 5;
+            while self.ring.freezes() < until && !self.over.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
         }
-        self.0.push(event.clone());
+        self.events.push(event.clone());
         Ok(())
     }
 }
@@ -529,25 +565,28 @@ fn a_full_queue_drops_and_counts_and_never_waits() {
     let mut ring = Shared::armed(&cpu, user(&cpu), 0);
     let recorded = Arc::new(Mutex::new(Vec::new()));
     let (into, from) = (Arc::clone(&recorded), ring.clone());
+    let over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&over);
     let mut target = Scripted::new(move |_, _| {
         let mut recorded = into.lock().unwrap();
         for n in 0..3_000 {
             if from.retire(n) {
                 recorded.push(n);
             }
-            if n % 4 == 0 {
-                std::thread::sleep(Duration::from_micros(50));
+            if n % 20 == 0 {
+                from.drains_at_least(1);
             }
         }
+        ends.store(true, Ordering::Relaxed);
     });
     let mut config = config(&cpu.caps, 5_000);
     config.queue = Queue { stacks: 1, when_full: WhenFull::Drop };
-    let mut sink = Slow(Vec::new());
+    let mut sink = Slow { events: Vec::new(), ring: ring.clone(), over };
     let rings = vec![CpuRing { registers: &mut ring, same_cpu: None }];
     let all = record(rings, &mut target, config, &mut sink).unwrap();
     assert!(all.summary.dropped > 10, "{all:?}");
     let told: u64 = sink
-        .0
+        .events
         .iter()
         .map(|event| match event {
             Event::Lost(lost) if lost.label.is_none() => lost.stacks,
@@ -556,7 +595,7 @@ fn a_full_queue_drops_and_counts_and_never_waits() {
         .sum();
     assert_eq!(told, all.summary.dropped, "each drop is announced");
     assert!(all.summary.not_joined > 0, "{all:?}");
-    let samples: Vec<&Sample> = samples(&sink.0).collect();
+    let samples: Vec<&Sample> = samples(&sink.events).collect();
     check_against(&recorded.lock().unwrap(), &samples);
 }
 
@@ -569,7 +608,7 @@ fn a_failed_drain_ends_the_recording() {
     let mut target = Scripted::new(|stop, _| {
         let since = Instant::now();
         while !stop.load(Ordering::Relaxed) {
-            assert!(since.elapsed() < Duration::from_secs(5), "nobody stopped the target");
+            assert!(since.elapsed() < Duration::from_secs(60), "nobody stopped the target");
             std::thread::sleep(Duration::from_millis(1));
         }
     });

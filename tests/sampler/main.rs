@@ -7,6 +7,7 @@
 mod corpus;
 mod drain;
 mod guard;
+mod guard_busy;
 mod labels;
 mod model;
 #[path = "../roots.rs"]

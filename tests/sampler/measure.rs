@@ -169,13 +169,11 @@ fn a_filter_joins_the_blocks_that_it_leaves_out() {
 }
 
 /// What the code did, and where it was, from its start.
-fn fault(source: &str) -> Option<(FaultKind, Option<u64>)> {
+fn fault(source: &str, limit: Duration) -> Option<(FaultKind, Option<u64>)> {
     let code = assemble(source)?;
     let mut session = session();
-    session.options().limit = Duration::from_millis(300);
-    let started = Instant::now();
+    session.options().limit = limit;
     let error = session.measure_code(&Body { code, ..Body::default() }).expect_err(source);
-    assert!(started.elapsed() < Duration::from_secs(20), "{source}");
     let MeasureError::Fault { fault, layout, .. } = error else { panic!("{source}: {error}") };
     Some((fault.kind, fault.at.map(|at| at.wrapping_sub(layout.code.start))))
 }
@@ -202,17 +200,23 @@ fn hostile_code_is_reported_and_survived() {
         // The stack pointer is gone, and so is the stack.
         ("mov esp, 16; push rax", touching(8), Some(5)),
         ("push 64; ret", touching(64), None),
-        ("2: push rax; jmp 2b", FaultKind::Hang { in_call: false }, None),
+        // The whole stack is overwritten, down to the guard page.
+        ("2: push rax; jmp 2b", signal(SIGSEGV), Some(0)),
     ];
     for (source, kind, at) in cases {
-        let Some((found, place)) = fault(source) else { return };
-        if source.starts_with("2: push") {
-            // The whole stack is overwritten, down to the guard page.
-            assert!(matches!(found, FaultKind::Signal { signal: SIGSEGV, .. }), "{found:?}");
-            assert_eq!(place, Some(0));
-            continue;
+        // Others need as long as a busy machine takes to run them at all.
+        let hangs = matches!(kind, FaultKind::Hang { .. });
+        let limit = Duration::from_secs(if hangs { 1 } else { 20 });
+        let Some((found, place)) = fault(source, limit) else { return };
+        match (found, kind) {
+            // Where the guard page is, is not told.
+            (FaultKind::Signal { signal, .. }, FaultKind::Signal { signal: SIGSEGV, .. })
+                if source.starts_with("2: push") =>
+            {
+                assert_eq!(signal, SIGSEGV);
+            }
+            _ => assert_eq!(found, kind, "{source}"),
         }
-        assert_eq!(found, kind, "{source}");
         if at.is_some() {
             assert_eq!(place, at, "{source}");
         }

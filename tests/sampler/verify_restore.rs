@@ -37,7 +37,8 @@ enum End {
 }
 
 /// A software CPU that counts accesses, one of which ends it all. From there
-/// on every access comes with a branch of the driver's.
+/// on every access comes with a branch of the driver's, an interrupt and one of
+/// a performance monitor.
 struct Ending {
     soft: SoftSubject,
     accesses: u32,
@@ -59,6 +60,8 @@ impl Ending {
         {
             let driver = 0xFFFF_FFFF_8100_0000 + u64::from(now) * 16;
             self.soft.lbr().retire(&Retired::user(driver, driver + 8, Other));
+            self.soft.lbr().exception();
+            self.soft.lbr().pmi();
         }
         match &self.end {
             End::Fails(at) if *at == now => {

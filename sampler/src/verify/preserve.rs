@@ -165,7 +165,8 @@ impl Preserved {
     }
 
     /// Writes everything back: recording off, then depth, TOS, records, the
-    /// filter, and the controls at last. May be called more than once.
+    /// filter, the controls, and a freeze by a PMI at last. May be called more
+    /// than once.
     ///
     /// # Errors
     /// The first write that failed; all others are done nevertheless.
@@ -187,18 +188,19 @@ impl Preserved {
         for (msr, value) in self.whole.iter().filter(|_| !self.read_only) {
             note(write_record(cpu, *msr, *value));
         }
-        if let Some((status, reset, before)) = self.status
-            && before & LBR_FRZ == 0
-            && cpu.read(status).is_ok_and(|now| now & LBR_FRZ != 0)
-        {
-            note(cpu.write(reset, LBR_FRZ));
-        }
         for (msr, value, ours) in &self.bits {
             let put = cpu.read(*msr).and_then(|now| {
                 let then = now & !ours | value & ours;
                 if then == now { Ok(()) } else { cpu.write(*msr, then) }
             });
             note(put);
+        }
+        // After FREEZE_LBRS_ON_PMI, which would let the next PMI set it again.
+        if let Some((status, reset, before)) = self.status
+            && before & LBR_FRZ == 0
+            && cpu.read(status).is_ok_and(|now| now & LBR_FRZ != 0)
+        {
+            note(cpu.write(reset, LBR_FRZ));
         }
         first
     }
