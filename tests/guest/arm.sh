@@ -31,7 +31,7 @@ case $CPU in
 esac
 
 # The loop's branch in every slot, and the taint said before the first write.
-lbr dump -C 1 --arm any,u,no_far --for 200 --json -- /work/loop >/tmp/dump 2>/tmp/stderr ||
+lbr dump -C 1 --arm any,u,no_far --for 1000 --json -- /work/loop >/tmp/dump 2>/tmp/stderr ||
   fail "dump --arm: status $?: $(cat /tmp/stderr)"
 found=$(grep -c "\"from\":\"$from\",\"to\":\"$LOOP\"" /tmp/dump)
 [ "$found" = "$depth" ] || fail "$found of $depth records are the loop's: $(cat /tmp/dump)"
@@ -45,7 +45,7 @@ case $CPU in
 esac
 
 # Without the ring filter the kernel's own way out fills the ring.
-lbr dump -C 1 --arm any --for 100 --json -- /work/loop >/tmp/dump 2>/tmp/stderr ||
+lbr dump -C 1 --arm any --for 500 --json -- /work/loop >/tmp/dump 2>/tmp/stderr ||
   fail "dump --arm any: status $?: $(cat /tmp/stderr)"
 grep -q '"to":"0xffff' /tmp/dump || fail "no record of the kernel: $(cat /tmp/dump)"
 given_back "dump --arm any"
@@ -59,7 +59,7 @@ given_back "a program that ended"
 for signal in INT TERM KILL; do
   lbr dump -C 1 --arm any,u --for 60000 -- /work/loop >/tmp/dump 2>/tmp/stderr &
   pid=$!
-  within 5 recording_is 1 true || fail "$signal: not armed: $(cat /tmp/stderr)"
+  within 30 recording_is 1 true || fail "$signal: not armed: $(cat /tmp/stderr)"
   kill -"$signal" "$pid"
   wait "$pid"
   status=$?
@@ -67,8 +67,8 @@ for signal in INT TERM KILL; do
     KILL) [ "$status" -eq 137 ] || fail "KILL: status $status" ;;
     *) [ "$status" -eq 0 ] || fail "$signal: status $status: $(cat /tmp/stderr)" ;;
   esac
-  within 5 recording_is 1 false || fail "$signal: recording is still on"
-  within 5 sh -c '! pidof lbr >/dev/null' || fail "$signal: a keeper stays behind"
+  within 30 recording_is 1 false || fail "$signal: recording is still on"
+  within 30 sh -c '! pidof lbr >/dev/null' || fail "$signal: a keeper stays behind"
   given_back "$signal"
   killall loop 2>/dev/null
 done

@@ -322,6 +322,7 @@ fn check(cpu: &str, depth: usize) {
                 None => runs.push(ends),
             }
         }
+        eprintln!("{what}: {} stacks, {joined} joined", stacks.len());
         program.check_path(&runs, starts, &format!("{what} {said}"));
         if name == "same" || name == "raw" {
             assert!(joined > 20, "{what}: {joined} joined; {said}");

@@ -39,15 +39,16 @@ expect 3 '#GP on read of 0x40 on CPU 1' lbr dump -C 1 --cpuid /tmp/core2 --perf-
 # CPUs that are not there.
 expect 2 'online: 0-1' lbr dump -C 7
 expect 2 'CPU 7 does not exist' lbr dump -C 7 --cpuid /tmp/core2
-lbr dump -C 1 --arm any,u --for 3000 -- /work/loop >/dev/null 2>/tmp/stderr &
+lbr dump -C 1 --arm any,u --for 60000 -- /work/loop >/dev/null 2>/tmp/stderr &
 pid=$!
-within 5 recording_is 1 true || fail "not armed: $(cat /tmp/stderr)"
+within 30 recording_is 1 true || fail "not armed: $(cat /tmp/stderr)"
 echo 0 >/sys/devices/system/cpu/cpu1/online || fail "CPU 1 cannot be taken offline"
+# It looks when its program has ended.
+killall loop
 wait "$pid"
 status=$?
 [ "$status" -eq 3 ] || fail "offline while armed: status $status: $(cat /tmp/stderr)"
 grep -q 'CPU 1 is offline' /tmp/stderr || fail "offline while armed: $(cat /tmp/stderr)"
-killall loop 2>/dev/null
 expect 3 'CPU 1 is offline; bring it online' lbr dump -C 1
 expect 3 'CPU 1 is offline' lbr disarm -C 1
 # A node that nobody took away: ENXIO.
@@ -55,7 +56,7 @@ mkdir -p /tmp/root/dev/cpu/1 /tmp/root/sys/devices/system/cpu/cpu1
 mknod /tmp/root/dev/cpu/1/msr c 202 1
 expect 3 'CPU 1 is offline' lbr dump -C 1 --cpuid /tmp/core2 --msr-root /tmp/root
 echo 1 >/sys/devices/system/cpu/cpu1/online
-within 5 test -e /dev/cpu/1/msr || fail "no node after CPU 1 came back"
+within 30 test -e /dev/cpu/1/msr || fail "no node after CPU 1 came back"
 lbr disarm >/dev/null || fail "disarm after CPU 1 came back: status $?"
 
 # No driver.

@@ -93,7 +93,7 @@ while [ $n -lt "${KILLS:-0}" ]; do
   kill -$signal $pid 2>/dev/null && early=$((early + 1))
   wait $pid
   # The keeper of one that was killed.
-  within 10 sh -c '! pidof lbr >/dev/null' || fail "$signal: a keeper stays behind"
+  within 30 sh -c '! pidof lbr >/dev/null' || fail "$signal: a keeper stays behind"
   unchanged "SIG$signal"
   n=$((n + 1))
 done

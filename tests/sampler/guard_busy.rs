@@ -56,7 +56,7 @@ impl Busy {
         {
             let mut soft = self.soft();
             let at = 0x40_0000 + u64::from(now) * 16;
-            for (from, class) in [(at, HwBranchType::Cond), (at + 8, HwBranchType::RelCall)] {
+            for (from, class) in [(at, HwBranchType::Cond), (at + 8, HwBranchType::Ret)] {
                 soft.retire(&Retired::user(from, from + 0x100, class));
             }
             soft.exception();
