@@ -4,6 +4,7 @@ mod reread;
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -244,7 +245,23 @@ pub(crate) fn once(paths: &[PathBuf]) -> Result<(), Failure> {
         let error = anyhow::Error::msg("standard input (-i -) can be read once only");
         return Err(Failure { code: USAGE, error });
     }
+    warn_of_twins(paths);
     Ok(())
+}
+
+/// A file that is given twice counts twice, and its intervals are as narrow as
+/// those of two recordings.
+fn warn_of_twins(paths: &[PathBuf]) {
+    let file = |path: &PathBuf| {
+        let found = std::fs::metadata(path).ok()?;
+        found.is_file().then(|| (found.dev(), found.ino()))
+    };
+    let files: Vec<_> = paths.iter().map(file).collect();
+    for (at, (path, this)) in paths.iter().zip(&files).enumerate() {
+        if this.is_some() && files.iter().take(at).any(|other| other == this) {
+            anstream::eprintln!("lbr: {}: given more than once, and counted so", path.display());
+        }
+    }
 }
 
 /// What a reading error means for the exit status: a recording that cannot be

@@ -451,7 +451,11 @@ fn recordings_without_code() {
     std::fs::write(&file, format!(" {user}{user}\n {kernel}{kernel}\n")).unwrap();
     let file = file.to_str().unwrap();
     let said = refused(&["-i", file]);
-    assert_eq!(said, "lbr: no function of this recording has a name and code\n");
+    assert_eq!(
+        said,
+        "lbr: no function of this recording has a name and code (it says of no file where it was \
+         mapped; text does with perf script --show-mmap-events)\n"
+    );
     let said = refused(&["0x30", "-i", file]);
     assert!(said.contains("code bytes of 0x30 are not to be had: it is of no file"), "{said}");
     let said = refused(&["0xffffffff81000020", "-i", file]);

@@ -318,3 +318,31 @@ fn a_browser_takes_it() {
     let width = |at: usize| narrow[at].as_u64().unwrap();
     assert!(width(0) <= width(1) && narrow[2] == true, "{narrow}");
 }
+
+/// `-` is standard output, as it is standard input for `-i`.
+#[test]
+fn a_page_to_standard_output() {
+    let Some(dir) = evil() else { return };
+    for args in [&["report"][..], &["annotate"]] {
+        let out = Command::new(env!("CARGO_BIN_EXE_lbr"))
+            .current_dir(dir.path())
+            .args(args)
+            .args(["-i", "<b>&.data", "--html", "-"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(0), "{said}");
+        assert!(!said.contains("report to"), "{said}");
+        assert!(out.stdout.starts_with(b"<!DOCTYPE html>"), "{args:?}");
+        assert!(!dir.path().join("-").exists());
+        let full = Command::new(env!("CARGO_BIN_EXE_lbr"))
+            .current_dir(dir.path())
+            .args(args)
+            .args(["-i", "<b>&.data", "--html", "no/such/page.html"])
+            .output()
+            .unwrap();
+        assert_eq!(full.status.code(), Some(1));
+        let said = String::from_utf8(full.stderr).unwrap();
+        assert!(said.starts_with("lbr: no/such/page.html cannot be written: "), "{said}");
+    }
+}

@@ -297,3 +297,24 @@ fn standard_input_is_read_once() {
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(said.contains("standard input (-i -) can be read once only"), "{said}");
 }
+
+/// What is counted twice is said, whatever it is called.
+#[test]
+fn a_file_given_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = software(dir.path());
+    let other = dir.path().join("other.data");
+    std::os::unix::fs::symlink(&file, &other).unwrap();
+    let twice = report(&["-i", file.to_str().unwrap()], &other);
+    let said = String::from_utf8(twice.stderr.clone()).unwrap();
+    let name = other.display();
+    assert!(
+        said.contains(&format!("lbr: {name}: given more than once, and counted so\n")),
+        "{said}"
+    );
+    assert!(stdout(&twice).contains("4 samples"), "{}", stdout(&twice));
+    let copy = dir.path().join("copy.data");
+    std::fs::copy(&file, &copy).unwrap();
+    let two = report(&["-i", file.to_str().unwrap()], &copy);
+    assert!(!String::from_utf8(two.stderr).unwrap().contains("more than once"));
+}

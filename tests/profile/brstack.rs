@@ -503,3 +503,16 @@ fn the_line_that_went_wrong_is_named() {
     assert!(said("\nmain+0x10/foo+0x0/P/-/-/0\n").contains("line 2: branch 1: symbols"));
     assert!(said("what is this\n").contains("neither perf.data nor text"));
 }
+
+/// Redirected by PowerShell.
+#[test]
+fn text_in_utf16_is_named() {
+    let text = "\u{feff} 0x10/0x20/P/-/-/0\r\n";
+    let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    for bytes in [little, big] {
+        let error = profile::Recording::from_stream(Box::new(std::io::Cursor::new(bytes)));
+        let said = error.err().unwrap().to_string();
+        assert!(said.starts_with("is text in UTF-16") && said.contains("iconv"), "{said}");
+    }
+}

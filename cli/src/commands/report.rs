@@ -58,7 +58,8 @@ pub(crate) struct Report {
     /// Rows at most; 0 is all [default: 25, with --json all, with --html 250].
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Write one page with every view but paths into this file, to look at in a browser.
+    /// Write one page with every view but paths into this file, to look at in a browser;
+    /// `-` is standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "view", "sort", "block"])]
     html: Option<PathBuf>,
     /// One JSON object a row (`"view":"hot"` and so on), and at the end one with

@@ -199,6 +199,12 @@ fn nameless(flow: &mut Flow) -> Vec<String> {
     }
     let mut why: Vec<String> = flow.maps.failures().map(ToString::to_string).collect();
     why.append(&mut stripped);
+    if flow.maps.is_without_files() {
+        why.push(
+            "it says of no file where it was mapped; text does with perf script --show-mmap-events"
+                .to_owned(),
+        );
+    }
     why
 }
 

@@ -277,6 +277,13 @@ impl Maps {
         self.spaces.is_empty()
     }
 
+    /// Whether no recording said of a file other than the kernel that it was
+    /// mapped.
+    #[must_use]
+    pub fn is_without_files(&self) -> bool {
+        self.files.iter().all(|file| file.kind.is_kernel())
+    }
+
     fn mmap(&mut self, map: &Mmap) {
         // A protection of 0 is a recorder that does not say.
         if map.len == 0 || (map.prot != 0 && map.prot & EXECUTABLE == 0) {

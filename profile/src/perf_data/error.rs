@@ -52,6 +52,11 @@ pub enum ReadError {
         /// The program that unpacks it.
         by: &'static str,
     },
+    /// The whole file is text in UTF-16.
+    #[error(
+        "is text in UTF-16, as PowerShell writes it: iconv -f UTF-16 -t UTF-8 FILE | lbr report -i -"
+    )]
+    Utf16,
     /// It is text that was meant to hold branches, and not one can be read.
     #[error("holds no branches: line {number}: {error}")]
     NoLine {

@@ -25,6 +25,8 @@ const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const XZ: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
 const BZIP2: [u8; 3] = *b"BZh";
 const LZ4: [u8; 4] = [0x04, 0x22, 0x4D, 0x18];
+/// Byte order marks.
+const UTF16: [[u8; 2]; 2] = [[0xFF, 0xFE], [0xFE, 0xFF]];
 /// Nobody compresses more often; each layer has buffers of its own.
 pub(super) const MAX_LAYERS: usize = 4;
 /// What wants a larger window than 128 MiB to be unpacked is refused.
@@ -35,6 +37,9 @@ pub(super) fn is_wrapped(magic: &[u8]) -> Result<bool, ReadError> {
     let others = [(&XZ[..], "xz"), (&BZIP2, "bzip2"), (&LZ4, "lz4")];
     if let Some((_, by)) = others.into_iter().find(|(first, _)| magic.starts_with(first)) {
         return Err(ReadError::Wrapped { by });
+    }
+    if UTF16.iter().any(|mark| magic.starts_with(mark)) {
+        return Err(ReadError::Utf16);
     }
     Ok(magic.starts_with(&GZIP) || magic.starts_with(&ZSTD))
 }

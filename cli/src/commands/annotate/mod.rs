@@ -8,7 +8,7 @@ mod json;
 mod text;
 
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
@@ -21,6 +21,7 @@ use super::report;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::input::{self, Source};
 use crate::present::number::{counted, grouped};
+use crate::present::page;
 use crate::select::{self, DsoArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
@@ -62,7 +63,7 @@ pub(crate) struct Annotate {
     #[arg(long, conflicts_with = "html")]
     json: bool,
     /// A page for the browser instead of text; without a place, of the ten
-    /// hottest functions.
+    /// hottest functions; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
         head.extend(sureness(&flow, None, said));
         let functions = html::hottest(&mut flow, syntax);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
-        write(path, &html::page("Annotated functions", &head, &content))?;
+        page::write(path, &html::page("Annotated functions", &head, &content).0)?;
         report::finish(&sources, &flow.maps);
         return Ok(DONE);
     }
@@ -127,7 +128,7 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     head.extend(sureness(&flow, Some(&annotated), said));
     if let Some(path) = &args.html {
         let name = &annotated.function.name;
-        write(path, &html::page(name, &head, &html::markup(&annotated)))?;
+        page::write(path, &html::page(name, &head, &html::markup(&annotated)).0)?;
     } else {
         let mut out = BufWriter::new(anstream::stdout().lock());
         if args.json {
@@ -140,11 +141,6 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     }
     report::finish(&sources, &flow.maps);
     Ok(DONE)
-}
-
-fn write(path: &Path, page: &maud::Markup) -> Result<(), Failure> {
-    let written = std::fs::write(path, &page.0);
-    written.map_err(|e| anyhow::Error::new(e).context(path.display().to_string()).into())
 }
 
 /// Whose branches a recording holds.

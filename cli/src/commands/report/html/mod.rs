@@ -7,7 +7,6 @@ mod tables;
 
 use std::path::Path;
 
-use anyhow::Context;
 use maud::{Markup, html};
 use profile::Flow;
 use profile::annotate::Syntax;
@@ -59,9 +58,11 @@ pub(super) fn run(args: &Report, path: &Path) -> Outcome {
     flow::keep(&args.dso, &mut overview.flow, true)?;
     let head = head::Head { distinct, kept, sources: &sources, recorded: &recorded };
     let page = page(&head, &mut overview, args, rows)?;
-    std::fs::write(path, page).with_context(|| format!("{} cannot be written", path.display()))?;
+    page::write(path, &page)?;
     super::finish(&sources, &overview.flow.maps);
-    anstream::eprintln!("lbr: report to {}", path.display());
+    if path != Path::new("-") {
+        anstream::eprintln!("lbr: report to {}", path.display());
+    }
     Ok(DONE)
 }
 
