@@ -53,7 +53,9 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(Failure { error, .. }) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(Failure { code, error }) => {
-            anstream::eprintln!("lbr: {error:#}");
+            // Whatever else is read and written is named where it fails.
+            let place = if error.is::<std::io::Error>() { "standard output: " } else { "" };
+            anstream::eprintln!("lbr: {place}{error:#}");
             ExitCode::from(code)
         }
     }

@@ -318,3 +318,35 @@ fn a_file_given_twice() {
     let two = report(&["-i", file.to_str().unwrap()], &copy);
     assert!(!String::from_utf8(two.stderr).unwrap().contains("more than once"));
 }
+
+/// Results that found no room, and those that nobody reads.
+#[test]
+fn standard_output_that_is_full_or_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = software(dir.path());
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let closed = || {
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        write
+    };
+    for args in [
+        &["report"][..],
+        &["report", "--json", "--view", "blocks"],
+        &["report", "--view", "paths"],
+        &["report", "--html", "-"],
+        &["lint"],
+        &["script"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lbr"));
+        command.args(args).arg("-i").arg(&file);
+        let out = command.stdout(full()).output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.starts_with("lbr: standard output: No space left"), "{args:?}: {said}");
+        let out = command.stdout(closed()).output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(0), "{args:?}: {said}");
+        assert!(!said.contains("pipe"), "{args:?}: {said}");
+    }
+}
