@@ -54,7 +54,8 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
         Err(Failure { error, .. }) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(Failure { code, error }) => {
             // Whatever else is read and written is named where it fails.
-            let place = if error.is::<std::io::Error>() { "standard output: " } else { "" };
+            let bare = error.chain().len() == 1 && error.is::<std::io::Error>();
+            let place = if bare { "standard output: " } else { "" };
             anstream::eprintln!("lbr: {place}{error:#}");
             ExitCode::from(code)
         }

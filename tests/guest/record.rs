@@ -23,28 +23,31 @@ try() {
   "$@" >/out/$name.out 2>/out/$name.err
   echo $? >/out/$name.status
 }
-# The same again until it has that many samples: where the host is busy the
-# guest's clock goes on without the guest.
+# The same again until it has that many samples, where no program ends it for
+# longer: where the host is busy the guest's clock goes on without the guest.
 enough() {
   name=$1 least=$2
   shift 2
   : >/out/$name.err
-  for attempt in 1 2 3 4 5 6; do
-    "$@" >/out/$name.out 2>>/out/$name.err
+  for seconds in 1 4 16 32; do
+    case $name in
+      pid | whole) "$@" --for ${seconds}000 >/out/$name.out 2>>/out/$name.err ;;
+      *) "$@" >/out/$name.out 2>>/out/$name.err ;;
+    esac
     echo $? >/out/$name.status
     samples=$(sed -n 's/^lbr: .* in \([0-9,]*\) samples* to .*/\1/p' /out/$name.err | sed -n '$p' | tr -d ,)
     [ "${samples:-0}" -lt "$least" ] || break
   done
 }
 try before lbr dump -C 1 --json
-enough same 150 lbr record -C 1 -o /out/same.data -- /work/graph
-enough beside 10 lbr record -C 1 --placement beside -o /out/beside.data -- /work/graph
-enough raw 150 lbr record -C 1 -j any,u -o /out/raw.data -- /work/graph
+enough same 100 lbr record -C 1 -o /out/same.data -- /work/graph
+enough beside 1 lbr record -C 1 --placement beside -o /out/beside.data -- /work/graph
+enough raw 100 lbr record -C 1 -j any,u -o /out/raw.data -- /work/graph
 /work/long & graph=$!
-enough pid 50 lbr record -C 1 -p $graph --for 1000 -o /out/pid.data
+enough pid 50 lbr record -C 1 -p $graph -o /out/pid.data
 kill $graph
 /work/long & graph=$!
-enough whole 50 lbr record -C 0,1 --for 1000 -o /out/whole.data
+enough whole 50 lbr record -C 0,1 -o /out/whole.data
 kill $graph
 try period lbr record -C 1 -c 5 -o /out/period.data -- /work/graph
 try after lbr dump -C 1 --json
