@@ -23,26 +23,38 @@ try() {
   "$@" >/out/$name.out 2>/out/$name.err
   echo $? >/out/$name.status
 }
-# The same again until it has that many samples, where no program ends it for
-# longer: where the host is busy the guest's clock goes on without the guest.
+# What a summary in /tmp/err counts, by the words around the number.
+counted() {
+  sed -n "s/^lbr: .* \([0-9,]*\) $1.*/\1/p" /tmp/err | tr -d ,
+}
+# The same again until it has that many samples, or samples that join, where no
+# program ends it for longer: where the host is busy the guest's clock goes on
+# without the guest.
 enough() {
   name=$1 least=$2
   shift 2
   : >/out/$name.err
   for seconds in 1 4 16 32; do
     case $name in
-      pid | whole) "$@" --for ${seconds}000 >/out/$name.out 2>>/out/$name.err ;;
-      *) "$@" >/out/$name.out 2>>/out/$name.err ;;
+      pid | whole) "$@" --for ${seconds}000 >/out/$name.out 2>/tmp/err ;;
+      *) "$@" >/out/$name.out 2>/tmp/err ;;
     esac
     echo $? >/out/$name.status
-    samples=$(sed -n 's/^lbr: .* in \([0-9,]*\) samples* to .*/\1/p' /out/$name.err | sed -n '$p' | tr -d ,)
-    [ "${samples:-0}" -lt "$least" ] || break
+    cat /tmp/err >>/out/$name.err
+    many=$(counted 'samples* to')
+    case $name in
+      same | raw)
+        alone=$(counted 'not joined')
+        many=$((${many:-0} - ${alone:-0}))
+        ;;
+    esac
+    [ "${many:-0}" -lt "$least" ] || break
   done
 }
 try before lbr dump -C 1 --json
-enough same 100 lbr record -C 1 -o /out/same.data -- /work/graph
+enough same 40 lbr record -C 1 -o /out/same.data -- /work/graph
 enough beside 1 lbr record -C 1 --placement beside -o /out/beside.data -- /work/graph
-enough raw 100 lbr record -C 1 -j any,u -o /out/raw.data -- /work/graph
+enough raw 40 lbr record -C 1 -j any,u -o /out/raw.data -- /work/graph
 /work/long & graph=$!
 enough pid 50 lbr record -C 1 -p $graph -o /out/pid.data
 kill $graph

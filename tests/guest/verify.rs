@@ -58,7 +58,7 @@ fn run(cpu: &str, lies: &[Fault], kills: u32, out: &Path) -> bool {
     }
     let names: Vec<&str> = lies.iter().map(|lie| lie.name()).collect();
     let run = Command::new(top().join("scripts/test-machine"))
-        .args(["run", "--cpu", cpu, "--threads", "2", "--timeout", "280", "--out"])
+        .args(["run", "--cpu", cpu, "--threads", "2", "--timeout", "600", "--out"])
         .arg(out.join("results"))
         .arg("--file")
         .arg(&registers)
