@@ -113,6 +113,24 @@ fn the_kernel_that_runs_here() {
     assert_eq!(maps.failures().count(), 0);
 }
 
+/// Views that look at code ask for it while they read; which kernel ran stands
+/// at the end of a file.
+#[test]
+fn asked_for_code_before_the_kernel_is_known() {
+    let machine = Machine::new(KALLSYMS);
+    for (release, used) in [(RELEASE, true), ("6.1.0-other", false)] {
+        let mut maps = Maps::with_sources(machine.sources(None));
+        map_kernel(&mut maps, THEN, None);
+        let alpha = locate(&mut maps, 7, THEN + 0x110);
+        assert_eq!(maps.code(alpha), None);
+        maps.recorded(&info(Some(release)));
+        assert_eq!(maps.name(alpha), used.then(|| named("alpha", 0x10)).flatten());
+        let said: Vec<String> = maps.failures().map(ToString::to_string).collect();
+        assert_eq!(said.len(), usize::from(!used), "{said:?}");
+        assert!(said.iter().all(|said| said.contains("6.1.0-other")), "{said:?}");
+    }
+}
+
 /// What decides is the build id where both have one, else the release.
 #[test]
 fn only_names_of_the_recorded_kernel() {

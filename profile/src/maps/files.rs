@@ -307,6 +307,11 @@ impl Maps {
     /// The program or library at an index, and the address there that an
     /// offset stands for.
     pub(crate) fn elf(&mut self, index: usize) -> Option<&mut Module> {
+        // Asked while a recording is read, which kernel ran is not known yet,
+        // and its code would not be looked at.
+        if self.files.get(index)?.kind.is_kernel() {
+            return None;
+        }
         self.open(index);
         self.files.get_mut(index)?.module()
     }
