@@ -131,6 +131,25 @@ fn asked_for_code_before_the_kernel_is_known() {
     }
 }
 
+/// The call graph asks for names while it reads; a file says at its beginning
+/// which kernel ran.
+#[test]
+fn asked_for_names_before_the_end() {
+    let machine = Machine::new(KALLSYMS);
+    for (release, used) in [(RELEASE, true), ("6.1.0-other", false)] {
+        let mut maps = Maps::with_sources(machine.sources(None));
+        maps.expect(&info(Some(release)));
+        map_kernel(&mut maps, THEN, None);
+        let alpha = locate(&mut maps, 7, THEN + 0x110);
+        assert_eq!(maps.name(alpha), used.then(|| named("alpha", 0x10)).flatten());
+        maps.recorded(&info(Some(release)));
+        assert_eq!(maps.name(alpha), used.then(|| named("alpha", 0x10)).flatten());
+        let said: Vec<String> = maps.failures().map(ToString::to_string).collect();
+        assert_eq!(said.len(), usize::from(!used), "{said:?}");
+        assert!(said.iter().all(|said| said.contains("6.1.0-other")), "{said:?}");
+    }
+}
+
 /// What decides is the build id where both have one, else the release.
 #[test]
 fn only_names_of_the_recorded_kernel() {

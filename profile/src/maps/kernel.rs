@@ -107,6 +107,18 @@ impl Maps {
     /// Comes when it was read to its end.
     pub fn recorded(&mut self, info: &FileInfo) {
         self.build_ids(&info.build_ids);
+        self.expect_kernel(info);
+        self.join_kernels();
+        // Whose it is may be known only now.
+        for file in self.files.iter_mut().filter(|file| file.kind == Kind::Vdso) {
+            if matches!(file.state, State::Silent) {
+                file.state = State::NotTried;
+            }
+        }
+    }
+
+    /// Which kernel ran, as far as the recording and its mappings say so far.
+    pub(super) fn expect_kernel(&mut self, info: &FileInfo) {
         let known = self.by_path.get(KERNEL_NAME).and_then(|&file| self.files.get(file));
         let listed = info.build_ids.iter().find(|(path, _)| path.starts_with(KERNEL_NAME));
         let build_id = known.and_then(|file| file.build_id.clone());
@@ -115,14 +127,8 @@ impl Maps {
             hostname: info.hostname.clone(),
             build_id: build_id.or_else(|| listed.map(|(_, id)| id.clone())),
         };
-        let Some(kernel) = self.kernel_mut() else { return };
-        kernel.recorded = recorded;
-        self.join_kernels();
-        // Whose it is may be known only now.
-        for file in self.files.iter_mut().filter(|file| file.kind == Kind::Vdso) {
-            if matches!(file.state, State::Silent) {
-                file.state = State::NotTried;
-            }
+        if let Some(kernel) = self.kernel_mut() {
+            kernel.recorded = recorded;
         }
     }
 

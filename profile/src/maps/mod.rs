@@ -383,10 +383,12 @@ impl Maps {
         })
     }
 
-    /// Build ids that the recording is known to have before its mappings come:
-    /// a file that was replaced is not opened then.
+    /// What the recording is known to say before its mappings come: build ids,
+    /// so that a file that was replaced is not opened, and which kernel ran, for
+    /// those who ask for names while it is read.
     pub fn expect(&mut self, info: &FileInfo) {
         self.expected = info.build_ids.iter().cloned().collect();
+        self.expect_kernel(info);
     }
 
     /// Build ids that the recording has beside the mappings.
