@@ -82,6 +82,8 @@ pub(crate) struct Source {
     /// Which names it has.
     pub(crate) names: Names,
     events: Vec<EventSamples>,
+    /// It has symbols in place of addresses.
+    pub(crate) has_names: bool,
     notes: Notes,
     refused: Option<Refused>,
 }
@@ -96,6 +98,7 @@ impl Source {
             selection: recording.selection().cloned(),
             names: recording.names(),
             events: by_name(recording.samples_by_event()),
+            has_names: recording.has_names(),
             notes: recording.notes(),
             refused: recording.refused().copied(),
         }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use clap::Args;
 use profile::lines::Frame;
 use profile::maps::{Location, Maps, Named};
-use profile::symbols::SymbolError;
+use profile::symbols::{Sources, SymbolError};
 use serde_json::{Value, json};
 
 /// Where names are looked for beside the files that were mapped.
@@ -42,12 +42,17 @@ impl SymbolArgs {
         if none && !self.no_source {
             return;
         }
-        let mut sources = maps.sources().clone();
+        maps.set_sources(self.sources(maps.sources()));
+    }
+
+    /// Sources with what was given among them.
+    pub(crate) fn sources(&self, others: &Sources) -> Sources {
+        let mut sources = others.clone();
         sources.kallsyms.clone_from(&self.kallsyms);
         sources.vmlinux.clone_from(&self.vmlinux);
         sources.debug.roots.splice(0..0, self.debug_dir.iter().cloned());
         sources.lines = !self.no_source;
-        maps.set_sources(sources);
+        sources
     }
 }
 
@@ -76,9 +81,12 @@ pub(crate) fn place_within(maps: &mut Maps, location: Location, addr: u64, most:
     let mut text = match (maps.name(location), location) {
         (Some(Named { name, offset }), _) => format!("{}+{offset:#x}", shortened(&name, most)),
         (None, Location::File { file, .. }) => {
-            let path = maps.path(file).unwrap_or_default();
-            let name = path.rsplit('/').next().unwrap_or(path);
-            format!("{addr:#x} ({name})")
+            let addr = maps.address_of(location, addr).map(|addr| format!("{addr:#x}"));
+            let place = addr.unwrap_or_else(|| "[unknown]".to_owned());
+            match maps.path(file).map(|path| path.rsplit('/').next().unwrap_or(path)) {
+                Some("[unknown]") | None => place,
+                Some(name) => format!("{place} ({name})"),
+            }
         }
         (None, Location::Address(_)) => format!("{addr:#x}"),
     };

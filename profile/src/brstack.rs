@@ -3,7 +3,7 @@
 //! An entry is `0xFROM/0xTO/PREDICTION/TX/ABORT/CYCLES/TYPE/SPEC`. perf has
 //! printed six (up to 5.17), seven (to 6.0) and eight fields; aggregated texts
 //! have the two addresses alone. With `-F dso` a path in parentheses follows
-//! each address.
+//! each address. Symbols may stand in place of addresses (`-F brstacksym`).
 
 use std::fmt;
 
@@ -16,6 +16,7 @@ mod dump;
 mod entry;
 mod line;
 mod run;
+mod symbolic;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
 
@@ -31,11 +32,17 @@ impl Printed {
     /// Appends the text, without a formatter's detours: who prints a recording
     /// prints millions.
     pub fn append(self, text: &mut Vec<u8>) {
-        let RawBranch { from, to, flags } = self.0;
+        let RawBranch { from, to, .. } = self.0;
         text.extend_from_slice(b"0x");
         digits::append_hex(text, from);
         text.extend_from_slice(b"/0x");
         digits::append_hex(text, to);
+        self.append_fields(text);
+    }
+
+    /// Appends what stands behind the two addresses: `/P/-/-/0/COND/-`.
+    pub fn append_fields(self, text: &mut Vec<u8>) {
+        let flags = self.0.flags;
         text.extend_from_slice(match (flags.mispredicted(), flags.not_taken()) {
             (Some(true), false) => b"/M/",
             (Some(false), false) => b"/P/",

@@ -1,6 +1,7 @@
 //! What of a stack is no branch that ran: entries that hardware and readers
 //! are known to add.
 
+use crate::names;
 use crate::note::Source;
 use crate::perf_data::{EventAttr, layout};
 use crate::stack::{Entries, EntryFlags, RawBranch, SampleHead};
@@ -35,7 +36,10 @@ pub fn newest_twice(entries: &Entries<'_>, limit: u64) -> bool {
     let same = newest.from == second.from && newest.to == second.to;
     // With the abort bit in one of them they are an abort, logged twice.
     let same = same && newest.flags.abort() == second.flags.abort();
-    same && !newest.is_empty()
+    // Places without a name are not known to be the same.
+    let known = !names::is_unknown(newest.from) && !names::is_unknown(newest.to);
+    same && known
+        && !newest.is_empty()
         && !crosses(newest.from, newest.to)
         && newest.from.wrapping_sub(newest.to) > limit
 }

@@ -30,9 +30,11 @@ pub(crate) enum Straight {
 
 /// Decodes the block from its entry to its exit, addresses of one space.
 pub(crate) fn straight(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> Straight {
-    let Location::File { file, offset } = maps.locate(space, entry) else {
+    let location = maps.locate(space, entry);
+    let Location::File { file, offset } = location else { return Straight::NoCode };
+    if maps.is_named(location) {
         return Straight::NoCode;
-    };
+    }
     let Some(length) = exit.checked_sub(entry).filter(|length| *length <= LONGEST_BLOCK) else {
         return Straight::Contradicts;
     };

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use lbr_msr::record::{Event, Lost};
 
+use crate::names::Symbol;
 use crate::perf_data::{EventAttr, ReadError};
 use crate::recording::{Item, Recording};
 use crate::select::LeftOut;
@@ -24,6 +25,8 @@ pub(crate) trait Collect {
     fn event(&mut self, event: &Event);
     /// What was left out of the recording, at its end.
     fn left_out(&mut self, left: &LeftOut);
+    /// What numbers stand for that stacks from now on have for addresses.
+    fn symbol(&mut self, symbol: &Symbol);
 }
 
 /// Reads a recording to its end. `progress` is called now and then with the
@@ -60,6 +63,10 @@ pub(crate) fn collect(
             }
             Some(Item::Event(event)) => {
                 into.event(&event);
+                continue;
+            }
+            Some(Item::Symbol(symbol)) => {
+                into.symbol(symbol);
                 continue;
             }
             Some(Item::LeftOut) => continue,

@@ -10,6 +10,7 @@ use lbr_msr::record::{BranchType, Event};
 use crate::clean::{self, DUPLICATE_STRIDE, Streams};
 use crate::collect::{self, Collect};
 use crate::maps::{Location, Maps, Owner};
+use crate::names::Symbol;
 use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::Quality;
 use crate::recording::Recording;
@@ -118,8 +119,11 @@ impl HotTable {
     }
 
     /// The type of a branch: as recorded, else out of the code bytes of the
-    /// file it lies in.
+    /// file it lies in. `None` for branches from unknown places, which are many.
     pub fn type_of(&mut self, branch: &HotBranch) -> Option<BranchType> {
+        if self.maps.unknown(branch.from_location).is_some() {
+            return None;
+        }
         let decoded = |maps: &mut Maps| maps.branch(branch.from_location, branch.from);
         branch.branch_type.or_else(|| decoded(&mut self.maps).map(|insn| insn.branch_type))
     }
@@ -330,6 +334,9 @@ impl Collect for Counter {
     }
     fn left_out(&mut self, left: &LeftOut) {
         self.quality.left_out.add(left);
+    }
+    fn symbol(&mut self, symbol: &Symbol) {
+        self.maps.symbol(symbol);
     }
 }
 

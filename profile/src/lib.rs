@@ -13,6 +13,7 @@
 //!   [`paths`] which blocks run one after the other,
 //! - [`interval`] says how sure a ratio is, [`clean`] what is no branch that ran,
 //!   [`lint`] whether to trust a recording, [`overview`] all of it by one walk, [`quality`] what speaks against it,
+//! - [`names`] are what some texts have in place of addresses,
 //! - [`note`] is what our recordings say of a stack beyond perf's fields.
 //!
 //! Everything streams: memory is bounded by the number of distinct branches,
@@ -35,6 +36,7 @@ pub mod lint;
 pub mod loops;
 pub mod maps;
 mod modes;
+pub mod names;
 pub mod note;
 pub mod overview;
 pub mod paths;
@@ -51,6 +53,7 @@ mod walk;
 
 pub use flow::Flow;
 pub use hot::HotTable;
+pub use names::Symbol;
 pub use recording::{Item, Recording};
 pub use select::Selection;
 pub use stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack};

@@ -7,6 +7,7 @@ use crate::collect::{self, Collect};
 use crate::flow::{Flow, FlowCounter};
 use crate::hot::{Counter, HotTable};
 use crate::lint::{Check, DEFAULT_STRIDE, Finding, Lint, Verdict};
+use crate::names::Symbol;
 use crate::perf_data::{EventAttr, ReadError};
 use crate::recording::Recording;
 use crate::select::LeftOut;
@@ -130,6 +131,13 @@ impl Collect for Walk<'_> {
         Collect::left_out(self.hot, left);
         if let Some(all) = &mut self.all {
             Collect::left_out(*all, left);
+        }
+    }
+    fn symbol(&mut self, symbol: &Symbol) {
+        Collect::symbol(&mut self.check, symbol);
+        Collect::symbol(self.hot, symbol);
+        if let Some(all) = &mut self.all {
+            Collect::symbol(*all, symbol);
         }
     }
 }

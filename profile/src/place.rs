@@ -165,7 +165,8 @@ pub struct Candidate {
     /// The file that it is in.
     pub file: String,
     /// Its address as the file's symbol table counts, or as it was recorded
-    /// where there is no file; `None` for lines.
+    /// where there is no file; `None` for lines, and where the recording has
+    /// symbols in place of addresses.
     pub address: Option<u64>,
 }
 
@@ -247,7 +248,8 @@ fn list(candidates: &[Candidate]) -> String {
 
 impl Maps {
     /// What a place stands for in what was recorded: one span, and for a line
-    /// each stretch of its code.
+    /// each stretch of its code. A function that was recorded by its symbol in
+    /// one recording and by its address in another has a span for either.
     ///
     /// # Errors
     /// [`PlaceError`]; an ambiguous place names what it may mean.
@@ -255,19 +257,24 @@ impl Maps {
         match place {
             Place::Address(addr) => self.address(place, *addr),
             Place::Symbol { file, name, offset } => {
-                let function = self.one_function(place, file.as_deref(), name)?;
-                let size = function.offsets.end.wrapping_sub(function.offsets.start).max(1);
-                let (within, len) = match *offset {
-                    None => (0, size),
-                    Some(offset) if offset < size => (offset, 1),
-                    Some(offset) => {
-                        let name = function.name;
-                        return Err(PlaceError::BeyondFunction { name, size, offset });
-                    }
-                };
-                let offset = function.offsets.start.wrapping_add(within);
-                let start = Location::File { file: function.file, offset };
-                Ok(vec![Span { start, len }])
+                let mut spans = Vec::new();
+                for function in self.one_function(place, file.as_deref(), name)? {
+                    let size = function.offsets.end.wrapping_sub(function.offsets.start).max(1);
+                    let (within, len) = match *offset {
+                        None => (0, size),
+                        Some(offset) if offset < size => (offset, 1),
+                        // Nobody said how long it is.
+                        Some(_) if self.is_named_file(function.file) => continue,
+                        Some(offset) => {
+                            let name = function.name;
+                            return Err(PlaceError::BeyondFunction { name, size, offset });
+                        }
+                    };
+                    let offset = function.offsets.start.wrapping_add(within);
+                    let start = Location::File { file: function.file, offset };
+                    spans.push(Span { start, len });
+                }
+                Ok(spans)
             }
             Place::Line { file, line } => self.line(place, file, *line),
         }
@@ -279,6 +286,10 @@ impl Maps {
         let mut found: Vec<Location> = Vec::new();
         for space in 0..self.len() {
             let location = self.locate(space, addr);
+            // What was recorded by name has none.
+            if self.is_named(location) {
+                continue;
+            }
             if !found.contains(&location) {
                 found.push(location);
             }
@@ -304,26 +315,39 @@ impl Maps {
         Some(Candidate { name, file: path, address: Some(offset) })
     }
 
-    /// The one function of a name.
-    pub(crate) fn one_function(
+    /// The one function of a name, as often as it was recorded in another way: in
+    /// its file, by its symbol there, by its symbol alone.
+    fn one_function(
         &mut self,
         place: &Place,
         file: Option<&str>,
         name: &str,
-    ) -> Result<Function, PlaceError> {
+    ) -> Result<Vec<Function>, PlaceError> {
         let mut found = self.functions_named(name);
         if let Some(file) = file {
             found.retain(|function| self.path(function.file).is_some_and(|path| ends(path, file)));
         }
         // Aliases of one place are one.
         found.dedup_by(|a, b| (a.file, &a.offsets) == (b.file, &b.offsets));
-        if found.len() <= 1 {
-            return found.pop().ok_or_else(|| PlaceError::NoSymbol { name: name.to_owned() });
+        if found.is_empty() {
+            return Err(PlaceError::NoSymbol { name: name.to_owned() });
+        }
+        let mut of_files = found.iter().filter(|function| !self.is_named_file(function.file));
+        let (of_file, more) = (of_files.next(), of_files.next());
+        let paths = || found.iter().filter_map(|function| self.path(function.file));
+        let names = || found.iter().map(|function| &function.name);
+        let one_path = paths().all(|path| Some(path) == paths().next());
+        let one_name = names().all(|name| Some(name) == names().next());
+        if more.is_none() && one_path && (one_name || of_file.is_some() && found.len() == 2) {
+            return Ok(found);
         }
         let candidates = found.into_iter().map(|function| {
-            let file = self.path(function.file).unwrap_or_default().to_owned();
+            let address = (!self.is_named_file(function.file)).then_some(function.address);
+            let Some(file) = self.path(function.file).map(str::to_owned) else {
+                return Candidate { name: function.name, file: String::new(), address };
+            };
             let name = format!("{}:{}", file_name(&file), function.name);
-            Candidate { name, file, address: Some(function.address) }
+            Candidate { name, file, address }
         });
         Err(PlaceError::Ambiguous { place: place.clone(), candidates: candidates.collect() })
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use lbr_msr::record::Event;
 
+use crate::names::Symbol;
 use crate::perf_data::{EventAttr, FileInfo, Next, Notes, ReadError, Reader};
 use crate::select::{
     Choice, Comms, EventSamples, LeftOut, Names, Said, SelectError, Selection, Told,
@@ -28,6 +29,8 @@ pub enum Item<'a> {
     Event(Event),
     /// A sample that the [selection](Recording::select) left out, and counted.
     LeftOut,
+    /// What numbers mean that entries from now on have in place of addresses.
+    Symbol(&'a Symbol),
 }
 
 /// A recording being read.
@@ -323,6 +326,16 @@ impl Recording {
             Form::Text(text) => {
                 Notes { cut_at: text.cut_at(), stopped: text.is_stopped(), ..Notes::default() }
             }
+        }
+    }
+
+    /// Whether it has symbols in place of addresses, as far as it was read:
+    /// `perf script -F brstacksym`.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        match &self.form {
+            Form::PerfData(_) => false,
+            Form::Text(text) => text.has_names(),
         }
     }
 

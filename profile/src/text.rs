@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lbr_msr::record::Event;
 
-use crate::brstack::{self, Line, LineError, Named};
+use crate::brstack::{self, EntryError, Line, LineError, Named};
+use crate::names::{self, Names};
 use crate::perf_data::ReadError;
 use crate::perf_data::error::is_damage;
 use crate::recording::Item;
@@ -32,6 +33,8 @@ pub struct TextReader {
     position: u64,
     size: Option<u64>,
     entries: Vec<RawBranch>,
+    /// Symbols in place of addresses.
+    names: Names,
     number: u64,
     weight: Option<u64>,
     /// A dumped sample and its branches: given out with the next, since text
@@ -45,7 +48,8 @@ pub struct TextReader {
     comms: Interned,
     /// The name of the thread of the sample given out last.
     comm: usize,
-    /// What was gone to, until it is asked for.
+    /// What was gone to, until it is asked for, or its new symbols were given
+    /// out.
     at_hand: Option<Found>,
     dumped_entries: Vec<RawBranch>,
     /// A sample that was read behind a dumped one, its branches where those of
@@ -106,6 +110,7 @@ impl TextReader {
             position: 0,
             size,
             entries: Vec::new(),
+            names: Names::default(),
             number: 0,
             weight: None,
             dumped: None,
@@ -169,6 +174,12 @@ impl TextReader {
         self.size
     }
 
+    /// Whether it has symbols in place of addresses, as far as it was read.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     /// Keeps the names of threads.
     pub(crate) fn keep_comms(&mut self) {
         self.named.wants_comm = true;
@@ -188,19 +199,32 @@ impl TextReader {
     /// Goes to the next item, which is then [`at_hand`](Self::at_hand): what
     /// names it may be new.
     pub(crate) fn advance_named(&mut self) -> Result<(), ReadError> {
-        self.at_hand = self.advance()?;
+        if self.at_hand.is_none() {
+            self.at_hand = self.advance()?;
+        }
         Ok(())
     }
 
-    /// The item that was gone to, and what its thread was called. Once.
+    /// The item that was gone to, and what its thread was called. Once; new
+    /// symbols come before it.
     pub(crate) fn at_hand(&mut self) -> (Option<Item<'_>>, Option<&str>) {
+        if self.names.has_new() {
+            return (self.names.take().map(Item::Symbol), None);
+        }
         let found = self.at_hand.take();
         (found.map(|found| found.item(&self.entries)), self.comms.get(self.comm))
     }
 
     #[inline]
     pub(crate) fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
-        let found = self.advance()?;
+        let found = match self.at_hand.take() {
+            Some(found) => Some(found),
+            None => self.advance()?,
+        };
+        if self.names.has_new() {
+            self.at_hand = found;
+            return Ok(self.names.take().map(Item::Symbol));
+        }
         match &found {
             Some(Found::Bare { weight }) => self.events.count(0, *weight),
             Some(Found::Sample(head)) => self.events.count(head.event, head.weight),
@@ -222,7 +246,7 @@ impl TextReader {
             self.stopped |= ended;
             let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
             let begun = brstack::begin(unread, &mut self.entries);
-            if begun > 0 && self.dumped.is_none() && !ended {
+            if begun > 0 && self.dumped.is_none() && !ended && self.names.is_empty() {
                 // Most lines end here.
                 let end = match unread.get(begun..) {
                     Some([b'\n', ..]) => 1,
@@ -258,10 +282,11 @@ impl TextReader {
             }
             let line = {
                 let (entries, named) = (&mut self.entries, &mut self.named);
-                brstack::parse(unread, len, begun, entries, named)
+                brstack::parse(unread, len, begun, entries, named, &mut self.names)
             };
             self.pass(len);
-            match line {
+            let by_name = self.names.was_asked();
+            match line.and_then(|line| self.guard(line, by_name)) {
                 Ok(Line::Sample(mut head)) => {
                     head.event = self.events.number(&self.named.event);
                     let comm = self.comms.number(&self.named.comm);
@@ -308,6 +333,29 @@ impl TextReader {
                 Ok(Line::Other) => {}
                 Err(error) => self.refuse(error),
             }
+        }
+    }
+
+    /// Beside symbols no address may have the number of one. `by_name` lines were
+    /// looked at.
+    fn guard(&self, mut line: Line, by_name: bool) -> Result<Line, LineError> {
+        // What was dumped is given out behind the line that follows it.
+        if self.names.is_empty() && !matches!(line, Line::DumpedEntry(_)) {
+            return Ok(line);
+        }
+        let is_wrong =
+            |branch: &RawBranch| names::is_name(branch.from) || names::is_name(branch.to);
+        let wrong = match &mut line {
+            Line::DumpedEntry(branch) => is_wrong(branch).then_some(0),
+            Line::Sample(head) | Line::Dumped(head) => {
+                head.ip = head.ip.filter(|ip| !names::is_name(*ip));
+                self.entries.iter().position(is_wrong).filter(|_| !by_name)
+            }
+            _ => None,
+        };
+        match wrong {
+            Some(at) => Err(LineError::Entry { index: at + 1, error: EntryError::Impossible }),
+            None => Ok(line),
         }
     }
 

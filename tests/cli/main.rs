@@ -34,6 +34,7 @@ mod record;
 mod report;
 mod script;
 mod select;
+mod symbolic;
 mod symbols;
 mod textbook;
 mod verify;

@@ -2,6 +2,7 @@
 
 use lbr_msr::record::{BranchSpec, BranchType};
 use profile::brstack::{EntryError, Line, LineError, Printed, parse_entry, parse_line};
+use profile::names::Names;
 use profile::{EntryFlags, Item, RawBranch, Recording};
 use proptest::prelude::*;
 
@@ -71,7 +72,7 @@ fn wrong_entries_are_named() {
 #[test]
 fn lines() {
     let mut entries = Vec::new();
-    let mut line = |text: &str| parse_line(text.as_bytes(), &mut entries);
+    let mut line = |text: &str| parse_line(text.as_bytes(), &mut entries, &mut Names::default());
     let Ok(Line::Sample(head)) =
         line("25532  ffffffff8032d7e0 0x1/0x2/P/-/-/0/  0x3/0x4/M/-/-/0/ \n")
     else {
@@ -102,11 +103,6 @@ fn lines() {
         line("0x1/0x2/P/-/-/0 0x3/0xg"),
         Err(LineError::Entry { index: 2, error: EntryError::Address })
     );
-    let symbols = "a+0x1/b+0x2/P/-/-/0/";
-    for text in [symbols, &format!("{symbols} {symbols}"), &format!("p 1 2.5: 12 {symbols}")] {
-        let error = EntryError::Symbolic;
-        assert_eq!(line(text), Err(LineError::Entry { index: 1, error }), "{text}");
-    }
     let map = "PERF_RECORD_MMAP2 12/13: [0x201000(0x1000) @ 0x1000 00:1d 224 9]: r-xp /a b/c\n";
     let Ok(Line::Mmap(map)) = line(map) else { panic!() };
     assert_eq!((map.pid, map.tid, map.addr, map.len, map.pgoff), (12, 13, 0x201000, 4096, 4096));
@@ -141,7 +137,7 @@ proptest! {
 
     #[test]
     fn any_line_is_answered(line in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = parse_line(&line, &mut Vec::new());
+        let _ = parse_line(&line, &mut Vec::new(), &mut Names::default());
     }
 
     /// Lines near to right ones.
@@ -149,8 +145,8 @@ proptest! {
     fn damaged_lines_are_answered(at in 0usize..79, byte: u8) {
         let mut line = *b"PERF_RECORD_MMAP2 1/1: [0x1(0x2) @ 0 00:1d 2 9]: r-xp /x 0x1/0x2(a)/P/-/-/0/C/-";
         line[at] = byte;
-        let _ = parse_line(&line, &mut Vec::new());
-        let _ = parse_line(&line[57..], &mut Vec::new());
+        let _ = parse_line(&line, &mut Vec::new(), &mut Names::default());
+        let _ = parse_line(&line[57..], &mut Vec::new(), &mut Names::default());
     }
 }
 
@@ -224,9 +220,6 @@ fn symbols_beside_addresses_pass() {
         RawBranch { from: 0x30, to: 0x40, flags: flags(1, 2) },
     ];
     assert_eq!((found, refused), (vec![(None, expected)], None));
-    // Alone they name no addresses.
-    let (found, refused) = read(&format!("main+0x10/f+0x0/P/-/-/1\n{line}"));
-    assert_eq!((found.len(), refused), (1, Some((1, 1))));
 }
 
 #[test]
@@ -283,7 +276,7 @@ work  7952/7953 [001] 8380.958377:           4f851a
 fn samples_without_branches_say_who_ran() {
     let head = |line: &str| {
         let mut entries = Vec::new();
-        match parse_line(line.as_bytes(), &mut entries) {
+        match parse_line(line.as_bytes(), &mut entries, &mut Names::default()) {
             Ok(Line::Sample(head)) => {
                 (head.pid, head.tid, head.time, head.ip, head.period, entries.len())
             }
@@ -500,7 +493,10 @@ fn the_line_that_went_wrong_is_named() {
         said("# a comment\nwhat is this\n 0x10/0x20/Q/-/-/0\n0x1/0x2/P\n"),
         "holds no branches: line 3: branch 1: the prediction is none of M, P, -, MN, PN"
     );
-    assert!(said("\nmain+0x10/foo+0x0/P/-/-/0\n").contains("line 2: branch 1: symbols"));
+    assert!(
+        said("\nmain+0x10/foo/P/-/-/0\n")
+            .contains("line 2: branch 1: neither an address nor a symbol")
+    );
     assert!(said("what is this\n").contains("neither perf.data nor text"));
 }
 

@@ -168,6 +168,7 @@ fn texts_of_llvm_profgen() {
                     found = (found.0 + 1, found.1 + stack.entries.len());
                 }
                 Ok(Some(Item::Event(_) | Item::LeftOut)) => {}
+                Ok(Some(Item::Symbol(symbol))) => panic!("{symbol:?}"),
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }
@@ -184,19 +185,32 @@ fn texts_of_llvm_profgen() {
     assert_eq!(read, 17);
 }
 
-/// Symbolic entries are refused with their line, the rest is read, dumps too.
+/// Addresses, symbols in place of them, and a dump.
 #[test]
 fn texts_of_other_cpus() {
     let Some(corpus) = corpus() else { return };
     let path = corpus.join("perf-text/amd-zen4-brstack-samples.txt");
     let mut recording = Recording::open(&path).unwrap();
-    let mut stacks = Vec::new();
+    let (mut stacks, mut names) = (Vec::new(), Vec::new());
     while let Some(item) = recording.next_item().unwrap() {
-        if let Item::Stack(stack) = item {
-            stacks.push(stack.entries.iter().map(|b| Printed(b).to_string()).collect::<Vec<_>>());
+        match item {
+            Item::Stack(stack) => {
+                stacks
+                    .push(stack.entries.iter().map(|b| Printed(b).to_string()).collect::<Vec<_>>());
+            }
+            Item::Symbol(symbol) => names.extend(symbol.name.as_deref().map(str::to_owned)),
+            Item::Event(_) | Item::LeftOut => {}
         }
     }
-    assert_eq!(stacks.len(), 5);
+    assert_eq!((stacks.len(), recording.refused()), (15, None));
+    // Ten lines of one branch each, with the names of seven functions.
+    let by_name = stacks.drain(1..11);
+    assert!(by_name.into_iter().all(|stack| stack.len() == 1 && stack[0].starts_with("0x5a")));
+    let functions = ["bench", "foo", "bar"].map(|name| format!("brstack_{name}"));
+    let functions = functions
+        .into_iter()
+        .chain(["brstack", "check_match", "strcmp", "do_lookup_x"].map(str::to_owned));
+    assert_eq!(names, functions.collect::<Vec<_>>());
     // A -D dump of 16 branches, the last five without speculation.
     let dumped = stacks.remove(0);
     assert_eq!(dumped.len(), 16);
@@ -208,7 +222,4 @@ fn texts_of_other_cpus() {
     assert_eq!(stacks[2], ["0xffffc0fadaae6490/0xffffc0fadaae6494/PN/-/-/11/COND/-"]);
     assert_eq!(stacks[3].len(), 8);
     assert_eq!(stacks[3][3], "0x4edadd/0x4edb00/M/-/-/4//-");
-    // Ten lines of symbols, which name no addresses.
-    let refused = recording.refused().unwrap();
-    assert_eq!((refused.first, refused.lines), (25, 10));
 }

@@ -169,7 +169,7 @@ fn stacks(graph: &CallGraph) -> BTreeMap<Vec<u64>, u64> {
     let nodes = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
     nodes
         .map(|(at, node)| {
-            let path = graph.path(at).into_iter().map(|f| graph.functions[f].addr);
+            let path = graph.path(at).into_iter().map(|f| graph.functions[f].addr.unwrap_or(0));
             (path.collect(), node.own)
         })
         .collect()

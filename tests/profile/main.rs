@@ -32,6 +32,7 @@ mod seekable;
 mod select;
 mod several;
 mod structured;
+mod symbolic;
 mod symbols;
 mod together;
 mod vdso;

@@ -18,6 +18,7 @@ fn read(bytes: &[u8]) -> (Vec<Event>, Notes) {
             Item::Stack(stack) => Event::Sample(stack.to_sample()),
             Item::Event(event) => event,
             Item::LeftOut => continue,
+            Item::Symbol(symbol) => panic!("{symbol:?}"),
         });
     }
     (found, recording.notes())

@@ -100,6 +100,7 @@ fn read(mut recording: Recording) -> Result<Found, ReadError> {
             Item::Stack(stack) => branches.extend(stack.entries.iter().map(|branch| branch.from)),
             Item::Event(event) => events.push(event),
             Item::LeftOut => {}
+            Item::Symbol(symbol) => panic!("{symbol:?}"),
         }
     }
     Ok((branches, events, recording.notes()))

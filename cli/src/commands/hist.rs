@@ -33,7 +33,7 @@ use crate::symbols::SymbolArgs;
 #[derive(Debug, Args)]
 #[command(after_help = BINS)]
 pub(crate) struct Hist {
-    /// perf.data, or text of `perf script -F brstack`; `-` is standard input. Given twice, the
+    /// perf.data, or text of `perf script -F brstack` or `brstacksym`; `-` is standard input. Given twice, the
     /// distributions of both are drawn over each other.
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: Vec<PathBuf>,

@@ -21,7 +21,7 @@ use crate::select::{self, SelectArgs};
 #[derive(Debug, Args)]
 #[command(after_help = STRIDE)]
 pub(crate) struct LintArgs {
-    /// perf.data, or text of `perf script -F brstack`; `-` is standard input. Given several times:
+    /// perf.data, or text of `perf script -F brstack` or `brstacksym`; `-` is standard input. Given several times:
     /// a verdict each, and the worst of them over all.
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: Vec<PathBuf>,

@@ -38,7 +38,7 @@ const ROWS: usize = 25;
 /// have left (see `lbr lint`) are left out of every view, and counted.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
+    /// perf.data, or text of `perf script -F brstack` or `brstacksym`; `-` is standard input.
     /// Given several times, the recordings are counted together.
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: Vec<PathBuf>,
@@ -52,9 +52,9 @@ pub(crate) struct Report {
     #[arg(long, value_name = "N", default_value_t = 30)]
     min_n: u64,
     /// One block and the distribution of its cycles (view blocks); its ends as
-    /// the view prints them with --json.
+    /// the view prints them: addresses as with --json, or main+0x10..main+0x1c.
     #[arg(long, value_name = "ENTRY..EXIT", value_parser = blocks::range)]
-    block: Option<(u64, u64)>,
+    block: Option<blocks::Ends>,
     /// Rows at most; 0 is all [default: 25, with --json all, with --html 250].
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -237,6 +237,11 @@ fn end_json(maps: &mut Maps, location: Location) -> (Option<String>, Option<u64>
     };
     let (name, offset) = named.map(|Named { name, offset }| (name, offset)).unzip();
     (name, offset, path)
+}
+
+/// An address in JSON; `None` for a place that was recorded by its symbol.
+fn address(maps: &Maps, location: Location, addr: u64) -> Option<String> {
+    maps.address_of(location, addr).map(|addr| format!("{addr:#x}"))
 }
 
 /// A part as a share of the whole, 0 to 1; `None` where there is nothing.

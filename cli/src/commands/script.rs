@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum};
 use lbr_msr::record::{Head, Integrity};
 use order::Ordered;
 use profile::brstack::{Printed, type_name};
-use profile::{Item, RawBranch, SampleHead, Stack};
+use profile::names::Symbols;
+use profile::{Item, RawBranch, SampleHead, Stack, Symbol};
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Outcome};
@@ -18,10 +19,12 @@ use crate::select::{self, SelectArgs};
 
 /// Print the branch stacks of a recording, one sample a line, newest branch
 /// first, as `perf script -F brstack` (6.12) prints them, in the order of the
-/// file; perf's is that of time.
+/// file; perf's is that of time. Where the recording is text with symbols in
+/// place of addresses, so is what is printed (`-F brstacksym`).
 #[derive(Debug, Args)]
 pub(crate) struct Script {
-    /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
+    /// perf.data, or text of `perf script -F brstack` or `brstacksym`; `-` is
+    /// standard input.
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     input: PathBuf,
     /// What to print of each sample; the order is perf's, whatever is asked.
@@ -82,18 +85,20 @@ pub(crate) fn run(args: &Script) -> Outcome {
     let out = BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
     let mut ordered = Ordered::new(out);
     let mut waits = Vec::new();
+    let mut symbols = Symbols::default();
     loop {
         let item = recording.next_item().map_err(|e| input::failure(&args.input, e))?;
         match item {
             Some(Item::Stack(stack)) => match stack.head.time.filter(|_| args.time_order) {
                 Some(time) => {
                     waits.clear();
-                    print(&mut waits, &stack, args)?;
+                    print(&mut waits, &stack, &symbols, args)?;
                     ordered.line(time, stack.head.round, &waits)?;
                 }
-                None => print(&mut ordered.out, &stack, args)?,
+                None => print(&mut ordered.out, &stack, &symbols, args)?,
             },
             Some(Item::Event(_) | Item::LeftOut) => {}
+            Some(Item::Symbol(symbol)) => symbols.add(symbol),
             None => break,
         }
     }
@@ -118,16 +123,26 @@ pub(crate) fn run(args: &Script) -> Outcome {
 }
 
 /// Prints a sample.
-fn print(out: &mut impl Write, stack: &Stack<'_>, args: &Script) -> std::io::Result<()> {
+fn print(
+    out: &mut impl Write,
+    stack: &Stack<'_>,
+    symbols: &Symbols,
+    args: &Script,
+) -> std::io::Result<()> {
     if !args.json {
-        return line(out, stack, &args.fields);
+        return line(out, stack, symbols, &args.fields);
     }
-    serde_json::to_writer(&mut *out, &object(stack)).map_err(std::io::Error::from)?;
+    serde_json::to_writer(&mut *out, &object(stack, symbols)).map_err(std::io::Error::from)?;
     out.write_all(b"\n")
 }
 
 /// Prints a sample with perf's columns.
-fn line(out: &mut impl Write, stack: &Stack<'_>, fields: &[Field]) -> std::io::Result<()> {
+fn line(
+    out: &mut impl Write,
+    stack: &Stack<'_>,
+    symbols: &Symbols,
+    fields: &[Field],
+) -> std::io::Result<()> {
     let head = &stack.head;
     let wants = |field| fields.contains(&field);
     // Aggregated text says how many stacks a line stands for on one before it.
@@ -166,11 +181,15 @@ fn line(out: &mut impl Write, stack: &Stack<'_>, fields: &[Field]) -> std::io::R
     }
     if wants(Field::Brstack) {
         let mut text = Vec::with_capacity(stack.entries.len().min(1 << 10) * 64);
-        stack.entries.for_each(|branch| {
-            text.push(b' ');
-            Printed(branch).append(&mut text);
-            text.push(b' ');
-        });
+        if stack.entries.iter().any(|branch| has_name(branch, symbols)) {
+            by_name(&mut text, stack, symbols);
+        } else {
+            stack.entries.for_each(|branch| {
+                text.push(b' ');
+                Printed(branch).append(&mut text);
+                text.push(b' ');
+            });
+        }
         out.write_all(&text)?;
     }
     if wants(Field::Brcntr) {
@@ -187,6 +206,32 @@ fn line(out: &mut impl Write, stack: &Stack<'_>, fields: &[Field]) -> std::io::R
         }
     }
     out.write_all(b"\n")
+}
+
+fn has_name(branch: RawBranch, symbols: &Symbols) -> bool {
+    [branch.from, branch.to].into_iter().any(|end| symbols.find(end).is_some())
+}
+
+/// Branches as `perf script -F brstacksym` prints them; what perf prints before
+/// them ends where they begin, here blanks stand in between.
+fn by_name(text: &mut Vec<u8>, stack: &Stack<'_>, symbols: &Symbols) {
+    text.extend_from_slice(b"  ");
+    stack.entries.for_each(|branch| {
+        for (end, behind) in [(branch.from, "/"), (branch.to, "")] {
+            let place = match symbols.find(end) {
+                Some((Symbol { name: Some(name), .. }, offset)) => format!("{name}+{offset:#x}"),
+                Some((Symbol { name: None, .. }, _)) => "[unknown]".to_owned(),
+                None => hex(end),
+            };
+            text.extend_from_slice(place.as_bytes());
+            if let Some(file) = symbols.find(end).and_then(|(symbol, _)| symbol.file.as_deref()) {
+                text.extend_from_slice(format!("({file})").as_bytes());
+            }
+            text.extend_from_slice(behind.as_bytes());
+        }
+        Printed(branch).append_fields(text);
+        text.push(b' ');
+    });
 }
 
 fn shown(number: Option<u32>) -> String {
@@ -212,11 +257,15 @@ fn head_name(head: Head) -> &'static str {
 }
 
 /// A sample as JSON.
-fn object(stack: &Stack<'_>) -> Value {
+fn object(stack: &Stack<'_>, symbols: &Symbols) -> Value {
     let head = &stack.head;
     let told = head.integrity != Integrity::UNKNOWN;
-    let entries: Vec<Value> =
-        stack.entries.iter().enumerate().map(|(at, branch)| entry(stack, at, branch)).collect();
+    let entries: Vec<Value> = stack
+        .entries
+        .iter()
+        .enumerate()
+        .map(|(at, branch)| entry(stack, symbols, at, branch))
+        .collect();
     json!({
         "time": head.time,
         "pid": head.pid,
@@ -233,9 +282,9 @@ fn object(stack: &Stack<'_>) -> Value {
     })
 }
 
-fn entry(stack: &Stack<'_>, at: usize, branch: RawBranch) -> Value {
+fn entry(stack: &Stack<'_>, symbols: &Symbols, at: usize, branch: RawBranch) -> Value {
     let decoded = branch.decode(stack.head.tsx_known);
-    json!({
+    let mut entry = json!({
         "from": hex(decoded.from),
         "to": hex(decoded.to),
         "mispredicted": decoded.mispredicted,
@@ -246,7 +295,18 @@ fn entry(stack: &Stack<'_>, at: usize, branch: RawBranch) -> Value {
         "type": decoded.branch_type.map(type_name),
         "spec": decoded.spec.map(|spec| spec.name().to_lowercase()),
         "counters": stack.counters.and_then(|counters| counters.get(at)),
-    })
+    });
+    if has_name(branch, symbols) {
+        for (end, number) in [("from", branch.from), ("to", branch.to)] {
+            let (symbol, offset) = symbols.find(number).unzip();
+            let name = symbol.and_then(|symbol| symbol.name.as_deref());
+            entry[end] = json!(symbol.is_none().then(|| hex(number)));
+            entry[format!("{end}_symbol")] = json!(name);
+            entry[format!("{end}_offset")] = json!(offset.filter(|_| name.is_some()));
+            entry[format!("{end}_file")] = json!(symbol.and_then(|symbol| symbol.file.as_deref()));
+        }
+    }
+    entry
 }
 
 /// An address as JSON has them.

@@ -120,8 +120,11 @@ fn one_of(flow: &Flow, name: &str, mut all: Vec<Stretch>) -> Result<Option<Stret
     if !ran.is_empty() {
         all = ran.into_iter().map(|(_, function)| function).collect();
     }
+    // One is as good as another where none has code.
+    let none = all.iter().all(|function| flow.maps.is_named_file(function.file));
     match all.len() {
         0 | 1 => Ok(all.pop()),
+        _ if none => Ok(all.pop()),
         _ => Err(FindError::Several { name: name.to_owned(), among: all }),
     }
 }
@@ -175,9 +178,14 @@ const OF_KERNEL: &str = "it is the kernel's, which changes its code while it run
 const OF_NO_FILE: &str =
     "it is of no file (compiled while the program ran, or its mapping was not recorded)";
 
+const OF_NAMES: &str =
+    "the recording has symbols in place of addresses (brstacksym), and so no place in a file";
+
 /// Why a file has no code for a function.
 pub(super) fn without_code(maps: &mut Maps, function: &Stretch) -> &'static str {
-    if maps.elf(function.file).is_some() {
+    if maps.is_named_file(function.file) {
+        OF_NAMES
+    } else if maps.elf(function.file).is_some() {
         "the file has none there"
     } else if function.address >= KERNEL || function.path.starts_with("[kernel") {
         OF_KERNEL
@@ -198,6 +206,9 @@ fn nameless(flow: &mut Flow) -> Vec<String> {
         }
     }
     let mut why: Vec<String> = flow.maps.failures().map(ToString::to_string).collect();
+    if flow.maps.has_names() {
+        why.push(OF_NAMES.to_owned());
+    }
     why.append(&mut stripped);
     if flow.maps.is_without_files() {
         why.push(
@@ -265,11 +276,20 @@ fn range(flow: &mut Flow, from: &str, to: &str) -> Result<Stretch, FindError> {
     };
     let len = end.checked_sub(offset).filter(|len| *len > 0 && file == end_file);
     let len = len.ok_or_else(no_range)?;
+    let name = format!("{from}..{to}");
+    let by_name = |what| FindError::NoCode { what, why: OF_NAMES };
+    if flow.maps.is_named_file(file) {
+        return Err(by_name(name));
+    }
     let module = flow.maps.elf(file).ok_or_else(no_range)?;
     let address = module.address_of_offset(offset).ok_or_else(no_range)?;
-    let name = format!("{from}..{to}");
     let offsets = offset..offset.saturating_add(len);
-    Ok(Stretch::of(flow, Function { name, file, offsets, address }))
+    let found = Stretch::of(flow, Function { name, file, offsets, address });
+    // A file that was mapped, and nothing is known to have run at its addresses.
+    if flow.maps.has_names() && found.ran(flow) == 0 {
+        return Err(by_name(found.name));
+    }
+    Ok(found)
 }
 
 fn end_of_range(flow: &mut Flow, end: &str) -> Result<Location, FindError> {

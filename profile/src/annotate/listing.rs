@@ -25,6 +25,10 @@ pub fn annotate(
     function: &Stretch,
     syntax: Syntax,
 ) -> Result<Annotated, FindError> {
+    if flow.maps.is_named_file(function.file) {
+        let (what, why) = (function.name.clone(), find::without_code(&mut flow.maps, function));
+        return Err(FindError::NoCode { what, why });
+    }
     if function.len > LONGEST {
         let Stretch { name, len, .. } = function.clone();
         return Err(FindError::TooLong { name, len });

@@ -51,9 +51,12 @@ pub enum EntryError {
     /// An address is no hexadecimal number of at most 64 bits.
     #[error("an address is not 0x and up to 16 hexadecimal digits")]
     Address,
-    /// An address has symbols instead of a number.
-    #[error("symbols in place of addresses (brstacksym); print it with -F brstack")]
-    Symbolic,
+    /// An end of a branch is no place, in an entry that has symbols.
+    #[error("neither an address nor a symbol with its offset (main+0x1c) nor [unknown]")]
+    NoPlace,
+    /// An address that no CPU has, among symbols.
+    #[error("an address that no CPU has")]
+    Impossible,
     /// There is no second address.
     #[error("the second address is missing")]
     NoTarget,
@@ -119,7 +122,7 @@ fn behind_path(path: &[u8]) -> Result<&[u8], EntryError> {
     Err(EntryError::Address)
 }
 
-fn parse_flags(fields: &[u8]) -> Result<EntryFlags, EntryError> {
+pub(super) fn parse_flags(fields: &[u8]) -> Result<EntryFlags, EntryError> {
     let Some(fields) = fields.strip_prefix(b"/") else {
         return if fields.is_empty() { Ok(EntryFlags(0)) } else { Err(EntryError::Address) };
     };

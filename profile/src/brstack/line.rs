@@ -5,7 +5,8 @@ use lbr_msr::record::Mmap;
 use super::digits::decimal;
 use super::dump;
 use super::entry::{EntryError, parse_entry};
-use super::run;
+use super::{run, symbolic};
+use crate::names::Names;
 use crate::stack::{RawBranch, SampleHead};
 
 /// What a line of text is.
@@ -50,13 +51,19 @@ pub enum LineError {
     Unknown,
 }
 
-/// Reads a line. `entries` is cleared and holds the entries of a sample.
+/// Reads a line. `entries` is cleared and holds the entries of a sample; symbols
+/// in place of addresses are added to `names`, which say what the numbers mean
+/// that the entries have for them.
 ///
 /// # Errors
 /// Why it was refused; the caller knows the line's number.
-pub fn parse_line(line: &[u8], entries: &mut Vec<RawBranch>) -> Result<Line, LineError> {
+pub fn parse_line(
+    line: &[u8],
+    entries: &mut Vec<RawBranch>,
+    names: &mut Names,
+) -> Result<Line, LineError> {
     entries.clear();
-    parse(line, line.len(), 0, entries, &mut Named::default())
+    parse(line, line.len(), 0, entries, &mut Named::default(), names)
 }
 
 /// Names that stand before the entries of a sample; empty where none does.
@@ -101,6 +108,7 @@ pub(crate) fn parse(
     begun: usize,
     entries: &mut Vec<RawBranch>,
     named: &mut Named,
+    names: &mut Names,
 ) -> Result<Line, LineError> {
     let line = text.get(..len).unwrap_or(text);
     let end = line.trim_ascii_end().len();
@@ -123,6 +131,9 @@ pub(crate) fn parse(
             let map = rest.and_then(parse_mmap).ok_or(LineError::Mmap)?;
             return Ok(Line::Mmap(Box::new(map)));
         }
+        if symbolic::fields(head).is_some() {
+            return by_name(text.get(..end).unwrap_or_default(), entries, named, names);
+        }
         at = start + first;
     }
     loop {
@@ -138,20 +149,16 @@ pub(crate) fn parse(
                 behind
             }
             Err(error) => {
-                let index = entries.len() + 1;
-                let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-                let (word, behind) = rest.split_at_checked(end).unwrap_or((rest, &[]));
-                // `-F brstack,brstacksym` says every branch twice.
-                if index == 1 || !looks_symbolic(word) {
-                    return Err(LineError::Entry { index, error });
+                if symbolic::looks_symbolic(rest) {
+                    return by_name(text.get(..end).unwrap_or_default(), entries, named, names);
                 }
-                behind
+                return Err(LineError::Entry { index: entries.len() + 1, error });
             }
         };
         at = end - behind.trim_ascii_start().len();
     }
     if !entries.is_empty() {
-        return Ok(Line::Sample(Box::new(parse_head(head, named))));
+        return Ok(Line::Sample(Box::new(parse_head(head, true, named))));
     }
     let text = line.trim_ascii();
     if let Some(dumped) = dump::parse(text) {
@@ -174,11 +181,8 @@ pub(crate) fn parse(
         (Some(word), None) if word.iter().all(u8::is_ascii_hexdigit) => Ok(Line::Other),
         (Some(_), _) => {
             let last = text.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
-            if looks_symbolic(last) {
-                return Err(LineError::Entry { index: 1, error: EntryError::Symbolic });
-            }
             // A sample without branches still has what was printed of it.
-            let head = parse_head(text, named);
+            let head = parse_head(text, true, named);
             let full = if head.ip.is_some() {
                 head.time.is_some() || head.pid.is_some() && ends_in_column(text)
             } else {
@@ -191,9 +195,16 @@ pub(crate) fn parse(
     }
 }
 
-/// `symbol+0x10/symbol+0x0/P/-/-/0`.
-fn looks_symbolic(word: &[u8]) -> bool {
-    find(word, b"+0x").is_some() && word.iter().filter(|&&b| b == b'/').count() >= 4
+/// Reads a line that has symbols in place of addresses.
+fn by_name(
+    line: &[u8],
+    entries: &mut Vec<RawBranch>,
+    named: &mut Named,
+    names: &mut Names,
+) -> Result<Line, LineError> {
+    let found = symbolic::entries(line, entries, names).inspect_err(|_| entries.clear())?;
+    let head = line.get(..found.0).unwrap_or_default();
+    Ok(Line::Sample(Box::new(parse_head(head, found.1, named))))
 }
 
 /// Whether the last word is an address as perf prints it: to the right of a
@@ -226,7 +237,8 @@ fn first_entry(text: &[u8]) -> usize {
 
 /// What stands before the entries, read from its end: address, period, event,
 /// time, CPU, process and thread, in perf's order, each only if printed.
-fn parse_head(head: &[u8], named: &mut Named) -> SampleHead {
+/// `has_ip` is whether its last word may be the address.
+fn parse_head(head: &[u8], has_ip: bool, named: &mut Named) -> SampleHead {
     named.event.clear();
     named.comm.clear();
     let mut found = SampleHead::default();
@@ -260,7 +272,7 @@ fn parse_head(head: &[u8], named: &mut Named) -> SampleHead {
         }
         let digits = word.strip_prefix("0x").unwrap_or(word);
         let is_hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
-        if index == 0 && is_hex {
+        if index == 0 && is_hex && has_ip {
             found.ip = u64::from_str_radix(digits, 16).ok();
         } else if let Some(cpu) = cpu(word) {
             found.cpu = Some(cpu);

@@ -29,6 +29,7 @@ use crate::maps::Maps;
 use crate::perf_data::ReadError;
 use crate::quality::Quality;
 use crate::recording::Recording;
+use crate::symbols::Sources;
 use crate::walk::{self, Read, Walker, add};
 
 use builder::Builder;
@@ -148,7 +149,21 @@ impl CallGraph {
         stitch: bool,
         read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
     ) -> Result<(CallGraph, T), E> {
+        CallGraph::count_with(Sources::default(), stitch, read_all)
+    }
+
+    /// The same with other places to look for names in: functions are told apart
+    /// by them while stacks are read.
+    ///
+    /// # Errors
+    /// What `read_all` gives.
+    pub fn count_with<T, E>(
+        sources: Sources,
+        stitch: bool,
+        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
+    ) -> Result<(CallGraph, T), E> {
         let mut walker = Walker::default();
+        walker.maps = Maps::with_sources(sources);
         let mut builder = Builder::new(stitch);
         let read = walk::walk(read_all, &mut walker, &mut builder)?;
         let Builder { mut tree, mut passage, snapshots, .. } = builder;

@@ -16,8 +16,8 @@ pub struct Function {
     /// Its name, where there is one.
     pub name: Option<String>,
     /// Its first address, in the first process that ran it. Without a name:
-    /// the address that was seen.
-    pub addr: u64,
+    /// the address that was seen. `None` where it was recorded by its symbol.
+    pub addr: Option<u64>,
     /// Where that lies; `None` for what stands for callers that are missing.
     pub location: Option<Location>,
 }
@@ -28,11 +28,16 @@ impl Function {
     pub fn label(&self) -> String {
         match (&self.name, self.location) {
             (Some(name), _) => name.clone(),
-            (None, Some(_)) => format!("{:#x}", self.addr),
+            (None, Some(_)) => {
+                self.addr.map_or_else(|| UNKNOWN.to_owned(), |addr| format!("{addr:#x}"))
+            }
             (None, None) => MISSING.to_owned(),
         }
     }
 }
+
+/// Stands for functions that a recording without addresses does not name.
+pub(super) const UNKNOWN: &str = "[unknown]";
 
 /// Stands for callers that the recording does not have.
 pub const MISSING: &str = "[callers missing]";
@@ -76,7 +81,7 @@ pub(super) const NOBODY: usize = 0;
 
 impl Tree {
     pub(super) fn new() -> Tree {
-        let nobody = Function { name: None, addr: 0, location: None };
+        let nobody = Function { name: None, addr: None, location: None };
         Tree {
             nodes: vec![Node::default()],
             children: HashMap::new(),
@@ -104,10 +109,11 @@ impl Tree {
             }
             Location::Address(addr) => Location::Address(addr.wrapping_sub(offset)),
         };
+        let start = maps.unknown(start).unwrap_or(start);
         let next = self.functions.len();
         let function = *self.by_location.entry(start).or_insert(next);
         if function == next {
-            let addr = addr.wrapping_sub(offset);
+            let addr = maps.address_of(start, addr.wrapping_sub(offset));
             self.functions.push(Function { name, addr, location: Some(start) });
         }
         self.by_address.insert((space, addr), (function, offset));

@@ -9,6 +9,7 @@ use super::{BlockQuality, add};
 use crate::clean::{self, DUPLICATE_STRIDE, LONGEST_BLOCK, Streams};
 use crate::collect::{self, Collect, Thread};
 use crate::maps::Maps;
+use crate::names::{self, Symbol};
 use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::{Entry, Quality};
 use crate::recording::Recording;
@@ -196,7 +197,9 @@ impl FlowCounter {
             return length as u32;
         }
         let quality = &mut self.block_quality;
-        let why = if clean::crosses(entry, exit) {
+        let why = if self.maps.has_names() && (names::is_name(entry) || names::is_name(exit)) {
+            &mut quality.apart
+        } else if clean::crosses(entry, exit) {
             &mut quality.crossing
         } else if exit < entry {
             &mut quality.backwards
@@ -246,6 +249,9 @@ impl Collect for FlowCounter {
     }
     fn left_out(&mut self, left: &LeftOut) {
         self.quality.left_out.add(left);
+    }
+    fn symbol(&mut self, symbol: &Symbol) {
+        self.maps.symbol(symbol);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::code::Passed;
 use crate::cycles::Cycles;
 use crate::index::{Index, hash};
 use crate::maps::{Location, Maps, Owner};
+use crate::names;
 
 impl FlowCounter {
     /// The flow: the same code of the same file is one, whichever process ran
@@ -102,6 +103,10 @@ fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<u32>) {
         of_slot.push(at);
         if let Some(site) = merged.get_mut(at as usize) {
             merge_site(site, slot, &sites.totals(number));
+            // One that nobody knows the place of stands for many.
+            if names::is_unknown(slot.from) && maps.unknown(location).is_some() {
+                (site.branch_type, site.conditional) = (None, None);
+            }
         }
     }
     (merged, of_slot)

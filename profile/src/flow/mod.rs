@@ -149,6 +149,10 @@ pub struct BlockQuality {
     pub too_long: u64,
     /// Pairs of neighbours with the kernel's boundary in between: no block.
     pub crossing: u64,
+    /// Pairs of neighbours in two functions, or in one that nobody knows, where
+    /// the recording has symbols in place of addresses: how far apart they are
+    /// is not known, so no block.
+    pub apart: u64,
     /// Stacks whose neighbours are not joined by straight code, because not
     /// every branch was recorded: they have no blocks.
     pub filtered: u64,

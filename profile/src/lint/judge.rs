@@ -149,6 +149,19 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
         quality.samples,
         &excluded,
     );
+    found.add(
+        Kind {
+            id: "no_addresses",
+            unit: "entries",
+            limits: KNOWN,
+            meaning: "symbols in place of addresses: no code bytes and no source lines, and functions of one \
+                      printed name (and file, where printed) look like one; what has no symbol is any place",
+            report: "joins no block between functions; of what has no symbol none at all",
+        },
+        scan.named,
+        scan.counted,
+        &[("from or to unknown", scan.unknown)],
+    );
     let told = quality.software.saturating_add(quality.hardware);
     found.add(
         Kind {

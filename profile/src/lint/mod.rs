@@ -17,6 +17,7 @@ use crate::code;
 use crate::collect::{self, Collect};
 use crate::flow::{Flow, FlowCounter, Site};
 use crate::maps::Location;
+use crate::names::{self, Symbol};
 use crate::perf_data::{EventAttr, Notes, ReadError};
 use crate::recording::Recording;
 use crate::select::LeftOut;
@@ -192,6 +193,9 @@ impl Collect for Check {
     fn left_out(&mut self, left: &LeftOut) {
         Collect::left_out(&mut self.flow, left);
     }
+    fn symbol(&mut self, symbol: &Symbol) {
+        Collect::symbol(&mut self.flow, symbol);
+    }
 }
 
 /// What is counted beside the flow.
@@ -221,6 +225,10 @@ struct Scan {
     places: Places,
     newest: u64,
     counted: u64,
+    /// Entries with symbols in place of addresses.
+    named: u64,
+    /// Entries with an end that not even a symbol is known of.
+    unknown: u64,
 }
 
 impl Scan {
@@ -249,6 +257,9 @@ impl Scan {
         self.oldest(stack, flow);
         let user_only = streams.is_user_only(head);
         self.places.stack(entries, space as u32, weight);
+        if flow.maps().has_names() {
+            self.names(entries, weight);
+        }
         let (mut index, last) = (0, entries.len().saturating_sub(1));
         entries.for_each(|branch| {
             let here = index;
@@ -269,6 +280,15 @@ impl Scan {
                 self.cycles(branch.flags, weight);
             }
         });
+    }
+
+    fn names(&mut self, entries: &Entries<'_>, weight: u64) {
+        for branch in entries.iter() {
+            let ends = [branch.from, branch.to];
+            let has = |is: fn(u64) -> bool| u64::from(ends.into_iter().any(is));
+            add(&mut self.named, weight * has(names::is_name));
+            add(&mut self.unknown, weight * has(names::is_unknown));
+        }
     }
 
     /// The oldest pair of a stack, repeated as no loop of one block could.

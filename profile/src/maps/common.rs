@@ -12,6 +12,7 @@ use std::sync::Arc;
 use lbr_msr::record::Head;
 
 use super::{KERNEL, Mapping, Maps, Space, overlapped};
+use crate::names;
 use crate::note::Source;
 use crate::stack::{Entries, RawBranch, SampleHead};
 
@@ -54,12 +55,14 @@ struct Way {
     space: usize,
     /// First address, length, and what is added to the addresses; sorted.
     shifts: Box<[(u64, u64, u64)]>,
+    /// Numbers may stand for names.
+    has_names: bool,
 }
 
 impl Way {
     fn address(&self, addr: u64, last: &mut usize) -> Option<u64> {
-        // The kernel is everybody's.
-        if addr >= KERNEL {
+        // The kernel is everybody's, and so are names.
+        if addr >= KERNEL || self.has_names && names::is_name(addr) {
             return Some(addr);
         }
         let inside = |at: usize| {
@@ -146,8 +149,9 @@ impl Maps {
             };
             let ours = mappings(index);
             let theirs = mappings(first).iter().map(|map| (part(map), map.start)).collect();
-            let mut ways = vec![way(&ours, &Layout { space: first, parts: theirs })];
-            ways.extend(self.layout(&ours).map(|layout| way(&ours, layout)));
+            let has_names = self.named.current().is_some();
+            let mut ways = vec![way(&ours, &Layout { space: first, parts: theirs }, has_names)];
+            ways.extend(self.layout(&ours).map(|layout| way(&ours, layout, has_names)));
             if let Some(space) = self.spaces.get_mut(index) {
                 space.moved = Some(Moved(ways));
             }
@@ -171,7 +175,8 @@ impl Maps {
             Some(at) => at,
             None if self.common.layouts.len() < LAYOUTS => {
                 let owner = super::Owner { recording: self.recording, pid: None };
-                self.spaces.push(Space { used: true, ..Space::new(owner, Arc::default(), None) });
+                let named = self.named.current();
+                self.spaces.push(Space { used: true, named, ..Space::new(owner, Arc::default()) });
                 let space = self.spaces.len() - 1;
                 self.common.layouts.push(Layout { space, parts: HashMap::new() });
                 self.common.layouts.len() - 1
@@ -193,12 +198,12 @@ impl Maps {
 
 /// From the addresses of these mappings to those in a layout, as far as it has
 /// them.
-fn way(ours: &[Mapping], layout: &Layout) -> Way {
+fn way(ours: &[Mapping], layout: &Layout, has_names: bool) -> Way {
     let shifts = ours.iter().filter_map(|map| {
         let start = layout.parts.get(&part(map))?;
         Some((map.start, map.len, start.wrapping_sub(map.start)))
     });
-    Way { space: layout.space, shifts: shifts.collect() }
+    Way { space: layout.space, shifts: shifts.collect(), has_names }
 }
 
 fn part(map: &Mapping) -> Part {

@@ -13,6 +13,7 @@ use super::vdso::VDSO;
 use super::vmlinux::Vmlinux;
 use super::{Location, Maps, differs};
 use crate::lines::{Frame, SourceLine};
+use crate::names::REACH;
 use crate::symbols::{Found, JitMap, Module, Sources, SymbolError, demangle, is_called};
 
 /// Something that was mapped.
@@ -44,6 +45,9 @@ pub(super) enum Kind {
     Jit { list: PathBuf },
     /// Code that the kernel maps into processes. Offsets are its bytes.
     Vdso,
+    /// What a recording without addresses says of a file: offsets are those of
+    /// its symbols, one after the other as they came.
+    Named,
     /// Named in brackets, relative or anonymous: nothing to open.
     None,
 }
@@ -151,7 +155,8 @@ pub struct Function {
     /// Its bytes in that file, as [`Location::File`] counts them.
     pub offsets: Range<u64>,
     /// Its first address as the file's symbol table counts, which is what a
-    /// disassembler prints; where there is no file, as it was recorded.
+    /// disassembler prints; where there is no file, as it was recorded. 0 where
+    /// it was recorded by its name alone.
     pub address: u64,
 }
 
@@ -166,10 +171,12 @@ impl Function {
 
 impl Maps {
     /// Path of a file, as the recording has it; generated code is
-    /// `[JIT] tid PID`, as perf calls it.
+    /// `[JIT] tid PID`, as perf calls it. `None` where the recording has symbols
+    /// without their files.
     #[must_use]
     pub fn path(&self, file: usize) -> Option<&str> {
-        self.files.get(file).map(|file| file.path.as_str())
+        let said = |file: &&MappedFile| file.kind != Kind::Named || !file.path.is_empty();
+        self.files.get(file).filter(said).map(|file| file.path.as_str())
     }
 
     /// Indexes of all that was mapped, for [`path`](Self::path).
@@ -197,7 +204,7 @@ impl Maps {
                 Err(error) => State::Failed(error),
             },
             Kind::Vdso => self.open_vdso(file.build_id.as_deref()),
-            Kind::Whole { .. } | Kind::None => State::Silent,
+            Kind::Whole { .. } | Kind::Named | Kind::None => State::Silent,
         };
         if let Some(file) = self.files.get_mut(index) {
             file.state = state;
@@ -215,6 +222,9 @@ impl Maps {
         let file = self.files.get(index)?;
         if let Kind::Whole { len, .. } = file.kind {
             return Some((file.path.clone(), index, 0..len, 0));
+        }
+        if file.kind == Kind::Named {
+            return self.named_at(index, offset);
         }
         match &file.state {
             State::Open(module) => {
@@ -262,6 +272,15 @@ impl Maps {
         for index in self.files() {
             self.open(index);
             let Some(file) = self.files.get(index) else { continue };
+            if file.kind == Kind::Named {
+                for (called, start) in self.named.of_file(index) {
+                    if is_called(called, name) {
+                        let (name, offsets) = (called.to_owned(), start..start + REACH);
+                        found.push(Function { name, file: index, offsets, address: 0 });
+                    }
+                }
+                continue;
+            }
             match &file.state {
                 State::Open(module) => {
                     for range in module.named(name) {

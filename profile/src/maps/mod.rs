@@ -3,6 +3,7 @@
 mod common;
 mod files;
 mod kernel;
+mod named;
 mod vdso;
 mod vmlinux;
 
@@ -16,6 +17,7 @@ use crate::symbols::{JitMap, Sources};
 use common::{Common, Moved};
 use files::{Kind, MappedFile};
 use kernel::{Kernel, Lists, is_kernel};
+use named::NamedPlaces;
 use vdso::VDSO;
 
 pub use files::{Function, Named};
@@ -89,11 +91,21 @@ struct Space {
     moved: Option<Moved>,
     /// Its process has ended.
     ended: bool,
+    /// The symbols that numbers in it stand for, by recording.
+    named: Option<usize>,
 }
 
 impl Space {
-    fn new(owner: Owner, mappings: Arc<Mappings>, generated: Option<usize>) -> Space {
-        Space { mappings, owner, generated, used: false, moved: None, ended: false }
+    fn new(owner: Owner, mappings: Arc<Mappings>) -> Space {
+        Space {
+            mappings,
+            owner,
+            generated: None,
+            used: false,
+            moved: None,
+            ended: false,
+            named: None,
+        }
     }
 }
 
@@ -121,6 +133,7 @@ pub struct Maps {
     kernels: Vec<Kernel>,
     kernel_lists: Lists,
     sources: Sources,
+    named: NamedPlaces,
 }
 
 impl Maps {
@@ -181,7 +194,7 @@ impl Maps {
         }
         let Some((pid, index)) = self.ended.pop_front() else { return };
         let Some(space) = self.spaces.get_mut(index).filter(|space| !space.used) else { return };
-        *space = Space::new(space.owner, Arc::default(), None);
+        *space = Space::new(space.owner, Arc::default());
         if self.current.get(&Some(pid)) == Some(&index) {
             self.current.remove(&Some(pid));
         }
@@ -218,7 +231,8 @@ impl Maps {
         let recording = if pid.is_some() { self.recording } else { 0 };
         let owner = Owner { recording, pid };
         let generated = pid.and_then(|pid| self.generated(pid));
-        let new = Space::new(owner, mappings, generated);
+        let named = self.named.current();
+        let new = Space { generated, named, ..Space::new(owner, mappings) };
         let space = match self.free.pop() {
             Some(free) => {
                 if let Some(space) = self.spaces.get_mut(free) {
@@ -258,6 +272,7 @@ impl Maps {
         self.current.clear();
         self.ended.clear();
         self.common = Common::default();
+        self.named.next_recording();
         self.expected.clear();
         self.recording += 1;
         // Each recording has a kernel of its own until it says which.
@@ -354,6 +369,9 @@ impl Maps {
     #[must_use]
     pub fn locate(&self, space: usize, addr: u64) -> Location {
         let Some(known) = self.spaces.get(space) else { return Location::Address(addr) };
+        if let Some(location) = known.named.and_then(|table| self.named.locate(table, addr)) {
+            return location;
+        }
         let kernel = || {
             let kernel = self.kernels.get(known.owner.recording as usize)?;
             covering(&kernel.mappings, addr)

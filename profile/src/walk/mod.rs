@@ -15,6 +15,7 @@ use crate::code;
 use crate::collect::{self, Collect, Thread};
 use crate::index;
 use crate::maps::Maps;
+use crate::names::Symbol;
 use crate::note::Source;
 use crate::perf_data::{EventAttr, ReadError};
 use crate::quality::{Entry, Quality};
@@ -405,6 +406,9 @@ impl<V: Visit> Collect for Walk<'_, V> {
     }
     fn left_out(&mut self, left: &LeftOut) {
         self.walker.quality.left_out.add(left);
+    }
+    fn symbol(&mut self, symbol: &Symbol) {
+        self.walker.maps.symbol(symbol);
     }
 }
 

@@ -1,10 +1,13 @@
 //! Any line of text. What is parsed prints as text that parses to the same,
-//! and the fast way to read entries reads what the general one reads.
+//! and the fast way to read entries reads what the general one reads. Symbols in
+//! place of addresses print as symbols again, and no address stands for one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use profile::brstack::{Line, Printed, parse_line};
-use profile::{Item, RawBranch, Recording};
+use profile::hot::Counter;
+use profile::names::{Names, Symbols};
+use profile::{Item, RawBranch, Recording, Symbol};
 
 /// The line with an empty path behind the first address of each entry, which
 /// says nothing, and which only the general grammar reads.
@@ -24,6 +27,48 @@ fn with_paths(line: &[u8]) -> Vec<u8> {
 
 /// The samples of a text, and its first bad line. There is room behind it:
 /// near its end a text is read the general way.
+/// What an end of a branch is called.
+fn place(symbols: &Symbols, number: u64) -> String {
+    let Some((symbol, offset)) = symbols.find(number) else { return format!("{number:#x}") };
+    let Symbol { name, file, .. } = symbol;
+    let file = file.as_deref().map_or_else(String::new, |file| format!("({file})"));
+    match name {
+        Some(name) => format!("{name}+{offset:#x}{file}"),
+        None => format!("[unknown]{file}"),
+    }
+}
+
+/// The branches of a text by name, and all of them as text again.
+fn by_name(text: &[u8]) -> Option<(Vec<Vec<String>>, String)> {
+    let stream = Box::new(std::io::Cursor::new(text.to_vec()));
+    let mut recording = Recording::from_stream(stream).ok()?;
+    let (mut found, mut printed, mut symbols) = (Vec::new(), String::new(), Symbols::default());
+    while let Ok(Some(item)) = recording.next_item() {
+        match item {
+            Item::Symbol(symbol) => symbols.add(symbol),
+            Item::Stack(stack) => {
+                let mut branches = Vec::new();
+                for branch in stack.entries.iter() {
+                    let [from, to] = [branch.from, branch.to].map(|end| place(&symbols, end));
+                    let mut fields = Vec::new();
+                    Printed(branch).append_fields(&mut fields);
+                    branches.push(format!("{from}/{to}{}", String::from_utf8_lossy(&fields)));
+                }
+                // Blanks of the first name may be taken for what stands before it.
+                let first =
+                    branches.first().is_none_or(|first| first.contains(char::is_whitespace));
+                if !first {
+                    printed += &branches.join(" ");
+                    printed.push('\n');
+                    found.push(branches);
+                }
+            }
+            Item::Event(_) | Item::LeftOut => {}
+        }
+    }
+    recording.has_names().then_some((found, printed))
+}
+
 fn samples(text: &[u8]) -> (Vec<Vec<RawBranch>>, Option<(u64, String)>) {
     let text = [b"\n", text, b"\n", &[b' '; 256]].concat();
     let stream = Box::new(std::io::Cursor::new(text));
@@ -40,11 +85,34 @@ fn samples(text: &[u8]) -> (Vec<Vec<RawBranch>>, Option<(u64, String)>) {
 fuzz_target!(|line: &[u8]| {
     let lines: Vec<Vec<u8>> = line.split(|byte| *byte == b'\n').map(with_paths).collect();
     assert_eq!(samples(line), samples(&lines.join(&b'\n')));
+    if let Some((found, printed)) = by_name(line) {
+        let mut counter = Counter::new();
+        let stream = Box::new(std::io::Cursor::new(line.to_vec()));
+        if let Ok(mut recording) = Recording::from_stream(stream)
+            && counter.recording(&mut recording, |_, _| {}).is_ok()
+        {
+            for branch in counter.finish().branches {
+                std::hint::black_box(branch.from_location);
+            }
+        }
+        // Text that was mended while it was read may have got names of other shape.
+        if line.is_ascii() {
+            let again = by_name(printed.as_bytes());
+            // Without any name it is another kind of text.
+            if let Some((again, _)) = again {
+                assert_eq!(found, again, "{printed}");
+            }
+        }
+    }
     let mut entries = Vec::new();
-    let Ok(Line::Sample(_)) = parse_line(line, &mut entries) else { return };
+    let mut names = Names::default();
+    let Ok(Line::Sample(_)) = parse_line(line, &mut entries, &mut names) else { return };
+    if !names.is_empty() {
+        return;
+    }
     let text: String = entries.iter().map(|entry| format!(" {} ", Printed(*entry))).collect();
     let mut again = Vec::new();
-    if parse_line(text.as_bytes(), &mut again).is_ok() {
+    if parse_line(text.as_bytes(), &mut again, &mut names).is_ok() {
         assert_eq!(entries, again);
     } else {
         assert!(entries.is_empty());

@@ -56,20 +56,26 @@ impl Chosen {
 fn short(maps: &mut Maps, location: Location, addr: u64) -> String {
     match maps.name(location) {
         Some(Named { name, offset }) => format!("{name}+{offset:#x}"),
-        None => format!("{addr:#x}"),
+        None => match maps.address_of(location, addr) {
+            Some(addr) => format!("{addr:#x}"),
+            None => "[unknown]".to_owned(),
+        },
     }
 }
 
 /// What makes a block of one recording the same as one of another: both ends
-/// in the same files, wherever these were mapped.
-pub(super) type Key = [(Option<String>, u64); 2];
+/// in the same files, wherever these were mapped; or in the same functions, where
+/// symbols were recorded in place of addresses.
+pub(super) type Key = [(Option<String>, Option<String>, u64); 2];
 
 /// The key of a block.
 pub(super) fn key(maps: &Maps, block: &Block) -> Key {
     [(block.entry_location, block.entry), (block.exit_location, block.exit)].map(|(at, addr)| {
-        match at {
-            Location::File { file, offset } => (maps.path(file).map(str::to_owned), offset),
-            Location::Address(_) => (None, addr),
+        match maps.key(at) {
+            Some((path, symbol, offset)) => {
+                (Some(path.to_owned()), symbol.map(str::to_owned), offset)
+            }
+            None => (None, None, addr),
         }
     })
 }

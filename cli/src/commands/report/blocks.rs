@@ -6,7 +6,8 @@ use profile::Flow;
 use profile::basic::{BasicBlock, Cuts, Edge};
 use profile::cycles::Cycles;
 use profile::flow::Block;
-use profile::maps::Maps;
+use profile::maps::{Location, Maps};
+use profile::place::{Place, PlaceError, Span};
 use profile::quality::Quality;
 use serde::Serialize;
 use serde_json::Value;
@@ -16,11 +17,51 @@ use super::{Report, Sort, dash, percent, share};
 use crate::exit::USAGE;
 use crate::present::number::grouped;
 
-/// Reads `ENTRY..EXIT`, hexadecimal with or without `0x`.
-pub(super) fn range(text: &str) -> Result<(u64, u64), String> {
-    let hex = |part: &str| u64::from_str_radix(part.trim_start_matches("0x"), 16).ok();
-    let ends = text.split_once("..").and_then(|(a, b)| Some((hex(a)?, hex(b)?)));
-    ends.ok_or_else(|| "two addresses with .. in between, such as 0x401000..0x40100c".to_owned())
+/// The block that is asked for, by its two ends.
+pub(super) type Ends = (Place, Place);
+
+/// Reads `ENTRY..EXIT`: addresses, hexadecimal with or without `0x`, or places in
+/// functions.
+pub(super) fn range(text: &str) -> Result<Ends, String> {
+    let end = |text: &str| {
+        let hex = u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+        match hex.map_or_else(|| text.parse(), |addr| Ok(Place::Address(addr))).ok()? {
+            // A function is its first byte.
+            Place::Symbol { file, name, offset } => {
+                Some(Place::Symbol { file, name, offset: Some(offset.unwrap_or(0)) })
+            }
+            Place::Line { .. } => None,
+            place => Some(place),
+        }
+    };
+    let ends = text.split_once("..").and_then(|(a, b)| Some((end(a)?, end(b)?)));
+    ends.ok_or_else(|| {
+        "two addresses or places in functions with .. in between, such as 0x401000..0x40100c or \
+         main+0x10..main+0x1c"
+            .to_owned()
+    })
+}
+
+/// The most frequent of the blocks with these ends.
+fn find<'a>(
+    maps: &mut Maps,
+    blocks: &'a [Block],
+    (entry, exit): &Ends,
+) -> Result<Option<&'a Block>, PlaceError> {
+    // Addresses are those that the views print.
+    let mut end = |place: &Place| match place {
+        Place::Address(_) => Ok(Vec::new()),
+        place => maps.resolve(place),
+    };
+    let spans = (end(entry)?, end(exit)?);
+    let is = |place: &Place, spans: &[Span], location, addr| match place {
+        Place::Address(wanted) => maps.address_of(location, addr) == Some(*wanted),
+        _ => spans.iter().any(|span| span.contains(location)),
+    };
+    Ok(blocks.iter().find(|block| {
+        is(entry, &spans.0, block.entry_location, block.entry)
+            && is(exit, &spans.1, block.exit_location, block.exit)
+    }))
 }
 
 /// Prints the view.
@@ -41,8 +82,14 @@ pub(super) fn print(
         }
         _ => {}
     }
-    if let Some((entry, exit)) = args.block {
-        let block = blocks.iter().find(|block| (block.entry, block.exit) == (entry, exit));
+    if let Some(ends) = &args.block {
+        let block = match find(maps, blocks, ends) {
+            Ok(block) => block,
+            Err(error) => {
+                anstream::eprintln!("lbr: {error}");
+                return Ok(Some(USAGE));
+            }
+        };
         return one(out, args, maps, block, whole);
     }
     // Rows first, then basic blocks: there may be a million of each.
@@ -172,13 +219,13 @@ pub(crate) struct Whole<'a> {
 pub(crate) struct BlockRow {
     count: u64,
     distribution: Option<Vec<CyclesRow>>,
-    entry: String,
+    entry: Option<String>,
     entry_file: Option<String>,
     entry_inlines: Value,
     entry_line: Option<String>,
     entry_offset: Option<u64>,
     entry_symbol: Option<String>,
-    exit: String,
+    exit: Option<String>,
     exit_file: Option<String>,
     exit_inlines: Value,
     exit_line: Option<String>,
@@ -225,13 +272,13 @@ pub(crate) fn block_row(maps: &mut Maps, block: &Block, rank: usize, whole: Whol
     BlockRow {
         count: block.count,
         distribution: known.then(|| cycles.iter().map(row).collect()),
-        entry: format!("{:#x}", block.entry),
+        entry: super::address(maps, block.entry_location, block.entry),
         entry_file,
         entry_inlines,
         entry_line,
         entry_offset,
         entry_symbol,
-        exit: format!("{:#x}", block.exit),
+        exit: super::address(maps, block.exit_location, block.exit),
         exit_file,
         exit_inlines,
         exit_line,
@@ -268,12 +315,16 @@ fn ends(edge: Edge) -> (Option<String>, Option<String>) {
 struct BasicRow {
     count: u64,
     end: Option<String>,
+    end_is_before: bool,
+    end_offset: Option<u64>,
+    end_symbol: Option<String>,
     ends_before: Option<String>,
     kind: &'static str,
     rank: usize,
     start: Option<String>,
     start_file: Option<String>,
     start_inlines: Value,
+    start_is_behind: bool,
     start_line: Option<String>,
     start_offset: Option<u64>,
     start_symbol: Option<String>,
@@ -281,20 +332,43 @@ struct BasicRow {
     view: &'static str,
 }
 
+/// Where the end of a basic block lies, or what is beside it: as far behind its
+/// start as the addresses say.
+fn end_location(basic: &BasicBlock) -> Location {
+    let at = |edge| match edge {
+        Edge::At(addr) | Edge::Behind(addr) | Edge::Before(addr) => addr,
+    };
+    let (start, end) = (at(basic.start), at(basic.end));
+    match basic.location {
+        Location::File { file, offset } => {
+            Location::File { file, offset: offset.wrapping_add(end.wrapping_sub(start)) }
+        }
+        Location::Address(_) => Location::Address(end),
+    }
+}
+
 fn basic_row(maps: &mut Maps, basic: &BasicBlock, rank: usize) -> BasicRow {
     let (start_symbol, start_offset, start_file) = super::end_json(maps, basic.location);
     let (start_line, start_inlines) = super::source_json(maps, basic.location);
-    let (start, starts_behind) = ends(basic.start);
-    let (end, ends_before) = ends(basic.end);
+    let (mut start, mut starts_behind) = ends(basic.start);
+    let (mut end, mut ends_before) = ends(basic.end);
+    let (end_symbol, end_offset, _) = super::end_json(maps, end_location(basic));
+    if maps.is_named(basic.location) {
+        (start, starts_behind, end, ends_before) = (None, None, None, None);
+    }
     BasicRow {
         count: basic.count,
         end,
+        end_is_before: matches!(basic.end, Edge::Before(_)),
+        end_offset,
+        end_symbol,
         ends_before,
         kind: "basic_block",
         rank,
         start,
         start_file,
         start_inlines,
+        start_is_behind: matches!(basic.start, Edge::Behind(_)),
         start_line,
         start_offset,
         start_symbol,
@@ -308,8 +382,13 @@ fn basic_text(maps: &mut Maps, basic: &BasicBlock) -> String {
         Edge::At(addr) | Edge::Before(addr) => super::place(maps, basic.location, addr),
         Edge::Behind(addr) => format!("behind {}", super::place(maps, basic.location, addr)),
     };
+    let location = end_location(basic);
+    let mut end = |addr: u64| match maps.is_named(location) {
+        true => super::place(maps, location, addr),
+        false => format!("{addr:#x}"),
+    };
     match basic.end {
-        Edge::At(addr) | Edge::Behind(addr) => format!("{start} .. {addr:#x}"),
-        Edge::Before(addr) => format!("{start} up to {addr:#x}"),
+        Edge::At(addr) | Edge::Behind(addr) => format!("{start} .. {}", end(addr)),
+        Edge::Before(addr) => format!("{start} up to {}", end(addr)),
     }
 }

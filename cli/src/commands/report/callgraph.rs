@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use profile::Selection;
 use profile::callgraph::{CallGraph, Function, Node, Sum, Unit, score};
+use profile::symbols::Sources;
 use serde_json::{Value, json};
 
 pub(super) use super::shown::Shown;
@@ -14,7 +15,7 @@ use super::{Report, Totals, dash, percent, share};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::input::{self, Source};
 use crate::present::number::grouped;
-use crate::symbols;
+use crate::symbols::{self, SymbolArgs};
 
 /// Share of the whole below which the tree is cut, percent.
 pub(super) const LEAST: f64 = 0.5;
@@ -64,9 +65,11 @@ impl GraphOptions {
 pub(super) fn count(
     paths: &[PathBuf],
     selection: &Arc<Selection>,
+    symbols: &SymbolArgs,
     stitch: bool,
 ) -> Result<(CallGraph, Vec<Source>), Failure> {
-    CallGraph::count_all(stitch, |read| input::read_all(paths, selection, read))
+    let sources = symbols.sources(&Sources::default());
+    CallGraph::count_with(sources, stitch, |read| input::read_all(paths, selection, read))
 }
 
 /// Runs the view.
@@ -77,7 +80,7 @@ pub(super) fn run(args: &Report) -> Outcome {
         return super::usage("--min-percent is a percentage: 0 to 100");
     }
     let selection = args.select.selection();
-    let (graph, sources) = count(&args.input, &selection, options.stitch)?;
+    let (graph, sources) = count(&args.input, &selection, &args.symbols, options.stitch)?;
     let shown = Shown::of(args, &graph)?;
     let rows = shown.rows(args, &graph);
     let totals =
@@ -86,7 +89,8 @@ pub(super) fn run(args: &Report) -> Outcome {
         Some(truth) => {
             // Of the same run; its event may be another.
             let selection = Selection { events: Vec::new(), ..(*selection).clone() };
-            let (truth, _) = count(std::slice::from_ref(truth), &Arc::new(selection), false)?;
+            let (truth, _) =
+                count(std::slice::from_ref(truth), &Arc::new(selection), &args.symbols, false)?;
             score(&graph, &truth)
         }
         None => None,
@@ -315,7 +319,7 @@ fn print_rows(
                 "kind": "function",
                 "rank": rank + 1,
                 "function": label(graph, sum.function),
-                "addr": function.filter(|f| f.location.is_some()).map(|f| format!("{:#x}", f.addr)),
+                "addr": function.and_then(|f| f.addr).map(|addr| format!("{addr:#x}")),
                 "file": file,
                 "total": sum.total,
                 "total_share": share(sum.total, all),

@@ -103,6 +103,7 @@ fn print_sureness(out: &mut impl Write, flow: &Flow, args: &Report) -> std::io::
         ("blocks left out that the code bytes contradict", quality.contradicted),
         ("impossible blocks left out", quality.impossible()),
         ("neighbours across the kernel's boundary", quality.crossing),
+        ("neighbours in other functions, how far apart is not known", quality.apart),
         ("stacks without blocks, because not every branch was recorded", quality.filtered),
     ];
     let odd: Vec<String> = odd
@@ -124,6 +125,7 @@ pub(crate) fn quality(sources: &[Source], flow: &Flow, totals: &Totals) -> Value
     json["blocks_contradicted"] = json!(blocks.contradicted);
     json["blocks_impossible"] = json!(blocks.impossible());
     json["blocks_crossing"] = json!(blocks.crossing);
+    json["neighbours_apart"] = json!(blocks.apart);
     json["stacks_filtered"] = json!(blocks.filtered);
     json
 }

@@ -54,6 +54,9 @@ pub(super) fn print_recordings(
             write!(out, "; recorded by {by}")?;
         }
         write!(out, "{}", source.events_line())?;
+        if source.has_names {
+            write!(out, "; symbols in place of addresses")?;
+        }
         if let Some(partial) = source.partial() {
             write!(out, "; {partial}")?;
         }
@@ -155,6 +158,7 @@ pub(super) fn quality_json(sources: &[Source], quality: &Quality, totals: &Total
         "view": "quality",
         "inputs": sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(),
         "partial": sources.iter().any(Source::is_partial),
+        "symbols_only": sources.iter().any(|source| source.has_names),
         "samples": quality.samples,
         "empty_stacks": quality.empty_stacks,
         "entries": quality.entries,

@@ -7,8 +7,8 @@ use profile::hot::{Counter, HotBranch, HotTable, Order};
 use serde_json::{Value, json};
 
 use super::{
-    Report, Sort, Totals, dash, end_json, finish, flow, percent, place, print_head, print_hidden,
-    print_json, quality_json, share_line,
+    Report, Sort, Totals, address, dash, end_json, finish, flow, percent, place, print_head,
+    print_hidden, print_json, quality_json, share_line,
 };
 use crate::exit::{DONE, Outcome};
 use crate::input;
@@ -130,13 +130,13 @@ fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
         "cycles": branch.cycles,
         "counters": branch.counters,
         "type": branch_type,
-        "from": format!("{:#x}", branch.from),
+        "from": address(&table.maps, branch.from_location, branch.from),
         "from_symbol": from.0,
         "from_offset": from.1,
         "from_file": from.2,
         "from_line": from_line,
         "from_inlines": from_inlines,
-        "to": format!("{:#x}", branch.to),
+        "to": address(&table.maps, branch.to_location, branch.to),
         "to_symbol": to.0,
         "to_offset": to.1,
         "to_file": to.2,

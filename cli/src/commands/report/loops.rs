@@ -239,7 +239,7 @@ struct LoopRow {
     exact: bool,
     falls_back: u64,
     falls_from: Vec<BranchRow>,
-    head: String,
+    head: Option<String>,
     head_file: Option<String>,
     head_offset: Option<u64>,
     head_symbol: Option<String>,
@@ -273,7 +273,7 @@ struct LoopRow {
 #[derive(Debug, Serialize)]
 struct BranchRow {
     count: u64,
-    from: String,
+    from: Option<String>,
     from_offset: Option<u64>,
     from_symbol: Option<String>,
 }
@@ -289,7 +289,8 @@ fn row(maps: &mut Maps, one: &Loop, rank: usize, complete: bool) -> LoopRow {
     let (head_symbol, head_offset, head_file) = super::end_json(maps, one.location);
     let mut branch = |back: &BackEdge| {
         let (from_symbol, from_offset, _) = super::end_json(maps, back.location);
-        BranchRow { count: back.count, from: format!("{:#x}", back.from), from_offset, from_symbol }
+        let from = super::address(maps, back.location, back.from);
+        BranchRow { count: back.count, from, from_offset, from_symbol }
     };
     let back_edges = one.back_edges.iter().map(&mut branch).collect();
     let falls_from = one.falls_from.iter().map(&mut branch).collect();
@@ -315,7 +316,7 @@ fn row(maps: &mut Maps, one: &Loop, rank: usize, complete: bool) -> LoopRow {
         exact: complete,
         falls_back: one.falls_back,
         falls_from,
-        head: format!("{:#x}", one.head),
+        head: super::address(maps, one.location, one.head),
         head_file,
         head_offset,
         head_symbol,

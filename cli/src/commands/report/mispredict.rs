@@ -58,7 +58,7 @@ pub(super) fn print(
             let row = json!({
                 "view": "mispredict",
                 "rank": rank,
-                "from": format!("{:#x}", site.from),
+                "from": super::address(maps, site.location, site.from),
                 "from_symbol": symbol,
                 "from_offset": offset,
                 "from_file": file,

@@ -13,6 +13,8 @@ use super::flow::interval_of;
 use super::{Report, Sort, dash, flow, percent};
 use crate::present::number::grouped;
 
+/// Why.
+const NO_CODE: &str = ", which are not to be had for symbols in place of addresses";
 /// Targets of one branch that the table shows.
 const TARGETS: usize = 8;
 
@@ -37,6 +39,7 @@ pub(super) fn print(
         indirect.sort_by_key(|site| site.from);
     }
     let all = (conditional.len(), indirect.len());
+    let by_name = flow.maps.has_names();
     conditional.truncate(args.rows());
     indirect.truncate(args.rows());
     let maps = &mut flow.maps;
@@ -55,9 +58,13 @@ pub(super) fn print(
     if conditional.is_empty() && indirect.is_empty() {
         writeln!(
             out,
-            "no branch is known to be conditional or indirect: neither the recording nor code bytes say"
+            "no branch is known to be conditional or indirect: neither the recording nor code bytes say{}",
+            if by_name { NO_CODE } else { "" }
         )?;
         return Ok(None);
+    }
+    if by_name {
+        writeln!(out, "times not taken are not known without code bytes{NO_CODE}")?;
     }
     writeln!(
         out,
@@ -135,13 +142,13 @@ fn conditional_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -
         "view": "outcomes",
         "kind": "conditional",
         "rank": rank,
-        "from": format!("{:#x}", site.from),
+        "from": super::address(maps, site.location, site.from),
         "from_symbol": symbol,
         "from_offset": offset,
         "from_file": file,
         "from_line": line,
         "from_inlines": inlines,
-        "to": site.targets.first().map(|target| format!("{:#x}", target.to)),
+        "to": site.targets.first().and_then(|target| super::address(maps, target.location, target.to)),
         "taken": site.taken,
         "not_taken": site.not_taken,
         "taken_share": taken_share(site, complete),
@@ -159,7 +166,7 @@ fn indirect_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> V
         let (symbol, offset, file) = super::end_json(maps, target.location);
         let (line, inlines) = super::source_json(maps, target.location);
         targets.push(json!({
-            "to": format!("{:#x}", target.to),
+            "to": super::address(maps, target.location, target.to),
             "to_symbol": symbol,
             "to_offset": offset,
             "to_file": file,
@@ -177,7 +184,7 @@ fn indirect_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> V
         "view": "outcomes",
         "kind": "indirect",
         "rank": rank,
-        "from": format!("{:#x}", site.from),
+        "from": super::address(maps, site.location, site.from),
         "from_symbol": symbol,
         "from_offset": offset,
         "from_file": file,

@@ -207,10 +207,10 @@ fn link_json(paths: &mut Paths, link: &Link) -> Value {
     let from = super::end_json(&mut paths.maps, link.from_location);
     let to = super::end_json(&mut paths.maps, link.to_location);
     json!({
-        "from": format!("{:#x}", link.from),
+        "from": super::address(&paths.maps, link.from_location, link.from),
         "from_symbol": from.0,
         "from_offset": from.1,
-        "to": format!("{:#x}", link.to),
+        "to": super::address(&paths.maps, link.to_location, link.to),
         "to_symbol": to.0,
         "to_offset": to.1,
         "count": link.count,
@@ -227,10 +227,22 @@ fn row_json(paths: &mut Paths, path: &Path, rank: usize, covered: u64) -> Value 
     if let Break::Splits { followers: after, exact } = &path.ends {
         exact_shares = Some(*exact);
         let after = after.iter().filter_map(|follower| {
-            let (from, _, to, _) = paths.follower(follower)?;
-            Some(json!({
-                "from": format!("{from:#x}"), "to": format!("{to:#x}"), "share": follower.share,
-            }))
+            let (from, from_location, to, to_location) = paths.follower(follower)?;
+            let maps = &mut paths.maps;
+            let mut row = json!({
+                "from": super::address(maps, from_location, from),
+                "to": super::address(maps, to_location, to),
+                "share": follower.share,
+            });
+            for (end, location) in [("from", from_location), ("to", to_location)] {
+                // Without an address there is nothing else to know it by.
+                if maps.is_named(location) {
+                    let (symbol, offset, _) = super::end_json(maps, location);
+                    row[format!("{end}_symbol")] = json!(symbol);
+                    row[format!("{end}_offset")] = json!(offset);
+                }
+            }
+            Some(row)
         });
         followers = Some(after.collect::<Vec<Value>>());
     }

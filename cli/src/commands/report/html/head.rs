@@ -121,6 +121,9 @@ fn of_recording((source, info): (&Source, &Option<FileInfo>)) -> Vec<(&'static s
         let what = if what == "event" { "Event" } else { "Events" };
         facts.push((what, events.to_owned()));
     }
+    if source.has_names {
+        facts.push(("Places", "symbols in place of addresses".to_owned()));
+    }
     if let Some(info) = info {
         let command = info.cmdline.join(" ");
         facts.extend((!command.is_empty()).then_some(("Command", command)));

@@ -126,7 +126,7 @@ fn loop_table(args: &Report, path: &Path, limit: usize) -> Result<Markup, Failur
 
 fn call_table(args: &Report, path: &Path, limit: usize) -> Result<Markup, Failure> {
     let selection = args.select.selection();
-    let (graph, _) = callgraph::count(&[path.to_owned()], &selection, false)?;
+    let (graph, _) = callgraph::count(&[path.to_owned()], &selection, &args.symbols, false)?;
     let shown = callgraph::Shown::of(args, &graph)?;
     let (sums, all) = (shown.sums(&graph), graph.total());
     if all == 0 {
