@@ -113,40 +113,31 @@ fn the_kernel_that_runs_here() {
     assert_eq!(maps.failures().count(), 0);
 }
 
-/// Views that look at code ask for it while they read; which kernel ran stands
-/// at the end of a file.
+/// Views that look at code ask for it while they read, and the call graph asks
+/// for names: which kernel ran stands at the end of a file, or at its beginning.
 #[test]
-fn asked_for_code_before_the_kernel_is_known() {
+fn asked_before_the_end() {
     let machine = Machine::new(KALLSYMS);
     for (release, used) in [(RELEASE, true), ("6.1.0-other", false)] {
-        let mut maps = Maps::with_sources(machine.sources(None));
-        map_kernel(&mut maps, THEN, None);
-        let alpha = locate(&mut maps, 7, THEN + 0x110);
-        assert_eq!(maps.code(alpha), None);
-        maps.recorded(&info(Some(release)));
-        assert_eq!(maps.name(alpha), used.then(|| named("alpha", 0x10)).flatten());
-        let said: Vec<String> = maps.failures().map(ToString::to_string).collect();
-        assert_eq!(said.len(), usize::from(!used), "{said:?}");
-        assert!(said.iter().all(|said| said.contains("6.1.0-other")), "{said:?}");
-    }
-}
-
-/// The call graph asks for names while it reads; a file says at its beginning
-/// which kernel ran.
-#[test]
-fn asked_for_names_before_the_end() {
-    let machine = Machine::new(KALLSYMS);
-    for (release, used) in [(RELEASE, true), ("6.1.0-other", false)] {
-        let mut maps = Maps::with_sources(machine.sources(None));
-        maps.expect(&info(Some(release)));
-        map_kernel(&mut maps, THEN, None);
-        let alpha = locate(&mut maps, 7, THEN + 0x110);
-        assert_eq!(maps.name(alpha), used.then(|| named("alpha", 0x10)).flatten());
-        maps.recorded(&info(Some(release)));
-        assert_eq!(maps.name(alpha), used.then(|| named("alpha", 0x10)).flatten());
-        let said: Vec<String> = maps.failures().map(ToString::to_string).collect();
-        assert_eq!(said.len(), usize::from(!used), "{said:?}");
-        assert!(said.iter().all(|said| said.contains("6.1.0-other")), "{said:?}");
+        for told_early in [false, true] {
+            let mut maps = Maps::with_sources(machine.sources(None));
+            if told_early {
+                maps.expect(&info(Some(release)));
+            }
+            map_kernel(&mut maps, THEN, None);
+            let alpha = locate(&mut maps, 7, THEN + 0x110);
+            let expected = used.then(|| named("alpha", 0x10)).flatten();
+            if told_early {
+                assert_eq!(maps.name(alpha), expected);
+            } else {
+                assert_eq!(maps.code(alpha), None);
+            }
+            maps.recorded(&info(Some(release)));
+            assert_eq!(maps.name(alpha), expected);
+            let said: Vec<String> = maps.failures().map(ToString::to_string).collect();
+            assert_eq!(said.len(), usize::from(!used), "{said:?}");
+            assert!(said.iter().all(|said| said.contains("6.1.0-other")), "{said:?}");
+        }
     }
 }
 

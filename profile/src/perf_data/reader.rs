@@ -209,41 +209,6 @@ impl Reader {
         self.next_as(Record::Stack, Record::Event)
     }
 
-    /// The same, made into what is asked for where it stands: a sample's words
-    /// are many to be moved.
-    #[inline]
-    pub(crate) fn next_as<'a, T>(
-        &'a mut self,
-        of_stack: impl FnOnce(Stack<'a>) -> T,
-        of_event: impl FnOnce(Event) -> T,
-    ) -> Result<Option<T>, ReadError> {
-        let (frame, event, found) = loop {
-            let Some(frame) = self.frame()? else {
-                self.require_branches()?;
-                return Ok(None);
-            };
-            if frame.kind == record::SAMPLE {
-                if let Some(event) = self.event_of_sample(frame)? {
-                    let layout = self.layouts.get(event);
-                    match layout.and_then(|layout| layout.find(self.body(frame))) {
-                        // Read below: a borrow of the buffer cannot leave a
-                        // loop that goes on otherwise.
-                        Some(found) => break (frame, event, found),
-                        None => self.malformed(frame),
-                    }
-                }
-            } else if let Some(event) = self.other(frame)? {
-                return Ok(Some(of_event(event)));
-            }
-        };
-        self.samples.get_mut(event).into_iter().for_each(|samples| *samples += 1);
-        Ok(self.layouts.get(event).map(|layout| {
-            let mut stack = layout.stack(self.body(frame), event, found);
-            stack.head.round = self.round;
-            of_stack(stack)
-        }))
-    }
-
     /// Samples that [`next_record`](Self::next_record) gave out, by event.
     pub(crate) fn samples(&self) -> &[u64] {
         &self.samples

@@ -24,6 +24,7 @@ pub(crate) struct Place {
 impl Reader {
     /// Goes to the next sample or event, for those who ask which events there
     /// are before they look at the sample; `None` at the end.
+    #[inline]
     pub(crate) fn advance(&mut self) -> Result<Option<Next>, ReadError> {
         loop {
             let Some(frame) = self.frame()? else {
@@ -47,12 +48,30 @@ impl Reader {
     }
 
     /// The sample that [`advance`](Self::advance) went to.
+    #[inline]
     pub(crate) fn stack(&self, place: Place) -> Option<Stack<'_>> {
         let Place { frame, event, found } = place;
         let layout = self.layouts.get(event)?;
         let mut stack = layout.stack(self.body(frame), event, found);
         stack.head.round = self.round;
         Some(stack)
+    }
+
+    /// The next sample or event, counted and made into what is asked for.
+    #[inline]
+    pub(crate) fn next_as<'a, T>(
+        &'a mut self,
+        of_stack: impl FnOnce(Stack<'a>) -> T,
+        of_event: impl FnOnce(Event) -> T,
+    ) -> Result<Option<T>, ReadError> {
+        match self.advance()? {
+            Some(Next::Sample(place)) => {
+                self.samples.get_mut(place.event).into_iter().for_each(|samples| *samples += 1);
+                Ok(self.stack(place).map(of_stack))
+            }
+            Some(Next::Event(event)) => Ok(Some(of_event(event))),
+            None => Ok(None),
+        }
     }
 
     /// The next record that is no sample, the samples before it not looked at.
