@@ -313,6 +313,8 @@ impl TextReader {
                 }
                 Ok(Line::Count(count)) => self.weight = Some(count),
                 Ok(Line::Mmap(map)) => return Ok(Some(Found::Event(Event::Mmap(map)))),
+                Ok(Line::Fork(task)) => return Ok(Some(Found::Event(Event::Fork(task)))),
+                Ok(Line::Exit(task)) => return Ok(Some(Found::Event(Event::Exit(task)))),
                 Ok(Line::Dumped(head)) => {
                     let before = self.take_dumped();
                     self.dumped = Some(head);

@@ -1,7 +1,8 @@
 //! The text of an entry and of a line.
 
-use lbr_msr::record::{BranchSpec, BranchType};
+use lbr_msr::record::{BranchSpec, BranchType, Task};
 use profile::brstack::{EntryError, Line, LineError, Printed, parse_entry, parse_line};
+use profile::maps::Location;
 use profile::names::Names;
 use profile::{EntryFlags, Item, RawBranch, Recording};
 use proptest::prelude::*;
@@ -511,4 +512,37 @@ fn text_in_utf16_is_named() {
         let said = error.err().unwrap().to_string();
         assert!(said.starts_with("is text in UTF-16") && said.contains("iconv"), "{said}");
     }
+}
+
+/// What a process has when it begins is its parent's, where the text says whose
+/// child it is; and its number may be another's when it has ended.
+#[test]
+fn lines_of_tasks() {
+    let task = |pid, ppid| Task { time: 0, pid, tid: pid, ppid, ptid: ppid };
+    for (text, expected) in [
+        ("m 7/7 30540.677482: PERF_RECORD_FORK(8:8):(7:7)", Some(Line::Fork(task(8, 7)))),
+        ("PERF_RECORD_EXIT(8:8):(7:7)", Some(Line::Exit(task(8, 7)))),
+        ("PERF_RECORD_FORK(8:8):(-1:-1)", Some(Line::Fork(task(8, u32::MAX)))),
+        ("PERF_RECORD_FORK(8:8)", None),
+        ("PERF_RECORD_FORK(8:8):(7:", None),
+        ("PERF_RECORD_NAMESPACES 8/8 - nr_namespaces: 7 [0/net: 3/0xf0000098]", None),
+    ] {
+        let found = parse_line(text.as_bytes(), &mut Vec::new(), &mut Names::default());
+        match expected {
+            Some(expected) => assert_eq!(found, Ok(expected), "{text}"),
+            None => assert!(!matches!(found, Ok(Line::Fork(_) | Line::Exit(_))), "{text}"),
+        }
+    }
+    let text = "\
+m 7/7 1.0: PERF_RECORD_MMAP2 7/7: [0x400000(0x1000) @ 0 08:01 5 0]: r-xp /nowhere/parent
+m 7/7 1.1: PERF_RECORD_FORK(8:8):(7:7)
+m 8/8 1.2:  0x400100/0x400200/P/-/-/0
+m 8/8 1.3: PERF_RECORD_EXIT(8:8):(7:7)
+";
+    let stream = std::io::Cursor::new(text.as_bytes());
+    let mut recording = Recording::from_stream(Box::new(stream)).unwrap();
+    let table = profile::HotTable::count(&mut recording, |_, _| {}).unwrap();
+    let Location::File { file, offset } = table.branches[0].from_location else { panic!() };
+    assert_eq!((table.maps.path(file), offset), (Some("/nowhere/parent"), 0x100));
+    assert_eq!(recording.refused(), None);
 }

@@ -1,6 +1,6 @@
 //! One line of text: a sample, a mapping, or something beside them.
 
-use lbr_msr::record::Mmap;
+use lbr_msr::record::{Mmap, Task};
 
 use super::digits::decimal;
 use super::dump;
@@ -18,6 +18,10 @@ pub enum Line {
     Count(u64),
     /// A mapping.
     Mmap(Box<Mmap>),
+    /// A thread or process began (`--show-task-events`).
+    Fork(Task),
+    /// A thread ended.
+    Exit(Task),
     /// The head of a dumped sample (`-D`).
     Dumped(Box<SampleHead>),
     /// The branches of the dumped sample follow.
@@ -130,6 +134,9 @@ pub(crate) fn parse(
             let rest = line.get(at..).and_then(|rest| std::str::from_utf8(rest).ok());
             let map = rest.and_then(parse_mmap).ok_or(LineError::Mmap)?;
             return Ok(Line::Mmap(Box::new(map)));
+        }
+        if let Some(task) = task(head) {
+            return Ok(task);
         }
         if symbolic::fields(head).is_some() {
             return by_name(text.get(..end).unwrap_or_default(), entries, named, names);
@@ -330,6 +337,25 @@ fn seconds(text: &str) -> Option<u64> {
     let fraction: u64 = fraction.parse().ok()?;
     let nanos = fraction.checked_mul(10u64.pow(9 - digits))?;
     whole.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+/// `PERF_RECORD_FORK(pid:tid):(ppid:ptid)`, and the same of EXIT.
+fn task(line: &[u8]) -> Option<Line> {
+    let at = find(line, b"PERF_RECORD_")?;
+    let text = std::str::from_utf8(line.get(at..)?).ok()?;
+    let (kind, text) = text.strip_prefix("PERF_RECORD_")?.split_once('(')?;
+    let (own, parent) = text.strip_suffix(')')?.split_once("):(")?;
+    let pair = |text: &str| -> Option<(u32, u32)> {
+        let (pid, tid) = text.split_once(':')?;
+        Some((pid.parse::<i64>().ok()? as u32, tid.parse::<i64>().ok()? as u32))
+    };
+    let ((pid, tid), (ppid, ptid)) = (pair(own)?, pair(parent)?);
+    let task = Task { time: 0, pid, tid, ppid, ptid };
+    match kind {
+        "FORK" => Some(Line::Fork(task)),
+        "EXIT" => Some(Line::Exit(task)),
+        _ => None,
+    }
 }
 
 /// `PERF_RECORD_MMAP2 pid/tid: [0xADDR(0xLEN) @ OFF maj:min ino gen]: r-xp PATH`,
