@@ -140,13 +140,14 @@ impl Child {
     pub(super) fn new(bracket: &Bracket, setting: &Setting) -> Result<Child, NoResult> {
         let null = OpenOptions::new().read(true).write(true).open("/dev/null");
         let null = null.map_err(|cause| NoResult::Os("opening /dev/null", cause))?;
+        let parent = Pid::this();
         // SAFETY: the child calls nothing but async-signal-safe functions
         // until it runs what is measured; what a caller's closure may do in a
         // fork is the caller's to know, and documented there.
         let forked = unsafe { fork() }.map_err(os("forking"))?;
         let pid = match forked {
             ForkResult::Parent { child } => child,
-            ForkResult::Child => be_child(bracket, setting, &null),
+            ForkResult::Child => be_child(bracket, setting, &null, parent),
         };
         let mut child = Child {
             pid,
@@ -522,7 +523,7 @@ impl Drop for Child {
 }
 
 /// What the child does before its first INT3.
-fn be_child(bracket: &Bracket, setting: &Setting, null: &File) -> ! {
+fn be_child(bracket: &Bracket, setting: &Setting, null: &File, parent: Pid) -> ! {
     use std::os::fd::AsRawFd;
     // SAFETY: system calls without memory of ours; they are async-signal-safe.
     // What fails here changes nothing that the parent relies on: a child that
@@ -531,6 +532,10 @@ fn be_child(bracket: &Bracket, setting: &Setting, null: &File) -> ! {
         // Signals of the terminal are not for it.
         libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != parent.as_raw() {
+            // It was killed before: nobody would trace this one, nor end it.
+            libc::_exit(1);
+        }
         if setting.alone {
             for stream in 0..3 {
                 libc::dup2(null.as_raw_fd(), stream);
@@ -551,5 +556,33 @@ fn be_child(bracket: &Bracket, setting: &Setting, null: &File) -> ! {
         libc::sigprocmask(libc::SIG_SETMASK, &raw const nothing, std::ptr::null_mut());
         libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
         bracket.serve()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+mod tests {
+    use nix::sys::wait::{WaitStatus, waitpid};
+
+    use super::super::bracket::Body;
+    use super::*;
+
+    /// A parent that is killed right behind its fork leaves no process behind.
+    #[test]
+    fn one_whose_parent_is_gone_ends() {
+        let bracket = Bracket::new(&Body::default()).unwrap();
+        let stop = Arc::default();
+        let setting = Setting { alone: true, descriptor: -1, lifeline: -1, pin: None, stop };
+        let null = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
+        // SAFETY: the child calls nothing but async-signal-safe functions.
+        let child = match unsafe { fork() }.unwrap() {
+            ForkResult::Child => be_child(&bracket, &setting, &null, Pid::from_raw(-1)),
+            ForkResult::Parent { child } => child,
+        };
+        let status = waitpid(child, None).unwrap();
+        if !matches!(status, WaitStatus::Exited(..)) {
+            let _ = kill(child, Signal::SIGKILL);
+        }
+        assert_eq!(status, WaitStatus::Exited(child, 1));
     }
 }
