@@ -105,6 +105,24 @@ fn texts_without_processes_are_one() {
     assert_eq!(rows([of_process, of_process]), (vec![1, 1], vec![1, 1]));
 }
 
+/// What one text says was mapped is not what another's addresses lie in.
+#[test]
+fn texts_without_processes_have_mappings_of_their_own() {
+    let mapped = "\
+PERF_RECORD_MMAP2 7/7: [0x400000(0x1000) @ 0 08:01 5 0]: r-xp /nowhere/prog
+ 0x400100/0x400200/P/-/-/0
+";
+    let mut counter = profile::hot::Counter::new();
+    for text in [mapped, " 0x400100/0x400200/P/-/-/0 \n"] {
+        counter.recording(&mut open(text.as_bytes()), |_, _| {}).unwrap();
+    }
+    let table = counter.finish();
+    let in_file = |row: &&profile::hot::HotBranch| {
+        matches!(row.from_location, profile::maps::Location::File { .. })
+    };
+    assert_eq!((table.branches.len(), table.branches.iter().filter(in_file).count()), (2, 1));
+}
+
 /// Stopped in the middle and read again to the same place: the same stacks.
 #[test]
 fn a_stopped_recording_is_read_again_to_the_same_place() {

@@ -218,7 +218,10 @@ impl Maps {
             None if pid.is_some() => self.add_space(pid, Arc::default()),
             None => {
                 let mut all = Mappings::new();
-                for space in &self.spaces {
+                let ours = |space: &&Space| {
+                    space.owner.pid.is_some() && space.owner.recording == self.recording
+                };
+                for space in self.spaces.iter().filter(ours) {
                     space.mappings.values().for_each(|map| put(&mut all, *map));
                 }
                 self.add_space(None, Arc::new(all))
