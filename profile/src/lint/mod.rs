@@ -334,9 +334,14 @@ impl Programs {
                 match self.by_process.get(&map.pid) {
                     Some((start, _)) if !covers(*start) => {}
                     _ => {
-                        let known = self.paths.get(map.path.as_str()).cloned();
-                        let path = known.unwrap_or_else(|| map.path.as_str().into());
-                        self.paths.insert(Arc::clone(&path));
+                        let path = match self.paths.get(map.path.as_str()) {
+                            Some(known) => Arc::clone(known),
+                            None => {
+                                let new: Arc<str> = map.path.as_str().into();
+                                self.paths.insert(Arc::clone(&new));
+                                new
+                            }
+                        };
                         self.by_process.insert(map.pid, (map.addr, path));
                     }
                 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use lbr_msr::record::Head;
 
-use super::{KERNEL, Mapping, Maps, Space, overlapped};
+use super::{KERNEL, Mapping, Maps, Owner, Space, overlapped};
 use crate::names;
 use crate::note::Source;
 use crate::stack::{Entries, RawBranch, SampleHead};
@@ -45,13 +45,9 @@ struct Layout {
     parts: HashMap<Part, u64>,
 }
 
-/// Where the branches of a process may be counted, the first choice first.
+/// The way of a process's branches into another space.
 #[derive(Debug)]
-pub(super) struct Moved(Vec<Way>);
-
-/// The way into another space.
-#[derive(Debug)]
-struct Way {
+pub(super) struct Way {
     space: usize,
     /// First address, length, and what is added to the addresses; sorted.
     shifts: Box<[(u64, u64, u64)]>,
@@ -77,12 +73,11 @@ impl Way {
         })
     }
 
-    /// The entries as they would be in the layout; `false` where an address
-    /// lies in no file that is there.
+    /// The entries as they would be in the layout, into an empty list; `false`,
+    /// and none, where an address lies in no file that is there.
     fn entries(&self, entries: &Entries<'_>, into: &mut Vec<RawBranch>) -> bool {
         let mut last = 0;
         let mut all = true;
-        into.clear();
         entries.for_each(|branch| {
             if branch.is_empty() {
                 into.push(branch);
@@ -94,6 +89,9 @@ impl Way {
                 _ => all = false,
             }
         });
+        if !all {
+            into.clear();
+        }
         all
     }
 }
@@ -126,7 +124,6 @@ impl Maps {
                         if way.entries(&entries, room) {
                             return (way.space, Entries::Parsed(room));
                         }
-                        room.clear();
                     }
                 }
             }
@@ -138,9 +135,9 @@ impl Maps {
         (space, entries)
     }
 
-    /// Where the branches of a process may go.
+    /// Where the branches of a process may go, the first choice first.
     fn ways(&mut self, index: usize, first: usize) -> &[Way] {
-        let known = |space: &Space| space.moved.is_some();
+        let known = |space: &Space| space.ways.is_some();
         if !self.spaces.get(index).is_some_and(known) {
             let mappings = |index| {
                 let space: Option<&Space> = self.spaces.get(index);
@@ -153,11 +150,10 @@ impl Maps {
             let mut ways = vec![way(&ours, &Layout { space: first, parts: theirs }, has_names)];
             ways.extend(self.layout(&ours).map(|layout| way(&ours, layout, has_names)));
             if let Some(space) = self.spaces.get_mut(index) {
-                space.moved = Some(Moved(ways));
+                space.ways = Some(ways);
             }
         }
-        let moved = self.spaces.get(index).and_then(|space| space.moved.as_ref());
-        moved.map_or(&[], |Moved(ways)| ways)
+        self.spaces.get(index).and_then(|space| space.ways.as_deref()).unwrap_or_default()
     }
 
     /// A layout that has room for all of these mappings, which it has then.
@@ -174,7 +170,7 @@ impl Maps {
         let at = match known {
             Some(at) => at,
             None if self.common.layouts.len() < LAYOUTS => {
-                let owner = super::Owner { recording: self.recording, pid: None };
+                let owner = Owner { recording: self.recording, pid: None };
                 let named = self.named.current();
                 self.spaces.push(Space { used: true, named, ..Space::new(owner, Arc::default()) });
                 let space = self.spaces.len() - 1;

@@ -14,7 +14,7 @@ use lbr_msr::record::{Event, Mmap};
 
 use crate::perf_data::FileInfo;
 use crate::symbols::{JitMap, Sources};
-use common::{Common, Moved};
+use common::{Common, Way};
 use files::{Kind, MappedFile};
 use kernel::{Kernel, Lists, is_kernel};
 use named::NamedPlaces;
@@ -87,8 +87,8 @@ struct Space {
     generated: Option<usize>,
     /// Samples refer to it: it must not change its meaning.
     used: bool,
-    /// Where its samples go that do not, if any did.
-    moved: Option<Moved>,
+    /// Where its samples may go otherwise; `None` until one has asked.
+    ways: Option<Vec<Way>>,
     /// Its process has ended.
     ended: bool,
     /// The symbols that numbers in it stand for, by recording.
@@ -102,7 +102,7 @@ impl Space {
             owner,
             generated: None,
             used: false,
-            moved: None,
+            ways: None,
             ended: false,
             named: None,
         }
@@ -165,10 +165,8 @@ impl Maps {
         match event {
             Event::Mmap(map) => self.mmap(map),
             Event::Fork(task) if task.pid != task.ppid => {
-                let of =
-                    |pid| self.current.get(&Some(pid)).and_then(|&space| self.spaces.get(space));
-                let parent = of(task.ppid).map(|parent| Arc::clone(&parent.mappings));
-                let inherited = match of(task.pid) {
+                let parent = self.process(task.ppid).map(|parent| Arc::clone(&parent.mappings));
+                let inherited = match self.process(task.pid) {
                     // Told already, by another CPU.
                     Some(known) if !known.ended => None,
                     Some(_) => Some(parent.unwrap_or_default()),
@@ -210,6 +208,11 @@ impl Maps {
             space.used = true;
         }
         space
+    }
+
+    /// What a process has at present, if anything is known of it.
+    fn process(&self, pid: u32) -> Option<&Space> {
+        self.current.get(&Some(pid)).and_then(|&space| self.spaces.get(space))
     }
 
     fn current_space(&mut self, pid: Option<u32>) -> usize {
@@ -255,8 +258,7 @@ impl Maps {
     /// The list of a process's generated code.
     fn generated(&mut self, pid: u32) -> Option<usize> {
         let list = JitMap::path(&self.sources.jit, pid)?;
-        let known = self.current.get(&Some(pid)).and_then(|&space| self.spaces.get(space));
-        if let Some(known) = known.and_then(|space| space.generated) {
+        if let Some(known) = self.process(pid).and_then(|space| space.generated) {
             return Some(known);
         }
         let path = format!("[JIT] tid {pid}");
@@ -357,7 +359,7 @@ impl Maps {
             index = self.add_space(pid, before);
         }
         let Some(space) = self.spaces.get_mut(index) else { return };
-        space.moved = None;
+        space.ways = None;
         if Arc::get_mut(&mut space.mappings).is_none() {
             self.copied = self.copied.saturating_add(space.mappings.len());
             if self.copied > MAX_COPIED {
