@@ -119,28 +119,38 @@ impl Source {
             .filter(move |event| (event.named || several) && (all || event.samples > 0))
     }
 
-    /// The events, for the head of what is printed: `; event cycles:u`, and
-    /// where several are counted together, how many samples each has.
-    pub(crate) fn events_line(&self) -> String {
+    /// Whose branches these are, for the head of what is printed.
+    pub(crate) fn origin(&self) -> String {
+        let by = self.by.as_ref().map(|by| format!("recorded by {by}"));
+        let names = self.has_names.then(|| "symbols in place of addresses".to_owned());
+        let partial = self.partial().map(str::to_owned);
+        let cpu = self.cpu.as_deref().unwrap_or("CPU not said");
+        let said = [by, self.events_line(), names, partial].into_iter().flatten();
+        said.fold(format!("{}: {cpu}", self.name), |line, said| line + "; " + &said)
+    }
+
+    /// The events: `event cycles:u`, and where several are counted together, how
+    /// many samples each has. `None` where nothing is known of them.
+    pub(crate) fn events_line(&self) -> Option<String> {
         let name = |event: &EventSamples| match event.name.as_str() {
             "" => "none said".to_owned(),
             name => name.to_owned(),
         };
         let events: Vec<&EventSamples> = self.events().collect();
-        match events.as_slice() {
-            [] => String::new(),
-            [one] => format!("; event {}", name(one)),
+        Some(match events.as_slice() {
+            [] => return None,
+            [one] => format!("event {}", name(one)),
             several => {
                 let each = several.iter().take(EVENTS).map(|event| {
                     format!("{} ({})", name(event), counted(event.samples, "sample", "samples"))
                 });
                 let each = each.collect::<Vec<_>>().join(", ");
                 match several.len().saturating_sub(EVENTS) {
-                    0 => format!("; events {each}"),
-                    more => format!("; events {each} and {} more", grouped(more as u64)),
+                    0 => format!("events {each}"),
+                    more => format!("events {each} and {} more", grouped(more as u64)),
                 }
             }
-        }
+        })
     }
 
     /// Whether its recorder says that nothing was measured: the registers of an

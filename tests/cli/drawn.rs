@@ -4,10 +4,12 @@ use std::path::Path;
 
 use lbr_msr::BranchFilter;
 use lbr_msr::record::{
-    BranchEntry, BranchStack, Comm, Event, Integrity, Mmap, Sample, Sink, SourceKnowledge,
+    BranchEntry, BranchStack, Comm, Event, Integrity, Sample, Sink, SourceKnowledge,
 };
 use profile::note::Source;
 use profile::perf_data::{Meta, Rate, Writer};
+
+use crate::mapping::mapping;
 
 pub(crate) const PID: u32 = 100;
 
@@ -45,22 +47,7 @@ pub(crate) fn record(path: &Path, meta: Meta, mapped: Option<Mapped<'_>>, runs: 
     let comm = Comm { time: 1, pid: PID, tid: PID, comm: "prog".to_owned(), exec: true };
     writer.event(&Event::Comm(comm)).unwrap();
     if let Some((file, addr, pgoff)) = mapped {
-        let map = Mmap {
-            time: 2,
-            pid: PID,
-            tid: PID,
-            addr,
-            len: 0x1000,
-            pgoff,
-            dev: (8, 1),
-            ino: 1,
-            ino_generation: 0,
-            build_id: None,
-            prot: 5,
-            flags: 2,
-            path: file.to_owned(),
-        };
-        writer.event(&Event::Mmap(Box::new(map))).unwrap();
+        writer.event(&mapping(PID, addr, 0x1000, pgoff, file)).unwrap();
     }
     for (index, stack) in runs.chunks(4).enumerate() {
         let entry = |from, to, cycles, missed| BranchEntry {

@@ -10,6 +10,8 @@ mod corpus;
 
 #[path = "../linked.rs"]
 mod linked;
+#[path = "../mapping.rs"]
+mod mapping;
 #[path = "../oracle.rs"]
 #[allow(dead_code, reason = "not every target needs all of it")]
 mod oracle;

@@ -8,13 +8,14 @@ use std::process::{Command, Output, Stdio};
 
 use flate2::{Compression, write::GzEncoder};
 use lbr_msr::record::{
-    BranchEntry, BranchStack, Comm, Event, Head, Integrity, Label, Mmap, Sample, Sink, Task,
+    BranchEntry, BranchStack, Comm, Event, Head, Integrity, Label, Sample, Sink, Task,
 };
 use profile::note::Source;
 use profile::perf_data::{Meta, Writer};
 use serde_json::{Value, json};
 
 use crate::drawn;
+use crate::mapping::mapping;
 
 fn lbr(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).stdin(Stdio::null()).output().unwrap()
@@ -73,23 +74,7 @@ fn recording(folder: &Path) -> PathBuf {
     // perf takes no CPU where the file does not say how many there are.
     let meta = Meta { nrcpus: Some((2, 2)), ..drawn::meta(Source::Software) };
     let mut writer = Writer::create(&path, meta).unwrap();
-    let map = |pid, path: &str, addr| {
-        Event::Mmap(Box::new(Mmap {
-            time: 2,
-            pid,
-            tid: pid,
-            addr,
-            len: 0x1000,
-            pgoff: 0,
-            dev: (8, 1),
-            ino: 1,
-            ino_generation: 0,
-            build_id: None,
-            prot: 5,
-            flags: 2,
-            path: path.to_owned(),
-        }))
-    };
+    let map = |pid, path: &str, addr| mapping(pid, addr, 0x1000, 0, path);
     let comm = |time, pid, tid, comm: &str| {
         Event::Comm(Comm { time, pid, tid, comm: comm.to_owned(), exec: false })
     };

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use lbr_msr::BranchFilter;
 use lbr_msr::record::{
-    BranchEntry, BranchStack, BranchType, Event, Head, Integrity, Label, Mmap, Sample, Sink,
+    BranchEntry, BranchStack, BranchType, Event, Head, Integrity, Label, Sample, Sink,
     SourceKnowledge,
 };
 use profile::note::Source;
@@ -18,6 +18,7 @@ use profile::perf_data::{Meta, Rate, Writer};
 use serde_json::Value;
 
 use crate::built::{BARE, Program, build};
+use crate::mapping::mapping;
 
 fn lbr(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).stdin(Stdio::null()).output().unwrap()
@@ -105,22 +106,8 @@ fn write(
         types: true,
     };
     let mut writer = Writer::create(path, meta).unwrap();
-    let map = Mmap {
-        time: 1,
-        pid: 100,
-        tid: 100,
-        addr: 0x40_0000,
-        len: 0x1000,
-        pgoff: text_offset(program) & !0xFFF,
-        dev: (8, 1),
-        ino: 77,
-        ino_generation: 3,
-        build_id: None,
-        prot: 5,
-        flags: 2,
-        path: program.name().to_owned(),
-    };
-    writer.event(&Event::Mmap(Box::new(map))).unwrap();
+    let pgoff = text_offset(program) & !0xFFF;
+    writer.event(&mapping(100, 0x40_0000, 0x1000, pgoff, program.name())).unwrap();
     let integrity =
         Integrity { head: Head::Unknown, cut: true, label, truncated: false, underflow: false };
     for (time, entries) in (2..).zip(stacks) {

@@ -216,8 +216,7 @@ fn note(read: &[Read]) -> Option<String> {
             _ => {}
         }
         said.push(format!("{} stacks lost", grouped(quality.lost_total())));
-        let events = read.source.events_line();
-        said.extend(Some(events.trim_start_matches("; ").to_owned()).filter(|e| !e.is_empty()));
+        said.extend(read.source.events_line());
         said.extend(selected::of_quality(std::slice::from_ref(&read.source), quality));
         said.extend(read.rows.as_ref().map(Rows::line));
         said.extend(read.source.partial().map(str::to_owned));

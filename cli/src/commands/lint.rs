@@ -113,7 +113,7 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
             counted(lint.samples, "sample", "samples"),
             counted(lint.entries, "entry", "entries"),
             source.partial().map_or_else(String::new, |partial| format!(", {partial}")),
-            source.events_line(),
+            source.events_line().map_or_else(String::new, |events| format!("; {events}")),
         )?;
         if let Some(line) = select::line(std::slice::from_ref(source), lint.samples, &lint.left_out)
         {

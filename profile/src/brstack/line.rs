@@ -130,13 +130,15 @@ pub(crate) fn parse(
         }
         let first = first_entry(line);
         head = line.get(..first).unwrap_or(line);
-        if let Some(at) = find(head, b"PERF_RECORD_MMAP") {
-            let rest = line.get(at..).and_then(|rest| std::str::from_utf8(rest).ok());
-            let map = rest.and_then(parse_mmap).ok_or(LineError::Mmap)?;
-            return Ok(Line::Mmap(Box::new(map)));
-        }
-        if let Some(task) = task(head) {
-            return Ok(task);
+        if let Some(record) = find(head, b"PERF_RECORD_").and_then(|at| head.get(at..)) {
+            if let Some(at) = find(head, b"PERF_RECORD_MMAP") {
+                let rest = line.get(at..).and_then(|rest| std::str::from_utf8(rest).ok());
+                let map = rest.and_then(parse_mmap).ok_or(LineError::Mmap)?;
+                return Ok(Line::Mmap(Box::new(map)));
+            }
+            if let Some(task) = parse_task(record) {
+                return Ok(task);
+            }
         }
         if symbolic::fields(head).is_some() {
             return by_name(text.get(..end).unwrap_or_default(), entries, named, names);
@@ -340,14 +342,13 @@ fn seconds(text: &str) -> Option<u64> {
 }
 
 /// `PERF_RECORD_FORK(pid:tid):(ppid:ptid)`, and the same of EXIT.
-fn task(line: &[u8]) -> Option<Line> {
-    let at = find(line, b"PERF_RECORD_")?;
-    let text = std::str::from_utf8(line.get(at..)?).ok()?;
+fn parse_task(record: &[u8]) -> Option<Line> {
+    let text = std::str::from_utf8(record).ok()?;
     let (kind, text) = text.strip_prefix("PERF_RECORD_")?.split_once('(')?;
     let (own, parent) = text.strip_suffix(')')?.split_once("):(")?;
     let pair = |text: &str| -> Option<(u32, u32)> {
         let (pid, tid) = text.split_once(':')?;
-        Some((pid.parse::<i64>().ok()? as u32, tid.parse::<i64>().ok()? as u32))
+        Some((id(pid)?, id(tid)?))
     };
     let ((pid, tid), (ppid, ptid)) = (pair(own)?, pair(parent)?);
     let task = Task { time: 0, pid, tid, ppid, ptid };
@@ -377,8 +378,8 @@ fn parse_mmap(text: &str) -> Option<Mmap> {
     let prot = bits.into_iter().filter(|(c, _)| access.contains(*c)).map(|(_, bit)| bit).sum();
     Some(Mmap {
         time: 0,
-        pid: pid.trim().parse::<i64>().ok()? as u32,
-        tid: tid.trim().parse::<i64>().ok()? as u32,
+        pid: id(pid.trim())?,
+        tid: id(tid.trim())?,
         addr: number(addr)?,
         len: number(len)?,
         pgoff,
@@ -390,6 +391,11 @@ fn parse_mmap(text: &str) -> Option<Mmap> {
         flags: if access.contains('p') { 2 } else { 1 },
         path: path.trim_end().to_owned(),
     })
+}
+
+/// The number of a process or thread; −1 is the kernel's.
+fn id(text: &str) -> Option<u32> {
+    text.parse::<i64>().ok().map(|id| id as u32)
 }
 
 /// A number, hexadecimal with `0x`.

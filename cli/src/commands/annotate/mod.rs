@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     })?;
     let mut flow = counter.finish();
     args.symbols.apply(&mut flow.maps);
-    let mut head: Vec<String> = sources.iter().map(origin).collect();
+    let mut head: Vec<String> = sources.iter().map(Source::origin).collect();
     head.extend(select::of_quality(&sources, &flow.quality));
     report::flow::keep(&args.dso, &mut flow, false)?;
     report::flow::keep(&args.dso, &mut flow, true)?;
@@ -141,15 +141,6 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     }
     report::finish(&sources, &flow.maps);
     Ok(DONE)
-}
-
-/// Whose branches a recording holds.
-fn origin(source: &Source) -> String {
-    let Source { name, cpu, by, .. } = source;
-    let by = by.as_ref().map(|by| format!("; recorded by {by}")).unwrap_or_default();
-    let partial = source.partial().map(|why| format!("; {why}")).unwrap_or_default();
-    let events = source.events_line();
-    format!("{name}: {}{by}{events}{partial}", cpu.as_deref().unwrap_or("CPU not said"))
 }
 
 /// How many, how good, and what the numbers are worth. `said` is whether the

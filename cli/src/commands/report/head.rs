@@ -48,19 +48,7 @@ pub(super) fn print_recordings(
     quality: &Quality,
 ) -> std::io::Result<()> {
     for source in sources {
-        let Source { name, cpu, by, .. } = source;
-        write!(out, "{name}: {}", cpu.as_deref().unwrap_or("CPU not said"))?;
-        if let Some(by) = by {
-            write!(out, "; recorded by {by}")?;
-        }
-        write!(out, "{}", source.events_line())?;
-        if source.has_names {
-            write!(out, "; symbols in place of addresses")?;
-        }
-        if let Some(partial) = source.partial() {
-            write!(out, "; {partial}")?;
-        }
-        writeln!(out)?;
+        writeln!(out, "{}", source.origin())?;
     }
     if quality.software > 0 && !sources.iter().any(Source::says_modelled) {
         writeln!(out, "software LBR, not measured")?;

@@ -13,7 +13,7 @@ use super::flow::interval_of;
 use super::{Report, Sort, dash, flow, percent};
 use crate::present::number::grouped;
 
-/// Why.
+/// Why there are no code bytes, behind a word of them.
 const NO_CODE: &str = ", which are not to be had for symbols in place of addresses";
 /// Targets of one branch that the table shows.
 const TARGETS: usize = 8;

@@ -116,8 +116,7 @@ fn of_recording((source, info): (&Source, &Option<FileInfo>)) -> Vec<(&'static s
     let cpu = source.cpu.clone().unwrap_or_else(|| "not said".to_owned());
     let mut facts = vec![("Recording", source.name.clone()), ("CPU", cpu)];
     facts.extend(source.by.clone().map(|by| ("Recorded by", by)));
-    let events = source.events_line();
-    if let Some((what, events)) = events.trim_start_matches("; ").split_once(' ') {
+    if let Some((what, events)) = source.events_line().as_deref().and_then(|e| e.split_once(' ')) {
         let what = if what == "event" { "Event" } else { "Events" };
         facts.push((what, events.to_owned()));
     }
