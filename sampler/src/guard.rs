@@ -206,7 +206,8 @@ impl<M: MsrWrite> Armed<M> {
 
     /// What a child that writes the registers is to keep open, so that the
     /// keeper waits for its end too.
-    pub(crate) fn lifeline(&self) -> Option<std::os::fd::RawFd> {
+    #[must_use]
+    pub fn lifeline(&self) -> Option<std::os::fd::RawFd> {
         self.owed.ticket.as_ref().and_then(Ticket::lifeline)
     }
 

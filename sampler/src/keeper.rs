@@ -109,12 +109,15 @@ pub struct Ticket {
 
 impl Ticket {
     /// Tells the keeper that this ring is going to be written.
-    pub(crate) fn arming(&self) -> Result<(), KeeperError> {
+    ///
+    /// # Errors
+    /// [`KeeperError::Os`] where it has ended.
+    pub fn arming(&self) -> Result<(), KeeperError> {
         self.tell(ARMING).map_err(|cause| KeeperError::Os { what: "it has ended", cause })
     }
 
     /// Tells the keeper that this ring needs no restoring.
-    pub(crate) fn settle(self) {
+    pub fn settle(self) {
         // A keeper that is gone restores nothing.
         let _ = self.tell(SETTLED);
     }

@@ -14,15 +14,12 @@ pub mod guard;
 pub mod hardware;
 pub mod keeper;
 mod maps;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub mod measure;
 mod pace;
 pub mod pin;
 pub mod session;
 pub mod source;
 pub mod target;
 pub mod thread;
-pub mod verify;
 
 pub use decoder::{Classify, Keep, Tally};
 pub use pace::{DEFAULT_HZ, Pace, fresh_seed};

@@ -10,14 +10,12 @@ mod guard;
 mod guard_busy;
 mod labels;
 mod model;
-#[path = "../roots.rs"]
-mod roots;
+#[path = "../recorder.rs"]
+mod recorder;
 mod scripted;
 mod session;
 mod soft;
 mod thread;
-mod verify;
-mod verify_restore;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../built.rs"]
@@ -25,10 +23,6 @@ mod built;
 mod hardware;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod hardware_target;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod measure;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod measure_closure;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

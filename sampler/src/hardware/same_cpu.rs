@@ -84,12 +84,10 @@ impl Control<'_> {
 
 /// What a system call that reads or writes a register returned: eight bytes, or
 /// a negative errno.
-pub(crate) fn transferred(
-    returned: i64,
-    cpu: u32,
-    msr: Msr,
-    access: Access,
-) -> Result<(), MsrError> {
+///
+/// # Errors
+/// What the errno means, as [`Device`](lbr_msr::access::Device) tells it.
+pub fn transferred(returned: i64, cpu: u32, msr: Msr, access: Access) -> Result<(), MsrError> {
     match i32::try_from(returned) {
         Ok(8) => Ok(()),
         Ok(errno) if errno == -libc::EIO => Err(MsrError::Fault { cpu, msr, access }),

@@ -25,11 +25,11 @@
 //! - A program that writes its own read-only code through `/proc/self/mem`
 //!   may execute instructions decoded before that.
 
-pub(crate) mod code;
+pub mod code;
 mod family;
 mod start;
-pub(crate) mod step;
-pub(crate) mod sys;
+mod step;
+pub mod sys;
 mod task;
 mod tracer;
 

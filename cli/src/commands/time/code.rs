@@ -3,8 +3,8 @@
 use std::io::Read;
 
 use anyhow::{Context, anyhow};
-use sampler::measure::bracket::Body;
-use sampler::measure::image::{Image, ImageError};
+use lab::measure::bracket::Body;
+use lab::measure::image::{Image, ImageError};
 
 use super::{TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, USAGE};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use lab::measure::{Measurement, Run};
 use profile::cycles::Cycles;
-use sampler::measure::{Measurement, Run};
 
 use super::code::Code;
 use super::place::Place;

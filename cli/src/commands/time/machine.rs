@@ -1,12 +1,12 @@
 //! What the code is measured with: the registers of a CPU, or none.
 
 use anyhow::{Context, anyhow};
+use lab::measure::bracket::Body;
+use lab::measure::{MeasureError, Measurement, Options, Registers, Session, select};
 use lbr_msr::LbrCaps;
 use lbr_msr::arm::{ArmOptions, ArmPlan};
 use sampler::guard::Ready;
 use sampler::keeper;
-use sampler::measure::bracket::Body;
-use sampler::measure::{MeasureError, Measurement, Options, Registers, Session, select};
 use sampler::target::Affinity;
 
 use super::counted::Source;

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{ArgGroup, Args, ValueEnum};
+use lab::measure::{MeasureError, Options};
 use lbr_msr::BranchFilter;
 use lbr_msr::probe::Assumption;
 use lbr_msr::soft::SoftCpu;
-use sampler::measure::{MeasureError, Options};
 
 use code::Code;
 use counted::Counted;

@@ -21,8 +21,8 @@ pub(super) fn json(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
             |s| json!({ "n": s.n, "min": s.min, "median": s.median, "p99": s.p99, "max": s.max }),
         )
     };
-    let runs = |runs: &[sampler::measure::Run]| -> Vec<Value> {
-        let of = |run: &sampler::measure::Run| json!({ "tsc_ticks": run.ticks, "cycles": run.cycles, "saturated": run.cycles.map(|_| run.saturated) });
+    let runs = |runs: &[lab::measure::Run]| -> Vec<Value> {
+        let of = |run: &lab::measure::Run| json!({ "tsc_ticks": run.ticks, "cycles": run.cycles, "saturated": run.cycles.map(|_| run.saturated) });
         runs.iter().map(of).collect()
     };
     let rounds: Vec<Value> =
@@ -109,7 +109,7 @@ fn end(place: &Place) -> Value {
 pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
     writeln!(out, "quantity,block,n,value,min,median,p99,max,saturated,modes")?;
     let measured = all.measured;
-    let per = |count: fn(&sampler::measure::Counts) -> u64| {
+    let per = |count: fn(&lab::measure::Counts) -> u64| {
         measured.counts.as_ref().map(|counts| all.per_iteration(count(counts)))
     };
     let values = [

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use lab::measure::bracket::Layout;
+use lab::measure::{Fault, FaultKind};
 use nix::sys::signal::Signal;
-use sampler::measure::bracket::Layout;
-use sampler::measure::{Fault, FaultKind};
 
 use super::code::Code;
 

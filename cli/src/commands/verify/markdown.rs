@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sampler::verify::Verdict;
+use lab::verify::Verdict;
 
 use super::report::Machine;
 

@@ -18,8 +18,9 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use lab::verify::Config;
 use lbr_msr::soft::Faults;
-use sampler::{target::Affinity, verify::Config};
+use sampler::target::Affinity;
 
 use super::{backend::Backend, cpus::CpuList, machine::MachineArgs};
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};

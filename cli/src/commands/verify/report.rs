@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
+use lab::verify::{Check, Kind, Report, Verdict};
 use lbr_msr::probe::{
     cores::{CoreType, cpu_list},
     recorded::RecordedCpu,
 };
-use sampler::verify::{Check, Kind, Report, Verdict};
 use serde_json::{Value, json};
 
 use crate::present::json;
@@ -194,8 +194,8 @@ pub(super) fn write_json(
 
 #[cfg(test)]
 mod tests {
+    use lab::verify::{Config, Ready, SoftSubject};
     use lbr_msr::soft::{Fault, Faults, SoftCpu};
-    use sampler::verify::{Config, Ready, SoftSubject};
 
     use super::*;
 

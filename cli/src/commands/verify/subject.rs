@@ -3,17 +3,15 @@
 use std::fs::{File, OpenOptions};
 
 use anyhow::Context;
+use lab::verify::{
+    Config, Kind, Preserved, Ready, Report, SoftSubject, VerifyError, documented,
+    real::{RealError, RealSubject},
+};
 use lbr_msr::{
     MsrRead, access::Device, address::IA32_PERF_CAPABILITIES, arm::Need,
     probe::recorded::RecordedCpu,
 };
-use sampler::{
-    keeper,
-    verify::{
-        Config, Kind, Preserved, Ready, Report, SoftSubject, VerifyError, documented,
-        real::{RealError, RealSubject},
-    },
-};
+use sampler::keeper;
 
 use super::VerifyArgs;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sampler::verify::{Check, Verdict};
+use lab::verify::{Check, Verdict};
 
 use super::report::Machine;
 

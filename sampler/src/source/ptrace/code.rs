@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io::IoSliceMut;
 
 use lbr_msr::insn::{Insn, UnderTrapFlag, abort_target, decode, under_trap_flag};
+use lbr_msr::record::BranchType;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
@@ -16,14 +17,17 @@ const PAGE: u64 = 4096;
 
 /// An instruction that is about to execute.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Decoded {
-    pub(crate) ip: u64,
-    pub(crate) insn: Insn,
-    pub(crate) under_trap_flag: UnderTrapFlag,
+pub struct Decoded {
+    /// Its address.
+    pub ip: u64,
+    /// What it does to the flow of control.
+    pub insn: Insn,
+    /// What it does while it is stepped.
+    pub under_trap_flag: UnderTrapFlag,
     /// XBEGIN: where an abort goes.
-    pub(crate) abort_target: Option<u64>,
+    pub abort_target: Option<u64>,
     /// INT 80H, the other way into a system call.
-    pub(crate) int80: bool,
+    pub int80: bool,
 }
 
 impl Decoded {
@@ -37,6 +41,12 @@ impl Decoded {
         }
     }
 
+    /// Whether it is INT3, INT1 or INT n, but no system call.
+    #[must_use]
+    pub fn is_interrupt(&self) -> bool {
+        !self.int80 && matches!(self.insn, Insn::Branch(b) if b.branch_type == BranchType::IRQ)
+    }
+
     /// Bytes that are not 64-bit code, or cannot be read.
     pub(super) fn unknown(ip: u64) -> Decoded {
         Decoded::new(&[], ip)
@@ -45,7 +55,7 @@ impl Decoded {
 
 /// The code of one process.
 #[derive(Debug, Default)]
-pub(crate) struct Code {
+pub struct Code {
     decoded: HashMap<u64, Decoded>,
     /// Mappings whose bytes stay as they are; `None` until they are needed.
     fixed: Option<Vec<Mapping>>,
@@ -53,14 +63,14 @@ pub(crate) struct Code {
 
 impl Code {
     /// Forgets everything: the mappings may have changed.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.decoded.clear();
         self.fixed = None;
     }
 
     /// The instruction at `ip`, and whether it was decoded anew. It is kept
     /// only where its bytes cannot change behind our back.
-    pub(crate) fn at(&mut self, tid: i32, ip: u64) -> (Decoded, bool) {
+    pub fn at(&mut self, tid: i32, ip: u64) -> (Decoded, bool) {
         if let Some(&known) = self.decoded.get(&ip) {
             return (known, false);
         }
@@ -85,7 +95,7 @@ impl Code {
 
 /// Reads memory of a process; returns how many bytes could be read before the
 /// first that could not.
-pub(crate) fn read(tid: i32, address: u64, into: &mut [u8]) -> usize {
+pub fn read(tid: i32, address: u64, into: &mut [u8]) -> usize {
     // A piece for each page: the kernel stops between pieces, not inside one.
     let first = usize::try_from(PAGE - address % PAGE).unwrap_or(into.len()).min(into.len());
     let second = address.checked_add(first as u64);

@@ -10,15 +10,14 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::code::Decoded;
+use super::sys::{self, TRAP_FLAG, hide_trap_flag};
 use super::task::{Call, Passage, Pending, comm, next_ip};
 use super::tracer::{Stop, Tracer, os};
-use super::{Recorder, Retire, sys};
+use super::{Recorder, Retire};
 use crate::clock::monotonic_ns;
 use crate::gate::ThreadId;
 use crate::maps;
 
-/// RFLAGS.TF.
-pub(crate) const TRAP_FLAG: u64 = 1 << 8;
 /// The code segment of 64-bit programs, Linux arch/x86/include/asm/segment.h.
 const USER_CS: u64 = 0x33;
 /// The page of emulated system calls, Documentation/arch/x86/x86_64/mm.rst.
@@ -39,7 +38,7 @@ impl<R: Recorder> Tracer<'_, R> {
     ) -> Result<bool, Stop> {
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(true) };
         let pending = task.pending;
-        let traps = pending.is_some_and(|p| p.call.is_none() && is_interrupt(&p.decoded));
+        let traps = pending.is_some_and(|p| p.call.is_none() && p.decoded.is_interrupt());
         match code {
             libc::TRAP_TRACE => {
                 task.in_syscall = false;
@@ -154,7 +153,7 @@ impl<R: Recorder> Tracer<'_, R> {
                     self.called(tid, call, &branch, regs)?;
                 }
             }
-            Insn::Branch(branch) if is_interrupt(&pending.decoded) => {
+            Insn::Branch(branch) if pending.decoded.is_interrupt() => {
                 self.retire(tid, &entering_kernel(&branch))?;
             }
             Insn::Branch(branch) => {
@@ -295,22 +294,8 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 }
 
-/// INT3, INT1, INT n, but no system call.
-pub(crate) fn is_interrupt(decoded: &Decoded) -> bool {
-    !decoded.int80 && matches!(decoded.insn, Insn::Branch(b) if b.branch_type == BranchType::IRQ)
-}
-
 /// A branch into the kernel. Where it lands is not seen: `to` is 0, and a
 /// record of it is suppressed with the ring 0 that it lands in.
 fn entering_kernel(branch: &BranchInsn) -> Retired {
     Retired { cpl_after: 0, ..Retired::user(branch.ip, 0, branch.class) }
-}
-
-/// PUSHF has pushed our trap flag: a later POPF would set it for good.
-pub(crate) fn hide_trap_flag(tid: i32, rsp: u64) {
-    let (pid, address) = (Pid::from_raw(tid), rsp as ptrace::AddressType);
-    if let Ok(word) = ptrace::read(pid, address) {
-        // The push has just succeeded, so the word can be written.
-        let _ = ptrace::write(pid, address, word & !TRAP_FLAG.cast_signed());
-    }
 }

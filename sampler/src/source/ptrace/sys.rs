@@ -6,6 +6,20 @@ use std::ptr;
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+
+/// RFLAGS.TF.
+pub const TRAP_FLAG: u64 = 1 << 8;
+
+/// PUSHF has pushed our trap flag at `rsp`: a later POPF would set it for good.
+pub fn hide_trap_flag(tid: i32, rsp: u64) {
+    let (pid, address) = (Pid::from_raw(tid), rsp as ptrace::AddressType);
+    if let Ok(word) = ptrace::read(pid, address) {
+        // The push has just succeeded, so the word can be written.
+        let _ = ptrace::write(pid, address, word & !TRAP_FLAG.cast_signed());
+    }
+}
 
 /// A request without data, or with a signal number as data.
 fn request(request: libc::c_uint, tid: i32, data: i32) -> Result<(), Errno> {
@@ -17,12 +31,18 @@ fn request(request: libc::c_uint, tid: i32, data: i32) -> Result<(), Errno> {
 }
 
 /// Runs a stopped thread for one instruction, delivering `signal` (0: none).
-pub(crate) fn step(tid: i32, signal: i32) -> Result<(), Errno> {
+///
+/// # Errors
+/// The system's.
+pub fn step(tid: i32, signal: i32) -> Result<(), Errno> {
     request(libc::PTRACE_SINGLESTEP, tid, signal)
 }
 
 /// Runs a stopped thread at full speed, delivering `signal`.
-pub(crate) fn cont(tid: i32, signal: i32) -> Result<(), Errno> {
+///
+/// # Errors
+/// The system's.
+pub fn cont(tid: i32, signal: i32) -> Result<(), Errno> {
     request(libc::PTRACE_CONT, tid, signal)
 }
 
@@ -37,7 +57,10 @@ pub(super) fn detach(tid: i32, signal: i32) -> Result<(), Errno> {
 }
 
 /// Leaves a thread in its group stop, until SIGCONT.
-pub(crate) fn listen(tid: i32) -> Result<(), Errno> {
+///
+/// # Errors
+/// The system's.
+pub fn listen(tid: i32) -> Result<(), Errno> {
     request(libc::PTRACE_LISTEN, tid, 0)
 }
 
@@ -77,7 +100,10 @@ pub(super) fn wait() -> Result<(i32, i32), Errno> {
 }
 
 /// Looks once whether a child or tracee has changed state; its wait status.
-pub(crate) fn look_for(tid: i32) -> Result<Option<i32>, Errno> {
+///
+/// # Errors
+/// The system's.
+pub fn look_for(tid: i32) -> Result<Option<i32>, Errno> {
     loop {
         let mut status = 0;
         // SAFETY: `status` is a valid place for the result.
@@ -90,7 +116,10 @@ pub(crate) fn look_for(tid: i32) -> Result<Option<i32>, Errno> {
 }
 
 /// Waits until a child or tracee changes state; its wait status.
-pub(crate) fn wait_for(tid: i32) -> Result<i32, Errno> {
+///
+/// # Errors
+/// The system's.
+pub fn wait_for(tid: i32) -> Result<i32, Errno> {
     loop {
         let mut status = 0;
         // SAFETY: `status` is a valid place for the result.

@@ -7,6 +7,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lab::verify::{
+    Check, Config, Kernel, Kind, Knows, Ran, Ready, RunError, SoftSubject, Subject, Switch,
+    VerifyError,
+};
 use lbr_msr::access::Access;
 use lbr_msr::caps::{Facility, FilterRegister};
 use lbr_msr::probe::RecordedCpuid;
@@ -16,12 +20,8 @@ use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use sampler::keeper;
-use sampler::verify::{
-    Check, Config, Kernel, Kind, Knows, Ran, Ready, RunError, SoftSubject, Subject, Switch,
-    VerifyError,
-};
 
-use crate::guard::{Filed, again, filed, recorded};
+use crate::recorder::{Filed, again, filed, recorded};
 
 const DEBUGCTL: Msr = Msr(0x1D9);
 

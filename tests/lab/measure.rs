@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use lab::measure::bracket::{Body, Register, Switch};
+use lab::measure::image::{Image, ImageError};
+use lab::measure::{FaultKind, MeasureError, Measurement, Reading, Ring, Session};
 use lbr_msr::arm::Restored;
 use lbr_msr::{Msr, MsrError};
-use sampler::measure::bracket::{Body, Register, Switch};
-use sampler::measure::image::{Image, ImageError};
-use sampler::measure::{FaultKind, MeasureError, Measurement, Reading, Ring, Session};
 
 fn session() -> Session {
     let mut session = Session::stepping().expect("a session");

@@ -18,7 +18,7 @@ use super::bracket::{Body, Bracket, Layout, Ran, Registers, Switch};
 use super::child::{Child, Counts, Fault, NoResult, Setting};
 use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, total};
 use super::ring::{Full, Reading, Ring};
-use crate::target::Affinity;
+use sampler::target::Affinity;
 
 /// How to measure.
 #[derive(Clone, Debug)]

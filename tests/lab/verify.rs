@@ -1,8 +1,8 @@
 //! Verifying software CPUs: a sound one passes, each lie and each erratum is
 //! found and named as what it is.
 
+use lab::verify::{Config, Ready, Report, SoftSubject, Verdict};
 use lbr_msr::soft::{Fault, Faults, SoftCpu};
-use sampler::verify::{Config, Ready, Report, SoftSubject, Verdict};
 
 use super::roots::root;
 
@@ -14,14 +14,14 @@ fn verify(cpu: &SoftCpu, faults: Faults, write: bool) -> Report {
 
 /// `id: found` of every check that differs.
 fn differing(report: &Report) -> Vec<String> {
-    let line = |check: &sampler::verify::Check| {
+    let line = |check: &lab::verify::Check| {
         format!("{}: {}", check.id, check.found.as_deref().unwrap_or("-"))
     };
     report.differing().map(line).collect()
 }
 
 fn reasons(report: &Report) -> Vec<String> {
-    let why = |check: &sampler::verify::Check| match &check.verdict {
+    let why = |check: &lab::verify::Check| match &check.verdict {
         Verdict::CannotTell(why) => Some(format!("{}: {why}", check.id)),
         _ => None,
     };

@@ -23,8 +23,8 @@ use nix::libc;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-use crate::hardware::same_cpu::transferred;
-use crate::pin::{PinError, pin_current_thread};
+use sampler::hardware::same_cpu::transferred;
+use sampler::pin::{PinError, pin_current_thread};
 
 use super::{Kernel, Kind, Knows, Ran, RunError, Subject, Switch};
 use memory::{Code, Data, Untouched};
@@ -118,7 +118,7 @@ impl<M: MsrWrite> RealSubject<M> {
             cpuid,
             root,
             untouched: Untouched::new().map_err(RealError::Memory)?,
-            random: crate::fresh_seed(),
+            random: sampler::fresh_seed(),
         })
     }
 

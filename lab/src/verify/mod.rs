@@ -34,9 +34,9 @@ pub use preserve::Preserved;
 pub use soft::SoftSubject;
 pub use subject::{Kind, Knows, RunError, Subject, Switch};
 
-use crate::keeper::{KeeperError, Kept, Ticket};
 use bench::{Bench, Facts};
 use check::{Documented, Halt, Spec};
+use sampler::keeper::{KeeperError, Kept, Ticket};
 
 /// How to verify.
 #[derive(Clone, Debug, Default)]

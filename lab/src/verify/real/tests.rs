@@ -28,7 +28,7 @@ const KERNELS: [Kernel; 14] = [
 
 fn subject() -> (RealSubject<SoftLbr>, std::fs::File) {
     let cpu = SoftCpu::preset("06_5E").expect("a preset");
-    let first = *crate::pin::allowed().first().expect("a CPU");
+    let first = *sampler::pin::allowed().first().expect("a CPU");
     let registers = SoftLbr::new(&cpu.caps, cpu.perf_capabilities).on_cpu(first);
     let file = tempfile::tempfile().expect("a file");
     let descriptor = file.try_clone().expect("a descriptor").into();
@@ -174,10 +174,10 @@ fn numbers_asked_for_are_numbers_taken() {
 
 #[test]
 fn a_subject_gives_the_other_cpus_back() {
-    let before = crate::pin::allowed();
+    let before = sampler::pin::allowed();
     {
         let (subject, _file) = subject();
-        assert_eq!(crate::pin::allowed(), [subject.cpu()]);
+        assert_eq!(sampler::pin::allowed(), [subject.cpu()]);
     }
-    assert_eq!(crate::pin::allowed(), before);
+    assert_eq!(sampler::pin::allowed(), before);
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::hint::black_box;
 
-use sampler::measure::Session;
+use lab::measure::Session;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let sorted: Vec<u32> = (0..1000).collect();

@@ -16,7 +16,7 @@ use lbr_msr::{LbrCaps, MsrError, MsrRead, MsrWrite};
 
 use super::bracket::Switch;
 use super::result::Taken;
-use crate::guard::Armed;
+use sampler::guard::Armed;
 
 /// What was read of a ring after a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub trait Ring: Debug {
     fn switch(&self) -> Switch;
 
     /// A descriptor that the process of the code keeps open, -1 for none: its
-    /// end tells the [keeper](crate::keeper) that nobody writes any more.
+    /// end tells the [keeper](sampler::keeper) that nobody writes any more.
     fn lifeline(&self) -> RawFd;
 
     /// Number of records.

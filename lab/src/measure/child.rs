@@ -26,10 +26,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
 
 use super::bracket::{Bracket, Data, Layout, Ran, Registers, Switch};
-use crate::source::ptrace::code::Code;
-use crate::source::ptrace::step::{TRAP_FLAG, hide_trap_flag, is_interrupt};
-use crate::source::ptrace::sys;
-use crate::target::Affinity;
+use sampler::source::ptrace::code::{self, Code};
+use sampler::source::ptrace::sys::{self, TRAP_FLAG, hide_trap_flag};
+use sampler::target::Affinity;
 
 /// What measured code did instead of coming to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +115,7 @@ pub(super) struct Setting {
     pub(super) alone: bool,
     /// The descriptor of the registers; -1 for none.
     pub(super) descriptor: RawFd,
-    /// What the [keeper](crate::keeper) listens to; -1 for none.
+    /// What the [keeper](sampler::keeper) listens to; -1 for none.
     pub(super) lifeline: RawFd,
     /// The CPU it runs on.
     pub(super) pin: Option<Affinity>,
@@ -243,7 +242,7 @@ impl Child {
 
     /// Reads its memory; how many bytes could be read.
     pub(super) fn read(&self, address: u64, into: &mut [u8]) -> usize {
-        crate::source::ptrace::code::read(self.pid.as_raw(), address, into)
+        code::read(self.pid.as_raw(), address, into)
     }
 
     /// An INT3 of the code, or one of ours that it has jumped to.
@@ -440,7 +439,7 @@ impl Child {
                 false => sys::wait_for(pid).map_err(os("stepping through the code"))?,
             };
             match self.judge(status)? {
-                Some(Stopped::At(at)) if is_interrupt(&decoded) => return Err(self.own_trap(at)),
+                Some(Stopped::At(at)) if decoded.is_interrupt() => return Err(self.own_trap(at)),
                 Some(Stopped::At(_)) => {}
                 Some(Stopped::Fault(fault)) => return Err(NoResult::Fault(fault)),
                 // A signal that is none of ours: the step is not done.

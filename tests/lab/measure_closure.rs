@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 
-use sampler::measure::Session;
+use lab::measure::Session;
 
 #[test]
 fn an_empty_closure_is_an_empty_measurement() {
@@ -31,7 +31,7 @@ fn a_loop_of_a_closure_is_counted() {
         measured.expect("it runs")
     };
     let (few, many) = (of(10), of(1010));
-    let counts = |m: &sampler::measure::Measurement| m.counts.expect("counted");
+    let counts = |m: &lab::measure::Measurement| m.counts.expect("counted");
     assert_eq!(counts(&many).branches - counts(&few).branches, 1000);
     assert_eq!(counts(&many).instructions - counts(&few).instructions, 2000);
     let hot = few.blocks.iter().max_by_key(|block| block.n).expect("a block");

@@ -1,0 +1,93 @@
+//! Recorders that die, over registers that outlive them.
+#![allow(unsafe_code, reason = "fork, for recorders that die")]
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
+use nix::fcntl::OFlag;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, pipe2, setpgid};
+
+const DEBUGCTL: Msr = Msr(0x1D9);
+const SELECT: Msr = Msr(0x1C8);
+
+/// Registers in a file, each at eight times its address: they outlive the
+/// process that writes them, as those of a CPU do.
+#[derive(Debug)]
+pub(crate) struct Filed {
+    file: File,
+    cpu: u32,
+}
+
+impl MsrRead for Filed {
+    fn cpu(&self) -> u32 {
+        self.cpu
+    }
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, u64::from(msr.0) * 8).unwrap();
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+impl MsrWrite for Filed {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.file.write_all_at(&value.to_le_bytes(), u64::from(msr.0) * 8).unwrap();
+        Ok(())
+    }
+}
+
+pub(crate) fn filed(cpu: u32) -> Filed {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(0x2000 * 8).unwrap();
+    let mut filed = Filed { file, cpu };
+    filed.write(DEBUGCTL, 2).unwrap();
+    filed.write(SELECT, 0x1C4).unwrap();
+    filed
+}
+
+pub(crate) fn again(filed: &Filed) -> Filed {
+    Filed { file: filed.file.try_clone().unwrap(), cpu: filed.cpu }
+}
+
+/// One recorder at a time: a fork copies the pipes of all tests.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Runs `recorder` in a process of its own, which is not to return, until it
+/// has written a byte to its pipe; then does `end` to it; returns when it and
+/// its keeper have gone, with its status.
+pub(crate) fn recorded(recorder: impl FnOnce(&mut File), end: impl FnOnce(Pid)) -> WaitStatus {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (read, write): (OwnedFd, OwnedFd) = pipe2(OFlag::O_CLOEXEC).unwrap();
+    // SAFETY: the child runs on with the C library's promise that memory can
+    // be allocated after a fork, and leaves by `_exit`.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            drop(read);
+            let mut write = File::from(write);
+            let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+            let ended = catch_unwind(AssertUnwindSafe(|| recorder(&mut write)));
+            // SAFETY: ends the process.
+            unsafe { nix::libc::_exit(if ended.is_ok() { 0 } else { 99 }) }
+        }
+        ForkResult::Parent { child } => {
+            drop(write);
+            let mut read = File::from(read);
+            let told = read.read_exact(&mut [0]);
+            if told.is_ok() {
+                end(child);
+            }
+            let status = waitpid(child, None).unwrap();
+            // The keeper holds the other end.
+            let mut rest = Vec::new();
+            read.read_to_end(&mut rest).unwrap();
+            assert!(told.is_ok(), "the recorder failed: {status:?}");
+            status
+        }
+    }
+}
