@@ -1,0 +1,113 @@
+//! Things that are found by their keys, and keep the order in which they came.
+
+use crate::clean::index::Index;
+
+/// A thing with a key.
+pub(crate) trait Keyed {
+    /// What tells it from others.
+    type Key: Copy + PartialEq;
+
+    /// Its key.
+    fn key(&self) -> Self::Key;
+
+    /// The hash of a key.
+    fn hash(key: Self::Key) -> u32;
+}
+
+/// Things in a list, numbered as they came, and an index to find them by.
+///
+/// Many look-ups one after the other would each wait for memory. Those who have
+/// a batch of them [`touch`](Self::touch) the index for all first, then what
+/// they [`guess`](Self::guess), and [`find`](Self::find) last.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    index: Index,
+    pub(crate) list: Vec<T>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Table<T> {
+        Table { index: Index::default(), list: Vec::new() }
+    }
+}
+
+impl<T: Keyed> Table<T> {
+    /// Loads where the search for a hash begins.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u32) -> u64 {
+        self.index.touch(hash)
+    }
+
+    /// The number that a hash most likely leads to; one that nothing has where
+    /// there is none.
+    #[inline]
+    pub(crate) fn guess(&self, hash: u32) -> u32 {
+        self.index.guess(hash)
+    }
+
+    /// The thing of a number.
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
+        self.list.get(number as usize)
+    }
+
+    /// The number of a key, which `guess` most likely is.
+    #[inline]
+    pub(crate) fn find_near(&self, guess: u32, hash: u32, key: T::Key) -> Option<u32> {
+        if self.is(guess, key) { Some(guess) } else { self.find(hash, key) }
+    }
+
+    /// The number of a key with this hash.
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, key: T::Key) -> Option<u32> {
+        self.index.find(hash, |number| self.is(number, key))
+    }
+
+    #[inline]
+    fn is(&self, number: u32, key: T::Key) -> bool {
+        self.get(number).is_some_and(|thing| thing.key() == key)
+    }
+
+    /// Adds a thing whose key is not there yet. Its number; `None` where there
+    /// are more than numbers.
+    pub(crate) fn push(&mut self, thing: T) -> Option<u32> {
+        // The last number of all stands for none.
+        let number = u32::try_from(self.list.len()).ok().filter(|number| *number != u32::MAX)?;
+        self.index.insert(T::hash(thing.key()), number);
+        self.list.push(thing);
+        Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Keyed, Table};
+
+    /// Ten keys share each hash.
+    impl Keyed for u64 {
+        type Key = u64;
+        fn key(&self) -> u64 {
+            *self
+        }
+        fn hash(key: u64) -> u32 {
+            (key / 10) as u32
+        }
+    }
+
+    #[test]
+    fn things_are_found_by_key_alone() {
+        let mut table = Table::default();
+        for key in 0..1000u64 {
+            assert_eq!(table.find(u64::hash(key), key), None);
+            assert_eq!(table.push(key), Some(key as u32));
+        }
+        for key in 0..1000u64 {
+            let hash = u64::hash(key);
+            // The first of its hash is a wrong guess for all others.
+            let guess = table.guess(hash);
+            assert_eq!(u64::from(guess), key / 10 * 10);
+            assert_eq!(table.find_near(guess, hash, key), Some(key as u32));
+        }
+        assert_eq!(table.find(u64::hash(1000), 1000), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Opening debug information, in all the files that it may be spread over.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use addr2line::SplitDwarfLoad;
+use gimli::{Dwarf, DwarfPackage, EndianReader, Reader as _, RunTimeEndian, SectionId};
+use object::{CompressionFormat, Object, ObjectSection};
+
+use super::bytes::Bytes;
+use super::path_of;
+use crate::code::symbols::{DebugDirs, Wanted, alternate, debug_file, open_regular};
+
+/// How debug information is read.
+pub(super) type Reader = EndianReader<RunTimeEndian, Bytes>;
+
+/// No section is larger: what claims to be is no debug information.
+const MAX_SECTION: u64 = 4 << 30;
+/// A compressed section beyond [`ANY_RATIO`] bytes holds at most this many times
+/// its bytes: debug information packs to a fifth, an archive made to fill the
+/// memory to a thousandth.
+const MAX_RATIO: u64 = 64;
+/// Bytes that a compressed section may always hold.
+const ANY_RATIO: u64 = 16 << 20;
+
+/// Split DWARF: units that are in files of their own, or packed together.
+pub(super) struct Pieces {
+    /// The files that everything else lies in.
+    files: Vec<Bytes>,
+    package: Option<DwarfPackage<Reader>>,
+    /// The program's folder: a unit may be there when it is no longer where it
+    /// was built.
+    folder: Option<PathBuf>,
+}
+
+/// Finds the debug information of a program.
+pub(super) fn load(program: &Path, dirs: &DebugDirs) -> Option<(Dwarf<Reader>, Pieces)> {
+    let own = map(program)?;
+    let own_object = object::File::parse(&*own).ok()?;
+    let elsewhere;
+    let (path, bytes) = if Wanted::Lines.is_in(&own_object) {
+        (program.to_owned(), own.clone())
+    } else {
+        elsewhere = debug_file(program, &own_object, dirs, Wanted::Lines)?;
+        (elsewhere.clone(), map(&elsewhere)?)
+    };
+    let object = object::File::parse(&*bytes).ok()?;
+    let mut files = vec![own.clone(), bytes.clone()];
+    let mut dwarf =
+        Dwarf::load(|id| Ok::<_, gimli::Error>(section(&bytes, &object, Some(id.name()))));
+    if let Ok(dwarf) = &mut dwarf
+        && let Some(shared) = alternate(&path, &object, dirs).and_then(|path| map(&path))
+        && let Ok(object) = object::File::parse(&*shared)
+    {
+        files.push(shared.clone());
+        let _ =
+            dwarf.load_sup(|id| Ok::<_, gimli::Error>(section(&shared, &object, Some(id.name()))));
+    }
+    let dwarf = dwarf.ok()?;
+    let package = [program, &path].into_iter().find_map(package);
+    let folder = program.parent().map(Path::to_owned);
+    Some((dwarf, Pieces { files, package, folder }))
+}
+
+fn map(path: &Path) -> Option<Bytes> {
+    Bytes::map(&open_regular(path).ok()?).ok()
+}
+
+fn endian(object: &object::File<'_>) -> RunTimeEndian {
+    if object.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big }
+}
+
+/// A section; an empty one where the file has none, or it cannot be unpacked.
+fn section(file: &Bytes, object: &object::File<'_>, name: Option<&str>) -> Reader {
+    let found = name.and_then(|name| object.section_by_name(name));
+    let endian = endian(object);
+    found
+        .and_then(|section| unpacked(file, &section, endian))
+        .unwrap_or_else(|| Reader::new(Bytes::owned(Vec::new()), endian))
+}
+
+fn unpacked(
+    file: &Bytes,
+    section: &object::Section<'_, '_>,
+    endian: RunTimeEndian,
+) -> Option<Reader> {
+    let range = section.compressed_file_range().ok()?;
+    let start = usize::try_from(range.offset).ok()?;
+    let end = start.checked_add(usize::try_from(range.compressed_size).ok()?)?;
+    let packed = file.get(start..end)?;
+    if range.format == CompressionFormat::None {
+        return Some(Reader::new(file.clone(), endian).range(start..end));
+    }
+    // A limit, because the announced size is not to be believed.
+    let plausible = range.compressed_size.saturating_mul(MAX_RATIO).max(ANY_RATIO);
+    if range.uncompressed_size > plausible.min(MAX_SECTION) {
+        return None;
+    }
+    let limit = range.uncompressed_size;
+    let mut bytes = Vec::new();
+    match range.format {
+        CompressionFormat::Zlib => {
+            flate2::read::ZlibDecoder::new(packed).take(limit).read_to_end(&mut bytes).ok()?
+        }
+        CompressionFormat::Zstandard => {
+            let decoder = zstd::stream::read::Decoder::new(packed).ok()?;
+            decoder.take(limit).read_to_end(&mut bytes).ok()?
+        }
+        _ => return None,
+    };
+    Some(Reader::new(Bytes::owned(bytes), endian))
+}
+
+/// `PROGRAM.dwp`, where `dwp` packs the units of split DWARF.
+fn package(program: &Path) -> Option<DwarfPackage<Reader>> {
+    let mut path: OsString = program.into();
+    path.push(".dwp");
+    let bytes = map(Path::new(&path))?;
+    let object = object::File::parse(&*bytes).ok()?;
+    let empty = Reader::new(Bytes::owned(Vec::new()), endian(&object));
+    let load = |id: SectionId| Ok::<_, gimli::Error>(section(&bytes, &object, id.dwo_name()));
+    DwarfPackage::load(load, empty).ok()
+}
+
+impl Pieces {
+    /// Gives the memory of the files back that were looked at.
+    pub(super) fn let_go(&self) {
+        self.files.iter().for_each(Bytes::let_go);
+    }
+
+    /// The unit of split DWARF that an address needs.
+    pub(super) fn find(&self, wanted: &SplitDwarfLoad<Reader>) -> Option<Arc<Dwarf<Reader>>> {
+        let packed = self.package.as_ref();
+        if let Some(unit) =
+            packed.and_then(|package| package.find_cu(wanted.dwo_id, &wanted.parent).ok()?)
+        {
+            return Some(Arc::new(unit));
+        }
+        let name = path_of(&wanted.path.as_ref()?.to_slice().ok()?);
+        let mut built = PathBuf::new();
+        if let Some(folder) = &wanted.comp_dir {
+            built.push(path_of(&folder.to_slice().ok()?));
+        }
+        built.push(&name);
+        let beside = self.folder.as_ref().zip(name.file_name()).map(|(dir, name)| dir.join(name));
+        std::iter::once(built).chain(beside).find_map(|path| unit(&path, wanted)).map(Arc::new)
+    }
+}
+
+/// The unit in a `.dwo` file, if it is the one wanted.
+fn unit(path: &Path, wanted: &SplitDwarfLoad<Reader>) -> Option<Dwarf<Reader>> {
+    let bytes = map(path)?;
+    let object = object::File::parse(&*bytes).ok()?;
+    let mut dwarf =
+        Dwarf::load(|id| Ok::<_, gimli::Error>(section(&bytes, &object, id.dwo_name()))).ok()?;
+    let header = dwarf.units().next().ok()??;
+    let unit = dwarf.unit(header).ok()?;
+    if unit.dwo_id != Some(wanted.dwo_id) {
+        return None;
+    }
+    dwarf.make_dwo(&wanted.parent);
+    Some(dwarf)
+}

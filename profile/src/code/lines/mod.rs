@@ -1,0 +1,276 @@
+//! Source lines: what DWARF says of addresses.
+//!
+//! Read from the program, or from the debug file that belongs to it, with the
+//! pieces that `-gsplit-dwarf` and `dwz` put elsewhere. Units are read when the
+//! first of their addresses is asked for; whoever has many addresses has them
+//! looked up together, which keeps the answers and none of the units.
+
+mod batch;
+mod bytes;
+mod known;
+mod load;
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use addr2line::{Context, LookupContinuation, LookupResult};
+use gimli::Dwarf;
+
+use crate::code::symbols::{DebugDirs, demangle};
+use known::Known;
+use load::{Pieces, Reader};
+
+/// A line of source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SourceLine {
+    /// Path of the file, as the compiler saw it.
+    pub file: Arc<str>,
+    /// The line, counted from 1.
+    pub line: u32,
+}
+
+impl SourceLine {
+    /// The file's name without its folders.
+    #[must_use]
+    pub fn file_name(&self) -> &str {
+        self.file.rsplit('/').next().unwrap_or(&self.file)
+    }
+}
+
+impl std::fmt::Display for SourceLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// A function that an address belongs to, and where in its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its name, demangled.
+    pub function: Option<Arc<str>>,
+    /// The line: of the address itself in the innermost, of the call that was
+    /// inlined in the others.
+    pub source: Option<SourceLine>,
+}
+
+/// Where the code of a line lies.
+#[derive(Debug, Default)]
+pub(crate) struct CodeOfLine {
+    /// Its addresses.
+    pub(crate) ranges: Vec<Range<u64>>,
+    /// Whether a file of that name has code at all.
+    pub(crate) has_file: bool,
+    /// The files of that name with code of the line, each written one way.
+    pub(crate) files: BTreeSet<String>,
+    /// The nearest lines of those files that have code, below and above.
+    pub(crate) below: Option<u32>,
+    pub(crate) above: Option<u32>,
+}
+
+impl CodeOfLine {
+    /// Puts the ranges in order, those that touch together.
+    pub(crate) fn settle(&mut self) {
+        self.ranges.sort_by_key(|range| (range.start, range.end));
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for range in self.ranges.drain(..) {
+            match joined.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => joined.push(range),
+            }
+        }
+        self.ranges = joined;
+    }
+}
+
+/// The debug information of one program.
+pub(crate) struct Lines {
+    dwarf: Arc<Dwarf<Reader>>,
+    /// Whether its units may be read one by one.
+    alone: bool,
+    pieces: Pieces,
+    /// What was parsed for addresses that were asked for one by one.
+    context: OnceCell<Option<Context<Reader>>>,
+    /// Names of files, each once.
+    names: RefCell<HashSet<Arc<str>>>,
+    /// Addresses that were asked for together.
+    known: Known,
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lines").finish_non_exhaustive()
+    }
+}
+
+impl Lines {
+    /// Finds and opens the debug information of a program; `None` where there
+    /// is none, or none that can be read.
+    pub(crate) fn of(program: &Path, dirs: &DebugDirs) -> Option<Lines> {
+        let (mut dwarf, pieces) = load::load(program, dirs)?;
+        let alone = batch::stand_alone(&dwarf);
+        if !alone {
+            dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+        }
+        pieces.let_go();
+        Some(Lines {
+            dwarf: Arc::new(dwarf),
+            alone,
+            pieces,
+            context: OnceCell::new(),
+            names: RefCell::default(),
+            known: Known::default(),
+        })
+    }
+
+    /// Looks addresses up, all at once and in order: what
+    /// [`source`](Self::source) and [`frames`](Self::frames) say of them is
+    /// known then, and nothing else is kept.
+    pub(crate) fn look_up(&mut self, mut addrs: Vec<u64>) {
+        addrs.retain(|addr| !self.known.has(*addr));
+        addrs.sort_unstable();
+        addrs.dedup();
+        if !addrs.is_empty() {
+            let pieces = &self.pieces;
+            if self.alone {
+                batch::piece_by_piece(&self.dwarf, pieces, &mut self.known, addrs);
+            } else {
+                batch::in_turns(&self.dwarf, pieces, &mut self.known, addrs);
+            }
+        }
+    }
+
+    fn context(&self) -> Option<&Context<Reader>> {
+        let open = || {
+            let context = Context::from_arc_dwarf(Arc::clone(&self.dwarf)).ok();
+            self.pieces.let_go();
+            context
+        };
+        self.context.get_or_init(open).as_ref()
+    }
+
+    pub(crate) fn source(&self, addr: u64) -> Option<SourceLine> {
+        if let Some(known) = self.known.source(addr) {
+            return known;
+        }
+        // The last address has none behind it, which lookups count with.
+        addr.checked_add(1)?;
+        let location = self.context()?.find_location(addr).ok()??;
+        self.line(&location)
+    }
+
+    pub(crate) fn frames(&self, addr: u64) -> Vec<Frame> {
+        if let Some(known) = self.known.frames(addr) {
+            return known;
+        }
+        let mut found = Vec::new();
+        let (Some(context), true) = (self.context(), addr < u64::MAX) else { return found };
+        let Ok(mut frames) = answer(context.find_frames(addr), &self.pieces) else { return found };
+        while let Ok(Some(frame)) = frames.next() {
+            let name = frame.function.as_ref().and_then(|function| {
+                let name = function.raw_name().ok()?;
+                Some(demangle(&name).into())
+            });
+            let source = frame.location.as_ref().and_then(|location| self.line(location));
+            if name.is_some() || source.is_some() {
+                found.push(Frame { function: name, source });
+            }
+        }
+        found
+    }
+
+    fn line(&self, location: &addr2line::Location<'_>) -> Option<SourceLine> {
+        let (file, line) = line_of(location)?;
+        Some(SourceLine { file: self.file(file), line })
+    }
+
+    fn file(&self, name: &str) -> Arc<str> {
+        let mut names = self.names.borrow_mut();
+        if let Some(known) = names.get(name) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = name.into();
+        names.insert(Arc::clone(&new));
+        new
+    }
+
+    /// Adds the code of a line within some addresses.
+    pub(crate) fn code_of_line(
+        &self,
+        within: Range<u64>,
+        file: &str,
+        wanted: u32,
+        found: &mut CodeOfLine,
+    ) {
+        let Some(context) = self.context() else { return };
+        let Ok(rows) = context.find_location_range(within.start, within.end) else { return };
+        for (addr, len, location) in rows {
+            let (Some(name), Some(line)) = (location.file, location.line) else { continue };
+            if line == 0 || len == 0 || !is_file(name, file) {
+                continue;
+            }
+            found.has_file = true;
+            match line.cmp(&wanted) {
+                std::cmp::Ordering::Equal => {
+                    found.ranges.push(addr..addr.saturating_add(len));
+                    found.files.insert(plain(name));
+                }
+                std::cmp::Ordering::Less => found.below = found.below.max(Some(line)),
+                std::cmp::Ordering::Greater => {
+                    found.above = Some(found.above.map_or(line, |above| above.min(line)));
+                }
+            }
+        }
+    }
+}
+
+/// The answer to a question, with the units of split DWARF that it needs.
+fn answer<L>(mut lookup: LookupResult<L>, pieces: &Pieces) -> L::Output
+where
+    L: LookupContinuation<Buf = Reader>,
+{
+    loop {
+        match lookup {
+            LookupResult::Output(answer) => return answer,
+            LookupResult::Load { load, continuation } => {
+                lookup = continuation.resume(pieces.find(&load));
+            }
+        }
+    }
+}
+
+/// File and line; line 0 is code that belongs to no line.
+fn line_of<'a>(location: &addr2line::Location<'a>) -> Option<(&'a str, u32)> {
+    let line = location.line.filter(|line| *line > 0)?;
+    Some((location.file?, line))
+}
+
+/// Whether a path ends with the folders and the name that somebody wrote.
+fn is_file(path: &str, wanted: &str) -> bool {
+    let wanted = wanted.strip_prefix("./").unwrap_or(wanted);
+    path.strip_suffix(wanted)
+        .is_some_and(|before| before.is_empty() || before.ends_with('/') || wanted.starts_with('/'))
+}
+
+/// A path without `.` and `..`, which compilers write in many ways.
+fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "." => {}
+            ".." if parts.last().is_some_and(|last| !matches!(*last, "" | "..")) => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Paths in debug information are bytes.
+fn path_of(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}

@@ -1,0 +1,305 @@
+//! The kernel of a recording: where it lay, who it was, and whose names are
+//! right for it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lbr_msr::record::Mmap;
+
+use super::files::{Kind, State};
+use super::{KERNEL, Mapping, Mappings, Maps, put};
+use crate::code::symbols::{
+    Found, KERNEL_NAME, KernelSymbols, ModuleAddresses, RunningKernel, SymbolError, hex,
+};
+use crate::read::perf_data::FileInfo;
+
+/// The kernel of a recording.
+#[derive(Debug, Default)]
+pub(super) struct Kernel {
+    pub(super) mappings: Mappings,
+    pub(super) recorded: RecordedKernel,
+}
+
+/// Who a recorded kernel was, as far as the recording says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RecordedKernel {
+    pub(super) release: Option<String>,
+    pub(super) hostname: Option<String>,
+    pub(super) build_id: Option<Vec<u8>>,
+}
+
+impl RecordedKernel {
+    /// Whether it is the one that runs here, by build id, else by release.
+    pub(super) fn check(&self, running: &RunningKernel) -> Result<(), SymbolError> {
+        let other =
+            |recorded: String, running: String| Err(SymbolError::OtherKernel { recorded, running });
+        match (&self.build_id, &running.build_id) {
+            (Some(recorded), Some(running)) if recorded == running => Ok(()),
+            (Some(recorded), Some(running)) => {
+                let id = |id: &[u8]| format!("build id {}", hex(id));
+                match &self.release {
+                    Some(release) => other(format!("{release}, {}", id(recorded)), id(running)),
+                    None => other(id(recorded), id(running)),
+                }
+            }
+            _ => match (&self.release, &running.release) {
+                (Some(recorded), Some(running)) if recorded == running => Ok(()),
+                (Some(recorded), Some(running)) => other(recorded.clone(), running.clone()),
+                _ => Err(SymbolError::UnknownKernel),
+            },
+        }
+    }
+
+    /// Whether it is the kernel of another recording too.
+    pub(super) fn is(&self, other: &RecordedKernel) -> bool {
+        match (&self.build_id, &other.build_id) {
+            (Some(a), Some(b)) => a == b,
+            (None, None) => {
+                self.release.is_some()
+                    && self.release == other.release
+                    && self.hostname == other.hostname
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Lists that were read, `None` where they could not be.
+pub(super) type Lists = HashMap<PathBuf, Option<Arc<KernelSymbols>>>;
+
+/// The functions of the kernel, or of a module of it.
+#[derive(Debug)]
+pub(super) struct Listed {
+    symbols: Arc<KernelSymbols>,
+    /// "" is the kernel itself.
+    module: String,
+    /// What to add to offsets to have addresses of the list.
+    pub(super) base: u64,
+}
+
+impl Listed {
+    fn at(&self, offset: u64) -> Option<Found<'_>> {
+        self.symbols.at(&self.module, self.base.wrapping_add(offset))
+    }
+
+    /// The function at an offset in a file of the maps: its name, its offsets,
+    /// its address.
+    pub(super) fn covering(
+        &self,
+        file: usize,
+        offset: u64,
+    ) -> Option<(String, usize, Range<u64>, u64)> {
+        let Found { name, addr, end } = self.at(offset)?;
+        // The last has no end: what is asked for is in it, no more.
+        let end = end.map_or(offset.wrapping_add(1), |end| end.wrapping_sub(self.base));
+        Some((name.to_owned(), file, addr.wrapping_sub(self.base)..end, addr))
+    }
+
+    pub(super) fn named(&self, name: &str) -> Vec<Found<'_>> {
+        self.symbols.named(&self.module, |symbol| symbol == name)
+    }
+}
+
+impl Maps {
+    /// What the recording says about itself: build ids, and which kernel ran.
+    /// Comes when it was read to its end.
+    pub fn recorded(&mut self, info: &FileInfo) {
+        self.build_ids(&info.build_ids);
+        self.expect_kernel(info);
+        self.join_kernels();
+        // Whose it is may be known only now.
+        for file in self.files.iter_mut().filter(|file| file.kind == Kind::Vdso) {
+            if matches!(file.state, State::Silent) {
+                file.state = State::NotTried;
+            }
+        }
+    }
+
+    /// Which kernel ran, as far as the recording and its mappings say so far.
+    pub(super) fn expect_kernel(&mut self, info: &FileInfo) {
+        let known = self.by_path.get(KERNEL_NAME).and_then(|&file| self.files.get(file));
+        let listed = info.build_ids.iter().find(|(path, _)| path.starts_with(KERNEL_NAME));
+        let build_id = known.and_then(|file| file.build_id.clone());
+        let recorded = RecordedKernel {
+            release: info.osrelease.clone(),
+            hostname: info.hostname.clone(),
+            build_id: build_id.or_else(|| listed.map(|(_, id)| id.clone())),
+        };
+        if let Some(kernel) = self.kernel_mut() {
+            kernel.recorded = recorded;
+        }
+    }
+
+    /// The same kernel in an earlier recording: its code is one, wherever it
+    /// was loaded.
+    fn join_kernels(&mut self) {
+        let Some((ours, earlier)) = self.kernels.split_last_mut() else { return };
+        let Some(same) = earlier.iter().find(|kernel| kernel.recorded.is(&ours.recorded)) else {
+            return;
+        };
+        let key = |file: usize| {
+            self.files.get(file).map(|file| (file.path.as_str(), file.kind.reference()))
+        };
+        for mapping in ours.mappings.values_mut() {
+            let theirs =
+                same.mappings.values().find(|theirs| key(theirs.file) == key(mapping.file));
+            if let Some(theirs) = theirs {
+                mapping.file = theirs.file;
+            }
+        }
+    }
+
+    /// A mapping of the kernel, or of a module of it.
+    pub(super) fn kernel_mmap(&mut self, map: &Mmap) {
+        let recording = self.recording;
+        let (path, kind, pgoff) = match map.path.strip_prefix(KERNEL_NAME) {
+            // Its file offset is the address of the symbol that the name ends
+            // with, at the time of the recording.
+            Some(reference) => {
+                let known = !reference.is_empty() && map.pgoff >= KERNEL;
+                let origin = if known { map.pgoff } else { 0 };
+                let reference = known.then(|| reference.to_owned());
+                let kind = Kind::Kernel { recording, reference };
+                (KERNEL_NAME, kind, map.addr.wrapping_sub(origin))
+            }
+            None if map.path.starts_with("bpf_") => {
+                (map.path.as_str(), Kind::Whole { recording, len: map.len }, 0)
+            }
+            None => {
+                let name = module_name(&map.path);
+                (map.path.as_str(), Kind::Module { recording, name, start: map.addr }, 0)
+            }
+        };
+        let file = self.file(path, map.build_id.as_deref(), kind);
+        let new = Mapping { start: map.addr, len: map.len, pgoff, file };
+        if let Some(kernel) = self.kernel_mut() {
+            put(&mut kernel.mappings, new);
+        }
+    }
+
+    fn kernel_mut(&mut self) -> Option<&mut Kernel> {
+        let index = self.recording as usize;
+        if self.kernels.len() <= index {
+            self.kernels.resize_with(index + 1, Kernel::default);
+        }
+        self.kernels.get_mut(index)
+    }
+
+    /// The names of the kernel or a module, if there are any for the one that
+    /// was recorded. Why there are none is said once.
+    pub(super) fn open_kernel(&mut self, kind: &Kind) -> State {
+        let vmlinux = match kind {
+            Kind::Kernel { recording, reference: Some(reference) } => {
+                match self.vmlinux(*recording, reference) {
+                    Ok(found) => found,
+                    Err(error) => return self.kernel_failed(error),
+                }
+            }
+            _ => None,
+        };
+        match (vmlinux, self.open_list(kind)) {
+            (None, state) => state,
+            (Some(vmlinux), State::Listed(listed)) => State::Vmlinux(vmlinux, Some(listed)),
+            (Some(vmlinux), _) => State::Vmlinux(vmlinux, None),
+        }
+    }
+
+    fn open_list(&mut self, kind: &Kind) -> State {
+        let (list, here) = match self.kernel_list(kind) {
+            Ok(found) => found,
+            Err(error) => return self.kernel_failed(error),
+        };
+        let symbols = match self.read_list(&list) {
+            Ok(Some(symbols)) => symbols,
+            Ok(None) => return State::Silent,
+            Err(error) => return self.kernel_failed(error),
+        };
+        let (module, base) = match kind {
+            Kind::Kernel { reference: None, .. } => (String::new(), Some(0)),
+            Kind::Kernel { reference: Some(reference), .. } => {
+                (String::new(), symbols.address(reference))
+            }
+            Kind::Module { name, start, .. } => {
+                // Modules may have moved, unless the list is of the recording.
+                let modules = &self.sources.kernel.modules;
+                let now = here.then(|| ModuleAddresses::read(modules).get(name)).flatten();
+                (name.clone(), Some(now.unwrap_or(*start)))
+            }
+            _ => return State::Silent,
+        };
+        match base {
+            Some(base) => State::Listed(Listed { symbols, module, base }),
+            None => self.kernel_failed(SymbolError::NotKallsyms { path: list }),
+        }
+    }
+
+    /// The list that is right for a recorded kernel, and whether it is that of
+    /// the running one.
+    fn kernel_list(&self, kind: &Kind) -> Result<(PathBuf, bool), SymbolError> {
+        if let Some(given) = &self.sources.kallsyms {
+            return Ok((given.clone(), false));
+        }
+        let (Kind::Kernel { recording, .. } | Kind::Module { recording, .. }) = kind else {
+            return Err(SymbolError::UnknownKernel);
+        };
+        let kernel = self.kernels.get(*recording as usize);
+        let recorded = kernel.map(|kernel| kernel.recorded.clone()).unwrap_or_default();
+        match recorded.check(&self.sources.kernel) {
+            Ok(()) => Ok((self.sources.kernel.kallsyms.clone(), true)),
+            // perf keeps the lists of the kernels that it recorded.
+            Err(error) => match recorded.build_id {
+                Some(id) => {
+                    let kept = self.sources.debug.kallsyms(&id).map(|kept| (kept, false));
+                    kept.ok_or(error)
+                }
+                None => Err(error),
+            },
+        }
+    }
+
+    /// A list; `None` where it could not be read before.
+    fn read_list(&mut self, path: &Path) -> Result<Option<Arc<KernelSymbols>>, SymbolError> {
+        if let Some(known) = self.kernel_lists.get(path) {
+            return Ok(known.clone());
+        }
+        let read = KernelSymbols::read(path).map(Arc::new);
+        let known = read.as_ref().ok().map(Arc::clone);
+        self.kernel_lists.insert(path.to_owned(), known);
+        read.map(Some)
+    }
+
+    fn kernel_failed(&self, error: SymbolError) -> State {
+        let text = error.to_string();
+        let said = self.failures().any(|earlier| earlier.to_string() == text);
+        if said { State::Silent } else { State::Failed(error) }
+    }
+
+    /// A kernel address that no mapping tells anything about: a list of names
+    /// that was given is right for it.
+    pub(super) fn in_given_list(&mut self, addr: u64) -> Option<(String, usize, Range<u64>, u64)> {
+        let list = self.sources.kallsyms.clone().filter(|_| addr >= KERNEL)?;
+        let symbols = self.read_list(&list).ok()??;
+        let Found { name, addr: start, end } = symbols.at_any(addr)?;
+        let end = end.unwrap_or_else(|| addr.saturating_add(1));
+        Some((name.to_owned(), usize::MAX, start..end, start))
+    }
+}
+
+/// Whether a mapping is the kernel's own, whatever runs. A guest's kernel is
+/// another.
+pub(super) fn is_kernel(map: &Mmap) -> bool {
+    let guest = map.path.starts_with("[guest");
+    !guest
+        && (map.path.starts_with(KERNEL_NAME) || (map.addr >= KERNEL && map.path != "[vsyscall]"))
+}
+
+/// The name of a module as the kernel's list has it: of `[xfs]`, and of
+/// `/lib/modules/6.1.0/kernel/fs/xfs/xfs.ko.xz`.
+fn module_name(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let name = name.split_once(".ko").map_or(name, |(name, _)| name);
+    name.replace('-', "_")
+}

@@ -1,0 +1,495 @@
+//! Which file an address belongs to: address spaces out of mapping records.
+
+mod common;
+mod files;
+mod kernel;
+mod named;
+mod vdso;
+mod vmlinux;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use lbr_msr::record::{Event, Mmap};
+
+use crate::code::symbols::{JitMap, Sources};
+use crate::read::perf_data::FileInfo;
+use common::{Common, Way};
+use files::{Kind, MappedFile};
+use kernel::{Kernel, Lists, is_kernel};
+use named::NamedPlaces;
+use vdso::VDSO;
+
+pub use files::{Function, Named};
+
+/// Addresses from here up belong to the kernel, whoever runs.
+const KERNEL: u64 = 1 << 63;
+/// Mappings copied at most, for processes that change what they inherited or
+/// replace what was sampled: a small recording could ask for any number.
+const MAX_COPIED: usize = 4 << 20;
+/// Processes that have ended and whose mappings are kept: records of different
+/// CPUs come in no exact order.
+const ENDED: usize = 4096;
+/// PROT_EXEC.
+const EXECUTABLE: u32 = 4;
+
+/// One mapping of a file.
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    start: u64,
+    len: u64,
+    pgoff: u64,
+    file: usize,
+}
+
+/// Mappings by their first address; none overlap.
+type Mappings = BTreeMap<u64, Mapping>;
+
+/// Where an address lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Location {
+    /// In no file that we know.
+    Address(u64),
+    /// In a file, at this byte of it.
+    File {
+        /// Index of the file.
+        file: usize,
+        /// Offset in it, bytes.
+        offset: u64,
+    },
+}
+
+impl Location {
+    /// In no file, and not in the kernel: the same number means something
+    /// else in another process.
+    pub(crate) fn is_private(&self) -> bool {
+        matches!(self, Location::Address(addr) if *addr < KERNEL)
+    }
+}
+
+/// A process of one of the recordings that are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// Which recording, counted from 0: a process number of one means nothing
+    /// in another. 0 where samples do not say their process.
+    pub recording: u32,
+    /// Its number; `None` where samples do not say.
+    pub pid: Option<u32>,
+}
+
+/// What a process had mapped for a while.
+#[derive(Debug)]
+struct Space {
+    /// Shared with the parent until either changes it.
+    mappings: Arc<Mappings>,
+    owner: Owner,
+    /// Names of its generated code, if somebody left any.
+    generated: Option<usize>,
+    /// Samples refer to it: it must not change its meaning.
+    used: bool,
+    /// Where its samples may go otherwise; `None` until one has asked.
+    ways: Option<Vec<Way>>,
+    /// Its process has ended.
+    ended: bool,
+    /// The symbols that numbers in it stand for, by recording.
+    named: Option<usize>,
+}
+
+impl Space {
+    fn new(owner: Owner, mappings: Arc<Mappings>) -> Space {
+        Space {
+            mappings,
+            owner,
+            generated: None,
+            used: false,
+            ways: None,
+            ended: false,
+            named: None,
+        }
+    }
+}
+
+/// Every address space of a recording.
+///
+/// A process starts a new space when a mapping replaces other bytes of a file:
+/// what was sampled before keeps its meaning.
+#[derive(Debug, Default)]
+pub struct Maps {
+    files: Vec<MappedFile>,
+    by_path: HashMap<String, usize>,
+    spaces: Vec<Space>,
+    /// Spaces that nothing refers to any more.
+    free: Vec<usize>,
+    current: HashMap<Option<u32>, usize>,
+    /// Processes that have ended, the latest last, and their spaces.
+    ended: VecDeque<(u32, usize)>,
+    common: Common,
+    recording: u32,
+    /// Mappings copied so far.
+    copied: usize,
+    /// Build ids that this recording has beside its mappings, by path.
+    expected: HashMap<String, Vec<u8>>,
+    /// By recording.
+    kernels: Vec<Kernel>,
+    kernel_lists: Lists,
+    sources: Sources,
+    named: NamedPlaces,
+}
+
+impl Maps {
+    /// With places to look for names in.
+    #[must_use]
+    pub fn with_sources(sources: Sources) -> Maps {
+        Maps { sources, ..Maps::default() }
+    }
+
+    /// The places where names are looked for.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// Other places to look for names in. They count for what was not named
+    /// yet, and for the generated code of processes that come from now on.
+    pub fn set_sources(&mut self, sources: Sources) {
+        for file in &mut self.files {
+            file.look_in(&sources);
+        }
+        self.kernel_lists = Lists::default();
+        self.sources = sources;
+    }
+
+    /// Takes in what changes mappings; everything else passes.
+    pub fn event(&mut self, event: &Event) {
+        self.common.last = None;
+        match event {
+            Event::Mmap(map) => self.mmap(map),
+            Event::Fork(task) if task.pid != task.ppid => {
+                let parent = self.process(task.ppid).map(|parent| Arc::clone(&parent.mappings));
+                let inherited = match self.process(task.pid) {
+                    // Told already, by another CPU.
+                    Some(known) if !known.ended => None,
+                    Some(_) => Some(parent.unwrap_or_default()),
+                    None => parent,
+                };
+                if let Some(inherited) = inherited {
+                    self.add_space(Some(task.pid), inherited);
+                }
+            }
+            Event::Exit(task) if task.pid == task.tid => self.end(task.pid),
+            _ => {}
+        }
+    }
+
+    /// A process has ended. Its number may be another's next.
+    fn end(&mut self, pid: u32) {
+        let Some(&index) = self.current.get(&Some(pid)) else { return };
+        let Some(space) = self.spaces.get_mut(index).filter(|space| !space.ended) else { return };
+        space.ended = true;
+        self.ended.push_back((pid, index));
+        if self.ended.len() <= ENDED {
+            return;
+        }
+        let Some((pid, index)) = self.ended.pop_front() else { return };
+        let Some(space) = self.spaces.get_mut(index).filter(|space| !space.used) else { return };
+        *space = Space::new(space.owner, Arc::default());
+        if self.current.get(&Some(pid)) == Some(&index) {
+            self.current.remove(&Some(pid));
+        }
+        self.free.push(index);
+    }
+
+    /// The present address space of a process, for a sample to refer to.
+    /// Samples of text may not say their process: they share one space, which
+    /// has every mapping.
+    pub fn space(&mut self, pid: Option<u32>) -> usize {
+        let space = self.current_space(pid);
+        if let Some(space) = self.spaces.get_mut(space) {
+            space.used = true;
+        }
+        space
+    }
+
+    /// What a process has at present, if anything is known of it.
+    fn process(&self, pid: u32) -> Option<&Space> {
+        self.current.get(&Some(pid)).and_then(|&space| self.spaces.get(space))
+    }
+
+    fn current_space(&mut self, pid: Option<u32>) -> usize {
+        match self.current.get(&pid) {
+            Some(&space) => space,
+            None if pid.is_some() => self.add_space(pid, Arc::default()),
+            None => {
+                let mut all = Mappings::new();
+                let ours = |space: &&Space| {
+                    space.owner.pid.is_some() && space.owner.recording == self.recording
+                };
+                for space in self.spaces.iter().filter(ours) {
+                    space.mappings.values().for_each(|map| put(&mut all, *map));
+                }
+                self.add_space(None, Arc::new(all))
+            }
+        }
+    }
+
+    fn add_space(&mut self, pid: Option<u32>, mappings: Arc<Mappings>) -> usize {
+        // Where nobody says which process, equal numbers are all there is.
+        let recording = if pid.is_some() { self.recording } else { 0 };
+        let owner = Owner { recording, pid };
+        let generated = pid.and_then(|pid| self.generated(pid));
+        let named = self.named.current();
+        let new = Space { generated, named, ..Space::new(owner, mappings) };
+        let space = match self.free.pop() {
+            Some(free) => {
+                if let Some(space) = self.spaces.get_mut(free) {
+                    *space = new;
+                }
+                free
+            }
+            None => {
+                self.spaces.push(new);
+                self.spaces.len() - 1
+            }
+        };
+        self.current.insert(pid, space);
+        space
+    }
+
+    /// The list of a process's generated code.
+    fn generated(&mut self, pid: u32) -> Option<usize> {
+        let list = JitMap::path(&self.sources.jit, pid)?;
+        if let Some(known) = self.process(pid).and_then(|space| space.generated) {
+            return Some(known);
+        }
+        let path = format!("[JIT] tid {pid}");
+        self.files.push(MappedFile::new(path, None, Kind::Jit { list }));
+        Some(self.files.len() - 1)
+    }
+
+    /// The recording of a space, and its process there.
+    pub(crate) fn owner(&self, space: usize) -> Option<Owner> {
+        self.spaces.get(space).map(|space| space.owner)
+    }
+
+    /// What follows comes from another recording: its processes are others,
+    /// whatever their numbers.
+    pub fn next_recording(&mut self) {
+        self.current.clear();
+        self.ended.clear();
+        self.common = Common::default();
+        self.named.next_recording();
+        self.expected.clear();
+        self.recording += 1;
+        // Each recording has a kernel of its own until it says which.
+        let files = &self.files;
+        self.by_path.retain(|_, file| !files.get(*file).is_some_and(|file| file.kind.is_kernel()));
+    }
+
+    /// How many address spaces there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.spaces.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spaces.is_empty()
+    }
+
+    /// Whether no recording said of a file other than the kernel that it was
+    /// mapped.
+    #[must_use]
+    pub fn is_without_files(&self) -> bool {
+        self.files.iter().all(|file| file.kind.is_kernel())
+    }
+
+    fn mmap(&mut self, map: &Mmap) {
+        // A protection of 0 is a recorder that does not say.
+        if map.len == 0 || (map.prot != 0 && map.prot & EXECUTABLE == 0) {
+            return;
+        }
+        if is_kernel(map) {
+            self.kernel_mmap(map);
+            return;
+        }
+        let expected = || self.expected.get(&map.path).cloned();
+        let build_id = map.build_id.clone().or_else(expected);
+        let kind = Kind::of_mapping(map);
+        // It has no file: recorders put anything there.
+        let pgoff = if kind == Kind::Vdso { 0 } else { map.pgoff };
+        let file = self.file(&map.path, build_id.as_deref(), kind);
+        let mapping = Mapping { start: map.addr, len: map.len, pgoff, file };
+        self.insert(Some(map.pid), mapping);
+        if self.current.contains_key(&None) {
+            self.insert(None, mapping);
+        }
+    }
+
+    fn file(&mut self, path: &str, build_id: Option<&[u8]>, kind: Kind) -> usize {
+        let known = self.by_path.get(path).copied();
+        // The same path may be another file in another recording.
+        let same = known.filter(|&file| {
+            self.files.get(file).is_some_and(|known| {
+                !differs(known.build_id.as_deref(), build_id) && known.kind == kind
+            })
+        });
+        if let Some(file) = same {
+            if let Some(known) = self.files.get_mut(file).filter(|f| f.build_id.is_none()) {
+                known.build_id = build_id.map(<[u8]>::to_vec);
+            }
+            return file;
+        }
+        let file = self.files.len();
+        self.files.push(MappedFile::new(path.to_owned(), build_id.map(<[u8]>::to_vec), kind));
+        self.by_path.insert(path.to_owned(), file);
+        file
+    }
+
+    fn insert(&mut self, pid: Option<u32>, new: Mapping) {
+        let mut index = self.current_space(pid);
+        let Some(space) = self.spaces.get(index) else { return };
+        let mappings = &space.mappings;
+        let is_file = |m: &Mapping| self.files.get(m.file).is_some_and(|f| f.kind == Kind::Elf);
+        let base = |m: &Mapping| m.start.wrapping_sub(m.pgoff);
+        let other = |old: &Mapping| old.file != new.file || base(old) != base(&new);
+        let replaces = overlapped(mappings, &new).iter().any(|old| is_file(old) && other(old));
+        if replaces && space.used && pid.is_some() {
+            let before = Arc::clone(mappings);
+            index = self.add_space(pid, before);
+        }
+        let Some(space) = self.spaces.get_mut(index) else { return };
+        space.ways = None;
+        if Arc::get_mut(&mut space.mappings).is_none() {
+            self.copied = self.copied.saturating_add(space.mappings.len());
+            if self.copied > MAX_COPIED {
+                // Nothing is known of it then, rather than something wrong.
+                space.mappings = Arc::default();
+            }
+        }
+        put(Arc::make_mut(&mut space.mappings), new);
+    }
+
+    /// Where an address of a space lies.
+    #[must_use]
+    pub fn locate(&self, space: usize, addr: u64) -> Location {
+        let Some(known) = self.spaces.get(space) else { return Location::Address(addr) };
+        if let Some(location) = known.named.and_then(|table| self.named.locate(table, addr)) {
+            return location;
+        }
+        let kernel = || {
+            let kernel = self.kernels.get(known.owner.recording as usize)?;
+            covering(&kernel.mappings, addr)
+        };
+        // Of a process's own mappings only [vsyscall] lies in the kernel's half.
+        let found = match addr {
+            0..KERNEL => covering(&known.mappings, addr),
+            KERNEL.. => kernel().or_else(|| covering(&known.mappings, addr)),
+        };
+        match found {
+            Some(map) if self.is_shared(map.file) => {
+                let offset = (addr - map.start).wrapping_add(map.pgoff);
+                Location::File { file: map.file, offset }
+            }
+            _ => match known.generated {
+                Some(file) if addr < KERNEL => Location::File { file, offset: addr },
+                _ => Location::Address(addr),
+            },
+        }
+    }
+
+    /// Whether a name stands for the same bytes in every process: files and
+    /// the kernel's own mappings do, anonymous memory does not.
+    fn is_shared(&self, file: usize) -> bool {
+        self.files.get(file).is_some_and(|file| {
+            file.kind != Kind::None || matches!(file.path.as_str(), VDSO | "[vsyscall]")
+        })
+    }
+
+    /// What the recording is known to say before its mappings come: build ids,
+    /// so that a file that was replaced is not opened, and which kernel ran, for
+    /// those who ask for names while it is read.
+    pub fn expect(&mut self, info: &FileInfo) {
+        self.expected = info.build_ids.iter().cloned().collect();
+        self.expect_kernel(info);
+    }
+
+    /// Build ids that the recording has beside the mappings.
+    pub fn build_ids(&mut self, ids: &[(String, Vec<u8>)]) {
+        for (path, id) in ids {
+            let Some(&file) = self.by_path.get(path) else { continue };
+            let Some(known) = self.files.get_mut(file) else { continue };
+            if self.recording > 0 && differs(known.build_id.as_deref(), Some(id)) {
+                self.part(file, id);
+            } else {
+                known.build_id.get_or_insert_with(|| id.clone());
+                known.check();
+            }
+        }
+    }
+
+    /// This recording's file turns out to be another than the earlier ones'
+    /// of the same path: gives it a place of its own.
+    fn part(&mut self, file: usize, id: &[u8]) {
+        let Some(earlier) = self.files.get(file) else { return };
+        let path = earlier.path.clone();
+        let kind = earlier.kind.clone();
+        let own = self.files.len();
+        self.files.push(MappedFile::new(path.clone(), Some(id.to_vec()), kind));
+        self.by_path.insert(path, own);
+        let ours = self.spaces.iter_mut().filter(|space| space.owner.recording == self.recording);
+        for space in ours {
+            let mappings = Arc::make_mut(&mut space.mappings);
+            for mapping in mappings.values_mut().filter(|mapping| mapping.file == file) {
+                mapping.file = own;
+            }
+        }
+    }
+}
+
+/// The mapping that an address lies in.
+fn covering(mappings: &Mappings, addr: u64) -> Option<&Mapping> {
+    let (_, map) = mappings.range(..=addr).next_back()?;
+    (addr - map.start < map.len).then_some(map)
+}
+
+/// The mappings that a new one overlaps.
+fn overlapped(mappings: &Mappings, new: &Mapping) -> Vec<Mapping> {
+    let end = new.start.saturating_add(new.len);
+    mappings
+        .range(..end)
+        .rev()
+        .map(|(_, mapping)| *mapping)
+        .take_while(|mapping| mapping.start.saturating_add(mapping.len) > new.start)
+        .collect()
+}
+
+/// Adds a mapping; of those that it overlaps stays what is outside.
+fn put(mappings: &mut Mappings, new: Mapping) {
+    let end = new.start.saturating_add(new.len);
+    for old in overlapped(mappings, &new) {
+        mappings.remove(&old.start);
+        let old_end = old.start.saturating_add(old.len);
+        if old.start < new.start {
+            mappings.insert(old.start, Mapping { len: new.start - old.start, ..old });
+        }
+        if old_end > end {
+            let moved = end - old.start;
+            let pgoff = old.pgoff.wrapping_add(moved);
+            mappings.insert(end, Mapping { start: end, len: old_end - end, pgoff, ..old });
+        }
+    }
+    mappings.insert(new.start, new);
+}
+
+/// Two build ids that are both known and not the same.
+fn differs(recorded: Option<&[u8]>, found: Option<&[u8]>) -> bool {
+    // A record holds 20 bytes; longer ids are cut there, shorter ones padded.
+    match (recorded, found) {
+        (Some(recorded), Some(found)) => {
+            let len = recorded.len().min(found.len()).min(20);
+            recorded.get(..len) != found.get(..len)
+        }
+        _ => false,
+    }
+}

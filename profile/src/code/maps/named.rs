@@ -1,0 +1,185 @@
+//! Places that were recorded by name, without addresses.
+
+use std::collections::HashMap;
+
+use super::common::Common;
+use super::files::{Kind, MappedFile};
+use super::{Location, Maps, Space};
+use crate::read::names::{self, REACH, STRIDE, Symbol};
+
+/// A symbol, or the part of a very long one.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// `None` where nobody knows it.
+    pub(super) name: Option<Box<str>>,
+    /// Offset in the symbol that the part begins at, bytes.
+    pub(super) start: u64,
+    file: usize,
+}
+
+type Key = (Option<Box<str>>, Option<Box<str>>, u64);
+
+/// The symbols of all recordings. Those of one name and one file are one; where
+/// files were not printed, those of one name.
+#[derive(Debug, Default)]
+pub(super) struct NamedPlaces {
+    list: Vec<Known>,
+    by_name: HashMap<Key, usize>,
+    /// By file as it was printed.
+    files: HashMap<Option<Box<str>>, usize>,
+    /// By recording that has symbols, and in the order in which it has them.
+    tables: Vec<Vec<usize>>,
+    /// The recording at hand has some.
+    has_some: bool,
+}
+
+impl NamedPlaces {
+    /// The table of the recording at hand.
+    pub(super) fn current(&self) -> Option<usize> {
+        self.tables.len().checked_sub(1).filter(|_| self.has_some)
+    }
+
+    pub(super) fn next_recording(&mut self) {
+        self.has_some = false;
+    }
+
+    /// Where the place of a number lies, in a space that has this table.
+    pub(super) fn locate(&self, table: usize, number: u64) -> Option<Location> {
+        if !names::is_name(number) {
+            return None;
+        }
+        let symbol = *self.tables.get(table)?.get(names::slot(number))?;
+        let file = self.list.get(symbol)?.file;
+        Some(Location::File { file, offset: symbol as u64 * STRIDE + number % STRIDE })
+    }
+
+    /// The symbol that an offset in one of its files belongs to, and the offset
+    /// of its first byte.
+    pub(super) fn at(&self, offset: u64) -> Option<(&Known, u64)> {
+        let known = self.list.get(usize::try_from(offset / STRIDE).ok()?)?;
+        Some((known, offset - offset % STRIDE))
+    }
+
+    /// The symbols of a file that a name may mean, and the offsets of their
+    /// first bytes.
+    pub(super) fn of_file(&self, file: usize) -> impl Iterator<Item = (&str, u64)> {
+        let starts = self.list.iter().enumerate();
+        starts
+            .filter(move |(_, known)| known.file == file && known.start == 0)
+            .filter_map(|(at, known)| Some((known.name.as_deref()?, at as u64 * STRIDE)))
+    }
+}
+
+impl Maps {
+    /// Takes in what numbers stand for that samples from now on have in place of
+    /// addresses. What they were before keeps its meaning.
+    pub fn symbol(&mut self, symbol: &Symbol) {
+        if !self.named.has_some {
+            self.named.has_some = true;
+            self.named.tables.push(Vec::new());
+            self.part_spaces();
+            self.common = Common::default();
+        }
+        let key = (symbol.name.clone(), symbol.file.clone(), symbol.start);
+        let known = match self.named.by_name.get(&key) {
+            Some(known) => *known,
+            None => {
+                let file = self.named_file(symbol.file.as_deref());
+                let known = self.named.list.len();
+                let (name, start) = (symbol.name.clone(), symbol.start);
+                self.named.list.push(Known { name, start, file });
+                self.named.by_name.insert(key, known);
+                known
+            }
+        };
+        // They come in the order of their numbers.
+        if let Some(table) = self.named.tables.last_mut().filter(|t| t.len() == symbol.slot()) {
+            table.push(known);
+        }
+    }
+
+    fn named_file(&mut self, path: Option<&str>) -> usize {
+        let key: Option<Box<str>> = path.map(Into::into);
+        if let Some(file) = self.named.files.get(&key) {
+            return *file;
+        }
+        let file = self.files.len();
+        let path = path.unwrap_or_default().to_owned();
+        self.files.push(MappedFile::new(path, None, Kind::Named));
+        self.named.files.insert(key, file);
+        file
+    }
+
+    /// Gives every process a space that knows the symbols of this recording.
+    fn part_spaces(&mut self) {
+        let named = self.named.current();
+        for at in self.current.values_mut() {
+            let next = self.spaces.len();
+            let Some(space) = self.spaces.get_mut(*at) else { continue };
+            if !space.used {
+                space.named = named;
+                continue;
+            }
+            let mappings = std::sync::Arc::clone(&space.mappings);
+            let Space { owner, generated, .. } = *space;
+            self.spaces.push(Space { generated, named, ..Space::new(owner, mappings) });
+            *at = next;
+        }
+    }
+
+    /// Whether any recording has symbols in place of addresses.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        !self.named.list.is_empty()
+    }
+
+    /// Whether a place was recorded by its symbol, and has no address.
+    #[must_use]
+    pub fn is_named(&self, location: Location) -> bool {
+        matches!(location, Location::File { file, .. } if self.is_named_file(file))
+    }
+
+    pub(crate) fn is_named_file(&self, file: usize) -> bool {
+        self.files.get(file).is_some_and(|file| file.kind == Kind::Named)
+    }
+
+    /// The address of a place that an analysis says to be `addr`: `None` where
+    /// it was recorded by its symbol.
+    #[must_use]
+    pub fn address_of(&self, location: Location, addr: u64) -> Option<u64> {
+        (!self.is_named(location)).then_some(addr)
+    }
+
+    /// What stands for a place in every recording: the file, the symbol where it
+    /// was recorded by that, and the offset.
+    #[must_use]
+    pub fn key(&self, location: Location) -> Option<(&str, Option<&str>, u64)> {
+        let Location::File { file, offset } = location else { return None };
+        let path = self.files.get(file)?;
+        if path.kind != Kind::Named {
+            return Some((&path.path, None, offset));
+        }
+        let (known, start) = self.named.at(offset)?;
+        let within = known.start.saturating_add(offset - start);
+        Some((&path.path, Some(known.name.as_deref().unwrap_or_default()), within))
+    }
+
+    /// The one place that stands for everything unknown in a file, where a place
+    /// is unknown.
+    pub(crate) fn unknown(&self, location: Location) -> Option<Location> {
+        let Location::File { file, offset } = location else { return None };
+        let (known, start) = self.named.at(offset).filter(|_| self.is_named(location))?;
+        known.name.is_none().then_some(Location::File { file, offset: start })
+    }
+
+    /// The symbol that covers a place, as [`covering`](Self::covering) gives it.
+    pub(super) fn named_at(
+        &self,
+        file: usize,
+        offset: u64,
+    ) -> Option<(String, usize, std::ops::Range<u64>, u64)> {
+        let (known, start) = self.named.at(offset)?;
+        let name = known.name.as_deref()?.to_owned();
+        Some((name, file, start.wrapping_sub(known.start)..start + REACH, 0))
+    }
+}

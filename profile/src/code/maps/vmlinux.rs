@@ -1,0 +1,116 @@
+//! The kernel's own ELF file, whose symbols and lines are right wherever the
+//! kernel was loaded.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use super::Maps;
+use super::kernel::RecordedKernel;
+use crate::code::lines::{Frame, SourceLine};
+use crate::code::symbols::{Module, SymbolError, build_id};
+
+/// A kernel's ELF file.
+#[derive(Debug)]
+pub(super) struct Vmlinux {
+    module: Box<Module>,
+    /// What to add to offsets to have addresses of the file: its symbol that
+    /// offsets count from, so how far the kernel was moved does not matter.
+    base: u64,
+}
+
+impl Vmlinux {
+    /// The function at an offset: its name as the file has it, its offsets, its
+    /// address in the file.
+    pub(super) fn function_at(&self, offset: u64) -> Option<(&str, Range<u64>, u64)> {
+        let (name, range) = self.module.function_at(self.base.wrapping_add(offset))?;
+        Some((name, self.offsets(&range), range.start))
+    }
+
+    /// The functions of a name: their offsets, their addresses in the file.
+    pub(super) fn named(&self, name: &str) -> Vec<(Range<u64>, u64)> {
+        let ranges = self.module.named(name);
+        ranges.iter().map(|range| (self.offsets(range), range.start)).collect()
+    }
+
+    fn offsets(&self, range: &Range<u64>) -> Range<u64> {
+        range.start.wrapping_sub(self.base)..range.end.wrapping_sub(self.base)
+    }
+
+    pub(super) fn source(&self, offset: u64) -> Option<SourceLine> {
+        self.module.source(self.base.wrapping_add(offset))
+    }
+
+    pub(super) fn frames(&self, offset: u64) -> Vec<Frame> {
+        self.module.frames(self.base.wrapping_add(offset))
+    }
+
+    pub(super) fn look_up_lines(&mut self, offsets: &[u64]) {
+        let addrs = offsets.iter().map(|offset| self.base.wrapping_add(*offset)).collect();
+        self.module.look_up_lines(addrs);
+    }
+}
+
+impl Maps {
+    /// The ELF file of a recorded kernel, where one is found or was given.
+    pub(super) fn vmlinux(
+        &self,
+        recording: u32,
+        reference: &str,
+    ) -> Result<Option<Vmlinux>, SymbolError> {
+        let kernel = self.kernels.get(recording as usize);
+        let recorded = kernel.map(|kernel| &kernel.recorded);
+        let module = match &self.sources.vmlinux {
+            Some(given) => {
+                let module = Module::open_with(given, &self.sources.debug)?;
+                let id = recorded.and_then(|recorded| recorded.build_id.as_deref());
+                if super::differs(id, module.build_id()) {
+                    return Err(SymbolError::OtherVmlinux { path: given.clone() });
+                }
+                module
+            }
+            None => match recorded.and_then(|recorded| self.found_vmlinux(recorded)) {
+                Some(module) => module,
+                None => return Ok(None),
+            },
+        };
+        match module.find(reference) {
+            Ok(base) => Ok(Some(Vmlinux { module: Box::new(module), base })),
+            Err(error) if self.sources.vmlinux.is_some() => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The file in one of the usual places. Only a build id shows that it is
+    /// the right one: kernels of one release are built again and again.
+    fn found_vmlinux(&self, recorded: &RecordedKernel) -> Option<Module> {
+        let running = &self.sources.kernel;
+        let here = recorded.check(running).is_ok();
+        let running_id = running.build_id.as_ref().filter(|_| here);
+        let id = recorded.build_id.as_ref().or(running_id)?;
+        let release = recorded.release.as_ref().or(running.release.as_ref().filter(|_| here));
+        let mut paths = release.map(|release| self.usual_places(release)).unwrap_or_default();
+        paths.extend(self.sources.debug.by_build_id(id));
+        let found = paths.into_iter().find(|path| {
+            build_id(path).is_some_and(|found| !super::differs(Some(id), Some(&found)))
+        })?;
+        Module::open_with(&found, &self.sources.debug).ok()
+    }
+
+    /// Where distributions and those who build kernels have it.
+    fn usual_places(&self, release: &str) -> Vec<PathBuf> {
+        // It comes from the recording, and is a name, not a way.
+        if release.contains('/') {
+            return Vec::new();
+        }
+        let mut paths = Vec::new();
+        for root in &self.sources.debug.roots {
+            paths.push(root.join("boot").join(format!("vmlinux-{release}")));
+            paths.push(root.join("lib/modules").join(release).join("vmlinux"));
+        }
+        if !self.sources.debug.roots.is_empty() {
+            paths.push(PathBuf::from(format!("/boot/vmlinux-{release}")));
+            paths.push(PathBuf::from(format!("/lib/modules/{release}/build/vmlinux")));
+        }
+        paths
+    }
+}

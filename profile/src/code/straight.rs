@@ -1,0 +1,122 @@
+//! Straight code: what lies between the target of a branch and the next
+//! branch that was taken.
+
+use lbr_msr::insn::{self, BranchInsn, Insn};
+use lbr_msr::record::BranchType;
+
+use crate::clean::LONGEST_BLOCK;
+use crate::code::maps::{Location, Maps};
+
+/// A conditional branch that was passed without being taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// Its address.
+    pub(crate) from: u64,
+    /// Address of the instruction behind it.
+    pub(crate) next: u64,
+}
+
+/// What the code bytes say about a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Straight {
+    /// It runs from end to end, past these conditional branches.
+    Runs(Vec<Passed>),
+    /// The bytes are not to be had.
+    NoCode,
+    /// It cannot run so: a branch on the way always leaves, or the last
+    /// address is in the middle of an instruction.
+    Contradicts,
+}
+
+/// Decodes the block from its entry to its exit, addresses of one space.
+pub(crate) fn decode(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> Straight {
+    let location = maps.locate(space, entry);
+    let Location::File { file, offset } = location else { return Straight::NoCode };
+    if maps.is_named(location) {
+        return Straight::NoCode;
+    }
+    let Some(length) = exit.checked_sub(entry).filter(|length| *length <= LONGEST_BLOCK) else {
+        return Straight::Contradicts;
+    };
+    let end = Location::File { file, offset: offset.wrapping_add(length) };
+    if maps.locate(space, exit) != end {
+        return Straight::Contradicts;
+    }
+    let (mut passed, mut ip) = (Vec::new(), entry);
+    while ip < exit {
+        let at = Location::File { file, offset: offset.wrapping_add(ip.wrapping_sub(entry)) };
+        let Some(bytes) = maps.code(at) else { return Straight::NoCode };
+        let len = match insn::decode(&bytes, ip) {
+            Insn::Straight { len } => len,
+            Insn::Branch(branch) if branch.is_conditional() => {
+                passed.push(Passed { from: ip, next: branch.next() });
+                branch.len
+            }
+            Insn::Branch(branch) if runs_on(&branch) => branch.len,
+            Insn::Branch(_) | Insn::Invalid => return Straight::Contradicts,
+        };
+        ip = ip.wrapping_add(u64::from(len));
+    }
+    if ip == exit { Straight::Runs(passed) } else { Straight::Contradicts }
+}
+
+/// Instructions from the entry of a block to its exit, both included; `None`
+/// where the code bytes are not to be had or contradict it.
+pub(crate) fn instructions(
+    maps: &mut Maps,
+    entry_location: Location,
+    entry: u64,
+    exit: u64,
+) -> Option<u64> {
+    let mut count = 0;
+    let end = each_instruction(maps, entry_location, entry, exit, |_, _| count += 1);
+    (end == Some(exit)).then_some(count)
+}
+
+/// Visits the instructions from the entry of a block to its exit, as far as
+/// its code bytes go. Gives the address of the last one.
+pub(crate) fn each_instruction(
+    maps: &mut Maps,
+    entry_location: Location,
+    entry: u64,
+    exit: u64,
+    mut visit: impl FnMut(&mut Maps, Location),
+) -> Option<u64> {
+    let Location::File { file, offset } = entry_location else { return None };
+    let mut ip = entry;
+    loop {
+        let at = Location::File { file, offset: offset.wrapping_add(ip.wrapping_sub(entry)) };
+        let bytes = maps.code(at)?;
+        visit(maps, at);
+        let len = match insn::decode(&bytes, ip) {
+            Insn::Straight { len } | Insn::Branch(BranchInsn { len, .. }) => len,
+            Insn::Invalid => return Some(ip),
+        };
+        let next = ip.wrapping_add(u64::from(len));
+        if next > exit || next < ip {
+            return Some(ip);
+        }
+        ip = next;
+    }
+}
+
+/// Branches that leave no record where only user code is recorded, and come
+/// back behind themselves; and calls of the next instruction, which some CPUs
+/// do not record.
+fn runs_on(branch: &BranchInsn) -> bool {
+    branch.is_zero_length_call()
+        || matches!(branch.branch_type, BranchType::SYSCALL | BranchType::IRQ)
+}
+
+/// The branch that a record's FROM stands for: the instruction there, or the
+/// conditional branch that a CPU fused with it.
+pub(crate) fn branch_at(
+    maps: &mut Maps,
+    location: Location,
+    from: u64,
+    to: u64,
+) -> (bool, Option<BranchInsn>) {
+    let Some(bytes) = maps.code(location) else { return (false, None) };
+    let branch = insn::fused_branch(&bytes, from);
+    (true, branch.filter(|branch| branch.ip == from || branch.target == Some(to)))
+}

@@ -1,0 +1,347 @@
+//! ELF files: where they are loaded, their symbols, code and source lines.
+
+use std::cell::OnceCell;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use object::read::ReadCache;
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind, elf};
+
+use super::debug_file::{DebugDirs, Wanted, debug_file};
+use super::image::Image;
+use super::table::{Found, SymbolTable};
+use super::{SymbolError, is_called, open_regular, packed, plt};
+use crate::code::lines::{CodeOfLine, Frame, Lines, SourceLine};
+
+/// A segment that is loaded. PT_LOAD.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    offset: u64,
+    file_size: u64,
+    vaddr: u64,
+    executable: bool,
+}
+
+/// An ELF file: its loaded segments, symbols, code and source lines. Symbols
+/// and lines are read when the first of them is asked for.
+#[derive(Debug)]
+pub struct Module {
+    path: PathBuf,
+    image: Image,
+    /// Whether the code's bytes are there: debug files have none.
+    has_code: bool,
+    segments: Vec<Segment>,
+    build_id: Option<Vec<u8>>,
+    dirs: DebugDirs,
+    symbols: OnceCell<SymbolTable>,
+    lines: OnceCell<Option<Box<Lines>>>,
+    /// The part of the file read last: code of one function lies together.
+    page: Option<(u64, Vec<u8>)>,
+}
+
+const PAGE: u64 = 4096;
+
+impl Module {
+    /// Reads the segments of a file; its debug files are looked for in the
+    /// system's places.
+    ///
+    /// # Errors
+    /// [`SymbolError`].
+    pub fn open(path: &Path) -> Result<Module, SymbolError> {
+        Module::open_with(path, &DebugDirs::default())
+    }
+
+    /// As [`open`](Self::open), with places for debug files.
+    ///
+    /// # Errors
+    /// [`SymbolError`].
+    pub fn open_with(path: &Path, dirs: &DebugDirs) -> Result<Module, SymbolError> {
+        Module::of(path, Image::File(open_regular(path)?), dirs)
+    }
+
+    /// An ELF file that is in memory only; the path is what it is called.
+    pub(crate) fn in_memory(
+        path: &Path,
+        bytes: Vec<u8>,
+        dirs: &DebugDirs,
+    ) -> Result<Module, SymbolError> {
+        Module::of(path, Image::Memory(bytes.into()), dirs)
+    }
+
+    fn of(path: &Path, image: Image, dirs: &DebugDirs) -> Result<Module, SymbolError> {
+        let not_elf =
+            |e: object::Error| SymbolError::NotElf { path: path.to_owned(), what: e.to_string() };
+        let io = |cause| SymbolError::Open { path: path.to_owned(), cause };
+        let cache = ReadCache::new(image.input().map_err(io)?);
+        let object = object::File::parse(&cache).map_err(not_elf)?;
+        let has_code = has_code(&object);
+        Ok(Module {
+            path: path.to_owned(),
+            has_code,
+            segments: segments(&object, has_code),
+            build_id: object.build_id().ok().flatten().map(<[u8]>::to_vec),
+            image,
+            dirs: dirs.clone(),
+            symbols: OnceCell::new(),
+            lines: OnceCell::new(),
+            page: None,
+        })
+    }
+
+    /// Other places for debug files, for what was not read yet.
+    pub(crate) fn look_in(&mut self, dirs: &DebugDirs) {
+        self.dirs.clone_from(dirs);
+    }
+
+    fn symbols(&self) -> &SymbolTable {
+        self.symbols.get_or_init(|| {
+            let mut table = SymbolTable::default();
+            // A file that cannot be read has no symbols.
+            let _ = self.read_symbols(&mut table);
+            table.sort();
+            table
+        })
+    }
+
+    fn read_symbols(&self, table: &mut SymbolTable) -> Option<()> {
+        let cache = ReadCache::new(self.image.input().ok()?);
+        let object = object::File::parse(&cache).ok()?;
+        let stripped = object.symbol_table().is_none();
+        for symbol in object.symbols().chain(object.dynamic_symbols()) {
+            self.add(table, &symbol);
+        }
+        plt::add(&object, table);
+        for section in object.sections() {
+            table.bound(section.address().saturating_add(section.size()));
+        }
+        if !stripped {
+            return Some(());
+        }
+        if let Some(path) = debug_file(&self.path, &object, &self.dirs, Wanted::Symbols) {
+            let cache = ReadCache::new(open_regular(&path).ok()?);
+            let object = object::File::parse(&cache).ok()?;
+            for symbol in object.symbols() {
+                self.add(table, &symbol);
+            }
+        } else if let Some(bytes) = packed::unpacked(&object) {
+            let object = object::File::parse(bytes.as_slice()).ok()?;
+            for symbol in object.symbols() {
+                self.add(table, &symbol);
+            }
+        }
+        Some(())
+    }
+
+    fn add<'data>(&self, table: &mut SymbolTable, symbol: &impl ObjectSymbol<'data>) {
+        let is_code = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
+        // Marks without a type, such as _DYNAMIC, also stand among data.
+        let runs = self.segment_at(symbol.address()).is_some_and(|segment| segment.executable);
+        if !symbol.is_definition() || !is_code || !runs {
+            return;
+        }
+        let Ok(name) = symbol.name() else { return };
+        let rank = u8::from(symbol.kind() != SymbolKind::Text) << 3
+            | u8::from(symbol.size() == 0) << 2
+            | u8::from(symbol.is_weak()) << 1
+            | u8::from(symbol.is_local());
+        table.push(symbol.address(), symbol.size(), name, rank);
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its build id.
+    #[must_use]
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.build_id.as_deref()
+    }
+
+    /// Whether it has no symbols of code.
+    #[must_use]
+    pub fn is_stripped(&self) -> bool {
+        self.symbols().is_empty()
+    }
+
+    /// The address, as the symbol table counts, of a byte of the file. Page
+    /// rounding makes neighbouring segments share pages of the file, so the
+    /// segment that really holds the byte decides, an executable one first.
+    #[must_use]
+    pub fn address_of_offset(&self, offset: u64) -> Option<u64> {
+        let holds =
+            |s: &&Segment| offset.checked_sub(s.offset).is_some_and(|within| within < s.file_size);
+        let mut holding = self.segments.iter().filter(holds);
+        let first = holding.next()?;
+        let segment = if first.executable {
+            first
+        } else {
+            holding.find(|segment| segment.executable).unwrap_or(first)
+        };
+        Some(segment.vaddr.wrapping_add(offset - segment.offset))
+    }
+
+    /// The byte of the file that an address of the symbol table's counting
+    /// stands for. The opposite of
+    /// [`address_of_offset`](Self::address_of_offset).
+    #[must_use]
+    pub fn offset_of_address(&self, addr: u64) -> Option<u64> {
+        let segment = self.segment_at(addr)?;
+        segment.offset.checked_add(addr - segment.vaddr)
+    }
+
+    /// The symbol that covers an address of the symbol table's counting, and
+    /// how far into it the address is. The name is as the file has it.
+    #[must_use]
+    pub fn symbol_at(&self, addr: u64) -> Option<(&str, u64)> {
+        let (name, range) = self.function_at(addr)?;
+        Some((name, addr - range.start))
+    }
+
+    /// The symbol that covers an address, and the addresses that it covers.
+    #[must_use]
+    pub fn function_at(&self, addr: u64) -> Option<(&str, Range<u64>)> {
+        let found = self.symbols().at(addr)?;
+        let range = self.range(&found)?;
+        range.contains(&addr).then_some((found.name, range))
+    }
+
+    /// Symbols of assembler code often have no size: they reach up to the next
+    /// one, but not out of their segment.
+    fn range(&self, found: &Found<'_>) -> Option<Range<u64>> {
+        let segment = self.segment_at(found.addr)?;
+        let last = segment.vaddr.saturating_add(segment.file_size);
+        Some(found.addr..found.end.unwrap_or(last).min(last))
+    }
+
+    /// Every function of a name, as in the file or demangled: its addresses.
+    /// A name as in the file goes before those that are so demangled.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Vec<Range<u64>> {
+        let mut found = self.symbols().named(|symbol| symbol == name);
+        if found.is_empty() {
+            found = self.symbols().named(|symbol| is_called(symbol, name));
+        }
+        let mut ranges: Vec<_> = found.iter().filter_map(|found| self.range(found)).collect();
+        // Aliases are one function.
+        ranges.dedup_by_key(|range| range.start);
+        ranges
+    }
+
+    /// Address of the symbol of a name, as in the file or demangled.
+    ///
+    /// # Errors
+    /// [`SymbolError::NoSymbol`], [`SymbolError::Ambiguous`].
+    pub fn find(&self, name: &str) -> Result<u64, SymbolError> {
+        match self.named(name).as_slice() {
+            [range] => Ok(range.start),
+            [] => Err(SymbolError::NoSymbol {
+                path: self.path.clone(),
+                name: name.to_owned(),
+                stripped: self.is_stripped(),
+            }),
+            several => Err(SymbolError::Ambiguous {
+                path: self.path.clone(),
+                name: name.to_owned(),
+                count: several.len(),
+            }),
+        }
+    }
+
+    fn lines(&self) -> Option<&Lines> {
+        let load = || Lines::of(&self.path, &self.dirs).map(Box::new);
+        self.lines.get_or_init(load).as_deref()
+    }
+
+    /// Looks up the lines of many addresses at once, in their order: those that
+    /// are asked for afterwards are known, whatever the size of the debug
+    /// information that they came from.
+    pub fn look_up_lines(&mut self, addrs: Vec<u64>) {
+        // Whoever wants lines wants names too, and to read those takes memory
+        // for a moment: better now than beside the answers.
+        let _ = self.symbols();
+        if self.lines().is_some()
+            && let Some(Some(lines)) = self.lines.get_mut()
+        {
+            lines.look_up(addrs);
+        }
+    }
+
+    /// The line of an address; of inlined code, the innermost.
+    #[must_use]
+    pub fn source(&self, addr: u64) -> Option<SourceLine> {
+        self.lines()?.source(addr)
+    }
+
+    /// The functions that an address belongs to: those inlined there from the
+    /// innermost on, and at the end the one that stands for itself.
+    #[must_use]
+    pub fn frames(&self, addr: u64) -> Vec<Frame> {
+        self.lines().map(|lines| lines.frames(addr)).unwrap_or_default()
+    }
+
+    /// Where the code of a line lies, by the ends of the paths of source
+    /// files, in the order of addresses.
+    pub(crate) fn code_of_line(&self, file: &str, wanted: u32) -> CodeOfLine {
+        let mut found = CodeOfLine::default();
+        let Some(lines) = self.lines() else { return found };
+        for segment in self.segments.iter().filter(|segment| segment.executable) {
+            let end = segment.vaddr.saturating_add(segment.file_size);
+            lines.code_of_line(segment.vaddr..end, file, wanted, &mut found);
+        }
+        found.settle();
+        found
+    }
+
+    /// Code bytes at an address of the symbol table's counting: up to 15, as
+    /// many as an instruction may have. Empty where the file has none there.
+    pub fn code_at(&mut self, addr: u64) -> Vec<u8> {
+        let runs = |segment: &Segment| segment.executable && self.has_code;
+        let Some(segment) = self.segment_at(addr).filter(runs) else {
+            return Vec::new();
+        };
+        let within = addr - segment.vaddr;
+        let Some(offset) = segment.offset.checked_add(within) else { return Vec::new() };
+        let len = (segment.file_size - within).min(15);
+        let page = offset - offset % PAGE;
+        if self.page.as_ref().is_none_or(|(at, _)| *at != page) {
+            // One instruction more than the page: none is cut at its end.
+            self.page = Some((page, self.image.read(page, PAGE as usize + 15)));
+        }
+        let Some((_, bytes)) = &self.page else { return Vec::new() };
+        let start = (offset - page) as usize;
+        let end = (start + len as usize).min(bytes.len());
+        bytes.get(start..end).unwrap_or_default().to_vec()
+    }
+
+    fn segment_at(&self, addr: u64) -> Option<Segment> {
+        self.segments.iter().copied().find(|segment| in_segment(*segment, addr))
+    }
+}
+
+fn in_segment(segment: Segment, addr: u64) -> bool {
+    addr.checked_sub(segment.vaddr).is_some_and(|within| within < segment.file_size)
+}
+
+fn has_code<'data>(object: &impl Object<'data>) -> bool {
+    let is_empty = |section: &_| ObjectSection::file_range(section).is_none();
+    object.section_by_name(".text").is_none_or(|text| text.size() == 0 || !is_empty(&text))
+}
+
+/// A debug file says where segments were, and holds none of their bytes.
+fn segments<'data>(object: &impl Object<'data>, has_code: bool) -> Vec<Segment> {
+    let executable = |flags| match flags {
+        SegmentFlags::Elf { p_flags, .. } => p_flags.contains(elf::PF_X),
+        _ => true,
+    };
+    object
+        .segments()
+        .map(|segment| {
+            let (offset, in_file) = segment.file_range();
+            let file_size = if has_code { in_file } else { segment.size() };
+            let (vaddr, executable) = (segment.address(), executable(segment.flags()));
+            Segment { offset, file_size, vaddr, executable }
+        })
+        .collect()
+}

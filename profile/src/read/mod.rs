@@ -1,0 +1,11 @@
+//! Recordings in and out: perf.data and the text of `perf script`, their
+//! samples one by one, and which of them count.
+
+pub mod brstack;
+pub mod names;
+pub mod note;
+pub mod perf_data;
+pub mod recording;
+pub mod select;
+pub mod stack;
+mod text;

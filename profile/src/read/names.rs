@@ -1,0 +1,245 @@
+//! Places that were recorded by name: a symbol and the offset in it, and no
+//! address (`perf script -F brstacksym`).
+//!
+//! Everything that counts branches knows places by number. Each name gets a
+//! stretch of numbers that no CPU has for addresses, wide enough that code of
+//! two names never seems to lie together: neither is canonical, with 48 bits
+//! nor with 57. Which recording they came from says what they mean, see
+//! [`Maps`](crate::code::maps::Maps): the number alone says nothing.
+
+use std::collections::HashMap;
+
+/// Offsets in a name that have numbers of their own. What lies farther in has
+/// another stretch.
+pub(crate) const REACH: u64 = 1 << 23;
+/// Distance of two stretches. From the end of one to the next is farther than
+/// any straight code is believed to run.
+pub(crate) const STRIDE: u64 = 1 << STRIDE_BITS;
+const STRIDE_BITS: u32 = 24;
+/// Names that there are numbers for.
+const MOST: usize = 1 << 32;
+/// The highest byte of what has a name, and of what has none either. The
+/// topmost bit is free: the kernel's places have it, as its addresses do.
+const NAMED: u64 = 0x5A << 56;
+const UNKNOWN: u64 = 0x5B << 56;
+const MARK: u64 = 0x7F << 56;
+const KERNEL: u64 = crate::clean::KERNEL;
+/// A branch from an unknown place and one to it do not meet: no code is known
+/// to run between them. But a return belongs to a call, at most an instruction
+/// before it.
+const UNKNOWN_TARGET: u64 = 8;
+
+const _: () = assert!(STRIDE - REACH > crate::clean::LONGEST_BLOCK);
+
+/// Whether a number is of those that stand for names.
+#[inline]
+pub(crate) const fn is_name(number: u64) -> bool {
+    // The two marks differ in their lowest bit.
+    (number & MARK) >> 57 == NAMED >> 57
+}
+
+/// Whether it stands for a place that nobody knows. Two of them may be any
+/// two places.
+pub(crate) const fn is_unknown(number: u64) -> bool {
+    number & MARK == UNKNOWN
+}
+
+/// A name as a text has it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Symbol {
+    /// The symbol; `None` for `[unknown]`.
+    pub name: Option<Box<str>>,
+    /// The file, where it was printed.
+    pub file: Option<Box<str>>,
+    /// Offset in the symbol that `base` stands for, bytes.
+    pub(crate) start: u64,
+    /// The first of its numbers.
+    pub(crate) base: u64,
+}
+
+impl Symbol {
+    /// How far into the symbol a number lies that an entry has for an address;
+    /// `None` for numbers of other symbols.
+    #[must_use]
+    pub fn offset_of(&self, number: u64) -> Option<u64> {
+        let within = number.checked_sub(self.base).filter(|within| *within < REACH)?;
+        Some(self.start.saturating_add(within))
+    }
+
+    /// Its place in the order in which the symbols of a text came.
+    pub(crate) const fn slot(&self) -> usize {
+        slot(self.base)
+    }
+}
+
+/// The stretch that a number lies in.
+pub(crate) const fn slot(number: u64) -> usize {
+    ((number & !(MARK | KERNEL)) >> STRIDE_BITS) as usize
+}
+
+/// The symbols of a text, in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Names {
+    list: Vec<Symbol>,
+    slots: HashMap<Box<[u8]>, usize>,
+    key: Vec<u8>,
+    /// Of the list, how many were taken out.
+    taken: usize,
+    /// A number was asked for.
+    asked: bool,
+}
+
+impl Names {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The number of a place; `None` where there are more names than numbers.
+    pub(crate) fn number(&mut self, name: &[u8], file: Option<&[u8]>, offset: u64) -> Option<u64> {
+        let (start, within) = (offset & !(REACH - 1), offset & (REACH - 1));
+        Some(self.base(Some(name), file, start)? + within)
+    }
+
+    /// The number of a place that has no name.
+    pub(crate) fn unknown(&mut self, file: Option<&[u8]>, is_target: bool) -> Option<u64> {
+        let within = if is_target { UNKNOWN_TARGET } else { 0 };
+        Some(self.base(None, file, 0)? + within)
+    }
+
+    /// Whether a name was seen before, without a file. `key` is a buffer.
+    pub(crate) fn has(&self, name: &[u8], key: &mut Vec<u8>) -> bool {
+        set_key(key, Some(name), None, 0);
+        self.slots.contains_key(key.as_slice())
+    }
+
+    fn base(&mut self, name: Option<&[u8]>, file: Option<&[u8]>, start: u64) -> Option<u64> {
+        self.asked = true;
+        set_key(&mut self.key, name, file, start);
+        if let Some(symbol) = self.slots.get(&*self.key).and_then(|at| self.list.get(*at)) {
+            return Some(symbol.base);
+        }
+        let slot = Some(self.list.len()).filter(|slot| *slot < MOST)?;
+        let mark = if name.is_some() { NAMED } else { UNKNOWN };
+        let side = if file.is_some_and(is_of_kernel) { KERNEL } else { 0 };
+        let base = side | mark | (slot as u64) << STRIDE_BITS;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into();
+        self.list.push(Symbol { name: name.map(text), file: file.map(text), start, base });
+        self.slots.insert(self.key.as_slice().into(), slot);
+        Some(base)
+    }
+
+    /// Whether numbers were asked for since this was called last.
+    pub(crate) fn was_asked(&mut self) -> bool {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// Whether [`take`](Self::take) has one more.
+    pub(crate) fn has_new(&self) -> bool {
+        self.taken < self.list.len()
+    }
+
+    /// The next that was not taken yet.
+    pub(crate) fn take(&mut self) -> Option<&Symbol> {
+        let symbol = self.list.get(self.taken)?;
+        self.taken += 1;
+        Some(symbol)
+    }
+}
+
+/// What numbers stand for that entries of a recording have for addresses, for
+/// those who read it item by item.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    list: Vec<Symbol>,
+}
+
+impl Symbols {
+    /// Takes in a symbol that the recording gave out.
+    pub fn add(&mut self, symbol: &Symbol) {
+        // They come in the order of their numbers.
+        if symbol.slot() == self.list.len() {
+            self.list.push(symbol.clone());
+        }
+    }
+
+    /// The symbol that a number of an entry stands for, and the offset in it;
+    /// `None` where it is an address. Only for entries that came behind the
+    /// symbols.
+    #[must_use]
+    pub fn find(&self, number: u64) -> Option<(&Symbol, u64)> {
+        let symbol = self.list.get(slot(number)).filter(|_| is_name(number))?;
+        Some((symbol, symbol.offset_of(number)?))
+    }
+}
+
+fn set_key(key: &mut Vec<u8>, name: Option<&[u8]>, file: Option<&[u8]>, start: u64) {
+    key.clear();
+    key.extend_from_slice(&start.to_le_bytes());
+    for part in [name, file] {
+        // No line of text has this byte in it.
+        key.push(if part.is_some() { b'\n' } else { b'-' });
+        key.extend_from_slice(part.unwrap_or_default());
+    }
+}
+
+/// Whether perf calls a file of the kernel's so: the kernel, its modules and
+/// what it compiled itself.
+fn is_of_kernel(file: &[u8]) -> bool {
+    const OF_PROCESSES: [&[u8]; 7] =
+        [b"[unknown]", b"[vdso", b"[vsyscall", b"[heap", b"[stack", b"[anon", b"[JIT"];
+    if file.starts_with(b"[") {
+        return !OF_PROCESSES.iter().any(|start| file.starts_with(start));
+    }
+    let name = file.rsplit(|byte| *byte == b'/').next().unwrap_or(file);
+    let module = [&b".ko"[..], b".ko.xz", b".ko.gz", b".ko.zst"];
+    module.iter().any(|end| name.ends_with(end))
+        || name.starts_with(b"vmlinux")
+        || name.starts_with(b"bpf_prog_")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+mod tests {
+    use super::{KERNEL, Names, REACH, STRIDE, is_name, is_unknown, slot};
+
+    /// A place is found by its name again, and no two names lie together.
+    #[test]
+    fn numbers_are_of_one_name_each() {
+        let mut names = Names::default();
+        let main = names.number(b"main", None, 0x1C).unwrap();
+        assert_eq!(names.number(b"main", None, 0x20).unwrap() - main, 4);
+        let other = names.number(b"main", Some(b"/usr/bin/x"), 0x1C).unwrap();
+        assert_eq!(other - main, STRIDE);
+        let far = names.number(b"main", None, REACH).unwrap();
+        assert_eq!((slot(main), slot(other), slot(far)), (0, 1, 2));
+        let kernel = names.number(b"schedule", Some(b"[kernel.kallsyms]"), 0).unwrap();
+        assert!(kernel >= KERNEL && other < KERNEL);
+        for number in [main, other, far, kernel] {
+            assert!(is_name(number) && !is_unknown(number));
+            // Neither half of any address space of x86.
+            assert!([47, 56].iter().all(|bit| !matches!((number as i64) >> bit, 0 | -1)));
+        }
+        let offsets: Vec<u64> = [main, other, far, kernel]
+            .iter()
+            .map(|number| names.take().unwrap().offset_of(*number).unwrap())
+            .collect();
+        assert_eq!(offsets, [0x1C, 0x1C, REACH, 0]);
+        assert!(
+            !names.has_new()
+                && names.has(b"main", &mut Vec::new())
+                && !names.has(b"schedule", &mut Vec::new())
+        );
+    }
+
+    #[test]
+    fn what_is_unknown_is_no_place() {
+        let mut names = Names::default();
+        let from = names.unknown(Some(b"[unknown]"), false).unwrap();
+        let to = names.unknown(Some(b"[unknown]"), true).unwrap();
+        assert!(from < to && is_unknown(from) && is_unknown(to) && is_name(to));
+        assert_eq!(names.take().unwrap().name, None);
+        assert!([0, 0x40_1000, u64::MAX, 0xFFFF_FFFF_8100_0000].iter().all(|a| !is_name(*a)));
+    }
+}

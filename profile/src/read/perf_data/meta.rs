@@ -1,0 +1,170 @@
+//! What a recording of ours says about itself.
+
+use lbr_msr::BranchFilter;
+use lbr_msr::record::SourceKnowledge;
+
+use super::attr::EventAttr;
+use super::layout::{attr_flags, branch, sample_type};
+use crate::read::note::Source;
+
+/// Id of the one event.
+pub(crate) const EVENT_ID: u64 = 0x4242;
+/// `PERF_TYPE_HARDWARE`, `PERF_COUNT_HW_BRANCH_INSTRUCTIONS`: what a period
+/// counts.
+const EVENT: (u32, u64) = (0, 4);
+/// Fields of each sample.
+const SAMPLE_TYPE: u64 = sample_type::IDENTIFIER
+    | sample_type::IP
+    | sample_type::TID
+    | sample_type::TIME
+    | sample_type::CPU
+    | sample_type::PERIOD
+    | sample_type::RAW
+    | sample_type::BRANCH_STACK;
+
+/// How often stacks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// So many a second.
+    Frequency(u64),
+    /// One every so many branches.
+    Period(u64),
+}
+
+/// What a recording says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Host name.
+    pub hostname: Option<String>,
+    /// Kernel release.
+    pub osrelease: Option<String>,
+    /// Name and version of the recorder.
+    pub version: String,
+    /// Architecture, as `uname -m` names it.
+    pub arch: String,
+    /// CPUs online and available.
+    pub nrcpus: Option<(u32, u32)>,
+    /// CPU in words; for a software LBR `software LBR (06_5E), not measured`.
+    pub cpudesc: Option<String>,
+    /// CPU as `GenuineIntel,6,94,3`.
+    pub cpuid: Option<String>,
+    /// Command line of the recorder.
+    pub cmdline: Vec<String>,
+    /// Name of the event.
+    pub event: String,
+    /// What was recorded.
+    pub filter: BranchFilter,
+    /// How often.
+    pub rate: Rate,
+    /// What the source knows beside the two ends of a branch.
+    pub knowledge: SourceKnowledge,
+    /// Where branches come from.
+    pub source: Source,
+    /// Keeps types and speculation of entries. AutoFDO's create_llvm_prof logs
+    /// a warning for every entry that has one: leave them out for it.
+    pub types: bool,
+}
+
+impl Meta {
+    /// This machine as its kernel describes it, everything else as for a
+    /// software LBR that records the default filter 997 times a second.
+    #[must_use]
+    pub fn of_this_machine() -> Meta {
+        let line = |path: &str| {
+            let text = std::fs::read_to_string(path).ok()?;
+            Some(text.trim().to_owned()).filter(|line| !line.is_empty())
+        };
+        let cpus = |name: &str| {
+            line(&format!("/sys/devices/system/cpu/{name}")).and_then(|list| count_cpus(&list))
+        };
+        Meta {
+            hostname: line("/proc/sys/kernel/hostname"),
+            osrelease: line("/proc/sys/kernel/osrelease"),
+            version: format!("lbr {}", env!("CARGO_PKG_VERSION")),
+            arch: std::env::consts::ARCH.to_owned(),
+            nrcpus: cpus("online").zip(cpus("present")),
+            cpudesc: None,
+            cpuid: None,
+            cmdline: std::env::args().collect(),
+            event: "branches:u".to_owned(),
+            filter: BranchFilter::DEFAULT,
+            rate: Rate::Frequency(997),
+            knowledge: SourceKnowledge { mispredict: false, cycles: false, kernel: false },
+            source: Source::Software,
+            types: true,
+        }
+    }
+
+    pub(crate) fn attr(&self) -> EventAttr {
+        let mut flags = attr_flags::INHERIT
+            | attr_flags::EXCLUDE_HV
+            | attr_flags::MMAP
+            | attr_flags::COMM
+            | attr_flags::TASK
+            | attr_flags::SAMPLE_ID_ALL
+            | attr_flags::MMAP2
+            | attr_flags::COMM_EXEC;
+        if !self.filter.contains(BranchFilter::KERNEL) {
+            flags |= attr_flags::EXCLUDE_KERNEL;
+        }
+        let sample_period = match self.rate {
+            Rate::Frequency(hz) => {
+                flags |= attr_flags::FREQ;
+                hz
+            }
+            Rate::Period(branches) => branches,
+        };
+        EventAttr {
+            kind: EVENT.0,
+            size: 128,
+            config: EVENT.1,
+            sample_period,
+            sample_type: SAMPLE_TYPE,
+            read_format: 0,
+            flags,
+            branch_sample_type: self.branch_sample_type(),
+            ids: vec![EVENT_ID],
+            name: Some(self.event.clone()),
+        }
+    }
+
+    /// perf's bits of the filter. `no_far` has none.
+    fn branch_sample_type(&self) -> u64 {
+        let bits = [
+            (BranchFilter::USER, branch::USER),
+            (BranchFilter::KERNEL, branch::KERNEL),
+            (BranchFilter::ANY, branch::ANY),
+            (BranchFilter::ANY_CALL, branch::ANY_CALL),
+            (BranchFilter::ANY_RET, branch::ANY_RETURN),
+            (BranchFilter::IND_CALL, branch::IND_CALL),
+            (BranchFilter::IND_JMP, branch::IND_JUMP),
+            (BranchFilter::CALL, branch::CALL),
+            (BranchFilter::COND, branch::COND),
+            (BranchFilter::STACK, branch::CALL_STACK),
+        ];
+        let filter = bits
+            .into_iter()
+            .filter(|(name, _)| self.filter.contains(*name))
+            .fold(0, |word, (_, bit)| word | bit);
+        let mut fields = 0;
+        if self.types {
+            fields |= branch::TYPE_SAVE;
+        }
+        if !self.knowledge.mispredict {
+            fields |= branch::NO_FLAGS;
+        }
+        if !self.knowledge.cycles {
+            fields |= branch::NO_CYCLES;
+        }
+        filter | fields
+    }
+}
+
+/// How many CPUs a list such as `0-3,8` names.
+fn count_cpus(list: &str) -> Option<u32> {
+    list.split(',').try_fold(0u32, |sum, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}

@@ -1,0 +1,334 @@
+//! The streaming reader.
+//!
+//! One buffer of fixed size; records are looked at where they lie in it. What
+//! a file claims (sizes, counts) is checked against what is there before
+//! anything is done with it, so that memory never follows a claim.
+
+mod frames;
+mod header;
+mod steps;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use lbr_msr::record::Event;
+
+use self::frames::Frame;
+pub(crate) use self::steps::Next;
+use super::attr::EventAttr;
+use super::bytes::{Bytes, Order};
+use super::error::{Notes, ReadError};
+use super::features::FileInfo;
+use super::layout::record;
+use super::sample::{IdPlace, SampleLayout};
+use super::side;
+use super::unpack::Unpacker;
+use crate::read::stack::Stack;
+
+/// Records are at most 65,535 bytes: this much always holds a whole one.
+const BUFFER: usize = 256 * 1024;
+/// No header section or feature that we read is larger in a sound file.
+const MAX_SECTION: u64 = 16 << 20;
+/// No recording has more events; those of further ones are unknown.
+const MAX_EVENTS: usize = 1 << 12;
+/// Nor more ids: one for each event and CPU.
+const MAX_IDS: usize = 1 << 21;
+
+/// One thing out of a recording.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// A sample, its branches where they lie in the buffer.
+    Stack(Stack<'a>),
+    /// Anything else that [`Event`] knows.
+    Event(Event),
+}
+
+enum Input {
+    File(File),
+    Stream(Box<dyn Read>),
+}
+
+impl Read for Input {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Input::File(file) => file.read(buf),
+            Input::Stream(stream) => stream.read(buf),
+        }
+    }
+}
+
+/// A recording being read.
+pub struct Reader {
+    input: Input,
+    order: Order,
+    buffer: Vec<u8>,
+    /// The unread part of the buffer.
+    start: usize,
+    end: usize,
+    /// Offset in the file of `start`.
+    offset: u64,
+    /// Offset at which the records end; `None` for a pipe.
+    data_end: Option<u64>,
+    /// Feature table of a file that cannot be sought: read after the records.
+    late_features: Option<[u64; 4]>,
+    size: Option<u64>,
+    events: Vec<EventAttr>,
+    layouts: Vec<SampleLayout>,
+    /// Samples given out, by event.
+    samples: Vec<u64>,
+    by_id: HashMap<u64, usize>,
+    id_place: IdPlace,
+    /// Where the id of records that are no samples begins, from their end.
+    id_from_end: Option<usize>,
+    info: FileInfo,
+    event_desc: Vec<u8>,
+    notes: Notes,
+    done: bool,
+    /// Rounds that the recorder finished so far.
+    round: u32,
+    /// Begun with the first compressed record.
+    unpacker: Option<Box<Unpacker>>,
+    stop: Option<Arc<AtomicBool>>,
+    /// Records from this offset on are left out.
+    stop_at: Option<u64>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("offset", &self.offset).finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Opens a file. Header features are read before the first record.
+    ///
+    /// # Errors
+    /// [`ReadError`]: no such file, no perf.data, no branch stacks.
+    pub fn open(path: &Path) -> Result<Reader, ReadError> {
+        let open = |cause| ReadError::Open { path: path.to_owned(), cause };
+        let file = File::open(path).map_err(open)?;
+        let kind = file.metadata().map_err(open)?;
+        if kind.is_file() {
+            Reader::start(Input::File(file), Some(kind.len()))
+        } else {
+            Reader::start(Input::Stream(Box::new(file)), None)
+        }
+    }
+
+    /// Reads a stream, such as standard input. A seekable file is read as
+    /// well; its header features then come after the last record.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_stream(stream: Box<dyn Read>) -> Result<Reader, ReadError> {
+        Reader::start(Input::Stream(stream), None)
+    }
+
+    fn start(input: Input, size: Option<u64>) -> Result<Reader, ReadError> {
+        let mut reader = Reader {
+            input,
+            order: Order::Little,
+            buffer: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+            offset: 0,
+            data_end: None,
+            late_features: None,
+            size,
+            events: Vec::new(),
+            layouts: Vec::new(),
+            samples: Vec::new(),
+            by_id: HashMap::new(),
+            id_place: IdPlace::Only,
+            id_from_end: None,
+            info: FileInfo::default(),
+            event_desc: Vec::new(),
+            notes: Notes::default(),
+            done: false,
+            round: 0,
+            unpacker: None,
+            stop: None,
+            stop_at: None,
+        };
+        reader.read_header()?;
+        Ok(reader)
+    }
+
+    /// What the file says about itself. Complete after the last record.
+    #[must_use]
+    pub fn info(&self) -> &FileInfo {
+        &self.info
+    }
+
+    /// The events of the file. Complete after the last record.
+    #[must_use]
+    pub fn events(&self) -> &[EventAttr] {
+        &self.events
+    }
+
+    /// What was odd so far.
+    #[must_use]
+    pub fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    /// Bytes read so far, for progress.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.offset
+    }
+
+    /// Bytes of the whole file, where that is known.
+    #[must_use]
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// Ends the recording before its end as soon as `flag` is set, which
+    /// [`notes`](Self::notes) then say.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(flag);
+    }
+
+    /// Ends the recording at this [`position`](Self::position): an earlier
+    /// reading was stopped there. [`notes`](Self::notes) then say so.
+    pub fn stop_at(&mut self, position: u64) {
+        self.stop_at = Some(position);
+    }
+
+    /// The next stack or event; `None` at the end.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`], and [`ReadError::NoBranchStacks`] where a pipe turns out to have none. A
+    /// damaged or cut file is no error: see [`notes`](Self::notes).
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, ReadError> {
+        self.next_as(Record::Stack, Record::Event)
+    }
+
+    /// Samples that [`next_record`](Self::next_record) gave out, by event.
+    pub(crate) fn samples(&self) -> &[u64] {
+        &self.samples
+    }
+
+    /// Whether the file says what its events are called behind its records: it
+    /// cannot be sought.
+    pub(crate) fn names_come_late(&self) -> bool {
+        self.late_features.is_some()
+    }
+
+    /// Calls `visit` with every stack from here to the end.
+    ///
+    /// # Errors
+    /// As [`next_record`](Self::next_record).
+    pub fn for_each_stack(&mut self, mut visit: impl FnMut(&Stack<'_>)) -> Result<(), ReadError> {
+        while let Some(item) = self.next_record()? {
+            if let Record::Stack(stack) = item {
+                visit(&stack);
+            }
+        }
+        Ok(())
+    }
+
+    fn body(&self, frame: Frame) -> &[u8] {
+        frame.body(&self.buffer, self.unpacker.as_deref())
+    }
+
+    fn malformed(&mut self, frame: Frame) {
+        self.notes.malformed += 1;
+        self.notes.first_malformed.get_or_insert(frame.offset);
+    }
+
+    /// Which event a sample belongs to; `None` to skip it.
+    #[inline(always)]
+    fn event_of_sample(&mut self, frame: Frame) -> Result<Option<usize>, ReadError> {
+        self.require_branches()?;
+        let event = match self.id_place {
+            IdPlace::Only => Some(0),
+            IdPlace::Sample(at) => match super::bytes::u64_at(self.body(frame), at, self.order) {
+                Some(0) => Some(0),
+                Some(id) => self.by_id.get(&id).copied(),
+                None => {
+                    self.malformed(frame);
+                    return Ok(None);
+                }
+            },
+        };
+        match event.and_then(|index| Some((index, self.events.get(index)?))) {
+            Some((index, attr)) if attr.has_branches() => Ok(Some(index)),
+            Some(_) => {
+                self.notes.without_branches += 1;
+                Ok(None)
+            }
+            None => {
+                self.notes.unknown_event += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The event whose fields end a record that is no sample. Records that perf
+    /// itself made up have the id 0, and the first event's fields.
+    fn event_of_other(&self, body: &[u8]) -> Option<&EventAttr> {
+        let id = self
+            .id_from_end
+            .and_then(|back| super::bytes::u64_at(body, body.len().checked_sub(back)?, self.order));
+        let named = id.and_then(|id| self.events.get(*self.by_id.get(&id)?));
+        named.or(self.events.first())
+    }
+
+    fn require_branches(&self) -> Result<(), ReadError> {
+        if self.events.iter().any(EventAttr::has_branches) {
+            return Ok(());
+        }
+        let mut names: Vec<&str> = self.events.iter().filter_map(|e| e.name.as_deref()).collect();
+        let unnamed = match self.events.len() - names.len() {
+            0 if names.is_empty() => "none".to_owned(),
+            0 => String::new(),
+            count => format!("{count} unnamed"),
+        };
+        if !unnamed.is_empty() {
+            names.push(&unnamed);
+        }
+        let events = names.join(", ");
+        Err(ReadError::NoBranchStacks { events })
+    }
+
+    /// Anything that is no sample.
+    fn other(&mut self, frame: Frame) -> Result<Option<Event>, ReadError> {
+        let order = self.order;
+        match frame.kind {
+            record::HEADER_ATTR => self.header_attr(frame),
+            record::HEADER_FEATURE => self.header_feature(frame),
+            record::BUILD_ID => {
+                let body = frame.body(&self.buffer, self.unpacker.as_deref());
+                self.info.take_build_id(frame.misc, body, order);
+            }
+            record::COMPRESSED | record::COMPRESSED2 if !frame.unpacked => {
+                self.compressed(frame)?;
+            }
+            record::AUXTRACE if !frame.unpacked => {
+                let size = Bytes::new(self.body(frame), order).u64();
+                self.skip_payload(size)?;
+            }
+            record::TRACING_DATA if !frame.unpacked => {
+                let size = Bytes::new(self.body(frame), order).u32();
+                self.skip_payload(size.map(|size| u64::from(size).next_multiple_of(8)))?;
+            }
+            record::FINISHED_ROUND => self.round = self.round.wrapping_add(1),
+            kind if side::is_known(kind) => {
+                let body = self.body(frame);
+                let event = side::read(kind, frame.misc, body, self.event_of_other(body), order);
+                if event.is_none() {
+                    self.malformed(frame);
+                }
+                return Ok(event);
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+}

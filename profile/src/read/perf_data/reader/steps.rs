@@ -1,0 +1,88 @@
+//! Going from record to record without looking at what is in a sample yet.
+
+use lbr_msr::record::Event;
+
+use super::frames::Frame;
+use super::{ReadError, Reader};
+use crate::read::perf_data::layout::record;
+use crate::read::perf_data::sample::Found;
+use crate::read::stack::Stack;
+
+/// What [`Reader::advance`] went to.
+pub(crate) enum Next {
+    Sample(Place),
+    Event(Event),
+}
+
+/// Where a sample lies.
+pub(crate) struct Place {
+    frame: Frame,
+    event: usize,
+    found: Found,
+}
+
+impl Reader {
+    /// Goes to the next sample or event, for those who ask which events there
+    /// are before they look at the sample; `None` at the end.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<Option<Next>, ReadError> {
+        loop {
+            let Some(frame) = self.frame()? else {
+                self.require_branches()?;
+                return Ok(None);
+            };
+            if frame.kind == record::SAMPLE {
+                if let Some(event) = self.event_of_sample(frame)? {
+                    let layout = self.layouts.get(event);
+                    match layout.and_then(|layout| layout.find(self.body(frame))) {
+                        Some(found) => {
+                            return Ok(Some(Next::Sample(Place { frame, event, found })));
+                        }
+                        None => self.malformed(frame),
+                    }
+                }
+            } else if let Some(event) = self.other(frame)? {
+                return Ok(Some(Next::Event(event)));
+            }
+        }
+    }
+
+    /// The sample that [`advance`](Self::advance) went to.
+    #[inline]
+    pub(crate) fn stack(&self, place: Place) -> Option<Stack<'_>> {
+        let Place { frame, event, found } = place;
+        let layout = self.layouts.get(event)?;
+        let mut stack = layout.stack(self.body(frame), event, found);
+        stack.head.round = self.round;
+        Some(stack)
+    }
+
+    /// The next sample or event, counted and made into what is asked for.
+    #[inline]
+    pub(crate) fn next_as<'a, T>(
+        &'a mut self,
+        of_stack: impl FnOnce(Stack<'a>) -> T,
+        of_event: impl FnOnce(Event) -> T,
+    ) -> Result<Option<T>, ReadError> {
+        match self.advance()? {
+            Some(Next::Sample(place)) => {
+                self.samples.get_mut(place.event).into_iter().for_each(|samples| *samples += 1);
+                Ok(self.stack(place).map(of_stack))
+            }
+            Some(Next::Event(event)) => Ok(Some(of_event(event))),
+            None => Ok(None),
+        }
+    }
+
+    /// The next record that is no sample, the samples before it not looked at.
+    pub(crate) fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
+        while let Some(frame) = self.frame()? {
+            if frame.kind != record::SAMPLE
+                && let Some(event) = self.other(frame)?
+            {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,258 @@
+//! Where things stand in a sample: worked out once an event, then read at
+//! fixed offsets, so that finding a branch stack costs a few loads.
+
+use std::ops::Range;
+
+use super::attr::EventAttr;
+use super::bytes::{Bytes, Order, u32_at, u64_at};
+use super::layout::{ENTRY_SIZE, branch, read_format, sample_type};
+use crate::read::note::StackNote;
+use crate::read::stack::{Counters, Entries, SampleHead, Stack};
+
+/// Offsets of an event's samples. All are within the sample's body.
+#[derive(Clone, Debug)]
+pub(crate) struct SampleLayout {
+    ip: Option<usize>,
+    tid: Option<usize>,
+    time: Option<usize>,
+    cpu: Option<usize>,
+    period: Option<usize>,
+    /// Where the fields of changing length begin.
+    fixed: usize,
+    sample_type: u64,
+    read_format: u64,
+    hw_index: bool,
+    counters: bool,
+    /// Counters with an event, by bit.
+    logged: u8,
+    order: Order,
+}
+
+/// Where the branch stack lies in the body of a sample, and what is said there
+/// of it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    note: Option<StackNote>,
+    hw_idx: Option<u64>,
+    entries: Range<usize>,
+    /// The counters lie behind the entries.
+    counters_end: Option<usize>,
+}
+
+/// Fields of a sample behind its branch stack: `PERF_SAMPLE_REGS_USER` (bit
+/// 12) and those after it. `IDENTIFIER` (bit 16) stands in front.
+const BEHIND: u64 = !(sample_type::IDENTIFIER | ((sample_type::BRANCH_STACK << 1) - 1));
+
+impl SampleLayout {
+    pub(crate) fn new(attr: &EventAttr, order: Order) -> SampleLayout {
+        let mut at = 0;
+        let mut field = |bit: u64| {
+            (attr.sample_type & bit != 0).then(|| {
+                at += 8;
+                at - 8
+            })
+        };
+        field(sample_type::IDENTIFIER);
+        let ip = field(sample_type::IP);
+        let tid = field(sample_type::TID);
+        let time = field(sample_type::TIME);
+        field(sample_type::ADDR);
+        field(sample_type::ID);
+        field(sample_type::STREAM_ID);
+        let cpu = field(sample_type::CPU);
+        let period = field(sample_type::PERIOD);
+        SampleLayout {
+            ip,
+            tid,
+            time,
+            cpu,
+            period,
+            fixed: at,
+            sample_type: attr.sample_type,
+            read_format: attr.read_format,
+            hw_index: attr.branch_sample_type & branch::HW_INDEX != 0,
+            counters: attr.branch_sample_type & branch::COUNTERS != 0,
+            logged: u8::MAX,
+            order,
+        }
+    }
+
+    /// Says how many events of the recording have their counts at branches;
+    /// with 0 every counter is taken for one.
+    pub(crate) fn log(&mut self, events: usize) {
+        self.logged =
+            if events == 0 { u8::MAX } else { !u8::MAX.checked_shl(events as u32).unwrap_or(0) };
+    }
+
+    /// Whether `left` bytes behind the entries begin with a word of counters
+    /// for each. In a group Linux writes them for the leader as well, whose
+    /// attribute does not say so, and not always where one does: where nothing
+    /// else can follow, what is there decides.
+    fn has_counters(&self, left: usize, nr: usize) -> bool {
+        if self.sample_type & BEHIND != 0 {
+            return self.counters;
+        }
+        nr > 0 && nr.checked_mul(8) == Some(left) || self.counters && left > 0
+    }
+
+    fn has(&self, bit: u64) -> bool {
+        self.sample_type & bit != 0
+    }
+
+    /// Finds the branch stack in a sample's body. `None` where the body is
+    /// shorter than what it announces.
+    #[inline(always)]
+    pub(crate) fn find(&self, body: &[u8]) -> Option<Found> {
+        let mut rest = Bytes::new(body.get(self.fixed..)?, self.order);
+        if self.has(sample_type::READ) {
+            self.skip_counters(&mut rest)?;
+        }
+        if self.has(sample_type::CALLCHAIN) {
+            let frames = rest.u64()?;
+            rest.skip(frames, 8)?;
+        }
+        let mut note = None;
+        if self.has(sample_type::RAW) {
+            let len = usize::try_from(rest.u32()?).ok()?;
+            note = StackNote::decode(rest.take(len)?);
+        }
+        let nr = usize::try_from(rest.u64()?).ok()?;
+        // All ones: the kernel does not know.
+        let hw_idx =
+            if self.hw_index { Some(rest.u64()?).filter(|&idx| idx != u64::MAX) } else { None };
+        let start = body.len() - rest.rest().len();
+        let end = start + rest.take(nr.checked_mul(ENTRY_SIZE)?)?.len();
+        let counters = self.has_counters(rest.rest().len(), nr);
+        let counters_end =
+            if counters { Some(end + rest.take(nr.checked_mul(8)?)?.len()) } else { None };
+        Some(Found { note, hw_idx, entries: start..end, counters_end })
+    }
+
+    /// The sample in whose body that was found.
+    #[inline]
+    pub(crate) fn stack<'a>(&self, body: &'a [u8], event: usize, found: Found) -> Stack<'a> {
+        let order = self.order;
+        let word = |at: Option<usize>| at.and_then(|at| u64_at(body, at, order));
+        let half = |at: Option<usize>| at.and_then(|at| u32_at(body, at, order));
+        let mut head = SampleHead {
+            time: word(self.time),
+            pid: half(self.tid),
+            tid: half(self.tid.map(|at| at + 4)),
+            cpu: half(self.cpu),
+            ip: word(self.ip),
+            period: word(self.period),
+            event,
+            hw_idx: found.hw_idx,
+            ..SampleHead::default()
+        };
+        if let Some(note) = found.note {
+            head.integrity = note.integrity;
+            head.source = note.source;
+            head.tsx_known = note.tsx_known;
+        }
+        let entries_end = found.entries.end;
+        let (entries, _) = body.get(found.entries).unwrap_or_default().as_chunks::<ENTRY_SIZE>();
+        let entries = match order {
+            Order::Little => Entries::Little(entries),
+            Order::Big => Entries::Big(entries),
+        };
+        let counters = found.counters_end.map(|end| {
+            let (words, _) = body.get(entries_end..end).unwrap_or_default().as_chunks::<8>();
+            Counters { words, big: order == Order::Big, logged: self.logged }
+        });
+        Stack { head, entries, counters }
+    }
+
+    fn skip_counters(&self, rest: &mut Bytes<'_>) -> Option<()> {
+        let has = |bit: u64| u64::from(self.read_format & bit != 0);
+        let times = has(read_format::TOTAL_TIME_ENABLED) + has(read_format::TOTAL_TIME_RUNNING);
+        let each = 1 + has(read_format::ID) + has(read_format::LOST);
+        if self.read_format & read_format::GROUP != 0 {
+            let counters = rest.u64()?;
+            rest.skip(times, 8)?;
+            rest.skip(counters, 8 * each)
+        } else {
+            rest.skip(times + each, 8)
+        }
+    }
+}
+
+/// How a sample or another record says which event it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdPlace {
+    /// There is one event, or none of them has ids.
+    Only,
+    /// At this offset of a sample's body.
+    Sample(usize),
+}
+
+impl IdPlace {
+    pub(crate) fn of(events: &[EventAttr]) -> IdPlace {
+        let Some(first) = events.first() else { return IdPlace::Only };
+        if events.len() == 1 {
+            return IdPlace::Only;
+        }
+        if first.sample_type & sample_type::IDENTIFIER != 0 {
+            return IdPlace::Sample(0);
+        }
+        if first.sample_type & sample_type::ID == 0 {
+            return IdPlace::Only;
+        }
+        let before = sample_type::IP | sample_type::TID | sample_type::TIME | sample_type::ADDR;
+        IdPlace::Sample(8 * (first.sample_type & before).count_ones() as usize)
+    }
+}
+
+/// Time and CPU at the end of a record that is no sample (`sample_id_all`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Trailer {
+    pub(crate) time: Option<u64>,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) pid_tid: Option<(u32, u32)>,
+    /// Bytes it takes.
+    pub(crate) len: usize,
+}
+
+impl Trailer {
+    /// Where the event's id begins, counted from a record's end; `None` where
+    /// there is one event, or nothing that tells several apart.
+    pub(crate) fn id_from_end(events: &[EventAttr]) -> Option<usize> {
+        let first = events.first().filter(|first| events.len() > 1 && first.sample_id_all())?;
+        let has = |bit: u64| first.sample_type & bit != 0;
+        if has(sample_type::IDENTIFIER) {
+            return Some(8);
+        }
+        let behind = sample_type::STREAM_ID | sample_type::CPU;
+        has(sample_type::ID).then(|| 8 + 8 * (first.sample_type & behind).count_ones() as usize)
+    }
+
+    pub(crate) fn read(body: &[u8], attr: &EventAttr, order: Order) -> Trailer {
+        if !attr.sample_id_all() {
+            return Trailer::default();
+        }
+        const FIELDS: [u64; 6] = [
+            sample_type::TID,
+            sample_type::TIME,
+            sample_type::ID,
+            sample_type::STREAM_ID,
+            sample_type::CPU,
+            sample_type::IDENTIFIER,
+        ];
+        let len = 8 * FIELDS.iter().filter(|&&bit| attr.sample_type & bit != 0).count();
+        let Some(start) = body.len().checked_sub(len) else { return Trailer::default() };
+        let mut trailer = Trailer { len, ..Trailer::default() };
+        let mut at = start;
+        for bit in FIELDS.into_iter().filter(|bit| attr.sample_type & bit != 0) {
+            match bit {
+                sample_type::TID => {
+                    trailer.pid_tid = u32_at(body, at, order).zip(u32_at(body, at + 4, order));
+                }
+                sample_type::TIME => trailer.time = u64_at(body, at, order),
+                sample_type::CPU => trailer.cpu = u32_at(body, at, order),
+                _ => {}
+            }
+            at += 8;
+        }
+        trailer
+    }
+}

@@ -1,0 +1,119 @@
+//! Records beside the samples: mappings, names, tasks, losses.
+
+use lbr_msr::record::{Comm, Event, Lost, Mmap, Task};
+
+use super::attr::EventAttr;
+use super::bytes::{Bytes, Order, until_nul};
+use super::layout::{misc, record};
+use super::sample::Trailer;
+use crate::read::note::label_of;
+
+/// Tags the word after a LOST record's count that carries the label: `lbr`
+/// and the version, little end first; the label's code comes in bits 32 to 39.
+pub(crate) const LOST_NOTE: u32 = u32::from_le_bytes(*b"lbr\x01");
+/// Code for "no label": the queue was full.
+pub(crate) const NO_LABEL: u8 = 0xFF;
+
+/// Whether [`read`] knows a record.
+pub(crate) const fn is_known(kind: u32) -> bool {
+    matches!(
+        kind,
+        record::MMAP
+            | record::MMAP2
+            | record::COMM
+            | record::FORK
+            | record::EXIT
+            | record::LOST
+            | record::LOST_SAMPLES
+    )
+}
+
+/// Reads a record. `None` where it is shorter than its fields.
+pub(crate) fn read(
+    kind: u32,
+    misc_bits: u16,
+    body: &[u8],
+    attr: Option<&EventAttr>,
+    order: Order,
+) -> Option<Event> {
+    let trailer = attr.map(|attr| Trailer::read(body, attr, order)).unwrap_or_default();
+    let fields = body.get(..body.len().checked_sub(trailer.len)?)?;
+    let mut bytes = Bytes::new(fields, order);
+    let time = trailer.time.unwrap_or(0);
+    Some(match kind {
+        record::MMAP => Event::Mmap(Box::new(Mmap {
+            time,
+            pid: bytes.u32()?,
+            tid: bytes.u32()?,
+            addr: bytes.u64()?,
+            len: bytes.u64()?,
+            pgoff: bytes.u64()?,
+            dev: (0, 0),
+            ino: 0,
+            ino_generation: 0,
+            build_id: None,
+            // The old form has no protection: it stands for executable
+            // mappings only, unless a bit of `misc` says data.
+            prot: if misc_bits & misc::COMM_EXEC != 0 { 1 } else { 5 },
+            flags: 0,
+            path: until_nul(bytes.rest()),
+        })),
+        record::MMAP2 => mmap2(misc_bits, bytes, time)?,
+        record::COMM => Event::Comm(Comm {
+            time,
+            pid: bytes.u32()?,
+            tid: bytes.u32()?,
+            comm: until_nul(bytes.rest()),
+            exec: misc_bits & misc::COMM_EXEC != 0,
+        }),
+        record::FORK | record::EXIT => {
+            let (pid, ppid, tid, ptid) = (bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?);
+            let task = Task { time: bytes.u64().unwrap_or(time), pid, tid, ppid, ptid };
+            if kind == record::FORK { Event::Fork(task) } else { Event::Exit(task) }
+        }
+        record::LOST | record::LOST_SAMPLES => {
+            if kind == record::LOST {
+                bytes.u64()?; // id of the event
+            }
+            let stacks = bytes.u64()?;
+            let label = bytes.u64().and_then(|word| {
+                let is_ours = word & 0xFFFF_FFFF == u64::from(LOST_NOTE);
+                label_of((word >> 32) as u8).filter(|_| is_ours)
+            });
+            let (pid, tid) = trailer.pid_tid.unwrap_or((0, 0));
+            Event::Lost(Lost { time, pid, tid, cpu: trailer.cpu.unwrap_or(0), stacks, label })
+        }
+        _ => return None,
+    })
+}
+
+fn mmap2(misc_bits: u16, mut bytes: Bytes<'_>, time: u64) -> Option<Event> {
+    let (pid, tid) = (bytes.u32()?, bytes.u32()?);
+    let (addr, len, pgoff) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+    let (mut dev, mut ino, mut ino_generation, mut build_id) = ((0, 0), 0, 0, None);
+    if misc_bits & misc::MMAP_BUILD_ID != 0 {
+        let len = usize::from(*bytes.take(4)?.first()?).min(20);
+        build_id = bytes.take(20)?.get(..len).filter(|id| !id.is_empty()).map(<[u8]>::to_vec);
+    } else {
+        dev = (bytes.u32()?, bytes.u32()?);
+        ino = bytes.u64()?;
+        ino_generation = bytes.u64()?;
+    }
+    let (prot, flags) = (bytes.u32()?, bytes.u32()?);
+    let path = until_nul(bytes.rest());
+    Some(Event::Mmap(Box::new(Mmap {
+        time,
+        pid,
+        tid,
+        addr,
+        len,
+        pgoff,
+        dev,
+        ino,
+        ino_generation,
+        build_id,
+        prot,
+        flags,
+        path,
+    })))
+}

@@ -1,0 +1,489 @@
+//! The writer.
+//!
+//! While recording, the output is a pipe-format stream: after the header come
+//! one HEADER_ATTR and the HEADER_FEATURE records, then what happens. A
+//! recorder that is killed leaves that behind, readable up to its last whole
+//! record. On a clean end of a file, [`Writer::finish_file`] appends the
+//! feature table after the records and only then overwrites the first 256
+//! bytes, until then header and attribute of the pipe form, with header, ids
+//! and attribute of the seekable form, in one write. Nothing is copied and no
+//! second file is needed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lbr_msr::record::{Comm, Event, Lost, Mmap, Sample, Sink, Task};
+
+use super::attr::EventAttr;
+use super::layout::{HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, feature, misc, record};
+use super::meta::{EVENT_ID, Meta};
+use super::side::{LOST_NOTE, NO_LABEL};
+use crate::code::symbols::KERNEL_NAME;
+use crate::read::note::{StackNote, label_code};
+use crate::read::stack::EntryFlags;
+
+/// Where the records of a seekable file may begin: after header, one id, and
+/// attribute with the section of its ids.
+const MIN_DATA_AT: u64 = HEADER_SIZE + 8 + 128 + 16;
+/// Bytes collected before they go to the file.
+const CHUNK: usize = 64 * 1024;
+/// No record waits longer than this in memory, as long as others arrive.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// A CPU that nobody knows, as perf's -1.
+const NO_CPU: u32 = u32::MAX;
+/// Why a recording could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The system refused.
+    #[error("the recording cannot be written")]
+    Io(#[from] std::io::Error),
+    /// A stack does not fit a record, which is at most 65,535 bytes.
+    #[error("a stack of {entries} branches does not fit a perf.data record (2,700 at most)")]
+    StackTooLarge {
+        /// Its entries.
+        entries: usize,
+    },
+}
+
+/// Writes a recording. Dropped without a finish it leaves the pipe form.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: Option<W>,
+    meta: Meta,
+    attr: EventAttr,
+    pending: Vec<u8>,
+    /// Bytes of the output, those pending included.
+    written: u64,
+    /// Where the records begin.
+    data_at: u64,
+    last_flush: Instant,
+    sample_time: Option<(u64, u64)>,
+    /// Mapped files, with their build ids where an event brought one.
+    files: BTreeMap<String, Option<Vec<u8>>>,
+    failed: bool,
+}
+
+impl Writer<File> {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn create(path: &Path, meta: Meta) -> Result<Writer<File>, WriteError> {
+        Writer::new(File::create(path)?, meta)
+    }
+
+    /// Ends the recording and makes the file seekable.
+    ///
+    /// # Errors
+    /// The system's refusal; the pipe form stays behind.
+    pub fn finish_file(mut self) -> Result<(), WriteError> {
+        self.event_fully_written()?;
+        let header = self.file_header(self.written);
+        let tail = self.feature_sections(self.written);
+        if let Some(mut out) = self.out.take() {
+            out.write_all(&tail)?;
+            out.seek(SeekFrom::Start(0))?;
+            out.write_all(&header)?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a recording.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn new(out: W, meta: Meta) -> Result<Writer<W>, WriteError> {
+        let attr = meta.attr();
+        let mut writer = Writer {
+            out: Some(out),
+            attr,
+            meta,
+            pending: Vec::with_capacity(CHUNK * 2),
+            written: 0,
+            data_at: 0,
+            last_flush: Instant::now(),
+            sample_time: None,
+            files: BTreeMap::new(),
+            failed: false,
+        };
+        writer.begin()?;
+        Ok(writer)
+    }
+
+    /// Ends the recording in pipe form: for an output that is no file.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn finish_stream(mut self) -> Result<(), WriteError> {
+        for (path, id) in self.build_ids() {
+            let body = build_id_body(&path, &id);
+            self.record(record::BUILD_ID, mode_of_file(&path) | misc::BUILD_ID_SIZE, &body);
+        }
+        self.event_fully_written()
+    }
+
+    fn begin(&mut self) -> Result<(), WriteError> {
+        self.put(&MAGIC);
+        self.put(&PIPE_HEADER_SIZE.to_le_bytes());
+        let mut attr = self.attr.encode().to_vec();
+        attr.extend_from_slice(&EVENT_ID.to_le_bytes());
+        self.record(record::HEADER_ATTR, 0, &attr);
+        for (bit, payload) in self.early_features() {
+            let mut body = u64::from(bit).to_le_bytes().to_vec();
+            body.extend_from_slice(&payload);
+            // A command line of more than a record would be cut in half.
+            if body.len() < usize::from(u16::MAX) - 16 {
+                self.record(record::HEADER_FEATURE, 0, &body);
+            }
+        }
+        // Room for the seekable header. Empty rounds are what every reader
+        // passes over.
+        while self.written < MIN_DATA_AT {
+            self.record(record::FINISHED_ROUND, 0, &[]);
+        }
+        self.data_at = self.written;
+        self.event_fully_written()
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+        self.written += bytes.len() as u64;
+    }
+
+    /// Appends a record, padded to 8 bytes. Whoever calls has checked that it
+    /// fits; one that does not is left out.
+    fn record(&mut self, kind: u32, misc_bits: u16, body: &[u8]) {
+        let padded = body.len().next_multiple_of(8);
+        let Ok(size) = u16::try_from(padded + 8) else { return };
+        self.put(&kind.to_le_bytes());
+        self.put(&misc_bits.to_le_bytes());
+        self.put(&size.to_le_bytes());
+        self.put(body);
+        self.put(&[0; 8][..padded - body.len()]);
+    }
+
+    fn event_fully_written(&mut self) -> Result<(), WriteError> {
+        self.last_flush = Instant::now();
+        if let Some(out) = &mut self.out {
+            let outcome = out.write_all(&self.pending).and_then(|()| out.flush());
+            self.pending.clear();
+            // After half a record nothing more may follow, not even on drop.
+            self.failed = outcome.is_err();
+            outcome?;
+        }
+        Ok(())
+    }
+
+    fn flush_when_due(&mut self) -> Result<(), WriteError> {
+        if self.pending.len() >= CHUNK || self.last_flush.elapsed() >= MAX_WAIT {
+            self.event_fully_written()?;
+        }
+        Ok(())
+    }
+
+    // Events.
+
+    fn sample(&mut self, sample: &Sample) -> Result<(), WriteError> {
+        let integrity = sample.stack.integrity;
+        if integrity.label.is_excluded() {
+            self.lost(&Lost {
+                time: sample.time,
+                pid: sample.pid,
+                tid: sample.tid,
+                cpu: sample.cpu,
+                stacks: 1,
+                label: Some(integrity.label),
+            });
+            return Ok(());
+        }
+        let entries =
+            || sample.stack.entries.iter().filter(|entry| entry.from != 0 || entry.to != 0);
+        let tsx_known = sample.stack.entries.iter().any(|e| e.in_tx.is_some() || e.abort.is_some());
+        let note = StackNote { integrity, source: self.meta.source, tsx_known };
+        let count = entries().count();
+        let mut body = Vec::with_capacity(72 + 24 * count);
+        let mut word = |value: u64| body.extend_from_slice(&value.to_le_bytes());
+        word(EVENT_ID);
+        word(sample.ip);
+        word(u64::from(sample.pid) | u64::from(sample.tid) << 32);
+        word(sample.time);
+        word(u64::from(sample.cpu));
+        word(sample.period);
+        let note = note.encode();
+        body.extend_from_slice(&(note.len() as u32).to_le_bytes());
+        body.extend_from_slice(&note);
+        body.extend_from_slice(&(count as u64).to_le_bytes());
+        for entry in entries() {
+            let flags = EntryFlags::of(entry, self.meta.types);
+            for value in [entry.from, entry.to, flags.0] {
+                body.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+        if body.len() + 8 > usize::from(u16::MAX) {
+            return Err(WriteError::StackTooLarge { entries: count });
+        }
+        self.record(record::SAMPLE, mode(sample.ip), &body);
+        let (first, last) = self.sample_time.unwrap_or((sample.time, sample.time));
+        self.sample_time = Some((first.min(sample.time), last.max(sample.time)));
+        Ok(())
+    }
+
+    fn mmap(&mut self, map: &Mmap) {
+        let known = self.files.entry(map.path.clone()).or_default();
+        if known.is_none() {
+            known.clone_from(&map.build_id);
+        }
+        let mut body = Vec::new();
+        body.extend_from_slice(&map.pid.to_le_bytes());
+        body.extend_from_slice(&map.tid.to_le_bytes());
+        for value in [map.addr, map.len, map.pgoff] {
+            body.extend_from_slice(&value.to_le_bytes());
+        }
+        body.extend_from_slice(&map.dev.0.to_le_bytes());
+        body.extend_from_slice(&map.dev.1.to_le_bytes());
+        body.extend_from_slice(&map.ino.to_le_bytes());
+        body.extend_from_slice(&map.ino_generation.to_le_bytes());
+        body.extend_from_slice(&map.prot.to_le_bytes());
+        body.extend_from_slice(&map.flags.to_le_bytes());
+        put_text(&mut body, &map.path, 4096);
+        put_trailer(&mut body, map.pid, map.tid, map.time, NO_CPU);
+        self.record(record::MMAP2, mode(map.addr), &body);
+    }
+
+    fn comm(&mut self, comm: &Comm) {
+        let mut body = Vec::new();
+        body.extend_from_slice(&comm.pid.to_le_bytes());
+        body.extend_from_slice(&comm.tid.to_le_bytes());
+        put_text(&mut body, &comm.comm, 16);
+        put_trailer(&mut body, comm.pid, comm.tid, comm.time, NO_CPU);
+        let exec = if comm.exec { misc::COMM_EXEC } else { 0 };
+        self.record(record::COMM, exec, &body);
+    }
+
+    fn task(&mut self, kind: u32, task: &Task) {
+        let mut body = Vec::new();
+        for value in [task.pid, task.ppid, task.tid, task.ptid] {
+            body.extend_from_slice(&value.to_le_bytes());
+        }
+        body.extend_from_slice(&task.time.to_le_bytes());
+        put_trailer(&mut body, task.pid, task.tid, task.time, NO_CPU);
+        self.record(kind, 0, &body);
+    }
+
+    fn lost(&mut self, lost: &Lost) {
+        let mut body = Vec::new();
+        let code = lost.label.map_or(NO_LABEL, label_code);
+        let note = u64::from(LOST_NOTE) | u64::from(code) << 32;
+        for value in [EVENT_ID, lost.stacks, note] {
+            body.extend_from_slice(&value.to_le_bytes());
+        }
+        put_trailer(&mut body, lost.pid, lost.tid, lost.time, lost.cpu);
+        self.record(record::LOST, 0, &body);
+    }
+
+    // The header and its features.
+
+    fn file_header(&self, data_end: u64) -> Vec<u8> {
+        let mut bits = 0u64;
+        for (bit, _) in self.late_features() {
+            bits |= 1 << bit;
+        }
+        let ids_at = HEADER_SIZE;
+        let attr_at = ids_at + 8;
+        let mut header = MAGIC.to_vec();
+        let words = [
+            HEADER_SIZE,
+            128 + 16,
+            attr_at,
+            128 + 16,
+            self.data_at,
+            data_end - self.data_at,
+            0,
+            0,
+            bits,
+            0,
+            0,
+            0,
+            EVENT_ID,
+        ];
+        for word in words {
+            header.extend_from_slice(&word.to_le_bytes());
+        }
+        header.extend_from_slice(&self.attr.encode());
+        header.extend_from_slice(&ids_at.to_le_bytes());
+        header.extend_from_slice(&8u64.to_le_bytes());
+        header
+    }
+
+    /// The table of the features and their payloads, to stand at `at`.
+    fn feature_sections(&self, at: u64) -> Vec<u8> {
+        let features = self.late_features();
+        let mut place = at + 16 * features.len() as u64;
+        let (mut table, mut payloads) = (Vec::new(), Vec::new());
+        for (_, payload) in features {
+            table.extend_from_slice(&place.to_le_bytes());
+            table.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+            place += payload.len() as u64;
+            payloads.extend_from_slice(&payload);
+        }
+        table.append(&mut payloads);
+        table
+    }
+
+    /// Features known from the start, by rising bit.
+    fn early_features(&self) -> Vec<(u8, Vec<u8>)> {
+        let meta = &self.meta;
+        let mut features = Vec::new();
+        let mut text = |bit: u8, text: Option<&String>| {
+            if let Some(text) = text {
+                features.push((bit, header_string(text)));
+            }
+        };
+        text(feature::HOSTNAME, meta.hostname.as_ref());
+        text(feature::OSRELEASE, meta.osrelease.as_ref());
+        text(feature::VERSION, Some(&meta.version));
+        text(feature::ARCH, Some(&meta.arch));
+        text(feature::CPUDESC, meta.cpudesc.as_ref());
+        text(feature::CPUID, meta.cpuid.as_ref());
+        if let Some((online, available)) = meta.nrcpus {
+            // perf reads the available ones first.
+            let payload = [available.to_le_bytes(), online.to_le_bytes()].concat();
+            features.push((feature::NRCPUS, payload));
+        }
+        let mut cmdline = (meta.cmdline.len() as u32).to_le_bytes().to_vec();
+        for word in &meta.cmdline {
+            cmdline.extend_from_slice(&header_string(word));
+        }
+        features.push((feature::CMDLINE, cmdline));
+        let mut desc = Vec::new();
+        desc.extend_from_slice(&1u32.to_le_bytes());
+        desc.extend_from_slice(&128u32.to_le_bytes());
+        desc.extend_from_slice(&self.attr.encode());
+        desc.extend_from_slice(&1u32.to_le_bytes());
+        desc.extend_from_slice(&header_string(&meta.event));
+        desc.extend_from_slice(&EVENT_ID.to_le_bytes());
+        features.push((feature::EVENT_DESC, desc));
+        features.push((feature::BRANCH_STACK, Vec::new()));
+        features.sort_by_key(|(bit, _)| *bit);
+        features
+    }
+
+    /// Every feature, by rising bit.
+    fn late_features(&self) -> Vec<(u8, Vec<u8>)> {
+        let mut features = self.early_features();
+        if let Some((first, last)) = self.sample_time {
+            let payload = [first.to_le_bytes(), last.to_le_bytes()].concat();
+            features.push((feature::SAMPLE_TIME, payload));
+        }
+        let mut payload = Vec::new();
+        for (path, id) in self.build_ids() {
+            let body = build_id_body(&path, &id);
+            let size = (body.len() + 8) as u16;
+            payload.extend_from_slice(&record::BUILD_ID.to_le_bytes());
+            let misc = mode_of_file(&path) | misc::BUILD_ID_SIZE;
+            payload.extend_from_slice(&misc.to_le_bytes());
+            payload.extend_from_slice(&size.to_le_bytes());
+            payload.extend_from_slice(&body);
+        }
+        if !payload.is_empty() {
+            features.push((feature::BUILD_ID, payload));
+        }
+        features.sort_by_key(|(bit, _)| *bit);
+        features
+    }
+
+    /// Build ids of the mapped files: from the events, else from the files.
+    fn build_ids(&self) -> Vec<(String, Vec<u8>)> {
+        let of = |(path, id): (&String, &Option<Vec<u8>>)| {
+            let id = match id {
+                Some(id) => Some(id.clone()),
+                None => crate::code::symbols::build_id(Path::new(path)),
+            };
+            // The symbol behind the kernel's name is of the mapping.
+            let path = if path.starts_with(KERNEL_NAME) { KERNEL_NAME } else { path };
+            Some((path.to_owned(), id?))
+        };
+        self.files.iter().filter(|(path, _)| path.len() < 4096).filter_map(of).collect()
+    }
+}
+
+impl<W: Write> Sink for Writer<W> {
+    type Error = WriteError;
+
+    fn event(&mut self, event: &Event) -> Result<(), WriteError> {
+        match event {
+            Event::Sample(sample) => self.sample(sample)?,
+            Event::Mmap(map) => self.mmap(map),
+            Event::Comm(comm) => self.comm(comm),
+            Event::Fork(task) => self.task(record::FORK, task),
+            Event::Exit(task) => self.task(record::EXIT, task),
+            Event::Lost(lost) => self.lost(lost),
+        }
+        self.flush_when_due()
+    }
+}
+
+impl<W: Write> Drop for Writer<W> {
+    fn drop(&mut self) {
+        if !self.failed {
+            // Nobody is left to tell; the file is readable up to here.
+            let _ = self.event_fully_written();
+        }
+    }
+}
+
+/// perf's header string: length, then the text with NULs up to a multiple of 64.
+fn header_string(text: &str) -> Vec<u8> {
+    let len = (text.len() + 1).next_multiple_of(64);
+    let mut bytes = (len as u32).to_le_bytes().to_vec();
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.resize(4 + len, 0);
+    bytes
+}
+
+/// Text with NULs up to a multiple of 8, at most `limit` bytes of it.
+fn put_text(body: &mut Vec<u8>, text: &str, limit: usize) {
+    let text = text.as_bytes();
+    body.extend_from_slice(text.get(..limit - 1).unwrap_or(text));
+    body.push(0);
+    body.resize(body.len().next_multiple_of(8), 0);
+}
+
+/// The mode in which an address ran: readers look for its names accordingly.
+const fn mode(addr: u64) -> u16 {
+    if addr >> 63 == 0 { misc::USER } else { misc::KERNEL }
+}
+
+fn mode_of_file(path: &str) -> u16 {
+    if path == KERNEL_NAME { misc::KERNEL } else { misc::USER }
+}
+
+/// What every record but samples ends with: task, time, CPU, event.
+fn put_trailer(body: &mut Vec<u8>, pid: u32, tid: u32, time: u64, cpu: u32) {
+    let task = u64::from(pid) | u64::from(tid) << 32;
+    for word in [task, time, u64::from(cpu), EVENT_ID] {
+        body.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// A build id record without its header.
+fn build_id_body(path: &str, id: &[u8]) -> Vec<u8> {
+    let mut body = (-1i32).to_le_bytes().to_vec();
+    let id = id.get(..20).unwrap_or(id);
+    let mut field = id.to_vec();
+    field.resize(24, 0);
+    if let Some(size) = field.get_mut(20) {
+        *size = id.len() as u8;
+    }
+    body.append(&mut field);
+    body.extend_from_slice(path.as_bytes());
+    body.resize(28 + (path.len() + 1).next_multiple_of(64), 0);
+    body
+}

@@ -1,0 +1,378 @@
+//! Any recording: perf.data or brstack text, told apart by how it begins.
+
+mod wrapped;
+
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use lbr_msr::record::Event;
+
+use crate::read::names::Symbol;
+use crate::read::perf_data::{EventAttr, FileInfo, Next, Notes, ReadError, Reader};
+use crate::read::select::{
+    Choice, Comms, EventSamples, LeftOut, Names, Said, SelectError, Selection, Told,
+};
+use crate::read::stack::{SampleHead, Stack};
+use wrapped::{MAX_LAYERS, first_bytes, is_perf_data, is_wrapped, unwrapped};
+
+pub use crate::read::text::{Refused, TextReader};
+
+/// One thing out of a recording.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// A stack of branches.
+    Stack(Stack<'a>),
+    /// Anything else.
+    Event(Event),
+    /// A sample that the [selection](Recording::select) left out, and counted.
+    LeftOut,
+    /// What numbers mean that entries from now on have in place of addresses.
+    Symbol(&'a Symbol),
+}
+
+/// A recording being read.
+#[derive(Debug)]
+pub struct Recording {
+    form: Form,
+    /// Where it can be opened once more.
+    path: Option<PathBuf>,
+    /// Samples of the selection, by event.
+    taken: Vec<u64>,
+    choice: Option<Box<Choice>>,
+    stop: Option<Arc<AtomicBool>>,
+    stop_at: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// perf.data.
+    PerfData(Box<Reader>),
+    /// Text of `perf script -F brstack`.
+    Text(Box<TextReader>),
+}
+
+impl Recording {
+    fn new(form: Form) -> Recording {
+        Recording { form, path: None, taken: Vec::new(), choice: None, stop: None, stop_at: None }
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn open(path: &Path) -> Result<Recording, ReadError> {
+        let open = |cause| ReadError::Open { path: path.to_owned(), cause };
+        let mut file = File::open(path).map_err(open)?;
+        let kind = file.metadata().map_err(open)?;
+        if kind.is_dir() {
+            return Err(ReadError::Directory);
+        }
+        if !kind.is_file() {
+            return Recording::from_stream(Box::new(file));
+        }
+        let magic = first_bytes(&mut file)?;
+        let recording = if is_wrapped(&magic)? {
+            Recording::from_stream(Box::new(Cursor::new(magic).chain(file)))?
+        } else if is_perf_data(&magic) {
+            Recording::new(Form::PerfData(Box::new(Reader::open(path)?)))
+        } else {
+            let stream = Box::new(Cursor::new(magic).chain(file));
+            Recording::new(Form::Text(Box::new(TextReader::new(stream, Some(kind.len())))))
+        };
+        Ok(Recording { path: Some(path.to_owned()), ..recording })
+    }
+
+    /// Reads a stream, such as standard input.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn from_stream(mut stream: Box<dyn Read>) -> Result<Recording, ReadError> {
+        let mut magic = first_bytes(&mut stream)?;
+        let mut layers = 0;
+        while is_wrapped(&magic)? {
+            layers += 1;
+            if layers > MAX_LAYERS {
+                return Err(ReadError::NoBranches);
+            }
+            stream = unwrapped(&magic, Cursor::new(magic.clone()).chain(stream))?;
+            magic = first_bytes(&mut stream)?;
+        }
+        let perf_data = is_perf_data(&magic);
+        let stream: Box<dyn Read> = Box::new(Cursor::new(magic).chain(stream));
+        Ok(Recording::new(if perf_data {
+            Form::PerfData(Box::new(Reader::from_stream(stream)?))
+        } else {
+            Form::Text(Box::new(TextReader::new(stream, None)))
+        }))
+    }
+
+    /// Leaves out every sample that is not of the selection. What it asks for
+    /// may stand behind the samples that it is about, as names of threads do,
+    /// whose records come by the buffers of their CPUs: a file is then read
+    /// twice. A stream cannot be, and has to tell in time.
+    ///
+    /// To be called before the first item, and after
+    /// [`stop_when`](Self::stop_when) and [`stop_at`](Self::stop_at), which
+    /// are for both readings.
+    ///
+    /// # Errors
+    /// [`SelectError`].
+    pub fn select(&mut self, selection: &Arc<Selection>) -> Result<(), SelectError> {
+        if selection.is_empty() {
+            self.choice = None;
+            return Ok(());
+        }
+        let mut told = Told::default();
+        match &mut self.form {
+            Form::Text(text) => text.keep_comms(),
+            Form::PerfData(reader) => {
+                told.whole = reader.info().sample_time;
+                let late = reader.names_come_late() && selection.needs_names();
+                if late || !selection.comms.is_empty() {
+                    let first = self.path.as_deref().map(|path| self.first_pass(path));
+                    told = first.transpose()?.unwrap_or(told);
+                }
+            }
+        }
+        self.choice = Some(Box::new(Choice::new(Arc::clone(selection), told)?));
+        Ok(())
+    }
+
+    /// Reads all but the samples.
+    fn first_pass(&self, path: &Path) -> Result<Told, ReadError> {
+        let mut first = Recording::open(path)?;
+        self.stop.iter().for_each(|flag| first.stop_when(Arc::clone(flag)));
+        self.stop_at.iter().for_each(|position| first.stop_at(*position));
+        let Form::PerfData(mut reader) = first.form else { return Ok(Told::default()) };
+        let mut events = Vec::new();
+        while let Some(event) = reader.next_event()? {
+            if Comms::is_one(&event) && events.len() < Comms::MOST {
+                events.push(event);
+            }
+        }
+        Ok(Told {
+            whole: reader.info().sample_time,
+            comms: Some(Comms::of(events)),
+            events: reader.events().iter().map(|event| event.name.clone()).collect(),
+        })
+    }
+
+    /// The next stack or event; `None` at the end.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
+        if self.choice.is_some() {
+            return self.next_chosen();
+        }
+        match &mut self.form {
+            Form::PerfData(reader) => reader.next_as(Item::Stack, Item::Event),
+            Form::Text(text) => text.next_item(),
+        }
+    }
+
+    #[cold]
+    fn next_chosen(&mut self) -> Result<Option<Item<'_>>, ReadError> {
+        let Recording { form, taken, choice: Some(choice), .. } = self else { return Ok(None) };
+        let (item, comm) = match form {
+            Form::PerfData(reader) => {
+                let next = reader.advance()?;
+                // A pipe tells its events on the way.
+                if choice.looked() != reader.events().len() {
+                    choice.look(reader.events().iter().map(EventAttr::perf_name).collect());
+                }
+                let item = match next {
+                    Some(Next::Sample(place)) => reader.stack(place).map(Item::Stack),
+                    Some(Next::Event(event)) => Some(Item::Event(event)),
+                    None => None,
+                };
+                (item, Said::Apart)
+            }
+            Form::Text(text) => {
+                text.advance_named()?;
+                if choice.looked() != text.event_names().len() + 1 {
+                    // Number 0 is no event.
+                    let none = std::iter::once(String::new());
+                    choice.look(none.chain(text.event_names().iter().cloned()).collect());
+                }
+                let (item, comm) = text.at_hand();
+                (item, Said::There(comm))
+            }
+        };
+        Ok(match item {
+            Some(Item::Stack(mut stack)) => {
+                if choice.takes(&mut stack.head, comm) {
+                    take(taken, &stack.head);
+                    Some(Item::Stack(stack))
+                } else {
+                    Some(Item::LeftOut)
+                }
+            }
+            Some(Item::Event(event)) => Some(match choice.event(&event) {
+                true => Item::Event(event),
+                false => Item::LeftOut,
+            }),
+            other => other,
+        })
+    }
+
+    /// What samples are chosen by, if not all.
+    #[must_use]
+    pub fn selection(&self) -> Option<&Arc<Selection>> {
+        self.choice.as_ref().map(|choice| &choice.selection)
+    }
+
+    /// What the selection left out so far.
+    #[must_use]
+    pub fn left_out(&self) -> LeftOut {
+        self.choice.as_ref().map(|choice| choice.left_out()).unwrap_or_default()
+    }
+
+    /// The names that the recording has, and which of those that were asked
+    /// for. Complete at its end.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        let events = self.samples_by_event().into_iter().map(|event| event.name);
+        let events = events.filter(|name| !name.is_empty()).collect();
+        self.choice.as_ref().map(|choice| choice.names(events)).unwrap_or_default()
+    }
+
+    /// Samples given out so far, by event with branch stacks. Of text, which
+    /// may name events beside its samples, the first is no event, with an empty
+    /// name, if there are samples without one.
+    #[must_use]
+    pub fn samples_by_event(&self) -> Vec<EventSamples> {
+        let samples = |at: usize| match (&self.choice, &self.form) {
+            (Some(_), _) => self.taken.get(at).copied().unwrap_or(0),
+            (None, Form::PerfData(reader)) => reader.samples().get(at).copied().unwrap_or(0),
+            (None, Form::Text(text)) => text.samples(at),
+        };
+        match &self.form {
+            Form::PerfData(reader) => {
+                let events = reader.events().iter().enumerate();
+                let with_branches = events.filter(|(_, event)| event.has_branches());
+                let of = with_branches.map(|(at, event)| EventSamples {
+                    name: event.perf_name(),
+                    named: event.name.is_some(),
+                    samples: samples(at),
+                });
+                of.collect()
+            }
+            Form::Text(text) => {
+                let none = String::new();
+                let names = std::iter::once(&none).chain(text.event_names()).enumerate();
+                let of = names.map(|(at, name)| EventSamples {
+                    name: name.clone(),
+                    named: at > 0,
+                    samples: samples(at),
+                });
+                of.filter(|event| event.named || event.samples > 0).collect()
+            }
+        }
+    }
+
+    /// Whether it is perf.data, and not text.
+    pub(crate) fn is_perf_data(&self) -> bool {
+        matches!(self.form, Form::PerfData(_))
+    }
+
+    /// Ends the recording before its end as soon as `flag` is set, such as by a
+    /// signal: what was read so far keeps its meaning, and
+    /// [`notes`](Self::notes) say that it is a part.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(Arc::clone(&flag));
+        match &mut self.form {
+            Form::PerfData(reader) => reader.stop_when(flag),
+            Form::Text(text) => text.stop_when(flag),
+        }
+    }
+
+    /// Ends the recording where an earlier reading of it was stopped, at its
+    /// [`position`](Self::position), to read the same part again.
+    pub fn stop_at(&mut self, position: u64) {
+        self.stop_at = Some(position);
+        match &mut self.form {
+            Form::PerfData(reader) => reader.stop_at(position),
+            Form::Text(text) => text.stop_at(position),
+        }
+    }
+
+    /// What the recording says about itself; text says nothing.
+    #[must_use]
+    pub fn info(&self) -> Option<&FileInfo> {
+        match &self.form {
+            Form::PerfData(reader) => Some(reader.info()),
+            Form::Text(_) => None,
+        }
+    }
+
+    /// Its events; text has none.
+    #[must_use]
+    pub fn events(&self) -> &[EventAttr] {
+        match &self.form {
+            Form::PerfData(reader) => reader.events(),
+            Form::Text(_) => &[],
+        }
+    }
+
+    /// What was odd so far.
+    #[must_use]
+    pub fn notes(&self) -> Notes {
+        match &self.form {
+            Form::PerfData(reader) => reader.notes().clone(),
+            Form::Text(text) => {
+                Notes { cut_at: text.cut_at(), stopped: text.is_stopped(), ..Notes::default() }
+            }
+        }
+    }
+
+    /// Whether it has symbols in place of addresses, as far as it was read:
+    /// `perf script -F brstacksym`.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        match &self.form {
+            Form::PerfData(_) => false,
+            Form::Text(text) => text.has_names(),
+        }
+    }
+
+    /// Lines of text that were refused so far.
+    #[must_use]
+    pub fn refused(&self) -> Option<&Refused> {
+        match &self.form {
+            Form::PerfData(_) => None,
+            Form::Text(text) => text.refused(),
+        }
+    }
+
+    /// Bytes read so far.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        match &self.form {
+            Form::PerfData(reader) => reader.position(),
+            Form::Text(text) => text.position(),
+        }
+    }
+
+    /// Bytes of the whole, where that is known.
+    #[must_use]
+    pub fn size(&self) -> Option<u64> {
+        match &self.form {
+            Form::PerfData(reader) => reader.size(),
+            Form::Text(text) => text.size(),
+        }
+    }
+}
+
+/// Counts a sample of an event.
+fn take(taken: &mut Vec<u64>, head: &SampleHead) {
+    if taken.len() <= head.event {
+        taken.resize(head.event + 1, 0);
+    }
+    if let Some(taken) = taken.get_mut(head.event) {
+        *taken = taken.saturating_add(head.weight);
+    }
+}

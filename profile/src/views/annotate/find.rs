@@ -1,0 +1,374 @@
+//! Which code is meant.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::FindError;
+use crate::code::maps::{Function, Location, Maps};
+use crate::code::place::Place;
+use crate::code::straight;
+use crate::views::flow::{Block, Flow};
+
+/// Addresses from here up belong to the kernel.
+const KERNEL: u64 = 1 << 63;
+
+/// Code that lies together in a file: a function, or a part that was asked
+/// for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The function's name, demangled; a part has its ends for a name.
+    pub name: String,
+    /// The file, by its index in the recording's maps.
+    pub file: usize,
+    /// Its path.
+    pub path: String,
+    /// Offset in the file, bytes.
+    pub offset: u64,
+    /// Length, bytes.
+    pub len: u64,
+    /// Where it was mapped: in the process whose addresses the recording's
+    /// views print, else as the file counts.
+    pub address: u64,
+    /// Where it is as the file counts.
+    pub file_address: u64,
+}
+
+impl Stretch {
+    /// The function at a place.
+    pub fn at(flow: &mut Flow, location: Location) -> Option<Stretch> {
+        let function = flow.maps.function(location)?;
+        Some(Stretch::of(flow, function))
+    }
+
+    fn of(flow: &mut Flow, function: Function) -> Stretch {
+        let Function { name, file, offsets, address: file_address } = function;
+        let shift = shift(flow, file);
+        Stretch::moved(flow, Function { name, file, offsets, address: file_address }, shift)
+    }
+
+    /// As [`of`](Self::of), where it is known how far the file was moved:
+    /// finding that out looks at every block.
+    fn moved(flow: &Flow, function: Function, shift: u64) -> Stretch {
+        let Function { name, file, offsets, address: file_address } = function;
+        let address = file_address.wrapping_add(shift);
+        let path = flow.maps.path(file).unwrap_or_default().to_owned();
+        let len = offsets.end.saturating_sub(offsets.start);
+        Stretch { name, file, path, offset: offsets.start, len, address, file_address }
+    }
+
+    /// How often blocks of the recording ran through it.
+    fn ran(&self, flow: &Flow) -> u64 {
+        let inside = flow.blocks.iter().filter(|block| self.overlaps(block));
+        inside.fold(0, |sum, block| sum.saturating_add(block.count))
+    }
+
+    fn overlaps(&self, block: &Block) -> bool {
+        let Location::File { file, offset } = block.entry_location else { return false };
+        let last = offset.saturating_add(block.exit.wrapping_sub(block.entry));
+        file == self.file && offset < self.offset.saturating_add(self.len) && last >= self.offset
+    }
+}
+
+/// A function that ran, and how hot it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hot {
+    /// The function.
+    pub function: Stretch,
+    /// Instructions executed in the blocks that began in it; where the
+    /// recording has no blocks, branches taken in it.
+    pub heat: u64,
+}
+
+/// Finds the function of a [place](Place): its name, an address or a line in
+/// it; or the code between two places (`0x401136..0x401160`, `loop..leaf`).
+///
+/// Of several functions of one name, that which ran is meant.
+///
+/// # Errors
+/// [`FindError`].
+pub fn find(flow: &mut Flow, what: &str) -> Result<Stretch, FindError> {
+    // Names are tried first: they may look like anything.
+    if let Some(found) = named(flow, what)? {
+        return Ok(found);
+    }
+    if let Some((from, to)) = what.split_once("..").filter(|(a, b)| !a.is_empty() && !b.is_empty())
+    {
+        return range(flow, from, to);
+    }
+    match what.parse() {
+        Ok(Place::Symbol { file: None, name, .. }) if name != what => match named(flow, &name)? {
+            Some(found) => Ok(found),
+            None => Err(missing(flow, &name)),
+        },
+        Ok(Place::Symbol { file: None, .. }) | Err(_) => Err(missing(flow, what)),
+        Ok(place @ (Place::Symbol { .. } | Place::Address(_) | Place::Line { .. })) => {
+            around(flow, &place)
+        }
+    }
+}
+
+fn named(flow: &mut Flow, name: &str) -> Result<Option<Stretch>, FindError> {
+    let functions = flow.maps.functions_named(name);
+    let all = functions.into_iter().map(|function| Stretch::of(flow, function)).collect();
+    one_of(flow, name, all)
+}
+
+/// The one that ran.
+fn one_of(flow: &Flow, name: &str, mut all: Vec<Stretch>) -> Result<Option<Stretch>, FindError> {
+    let mut ran: Vec<(u64, Stretch)> = all.iter().map(|f| (f.ran(flow), f.clone())).collect();
+    ran.retain(|(count, _)| *count > 0);
+    ran.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    if !ran.is_empty() {
+        all = ran.into_iter().map(|(_, function)| function).collect();
+    }
+    // One is as good as another where none has code.
+    let none = all.iter().all(|function| flow.maps.is_named_file(function.file));
+    match all.len() {
+        0 | 1 => Ok(all.pop()),
+        _ if none => Ok(all.pop()),
+        _ => Err(FindError::Several { name: name.to_owned(), among: all }),
+    }
+}
+
+/// Why a name has no code.
+fn missing(flow: &mut Flow, name: &str) -> FindError {
+    let name = name.to_owned();
+    let (mut into, mut outside, mut looked) = (BTreeSet::new(), None, HashSet::new());
+    let called = |function: &str| {
+        function == name || function.strip_prefix(&*name).is_some_and(|rest| rest.starts_with('('))
+    };
+    for block in &flow.blocks {
+        let maps = &mut flow.maps;
+        match block.entry_location {
+            entry @ Location::Address(addr) => {
+                if maps.name(entry).is_some_and(|named| called(&named.name)) {
+                    outside = Some(addr);
+                }
+            }
+            entry => {
+                straight::each_instruction(maps, entry, block.entry, block.exit, |maps, at| {
+                    if !looked.insert(at) {
+                        return;
+                    }
+                    let frames = maps.frames(at);
+                    let Some((outer, inner)) = frames.split_last() else { return };
+                    let inlined = inner.iter().filter_map(|frame| frame.function.as_deref());
+                    if let (true, Some(outer)) = (inlined.into_iter().any(called), &outer.function)
+                    {
+                        into.insert(outer.to_string());
+                    }
+                });
+            }
+        }
+    }
+    if let Some(addr) = outside {
+        return FindError::NoCode { what: name, why: whose(addr) };
+    }
+    if !into.is_empty() {
+        return FindError::Inlined { name, into: into.into_iter().collect() };
+    }
+    FindError::Unknown { name, why: nameless(flow) }
+}
+
+/// What an address without a file belongs to.
+fn whose(addr: u64) -> &'static str {
+    if addr >= KERNEL { OF_KERNEL } else { OF_NO_FILE }
+}
+
+const OF_KERNEL: &str = "it is the kernel's, which changes its code while it runs";
+const OF_NO_FILE: &str =
+    "it is of no file (compiled while the program ran, or its mapping was not recorded)";
+
+const OF_NAMES: &str =
+    "the recording has symbols in place of addresses (brstacksym), and so no place in a file";
+
+/// Why a file has no code for a function.
+pub(super) fn without_code(maps: &mut Maps, function: &Stretch) -> &'static str {
+    if maps.is_named_file(function.file) {
+        OF_NAMES
+    } else if maps.elf(function.file).is_some() {
+        "the file has none there"
+    } else if function.address >= KERNEL || function.path.starts_with("[kernel") {
+        OF_KERNEL
+    } else {
+        OF_NO_FILE
+    }
+}
+
+/// The files that ran and give no names, and why.
+fn nameless(flow: &mut Flow) -> Vec<String> {
+    let ran = flow.blocks.iter().filter_map(|block| file_of(block.entry_location));
+    let ran: BTreeSet<usize> =
+        ran.chain(flow.sites.iter().filter_map(|site| file_of(site.location))).collect();
+    let mut stripped = Vec::new();
+    for file in ran {
+        if let Some(module) = flow.maps.elf(file).filter(|module| module.is_stripped()) {
+            stripped.push(format!("{} is stripped", module.path().display()));
+        }
+    }
+    let mut why: Vec<String> = flow.maps.failures().map(ToString::to_string).collect();
+    if flow.maps.has_names() {
+        why.push(OF_NAMES.to_owned());
+    }
+    why.append(&mut stripped);
+    if flow.maps.is_without_files() {
+        why.push(
+            "it says of no file where it was mapped; text does with perf script --show-mmap-events"
+                .to_owned(),
+        );
+    }
+    why
+}
+
+fn file_of(location: Location) -> Option<usize> {
+    match location {
+        Location::File { file, .. } => Some(file),
+        Location::Address(_) => None,
+    }
+}
+
+/// The function around a place.
+fn around(flow: &mut Flow, place: &Place) -> Result<Stretch, FindError> {
+    let spans = flow.maps.resolve(place)?;
+    let mut found: Vec<Stretch> = Vec::new();
+    for span in &spans {
+        match Stretch::at(flow, span.start) {
+            Some(function) if !found.contains(&function) => found.push(function),
+            _ => {}
+        }
+    }
+    if let Some(function) = one_of(flow, &place.to_string(), found)? {
+        return Ok(function);
+    }
+    let Some(start) = spans.first().map(|span| span.start) else {
+        return Err(FindError::Unknown { name: place.to_string(), why: nameless(flow) });
+    };
+    Err(match start {
+        Location::Address(addr) => {
+            let ran = |block: &Block| (block.entry..=block.exit).contains(&addr);
+            if addr >= KERNEL || flow.blocks.iter().any(ran) {
+                FindError::NoCode { what: place.to_string(), why: whose(addr) }
+            } else {
+                FindError::Unmapped { addr }
+            }
+        }
+        Location::File { file, offset } => {
+            let path = flow.maps.path(file).unwrap_or_default().to_owned();
+            let shift = shift(flow, file);
+            match flow.maps.elf(file) {
+                Some(module) => {
+                    let own = module.address_of_offset(offset).unwrap_or(offset);
+                    let stripped = module.is_stripped();
+                    FindError::NoSymbol { addr: own.wrapping_add(shift), path, stripped }
+                }
+                None => FindError::Unknown { name: format!("at {place}"), why: nameless(flow) },
+            }
+        }
+    })
+}
+
+fn range(flow: &mut Flow, from: &str, to: &str) -> Result<Stretch, FindError> {
+    let no_range = || FindError::NoRange { from: from.to_owned(), to: to.to_owned() };
+    let (start, end) = (end_of_range(flow, from)?, end_of_range(flow, to)?);
+    let (Location::File { file, offset }, Location::File { file: end_file, offset: end }) =
+        (start, end)
+    else {
+        return Err(no_range());
+    };
+    let len = end.checked_sub(offset).filter(|len| *len > 0 && file == end_file);
+    let len = len.ok_or_else(no_range)?;
+    let name = format!("{from}..{to}");
+    let by_name = |what| FindError::NoCode { what, why: OF_NAMES };
+    if flow.maps.is_named_file(file) {
+        return Err(by_name(name));
+    }
+    let module = flow.maps.elf(file).ok_or_else(no_range)?;
+    let address = module.address_of_offset(offset).ok_or_else(no_range)?;
+    let offsets = offset..offset.saturating_add(len);
+    let found = Stretch::of(flow, Function { name, file, offsets, address });
+    // A file that was mapped, and nothing is known to have run at its addresses.
+    if flow.maps.has_names() && found.ran(flow) == 0 {
+        return Err(by_name(found.name));
+    }
+    Ok(found)
+}
+
+fn end_of_range(flow: &mut Flow, end: &str) -> Result<Location, FindError> {
+    if let Some(function) = named(flow, end)? {
+        return Ok(Location::File { file: function.file, offset: function.offset });
+    }
+    let Ok(place) = end.parse::<Place>() else { return Err(missing(flow, end)) };
+    let spans = flow.maps.resolve(&place)?;
+    let start = spans.first().map(|span| span.start);
+    match (start, &place) {
+        (Some(Location::Address(_)) | None, Place::Address(addr)) => {
+            Err(FindError::Unmapped { addr: *addr })
+        }
+        (Some(start), _) => Ok(start),
+        (None, _) => Err(missing(flow, end)),
+    }
+}
+
+/// How far the views' addresses of a file lie above the file's own.
+fn shift(flow: &mut Flow, file: usize) -> u64 {
+    let Flow { blocks, sites, maps, .. } = flow;
+    let Some(module) = maps.elf(file) else { return 0 };
+    let all = blocks.iter().map(|block| (block.entry, block.entry_location));
+    let mut all = all.chain(sites.iter().map(|site| (site.from, site.location)));
+    let shift = all.find_map(|(addr, location)| match location {
+        Location::File { file: other, offset } if other == file => {
+            Some(addr.wrapping_sub(module.address_of_offset(offset)?))
+        }
+        _ => None,
+    });
+    shift.unwrap_or(0)
+}
+
+/// The functions that ran and have code, the hottest first.
+#[must_use]
+pub fn hottest(flow: &mut Flow) -> Vec<Hot> {
+    let mut heats: HashMap<(usize, u64), (Function, u64)> = HashMap::new();
+    let mut add = |maps: &mut Maps, location: Location, heat: u64| {
+        let Location::File { file, .. } = location else { return };
+        if maps.elf(file).is_none() {
+            return;
+        }
+        let Some(function) = maps.function(location) else { return };
+        let sum = heats.entry((file, function.offsets.start)).or_insert((function, 0));
+        sum.1 = sum.1.saturating_add(heat);
+    };
+    for block in &flow.blocks {
+        let (location, maps) = (block.entry_location, &mut flow.maps);
+        let length = straight::instructions(maps, location, block.entry, block.exit);
+        add(maps, location, length.unwrap_or(1).saturating_mul(block.count));
+    }
+    if flow.blocks.is_empty() {
+        for site in &flow.sites {
+            add(&mut flow.maps, site.location, site.taken);
+        }
+    }
+    let mut found: Vec<Hot> = Vec::new();
+    let mut shifts: HashMap<usize, u64> = HashMap::new();
+    for (function, heat) in heats.into_values() {
+        let file = function.file;
+        let shift = *shifts.entry(file).or_insert_with(|| shift(flow, file));
+        found.push(Hot { function: Stretch::moved(flow, function, shift), heat });
+    }
+    found.sort_by(|a, b| b.heat.cmp(&a.heat).then(a.function.address.cmp(&b.function.address)));
+    found
+}
+
+/// The hottest function.
+///
+/// # Errors
+/// [`FindError::Nothing`].
+pub fn hottest_one(flow: &mut Flow) -> Result<Stretch, FindError> {
+    match hottest(flow).into_iter().next() {
+        Some(hot) => Ok(hot.function),
+        None => Err(nothing(flow)),
+    }
+}
+
+/// Why a recording has no [`hottest`] function: [`FindError::Nothing`].
+pub fn nothing(flow: &mut Flow) -> FindError {
+    FindError::Nothing { why: nameless(flow) }
+}

@@ -1,0 +1,353 @@
+//! Laying a recording on the code of a function.
+
+use std::collections::BTreeSet;
+
+use lbr_msr::disasm::{Disassembler, Syntax};
+use lbr_msr::insn::{self, BranchInsn, Insn};
+
+use super::find;
+use super::{Annotated, Branch, FindError, Instruction, Stretch, Target, Timed, Went};
+use crate::code::maps::{Location, Maps};
+use crate::code::straight;
+use crate::views::flow::{Block, Flow, Site};
+
+/// Bytes that are shown at most: no function is that long, unless a file says
+/// nonsense.
+const LONGEST: u64 = 4 << 20;
+
+/// Annotates a function.
+///
+/// # Errors
+/// [`FindError::NoCode`] where its file has no code bytes for it,
+/// [`FindError::TooLong`] above 4 MiB.
+pub fn annotate(
+    flow: &mut Flow,
+    function: &Stretch,
+    syntax: Syntax,
+) -> Result<Annotated, FindError> {
+    if flow.maps.is_named_file(function.file) {
+        let (what, why) = (function.name.clone(), find::without_code(&mut flow.maps, function));
+        return Err(FindError::NoCode { what, why });
+    }
+    if function.len > LONGEST {
+        let Stretch { name, len, .. } = function.clone();
+        return Err(FindError::TooLong { name, len });
+    }
+    let complete = flow.is_complete();
+    let Flow { blocks, sites, maps, block_quality, .. } = flow;
+    let place = Place { function };
+    let blocks: Vec<&Block> = blocks.iter().filter(|block| place.is_in(block)).collect();
+    let sites: Vec<&Site> =
+        sites.iter().filter(|site| place.within(site.location).is_some()).collect();
+    let mut ran: Vec<(u64, u64)> =
+        blocks.iter().filter(|block| block.decoded).map(|block| place.ends(block)).collect();
+    ran.sort_unstable();
+    let known: BTreeSet<u64> = {
+        let entries = ran.iter().map(|(entry, _)| *entry);
+        entries.chain(sites.iter().filter_map(|site| place.within(site.location))).collect()
+    };
+
+    let mut listing = Listing { function, maps, instructions: Vec::new(), insns: Vec::new() };
+    listing.sweep(&known, &ran, &mut Disassembler::new(syntax));
+    if listing.instructions.is_empty() {
+        let what = format!("{} ({})", function.name, function.path);
+        return Err(FindError::NoCode { what, why: find::without_code(listing.maps, function) });
+    }
+    let contradicted = blocks.iter().filter(|block| !block.decoded);
+    let contradicted = contradicted.fold(0, |sum: u64, block| sum.saturating_add(block.count));
+    let exact = complete && contradicted == 0;
+
+    let fused = |exit: u64| sites.iter().any(|site| place.within(site.location) == Some(exit));
+    let decoded = blocks.iter().copied().filter(|block| block.decoded);
+    let spans: Vec<(&Block, usize, usize)> = decoded
+        .filter_map(|block| {
+            let (entry, exit) = place.ends(block);
+            let (first, last) = listing.span(entry, exit, &fused)?;
+            Some((block, first, last))
+        })
+        .collect();
+    let counts = counts(&spans, listing.instructions.len());
+    for (insn, count) in listing.instructions.iter_mut().zip(counts) {
+        insn.count = (count > 0 || exact).then_some(count);
+    }
+    for site in &sites {
+        listing.branch(site, &place, exact);
+    }
+    listing.lead(&spans);
+    let timed = listing.timed(&blocks, &place, &fused);
+    Ok(Annotated {
+        function: function.clone(),
+        instructions: listing.instructions,
+        blocks: timed,
+        exact,
+        contradicted,
+        filtered: block_quality.filtered,
+    })
+}
+
+/// Offsets from the start of the function. Code before it has offsets that
+/// wrapped, so that they compare as signed numbers.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    function: &'a Stretch,
+}
+
+impl Place<'_> {
+    fn offset(&self, location: Location) -> Option<i128> {
+        match location {
+            Location::File { file, offset } if file == self.function.file => {
+                Some(i128::from(offset) - i128::from(self.function.offset))
+            }
+            _ => None,
+        }
+    }
+
+    /// Offset of a place inside the function.
+    fn within(&self, location: Location) -> Option<u64> {
+        let offset = u64::try_from(self.offset(location)?).ok()?;
+        (offset < self.function.len).then_some(offset)
+    }
+
+    fn is_in(&self, block: &Block) -> bool {
+        let Some(entry) = self.offset(block.entry_location) else { return false };
+        let exit = entry + i128::from(block.exit.wrapping_sub(block.entry));
+        entry < i128::from(self.function.len) && exit >= 0
+    }
+
+    /// Entry and exit, cut to the function.
+    fn ends(&self, block: &Block) -> (u64, u64) {
+        let entry = self.offset(block.entry_location).unwrap_or(0);
+        let exit = entry + i128::from(block.exit.wrapping_sub(block.entry));
+        let last = i128::from(self.function.len.saturating_sub(1));
+        (entry.max(0) as u64, exit.clamp(0, last) as u64)
+    }
+}
+
+struct Listing<'a> {
+    function: &'a Stretch,
+    maps: &'a mut Maps,
+    instructions: Vec<Instruction>,
+    /// Offset of each in the function, and what it is.
+    insns: Vec<(u64, Insn)>,
+}
+
+impl Listing<'_> {
+    fn location(&self, offset: u64) -> Location {
+        let file = self.function.file;
+        Location::File { file, offset: self.function.offset.wrapping_add(offset) }
+    }
+
+    /// Decodes from the first byte to the last. `known` are places at which an
+    /// instruction begins, `ran` the blocks that ran: where data stand among
+    /// code, what ran decides where instructions begin.
+    fn sweep(&mut self, known: &BTreeSet<u64>, ran: &[(u64, u64)], disasm: &mut Disassembler) {
+        let mut offset = 0;
+        while offset < self.function.len {
+            let location = self.location(offset);
+            let address = self.function.address.wrapping_add(offset);
+            let Some(mut bytes) = self.maps.code(location) else { break };
+            let mut text = disasm.text(&bytes, address);
+            let len = text.as_ref().map_or(1, |text| u64::from(text.len));
+            let next = known.range(offset + 1..offset + len).next();
+            let covered = || ran.iter().any(|(entry, exit)| (*entry..=*exit).contains(&offset));
+            if let Some(next) = next.filter(|_| !covered()) {
+                bytes.truncate((next - offset) as usize);
+                text = None;
+            } else {
+                bytes.truncate(len as usize);
+            }
+            let insn = match text {
+                Some(_) => insn::decode(&bytes, address),
+                None => Insn::Invalid,
+            };
+            let named = if offset > 0 { self.maps.name(location) } else { None };
+            let label = named.filter(|named| named.offset == 0).map(|named| named.name);
+            let branch = match insn {
+                Insn::Branch(branch) => Some(self.new_branch(&branch)),
+                Insn::Straight { .. } | Insn::Invalid => None,
+            };
+            self.insns.push((offset, insn));
+            let step = bytes.len().max(1) as u64;
+            let source = self.maps.source(location);
+            let (leads, count) = (false, None);
+            self.instructions.push(Instruction {
+                address,
+                bytes,
+                text,
+                label,
+                source,
+                leads,
+                count,
+                branch,
+            });
+            offset += step;
+        }
+        // Targets are looked up when every instruction has its number.
+        for at in 0..self.instructions.len() {
+            let target = |branch: &Branch| branch.target.as_ref().map(|target| target.address);
+            let target =
+                self.instructions.get(at).and_then(|insn| insn.branch.as_ref()).and_then(target);
+            let inside = target.and_then(|to| self.index(to.wrapping_sub(self.function.address)));
+            let branch = self.instructions.get_mut(at).and_then(|insn| insn.branch.as_mut());
+            if let Some(target) = branch.and_then(|branch| branch.target.as_mut()) {
+                target.inside = inside;
+            }
+        }
+    }
+
+    fn new_branch(&mut self, branch: &BranchInsn) -> Branch {
+        let target = branch.target.map(|to| {
+            let name = self.maps.name(self.location(to.wrapping_sub(self.function.address)));
+            let name = name.map(|named| (named.name, named.offset));
+            Target { address: to, inside: None, name }
+        });
+        Branch {
+            branch_type: branch.branch_type,
+            conditional: branch.is_conditional(),
+            target,
+            taken: 0,
+            not_taken: 0,
+            taken_share: None,
+            taken_interval: None,
+            known: 0,
+            mispredicted: None,
+            mispredict_interval: None,
+            went: Vec::new(),
+        }
+    }
+
+    /// Index of the instruction that begins at an offset.
+    fn index(&self, offset: u64) -> Option<usize> {
+        self.insns.binary_search_by_key(&offset, |(offset, _)| *offset).ok()
+    }
+
+    /// Indexes of the first and the last instruction of a block, by its ends'
+    /// offsets.
+    fn span(&self, entry: u64, exit: u64, fused: &impl Fn(u64) -> bool) -> Option<(usize, usize)> {
+        let first = self.insns.partition_point(|(offset, _)| *offset < entry);
+        let mut last = self.insns.partition_point(|(offset, _)| *offset <= exit).checked_sub(1)?;
+        // A CPU that fuses a compare and a branch records the compare.
+        let next = self.insns.get(last + 1);
+        if let (Some((_, Insn::Straight { .. })), Some((offset, Insn::Branch(branch)))) =
+            (self.insns.get(last), next)
+            && branch.is_conditional()
+            && fused(*offset)
+        {
+            last += 1;
+        }
+        (first <= last).then_some((first, last))
+    }
+
+    /// Writes what a branch did at its instruction.
+    fn branch(&mut self, site: &Site, place: &Place<'_>, exact: bool) {
+        let Some(at) = place.within(site.location).and_then(|offset| self.index(offset)) else {
+            return;
+        };
+        let mut went = Vec::new();
+        for target in &site.targets {
+            let inside = place.within(target.location).and_then(|offset| self.index(offset));
+            let name = self.maps.name(target.location).map(|named| (named.name, named.offset));
+            let target_ = Target { address: target.to, inside, name };
+            went.push(Went { target: target_, count: target.count });
+        }
+        let Some(insn) = self.instructions.get_mut(at) else { return };
+        // An interrupt may leave from any instruction.
+        let Some(branch) = insn.branch.as_mut() else { return };
+        let not_taken = site.not_taken.unwrap_or(0);
+        branch.taken = site.taken;
+        branch.not_taken = not_taken;
+        branch.went = went;
+        branch.known = site.known;
+        branch.mispredicted = site.mispredicted;
+        let executed = site.taken.saturating_add(not_taken);
+        if branch.conditional && site.not_taken.is_some() {
+            let all = (executed > 0).then(|| site.taken as f64 / executed as f64);
+            branch.taken_share = if exact { all } else { site.outcomes().ratio() };
+        }
+        if !exact {
+            branch.taken_interval = branch.taken_share.and_then(|_| site.outcomes().interval());
+            branch.mispredict_interval = site.misses().interval();
+        } else {
+            // The first branch of a recording ends a block that nobody saw
+            // begin: it ran all the same.
+            insn.count = insn.count.map(|count| count.max(executed));
+        }
+        if let (Some(target), Some(went)) = (&mut branch.target, branch.went.first())
+            && target.name.is_none()
+            && target.address == went.target.address
+        {
+            target.name.clone_from(&went.target.name);
+        }
+    }
+
+    /// Marks the first instruction of each basic block.
+    fn lead(&mut self, spans: &[(&Block, usize, usize)]) {
+        let mut leads: BTreeSet<usize> = [0].into();
+        for (at, insn) in self.instructions.iter().enumerate() {
+            let Some(branch) = &insn.branch else { continue };
+            leads.insert(at + 1);
+            leads.extend(branch.target.iter().filter_map(|target| target.inside));
+            leads.extend(branch.went.iter().filter_map(|went| went.target.inside));
+        }
+        for (_, first, last) in spans {
+            leads.extend([*first, last + 1]);
+        }
+        for at in leads {
+            if let Some(insn) = self.instructions.get_mut(at) {
+                insn.leads = true;
+            }
+        }
+    }
+
+    fn timed(
+        &mut self,
+        blocks: &[&Block],
+        place: &Place<'_>,
+        fused: &impl Fn(u64) -> bool,
+    ) -> Vec<Timed> {
+        let mut timed = Vec::new();
+        for block in blocks {
+            if place.within(block.exit_location).is_none() {
+                continue;
+            }
+            let (entry, exit) = place.ends(block);
+            let Some((first, last)) = self.span(entry, exit, fused) else { continue };
+            let begins = place.within(block.entry_location).is_some();
+            let length =
+                straight::instructions(self.maps, block.entry_location, block.entry, block.exit);
+            // With the branch behind a fused compare.
+            let exit_alone = self.insns.partition_point(|(offset, _)| *offset <= exit) - 1;
+            let more = (last - exit_alone) as u64;
+            timed.push(Timed {
+                entry: block.entry,
+                exit: block.exit,
+                first: begins.then_some(first),
+                last,
+                instructions: length.filter(|_| block.decoded).map(|length| length + more),
+                count: block.count,
+                cycles: block.cycles.clone(),
+            });
+        }
+        timed
+    }
+}
+
+/// How often each instruction ran.
+fn counts(spans: &[(&Block, usize, usize)], len: usize) -> Vec<u64> {
+    let mut steps = vec![0i128; len + 1];
+    for (block, first, last) in spans {
+        let count = i128::from(block.count);
+        if let Some(step) = steps.get_mut(*first) {
+            *step += count;
+        }
+        if let Some(step) = steps.get_mut(last + 1) {
+            *step -= count;
+        }
+    }
+    let mut running = 0i128;
+    let sums = steps.into_iter().take(len).map(|step| {
+        running += step;
+        u64::try_from(running).unwrap_or(u64::MAX)
+    });
+    sums.collect()
+}

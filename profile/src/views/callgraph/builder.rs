@@ -1,0 +1,248 @@
+//! From stacks to the tree of calling contexts.
+
+use std::collections::HashMap;
+
+use super::Passage;
+use super::stitch::{Before, Frame, Missing, Stitched};
+use super::tree::{NOBODY, ROOT, Tree};
+use crate::clean::KERNEL;
+use crate::clean::collect::Thread;
+use crate::clean::walk::{self, Frames, Joins, Kind, Opening, Returned, Visit, Walker, add};
+use crate::read::note::Source;
+
+/// Builds the tree as stacks come.
+#[derive(Debug)]
+pub(super) struct Builder {
+    pub(super) tree: Tree,
+    pub(super) passage: Passage,
+    stitch: bool,
+    /// There were stacks in call-stack mode.
+    pub(super) snapshots: bool,
+    before: HashMap<Thread, Before>,
+    /// The function that each branch leads to, and how far into it.
+    targets: Vec<Option<(usize, u64)>>,
+    /// The context that runs, by frame.
+    running: HashMap<Thread, Frames<usize>>,
+    deepest: usize,
+}
+
+impl Builder {
+    /// `stitch` joins truncated stacks to earlier ones.
+    pub(super) fn new(stitch: bool) -> Builder {
+        Builder {
+            tree: Tree::new(),
+            passage: Passage::default(),
+            stitch,
+            snapshots: false,
+            before: HashMap::new(),
+            targets: Vec::new(),
+            running: HashMap::new(),
+            deepest: 0,
+        }
+    }
+
+    /// A stack in call-stack mode.
+    fn snapshot(&mut self, walker: &mut Walker, opening: Opening) {
+        let (head, weight) = (opening.head, opening.weight);
+        self.snapshots = true;
+        let mut frames: Vec<Frame> = Vec::with_capacity(walker.steps.len());
+        for step in walker.steps.iter().rev() {
+            let Some(&edge) = walker.edges.get(step.edge) else { continue };
+            let mut function = |addr| self.tree.function(&mut walker.maps, opening.space, addr).0;
+            let (caller, callee) = (function(edge.from), function(edge.to));
+            frames.push(Frame { from: edge.from, to: edge.to, caller, callee });
+        }
+        self.deepest = self.deepest.max(frames.len());
+        let truncated = match head.source {
+            Source::Unsaid => is_full(frames.len(), self.deepest),
+            Source::Hardware | Source::Software => head.integrity.truncated,
+        };
+        if truncated {
+            add(&mut self.passage.truncated, weight);
+        }
+        if head.integrity.underflow {
+            add(&mut self.passage.underflow, weight);
+        }
+        let missing = match (truncated, head.integrity.underflow) {
+            (true, _) => Missing::Truncated,
+            (false, true) => Missing::Underflow,
+            (false, false) => Missing::Nothing,
+        };
+        let mut whole = missing == Missing::Nothing;
+        if self.stitch {
+            let before = self.before.entry(opening.thread).or_default();
+            match before.stitch(&mut frames, head.hw_idx, missing) {
+                Stitched::Completed => {
+                    add(&mut self.passage.completed, weight);
+                    whole = true;
+                }
+                Stitched::Longer => add(&mut self.passage.lengthened, weight),
+                Stitched::Whole | Stitched::Alone => {}
+            }
+        }
+        let stood = head.ip.filter(|ip| *ip != 0);
+        let innermost = frames.first().map(|frame| frame.to);
+        let in_kernel = |addr: Option<u64>| addr.is_some_and(|addr| addr >= KERNEL);
+        let mut path: Vec<usize> = frames.iter().rev().map(|frame| frame.caller).collect();
+        let mut function = |addr| self.tree.function(&mut walker.maps, opening.space, addr).0;
+        match (stood, innermost) {
+            // The calls are the program's, and the kernel ran for it.
+            (Some(ip), Some(to)) if in_kernel(stood) && !in_kernel(innermost) => {
+                path.extend([function(to), function(ip)]);
+            }
+            (Some(addr), _) | (None, Some(addr)) => path.push(function(addr)),
+            (None, None) => return,
+        }
+        let mut node = ROOT;
+        if !whole {
+            node = self.tree.child(node, NOBODY);
+        }
+        for function in path {
+            node = self.tree.child(node, function);
+        }
+        self.tree.own(node, weight);
+        self.tree.moved(node, weight);
+    }
+
+    /// Branches, or calls and returns.
+    fn replay(&mut self, walker: &mut Walker, opening: Opening) {
+        let mut running = self.running.remove(&opening.thread);
+        if opening.joins != Joins::Before {
+            running = None;
+        }
+        let (space, weight) = (opening.space, opening.weight);
+        self.targets.resize(walker.edges.list().len(), None);
+        for (index, step) in walker.steps.iter().enumerate() {
+            let Some(&edge) = walker.edges.get(step.edge) else { continue };
+            if !step.follows {
+                running = None;
+            }
+            let maps = &mut walker.maps;
+            let mut frames = running.take().unwrap_or_else(|| {
+                let (function, _) = self.tree.function(maps, space, edge.from);
+                let begins = index == 0 && opening.joins == Joins::Start;
+                Frames::new(self.outermost(function, begins))
+            });
+            self.tree.own(*frames.top(), weight);
+            let target = match self.targets.get(step.edge).copied().flatten() {
+                Some(target) => target,
+                None => {
+                    let target = self.tree.function(maps, space, edge.to);
+                    if let Some(place) = self.targets.get_mut(step.edge) {
+                        *place = Some(target);
+                    }
+                    target
+                }
+            };
+            if edge.kind == Kind::Unknown {
+                add(&mut self.passage.untyped, weight);
+            }
+            match edge.kind {
+                Kind::Call => {
+                    let node = self.tree.child(*frames.top(), target.0);
+                    self.tree.called(node, weight);
+                    // Too deep: the outermost frame becomes the bottom.
+                    let _ = frames.call(edge.from, node);
+                    self.tree.moved(node, weight);
+                }
+                Kind::Return => {
+                    match frames.ret(edge.to) {
+                        Returned::Closed(_) => {}
+                        Returned::Underflow => {
+                            add(&mut self.passage.unseen_calls, weight);
+                            *frames.top() = self.outermost(target.0, false);
+                        }
+                        Returned::Unmatched => {
+                            add(&mut self.passage.unmatched, weight);
+                            self.jump(&mut frames, target, weight);
+                        }
+                    }
+                    if frames.depth() > 0 {
+                        self.tree.moved(*frames.top(), weight);
+                    }
+                }
+                _ => self.jump(&mut frames, target, weight),
+            }
+            running = Some(frames);
+        }
+        if let Some(frames) = running.filter(|_| opening.goes_on) {
+            self.running.insert(opening.thread, frames);
+        }
+    }
+
+    /// A context without a caller that is known.
+    fn outermost(&mut self, function: usize, begins: bool) -> usize {
+        let above = if begins { ROOT } else { self.tree.child(ROOT, NOBODY) };
+        self.tree.child(above, function)
+    }
+
+    /// A jump: inside a function, to another one, or far out.
+    fn jump(&mut self, frames: &mut Frames<usize>, (function, offset): (usize, u64), weight: u64) {
+        let node = *frames.top();
+        let from = self.tree.function_of(node);
+        if function == from || self.is_part(from, function) {
+            return;
+        }
+        let named = |function: usize| {
+            self.tree.functions.get(function).is_some_and(|function| function.name.is_some())
+        };
+        if !named(function) {
+            return;
+        }
+        if offset == 0 {
+            add(&mut self.passage.tail_calls, weight);
+            let node = self.tree.child(self.tree.parent(node), function);
+            self.tree.called(node, weight);
+            *frames.top() = node;
+            return;
+        }
+        let depth = frames.depth();
+        let further_out = frames.iter().rev().skip(1);
+        let at = further_out
+            .enumerate()
+            .find(|(_, node)| self.tree.function_of(**node) == function)
+            .and_then(|(out, _)| depth.checked_sub(out + 1));
+        if let Some(at) = at {
+            let left = frames.close(at).len() as u64;
+            add(&mut self.passage.unwound, left.saturating_mul(weight));
+        }
+    }
+
+    /// Compilers put the rare part of `f` elsewhere, as `f.cold`.
+    fn is_part(&self, a: usize, b: usize) -> bool {
+        let name = |function: usize| {
+            let function = self.tree.functions.get(function)?;
+            let name = function.name.as_deref()?;
+            Some(name.strip_suffix(".cold").unwrap_or(name))
+        };
+        name(a).is_some_and(|a| Some(a) == name(b))
+    }
+}
+
+/// Whether a stack of another recorder fills the ring, as far as one can tell.
+fn is_full(len: usize, deepest: usize) -> bool {
+    len == 32 || (len == 16 && deepest == 16)
+}
+
+impl Visit for Builder {
+    fn stack(&mut self, walker: &mut Walker, opening: Opening) {
+        match opening.holds {
+            walk::Holds::CallStack => self.snapshot(walker, opening),
+            walk::Holds::Everything | walk::Holds::CallsAndReturns => self.replay(walker, opening),
+            walk::Holds::Other => add(&mut self.passage.unusable, opening.weight),
+        }
+    }
+
+    fn forget(&mut self, thread: Option<Thread>) {
+        if let Some(thread) = thread {
+            self.running.remove(&thread);
+            self.before.remove(&thread);
+        }
+    }
+
+    fn next_recording(&mut self) {
+        self.running.clear();
+        self.before.clear();
+        self.deepest = 0;
+    }
+}

@@ -1,0 +1,339 @@
+//! Distributions of cycle counts.
+
+use crate::read::stack::EntryFlags;
+use crate::views::modes;
+
+/// Values that a distribution tells apart; beyond them it rounds down to five
+/// significant bits.
+const DISTINCT: usize = 1024;
+
+/// Different counts that need no memory of their own.
+const FEW: usize = 7;
+
+/// How often each cycle count occurred.
+///
+/// Most blocks have a handful of different counts, and there are more blocks
+/// than anything else: those stand in the value itself, 32 bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cycles {
+    counts: Counts,
+}
+
+const _: () = assert!(size_of::<Cycles>() == 32);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Counts {
+    Few(Few),
+    /// What has no room in [`Few`], and nothing else.
+    Many(Box<Many>),
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts::Few(Few::default())
+    }
+}
+
+/// A few small counts, from low to high; those behind the last occurred 0
+/// times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Few {
+    values: [u16; FEW],
+    times: [u16; FEW],
+}
+
+impl Few {
+    /// Adds a count; `false` where there is no room for it.
+    #[inline]
+    fn add(&mut self, cycles: u32, weight: u64) -> bool {
+        let (Ok(cycles), Ok(weight)) = (u16::try_from(cycles), u16::try_from(weight)) else {
+            return false;
+        };
+        for (value, times) in self.values.iter().zip(&mut self.times) {
+            if *value == cycles && *times > 0 {
+                let Some(sum) = times.checked_add(weight) else { return false };
+                *times = sum;
+                return true;
+            }
+        }
+        self.insert(cycles, weight)
+    }
+
+    /// Adds one that is not there yet.
+    fn insert(&mut self, cycles: u16, weight: u16) -> bool {
+        if self.times.last().is_some_and(|times| *times > 0) {
+            return false;
+        }
+        let (mut cycles, mut weight) = (cycles, weight);
+        for (value, times) in self.values.iter_mut().zip(&mut self.times) {
+            if *times == 0 {
+                (*value, *times) = (cycles, weight);
+                return true;
+            }
+            if *value > cycles {
+                std::mem::swap(value, &mut cycles);
+                std::mem::swap(times, &mut weight);
+            }
+        }
+        false
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, u64)> + '_ {
+        let all = self.values.iter().zip(&self.times).filter(|(_, times)| **times > 0);
+        all.map(|(value, times)| (u32::from(*value), u64::from(*times)))
+    }
+}
+
+/// Any counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Many {
+    /// Values with their counts, from low to high: they lie close together.
+    counts: Vec<(u32, u64)>,
+    n: u64,
+    saturated: u64,
+    range: Option<(u32, u32)>,
+    rounded: bool,
+}
+
+impl Many {
+    fn of(few: &Few) -> Many {
+        let mut many = Many::default();
+        few.iter().for_each(|(cycles, times)| many.add(cycles, times));
+        many
+    }
+
+    fn add(&mut self, cycles: u32, weight: u64) {
+        self.n = self.n.saturating_add(weight);
+        if cycles >= EntryFlags::MAX_CYCLES {
+            self.saturated = self.saturated.saturating_add(weight);
+        }
+        let (min, max) = self.range.unwrap_or((cycles, cycles));
+        self.range = Some((min.min(cycles), max.max(cycles)));
+        let value = if self.rounded { five_bits(cycles) } else { cycles };
+        add(&mut self.counts, value, weight);
+        if self.counts.len() > DISTINCT && !self.rounded {
+            self.round();
+        }
+    }
+
+    fn merge(&mut self, other: &Many) {
+        self.n = self.n.saturating_add(other.n);
+        self.saturated = self.saturated.saturating_add(other.saturated);
+        self.range = match (self.range, other.range) {
+            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+            (range, None) | (None, range) => range,
+        };
+        for (value, n) in &other.counts {
+            add(&mut self.counts, *value, *n);
+        }
+        if other.rounded || self.counts.len() > DISTINCT {
+            self.round();
+        }
+    }
+
+    fn round(&mut self) {
+        self.rounded = true;
+        for (value, n) in std::mem::take(&mut self.counts) {
+            add(&mut self.counts, five_bits(value), n);
+        }
+    }
+}
+
+impl Cycles {
+    /// Adds a count, `weight` times.
+    #[inline]
+    pub fn add(&mut self, cycles: u32, weight: u64) {
+        if weight == 0 {
+            return;
+        }
+        if let Counts::Few(few) = &mut self.counts
+            && few.add(cycles, weight)
+        {
+            return;
+        }
+        self.many(|many| many.add(cycles, weight));
+    }
+
+    /// Whether it has no memory of its own.
+    #[inline]
+    pub(crate) fn is_few(&self) -> bool {
+        matches!(self.counts, Counts::Few(_))
+    }
+
+    /// Changes it with memory of its own.
+    #[cold]
+    fn many(&mut self, change: impl FnOnce(&mut Many)) {
+        match &mut self.counts {
+            Counts::Many(many) => change(many),
+            Counts::Few(few) => {
+                let mut many = Box::new(Many::of(few));
+                change(&mut many);
+                self.counts = Counts::Many(many);
+            }
+        }
+    }
+
+    /// Adds another distribution.
+    pub fn merge(&mut self, other: &Cycles) {
+        match &other.counts {
+            Counts::Few(few) => few.iter().for_each(|(cycles, times)| self.add(cycles, times)),
+            Counts::Many(many) => self.many(|mine| mine.merge(many)),
+        }
+    }
+
+    /// Samples that had a cycle count.
+    #[must_use]
+    pub fn n(&self) -> u64 {
+        match &self.counts {
+            Counts::Few(few) => few.iter().map(|(_, times)| times).sum(),
+            Counts::Many(many) => many.n,
+        }
+    }
+
+    /// Samples at the highest count that a record holds: the truth may be
+    /// larger.
+    #[must_use]
+    pub fn saturated(&self) -> u64 {
+        match &self.counts {
+            Counts::Few(few) => {
+                let last = few.iter().next_back();
+                last.filter(|(cycles, _)| *cycles >= EntryFlags::MAX_CYCLES)
+                    .map_or(0, |last| last.1)
+            }
+            Counts::Many(many) => many.saturated,
+        }
+    }
+
+    /// Least count.
+    #[must_use]
+    pub fn min(&self) -> Option<u32> {
+        match &self.counts {
+            Counts::Few(few) => few.iter().next().map(|(cycles, _)| cycles),
+            Counts::Many(many) => many.range.map(|(min, _)| min),
+        }
+    }
+
+    /// Largest count.
+    #[must_use]
+    pub fn max(&self) -> Option<u32> {
+        match &self.counts {
+            Counts::Few(few) => few.iter().next_back().map(|(cycles, _)| cycles),
+            Counts::Many(many) => many.range.map(|(_, max)| max),
+        }
+    }
+
+    /// There were so many different counts that they are rounded down to five
+    /// significant bits ([`min`](Self::min) and [`max`](Self::max) are not).
+    #[must_use]
+    pub fn is_rounded(&self) -> bool {
+        matches!(&self.counts, Counts::Many(many) if many.rounded)
+    }
+
+    /// The least count that at least this share (0 to 1) of the samples do
+    /// not exceed; `None` without samples.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> Option<u32> {
+        let rank = ((share.clamp(0.0, 1.0) * self.n() as f64).ceil() as u64).max(1);
+        let mut below = 0u64;
+        let value = self.iter().find(|(_, n)| {
+            below = below.saturating_add(*n);
+            below >= rank
+        });
+        // Rounding down must not leave the range.
+        let (value, min) = (value.map(|(value, _)| value)?, self.min()?);
+        Some(value.max(min))
+    }
+
+    /// The counts around which samples gather, the most frequent first, four
+    /// at most: peaks that a valley parts from every higher one, that lie
+    /// farther than an eighth (at least 2 cycles) from it, and that hold 5 % of
+    /// the samples together with what is that near. Ripples that counting
+    /// alone would make are no valleys. Saturated samples are left out: where
+    /// they gather is not known.
+    #[must_use]
+    pub fn modes(&self) -> Vec<u32> {
+        let mut counts: Vec<(u32, u64)> = self.iter().collect();
+        let mut saturated = self.saturated();
+        while let Some((_, n)) = counts.last_mut().filter(|_| saturated > 0) {
+            let less = saturated.min(*n);
+            saturated -= less;
+            *n -= less;
+            if *n > 0 {
+                break;
+            }
+            counts.pop();
+        }
+        let rounded = self.is_rounded();
+        let step = |value| if rounded { 1 << dropped_bits(value) } else { 1 };
+        modes::modes(&counts, step)
+    }
+
+    /// Each count with its samples, from low to high.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let (few, many) = match &self.counts {
+            Counts::Few(few) => (Some(few.iter()), None),
+            Counts::Many(many) => (None, Some(many.counts.iter().copied())),
+        };
+        few.into_iter().flatten().chain(many.into_iter().flatten())
+    }
+}
+
+fn add(counts: &mut Vec<(u32, u64)>, value: u32, weight: u64) {
+    match counts.binary_search_by_key(&value, |(value, _)| *value) {
+        Ok(at) => {
+            if let Some((_, count)) = counts.get_mut(at) {
+                *count = count.saturating_add(weight);
+            }
+        }
+        Err(at) => counts.insert(at, (value, weight)),
+    }
+}
+
+/// The highest five bits that are set or follow it.
+fn five_bits(value: u32) -> u32 {
+    let drop = dropped_bits(value);
+    value >> drop << drop
+}
+
+fn dropped_bits(value: u32) -> u32 {
+    (32 - value.leading_zeros()).saturating_sub(5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, Cycles, FEW, Many};
+
+    /// A distribution says the same wherever its counts stand.
+    #[test]
+    fn few_and_many_are_one() {
+        let few_values: Vec<(u32, u64)> =
+            [(9, 2), (3, 1), (0xFFFF, 4), (9, 1), (5, 7)].repeat(3).to_vec();
+        let mut too_many = few_values.clone();
+        too_many.extend((20..20 + FEW as u32).map(|cycles| (cycles, 1)));
+        let mut too_often = few_values.clone();
+        too_often.extend([(3, 0xFFFF), (3, 1)]);
+        let mut too_large = few_values.clone();
+        too_large.push((0x1_0000, 1));
+        for (values, fits) in
+            [(few_values, true), (too_many, false), (too_often, false), (too_large, false)]
+        {
+            let (mut cycles, mut plain) = (Cycles::default(), Many::default());
+            for (value, weight) in values {
+                cycles.add(value, weight);
+                plain.add(value, weight);
+            }
+            assert_eq!(matches!(cycles.counts, Counts::Few(_)), fits);
+            let plain = Cycles { counts: Counts::Many(Box::new(plain)) };
+            let says = |c: &Cycles| {
+                let quantiles = [0.0, 0.1, 0.5, 0.9, 1.0].map(|share| c.quantile(share));
+                let all: Vec<(u32, u64)> = c.iter().collect();
+                (c.n(), c.saturated(), c.min(), c.max(), c.modes(), quantiles, all)
+            };
+            assert_eq!(says(&cycles), says(&plain));
+            let (mut twice, mut merged) = (cycles.clone(), plain.clone());
+            twice.merge(&cycles);
+            merged.merge(&plain);
+            assert_eq!(says(&twice), says(&merged));
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The counts themselves.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+use crate::read::stack::{self, Entries, EntryFlags, RawBranch};
+
+/// A branch of an address space.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    from: u64,
+    to: u64,
+    space: u32,
+    /// Branches that came before it: no part of what it is, but here it takes
+    /// no memory.
+    number: u32,
+}
+
+impl Key {
+    #[inline]
+    fn of(branch: &RawBranch, space: u32) -> Key {
+        Key { from: branch.from, to: branch.to, space, number: 0 }
+    }
+}
+
+impl PartialEq for Key {
+    #[inline]
+    fn eq(&self, other: &Key) -> bool {
+        // All at once: a jump for each would cost more than it saves.
+        (self.from ^ other.from) | (self.to ^ other.to) | u64::from(self.space ^ other.space) == 0
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.from ^ u64::from(self.space) << 32);
+        state.write_u64(self.to);
+    }
+}
+
+/// Products: enough for addresses, at a tenth of the price of a hash that
+/// withstands whoever chooses them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Product(u64);
+
+impl Hasher for Product {
+    #[inline]
+    fn finish(&self) -> u64 {
+        // A table looks at the lowest bits, which are mixed the least.
+        self.0 ^ self.0 >> 32
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(32) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+/// The sums of up to [`Few::MOST`] entries, so that one addition counts an
+/// entry, and the type.
+///
+/// | bits | |
+/// |---|---|
+/// | 0 to 7 | entries |
+/// | 8 to 15 | mispredicted |
+/// | 16 to 23 | predicted or mispredicted |
+/// | 24 to 31 | without cycles |
+/// | 32 to 55 | cycles |
+/// | 56 to 63 | perf's code of the type, 0 where no entry had one |
+#[derive(Clone, Copy, Debug, Default)]
+struct Few(u64);
+
+impl Few {
+    const MOST: u64 = 0xFF;
+    const MISPREDICTED: u32 = 8;
+    const KNOWN: u32 = 16;
+    const WITHOUT_CYCLES: u32 = 24;
+    const CYCLES: u32 = 32;
+    const TYPE: u32 = 56;
+
+    /// One entry, without its type.
+    #[inline]
+    fn of(flags: EntryFlags) -> Few {
+        /// By the two bits of the prediction, as `mispredicted` reads them.
+        const COUNTED: [u64; 4] = {
+            let (known, missed) = (1 << Few::KNOWN, 1 << Few::MISPREDICTED);
+            [1, 1 + known + missed, 1 + known, 1 + known + missed]
+        };
+        let [_, _, _, both] = COUNTED;
+        let prediction = flags.0 & (EntryFlags::MISPREDICTED | EntryFlags::PREDICTED);
+        let counted = COUNTED.get(prediction as usize).copied().unwrap_or(both);
+        let cycles = u64::from(flags.cycles().unwrap_or(0));
+        // Borrows from all bits above if there are none.
+        let without = cycles.wrapping_sub(1) & 1 << Few::WITHOUT_CYCLES;
+        Few(counted + (cycles << Few::CYCLES) + without)
+    }
+
+    /// Adds one entry. Whether there is no room for another.
+    #[inline(always)]
+    fn add(&mut self, flags: EntryFlags) -> bool {
+        self.0 += Few::of(flags).0;
+        self.learn_type(flags);
+        self.0 & Few::MOST == Few::MOST
+    }
+
+    const fn branch_type(self) -> u8 {
+        (self.0 >> Few::TYPE) as u8
+    }
+
+    /// Takes a type in, if there is none yet.
+    #[inline]
+    fn learn_type(&mut self, flags: EntryFlags) {
+        if self.branch_type() == 0 {
+            self.0 |= flags.branch_type().map_or(0, |t| u64::from(t.0)) << Few::TYPE;
+        }
+    }
+
+    const fn sums(self) -> Sums {
+        let count = self.0 & Few::MOST;
+        Sums {
+            count,
+            mispredicted: self.0 >> Few::MISPREDICTED & Few::MOST,
+            known: self.0 >> Few::KNOWN & Few::MOST,
+            with_cycles: count - (self.0 >> Few::WITHOUT_CYCLES & Few::MOST),
+            cycles: self.0 >> Few::CYCLES & Few::MOST_CYCLES,
+        }
+    }
+
+    /// The type alone.
+    const fn without_sums(self) -> Few {
+        Few(self.0 >> Few::TYPE << Few::TYPE)
+    }
+
+    const MOST_CYCLES: u64 = (1 << (Few::TYPE - Few::CYCLES)) - 1;
+}
+
+const _: () = assert!(Few::MOST * EntryFlags::MAX_CYCLES as u64 <= Few::MOST_CYCLES);
+
+/// Sums over the entries of a branch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    pub(super) count: u64,
+    /// Mispredicted.
+    pub(super) mispredicted: u64,
+    /// Known to be predicted or mispredicted.
+    pub(super) known: u64,
+    /// Cycles of those that have them.
+    pub(super) cycles: u64,
+    /// How many those are.
+    pub(super) with_cycles: u64,
+}
+
+impl Sums {
+    /// Adds others, as many times as a stack stands for.
+    fn add(&mut self, more: &Sums, weight: u64) {
+        // Counts claimed by a file must not overflow ours.
+        let add = |sum: &mut u64, more: u64| {
+            *sum = sum.saturating_add(more.saturating_mul(weight));
+        };
+        add(&mut self.count, more.count);
+        add(&mut self.mispredicted, more.mispredicted);
+        add(&mut self.known, more.known);
+        add(&mut self.cycles, more.cycles);
+        add(&mut self.with_cycles, more.with_cycles);
+    }
+}
+
+/// Sums of four counters; `None` where nothing was counted.
+type Counted = [Option<u64>; 4];
+
+fn add_counted(sums: &mut Counted, more: &Counted) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        if let Some(more) = more {
+            *sum = Some(sum.unwrap_or(0).saturating_add(*more));
+        }
+    }
+}
+
+/// A branch with its sums.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// Branches that came before it.
+    pub(super) number: u32,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) space: u32,
+    pub(super) branch_type: u8,
+    pub(super) sums: Sums,
+    pub(super) counters: Counted,
+}
+
+impl Row {
+    /// Adds the sums of the same branch in another address space.
+    pub(super) fn merge(&mut self, other: &Row) {
+        self.sums.add(&other.sums, 1);
+        add_counted(&mut self.counters, &other.counters);
+        if self.branch_type == 0 {
+            self.branch_type = other.branch_type;
+        }
+    }
+}
+
+/// Counts by (from, to, address space).
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Half a line of the cache for each: many of them lie outside of it.
+    few: HashMap<Key, Few, BuildHasherDefault<Product>>,
+    /// What does not fit in there, by number: shorter where nothing is.
+    many: Vec<Sums>,
+    /// What was counted at branches, by number: shorter where nothing was.
+    counters: Vec<Counted>,
+    /// Entries 0 -> 0, which are no branch.
+    empty: u64,
+}
+
+const _: () = assert!(size_of::<(Key, Few)>() == 32);
+
+impl Counts {
+    /// Counts the branches of a stack, empty ones apart.
+    pub(super) fn stack(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
+        if weight != 1 {
+            return entries.for_each(|branch| self.weighted(&branch, space, weight));
+        }
+        // Each a loop of its own, with nothing to call in it.
+        match entries {
+            Entries::Little(raw) => raw.iter().for_each(|b| self.once(&stack::little(b), space)),
+            Entries::Big(raw) => raw.iter().for_each(|b| self.once(&stack::big(b), space)),
+            Entries::Parsed(all) => all.iter().for_each(|branch| self.once(branch, space)),
+        }
+    }
+
+    #[inline(always)]
+    fn once(&mut self, branch: &RawBranch, space: u32) {
+        let Some(few) = self.few.get_mut(&Key::of(branch, space)) else {
+            return self.weighted(branch, space, 1);
+        };
+        if few.add(branch.flags) {
+            self.carry(branch, space);
+        }
+    }
+
+    /// Counts an entry that is new, or of a stack that stands for several.
+    #[cold]
+    fn weighted(&mut self, branch: &RawBranch, space: u32, weight: u64) {
+        if branch.is_empty() {
+            self.empty = self.empty.saturating_add(weight);
+            return;
+        }
+        let key = Key::of(branch, space);
+        let new = self.few.len();
+        if !self.few.contains_key(&key) {
+            let Ok(number) = u32::try_from(new) else { return };
+            self.few.insert(Key { number, ..key }, Few::default());
+        }
+        let Some(few) = self.few.get_mut(&key) else { return };
+        if weight == 1 {
+            if few.add(branch.flags) {
+                self.carry(branch, space);
+            }
+        } else {
+            few.learn_type(branch.flags);
+            if let Some(many) = self.many(&key) {
+                many.add(&Few::of(branch.flags).sums(), weight);
+            }
+        }
+    }
+
+    /// Empties the small sums of a branch, which are full.
+    #[cold]
+    fn carry(&mut self, branch: &RawBranch, space: u32) {
+        let key = Key::of(branch, space);
+        let Some(few) = self.few.get_mut(&key) else { return };
+        let sums = few.sums();
+        *few = few.without_sums();
+        if let Some(many) = self.many(&key) {
+            many.add(&sums, 1);
+        }
+    }
+
+    fn number(&self, key: &Key) -> Option<usize> {
+        let (key, _) = self.few.get_key_value(key)?;
+        Some(key.number as usize)
+    }
+
+    fn many(&mut self, key: &Key) -> Option<&mut Sums> {
+        let number = self.number(key)?;
+        if self.many.len() <= number {
+            self.many.resize(self.few.len(), Sums::default());
+        }
+        self.many.get_mut(number)
+    }
+
+    /// Adds what was counted at a branch that is in the table.
+    #[cold]
+    pub(super) fn counted(
+        &mut self,
+        branch: &RawBranch,
+        space: u32,
+        weight: u64,
+        counts: [Option<u8>; 4],
+    ) {
+        let Some(number) = self.number(&Key::of(branch, space)) else { return };
+        if self.counters.len() <= number {
+            self.counters.resize(self.few.len(), Counted::default());
+        }
+        if let Some(sums) = self.counters.get_mut(number) {
+            let counts = counts.map(|count| count.map(|n| u64::from(n).saturating_mul(weight)));
+            add_counted(sums, &counts);
+        }
+    }
+
+    /// Entries that were empty.
+    pub(super) fn empty(&self) -> u64 {
+        self.empty
+    }
+
+    /// Whether all branches were in one address space.
+    pub(super) fn has_one_space(&self) -> bool {
+        let mut spaces = self.few.keys().map(|key| key.space);
+        let first = spaces.next();
+        spaces.all(|space| Some(space) == first)
+    }
+
+    /// The branches with their sums, in the order in which they came.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = self.few.iter().map(|(key, few)| self.row(*key, *few)).collect();
+        rows.sort_unstable_by_key(|row| row.number);
+        rows
+    }
+
+    /// The branches with their sums, by number of entries and then by address.
+    pub(super) fn ranked(&self) -> impl Iterator<Item = Row> {
+        struct Ranked {
+            /// The count from high to low, and behind it an address.
+            rank: u128,
+            key: Key,
+            few: Few,
+        }
+        let ranked = self.few.iter().map(|(key, few)| {
+            let many = self.many.get(key.number as usize).map_or(0, |many| many.count);
+            let count = many.saturating_add(few.sums().count);
+            let rank = u128::from(!count) << 64 | u128::from(key.from);
+            Ranked { rank, key: *key, few: *few }
+        });
+        let mut ranked: Vec<Ranked> = ranked.collect();
+        ranked.sort_unstable_by(|a, b| a.rank.cmp(&b.rank).then_with(|| a.key.to.cmp(&b.key.to)));
+        ranked.into_iter().map(|ranked| self.row(ranked.key, ranked.few))
+    }
+
+    fn row(&self, key: Key, few: Few) -> Row {
+        let Key { from, to, space, number } = key;
+        let at = number as usize;
+        let mut sums = self.many.get(at).copied().unwrap_or_default();
+        sums.add(&few.sums(), 1);
+        let counters = self.counters.get(at).copied().unwrap_or_default();
+        Row { number, from, to, space, branch_type: few.branch_type(), sums, counters }
+    }
+}

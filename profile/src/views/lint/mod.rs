@@ -1,0 +1,405 @@
+//! One verdict on a recording before anyone trusts its numbers.
+//!
+//! Each finding says what was found, how often, what it means and what the
+//! reports do about it. They rest on the same rules (*clean*,
+//! [`flow`](crate::views::flow)) that the reports count by.
+
+mod judge;
+mod places;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use lbr_msr::record::Event;
+
+use crate::clean::collect::{self, Collect};
+use crate::clean::{DUPLICATE_STRIDE, KERNEL, SUSPECT_STRIDE};
+use crate::code::maps::Location;
+use crate::code::straight;
+use crate::read::names::{self, Symbol};
+use crate::read::perf_data::{EventAttr, Notes, ReadError};
+use crate::read::recording::Recording;
+use crate::read::select::LeftOut;
+use crate::read::stack::{Entries, EntryFlags, Stack};
+use crate::views::flow::{Flow, FlowCounter, Site};
+use places::Places;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Worth knowing; the numbers stand.
+    Note,
+    /// Some numbers are off, or cannot be had.
+    Warning,
+    /// The numbers are not to be trusted.
+    Error,
+}
+
+impl Severity {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// The verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Nothing but notes.
+    Sound,
+    /// Warnings.
+    Doubtful,
+    /// Errors.
+    Poor,
+}
+
+impl Verdict {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Sound => "sound",
+            Verdict::Doubtful => "doubtful",
+            Verdict::Poor => "poor",
+        }
+    }
+}
+
+/// Something about a recording.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Its name, in lower case with underscores.
+    pub id: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// How often it was found.
+    pub count: u64,
+    /// Of how many.
+    pub of: u64,
+    /// Of what: `stacks`, `entries`, `blocks`, `lines`, `records` or
+    /// `recordings`.
+    pub unit: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+    /// What the reports do about it.
+    pub report: &'static str,
+    /// The count split up, where that tells more.
+    pub parts: Vec<(String, u64)>,
+}
+
+impl Finding {
+    /// Share, 0 to 1; `None` of nothing.
+    #[must_use]
+    pub fn share(&self) -> Option<f64> {
+        (self.of > 0).then(|| self.count as f64 / self.of as f64)
+    }
+}
+
+/// Findings about a recording, the worst first.
+#[derive(Debug)]
+pub struct Lint {
+    /// The findings; those that were not found are not among them.
+    pub findings: Vec<Finding>,
+    /// Samples.
+    pub samples: u64,
+    /// Entries.
+    pub entries: u64,
+    /// The flow that was counted on the way, without its blocks.
+    pub flow: Flow,
+}
+
+impl Lint {
+    /// Reads a recording to its end. `stride` is the longest block that a
+    /// repeated newest entry may be without being suspected, bytes.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn check(
+        recording: &mut Recording,
+        stride: u64,
+        progress: impl FnMut(u64, Option<u64>),
+    ) -> Result<Lint, ReadError> {
+        let mut check = Check::new(stride, recording, FlowCounter::without_blocks());
+        collect::collect(recording, &mut check, progress)?;
+        Ok(check.finish(recording))
+    }
+
+    /// The verdict.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match self.findings.iter().map(|finding| finding.severity).max() {
+            Some(Severity::Error) => Verdict::Poor,
+            Some(Severity::Warning) => Verdict::Doubtful,
+            _ => Verdict::Sound,
+        }
+    }
+}
+
+/// The longest block that a repeated newest entry may be, unless told
+/// otherwise.
+pub const DEFAULT_STRIDE: u64 = SUSPECT_STRIDE;
+
+/// The scan and the flow, by one walk.
+pub(crate) struct Check {
+    scan: Scan,
+    flow: FlowCounter,
+}
+
+impl Check {
+    /// Begins a recording; `stride` as in [`Lint::check`]. `flow` has counted
+    /// nothing yet.
+    pub(crate) fn new(stride: u64, recording: &Recording, mut flow: FlowCounter) -> Check {
+        flow.begin(recording);
+        Check { scan: Scan { stride, ..Scan::default() }, flow }
+    }
+
+    /// Judges a recording that was read to its end.
+    pub(crate) fn finish(self, recording: &Recording) -> Lint {
+        let Check { scan, mut flow } = self;
+        flow.end(recording);
+        let refused = recording.refused().map_or(0, |refused| refused.lines);
+        let notes = recording.notes();
+        let mut flow = flow.finish();
+        let code = CodeCheck::of(&mut flow);
+        let mut findings = judge::findings(&scan, &flow, &code, &notes, refused);
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        let (samples, entries) = (flow.quality.samples, flow.quality.entries);
+        Lint { findings, samples, entries, flow }
+    }
+}
+
+impl Collect for Check {
+    fn events(&mut self, events: &[EventAttr]) {
+        self.flow.events(events);
+    }
+    fn knows(&self, event: usize) -> bool {
+        self.flow.knows(event)
+    }
+    fn stack(&mut self, stack: &Stack<'_>) {
+        if let Some(space) = self.flow.stack(stack) {
+            let entries = Entries::Parsed(self.flow.branches());
+            self.scan.stack(&Stack { entries, ..*stack }, &self.flow, space);
+        }
+    }
+    fn event(&mut self, event: &Event) {
+        self.scan.programs.event(event);
+        self.flow.event(event);
+    }
+    fn left_out(&mut self, left: &LeftOut) {
+        Collect::left_out(&mut self.flow, left);
+    }
+    fn symbol(&mut self, symbol: &Symbol) {
+        Collect::symbol(&mut self.flow, symbol);
+    }
+}
+
+/// What is counted beside the flow.
+#[derive(Debug, Default)]
+struct Scan {
+    stride: u64,
+    programs: Programs,
+    /// Stacks with at least two entries.
+    pairs: u64,
+    /// Suspected duplicates in the program that a process runs.
+    suspected: u64,
+    /// Suspected duplicates elsewhere.
+    suspected_elsewhere: u64,
+    /// Duplicates that the reports drop.
+    dropped: u64,
+    repeated_oldest: u64,
+    /// Entries that may have a cycle count: not the oldest of a stack.
+    inner: u64,
+    with_cycles: u64,
+    saturated: u64,
+    /// The only cycle count seen, while there is only one.
+    constant: Option<u32>,
+    varied: bool,
+    user_only: u64,
+    from_kernel: u64,
+    to_kernel: u64,
+    places: Places,
+    newest: u64,
+    counted: u64,
+    /// Entries with symbols in place of addresses.
+    named: u64,
+    /// Entries with an end that not even a symbol is known of.
+    unknown: u64,
+}
+
+impl Scan {
+    fn stack(&mut self, stack: &Stack<'_>, flow: &FlowCounter, space: usize) {
+        let (head, entries) = (&stack.head, &stack.entries);
+        let (weight, streams) = (head.weight, flow.streams());
+        if entries.len() > 1 {
+            add(&mut self.pairs, weight);
+        }
+        if streams.is_duplicated(head, entries, self.stride) {
+            let from = entries.get(0).map_or(0, |newest| newest.from);
+            let location = flow.maps().locate(space, from);
+            let file = match location {
+                Location::File { file, .. } => flow.maps().path(file),
+                Location::Address(_) => None,
+            };
+            if self.programs.is_other(head.pid, file) {
+                add(&mut self.suspected_elsewhere, weight);
+            } else {
+                add(&mut self.suspected, weight);
+            }
+        }
+        if streams.is_duplicated(head, entries, DUPLICATE_STRIDE) {
+            add(&mut self.dropped, weight);
+        }
+        self.oldest(stack, flow);
+        let user_only = streams.is_user_only(head);
+        self.places.stack(entries, space as u32, weight);
+        if flow.maps().has_names() {
+            self.names(entries, weight);
+        }
+        let (mut index, last) = (0, entries.len().saturating_sub(1));
+        entries.for_each(|branch| {
+            let here = index;
+            index += 1;
+            if branch.is_empty() || branch.flags.not_taken() {
+                return;
+            }
+            add(&mut self.counted, weight);
+            if here == 0 {
+                add(&mut self.newest, weight);
+            }
+            if user_only {
+                add(&mut self.user_only, weight);
+                add(&mut self.from_kernel, weight * u64::from(branch.from >= KERNEL));
+                add(&mut self.to_kernel, weight * u64::from(branch.to >= KERNEL));
+            }
+            if here < last {
+                self.cycles(branch.flags, weight);
+            }
+        });
+    }
+
+    fn names(&mut self, entries: &Entries<'_>, weight: u64) {
+        for branch in entries.iter() {
+            let ends = [branch.from, branch.to];
+            let has = |is: fn(u64) -> bool| u64::from(ends.into_iter().any(is));
+            add(&mut self.named, weight * has(names::is_name));
+            add(&mut self.unknown, weight * has(names::is_unknown));
+        }
+    }
+
+    /// The oldest pair of a stack, repeated as no loop of one block could.
+    fn oldest(&mut self, stack: &Stack<'_>, flow: &FlowCounter) {
+        let entries = &stack.entries;
+        let Some(last) = entries.len().checked_sub(1).filter(|last| *last > 1) else { return };
+        let (Some(a), Some(b)) = (entries.get(last), entries.get(last - 1)) else { return };
+        let pair = [a, b];
+        let pair = Entries::Parsed(&pair);
+        if flow.streams().is_duplicated(&stack.head, &pair, DUPLICATE_STRIDE) {
+            add(&mut self.repeated_oldest, stack.head.weight);
+        }
+    }
+
+    fn cycles(&mut self, flags: EntryFlags, weight: u64) {
+        add(&mut self.inner, weight);
+        let Some(cycles) = flags.cycles() else { return };
+        add(&mut self.with_cycles, weight);
+        add(&mut self.saturated, weight * u64::from(cycles >= EntryFlags::MAX_CYCLES));
+        self.varied |= *self.constant.get_or_insert(cycles) != cycles;
+    }
+}
+
+/// The program that each process runs: the first file mapped into it.
+#[derive(Debug, Default)]
+struct Programs {
+    by_process: HashMap<u32, (u64, Arc<str>)>,
+    /// Each path once, however many processes run it.
+    paths: HashSet<Arc<str>>,
+}
+
+impl Programs {
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Comm(comm) if comm.exec => {
+                self.by_process.remove(&comm.pid);
+            }
+            Event::Mmap(map) if map.path.starts_with('/') && !map.path.starts_with("//") => {
+                // Recorders before Linux 3.16 do not mark an exec: a new
+                // program lies where the old one lay.
+                let covers =
+                    |start: u64| start.checked_sub(map.addr).is_some_and(|within| within < map.len);
+                match self.by_process.get(&map.pid) {
+                    Some((start, _)) if !covers(*start) => {}
+                    _ => {
+                        let path = match self.paths.get(map.path.as_str()) {
+                            Some(known) => Arc::clone(known),
+                            None => {
+                                let new: Arc<str> = map.path.as_str().into();
+                                self.paths.insert(Arc::clone(&new));
+                                new
+                            }
+                        };
+                        self.by_process.insert(map.pid, (map.addr, path));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a file is known not to be the program of the process.
+    fn is_other(&self, pid: Option<u32>, file: Option<&str>) -> bool {
+        let program = pid.and_then(|pid| self.by_process.get(&pid));
+        program.is_some_and(|(_, program)| file != Some(&**program))
+    }
+}
+
+/// What the code bytes say about the records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct CodeCheck {
+    /// Entries whose FROM has code bytes.
+    checked: u64,
+    /// FROM is no branch.
+    no_branch: u64,
+    /// FROM is a direct branch to somewhere else.
+    elsewhere: u64,
+}
+
+impl CodeCheck {
+    fn of(flow: &mut Flow) -> CodeCheck {
+        let mut check = CodeCheck::default();
+        let Flow { sites, maps, .. } = flow;
+        for site in sites.iter() {
+            check.site(site, maps);
+        }
+        check
+    }
+
+    fn site(&mut self, site: &Site, maps: &mut crate::code::maps::Maps) {
+        for target in &site.targets {
+            let (code, branch) = straight::branch_at(maps, site.location, site.from, target.to);
+            // Interrupts and faults strike any instruction.
+            let event = crate::clean::crosses(site.from, target.to)
+                || site.branch_type == Some(lbr_msr::record::BranchType::IRQ);
+            if !code || event {
+                continue;
+            }
+            add(&mut self.checked, target.count);
+            match branch {
+                None => add(&mut self.no_branch, target.count),
+                Some(branch) if !branch.can_reach(target.to) => {
+                    add(&mut self.elsewhere, target.count);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// Counts claimed by a file must not overflow ours.
+fn add(count: &mut u64, more: u64) {
+    *count = count.saturating_add(more);
+}

@@ -1,0 +1,80 @@
+//! Where in its stacks each branch stood.
+
+use crate::clean::index;
+use crate::clean::table::{Keyed, Table};
+use crate::read::stack::{Entries, RawBranch};
+
+/// How often a branch stood anywhere, and how often it was the newest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    from: u64,
+    pub(super) at_top: u64,
+    pub(super) all: u64,
+    space: u32,
+}
+
+impl Keyed for Place {
+    type Key = (u64, u32);
+
+    #[inline]
+    fn key(&self) -> (u64, u32) {
+        (self.from, self.space)
+    }
+
+    #[inline]
+    fn hash((from, space): (u64, u32)) -> u32 {
+        index::hash(from, 0, u64::from(space))
+    }
+}
+
+/// Branches by address and space.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    places: Table<Place>,
+    found: Vec<(RawBranch, u32, u32)>,
+}
+
+impl Places {
+    /// Takes a stack in.
+    pub(super) fn stack(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
+        let mut found = std::mem::take(&mut self.found);
+        found.clear();
+        entries.for_each(|branch| {
+            let hash = Place::hash((branch.from, space));
+            found.push((branch, hash, 0));
+        });
+        // Looked up together, so that no look waits for another.
+        let touched = found.iter().fold(0, |all, (_, hash, _)| all ^ self.places.touch(*hash));
+        std::hint::black_box(touched);
+        for (_, hash, number) in &mut found {
+            *number = self.places.guess(*hash);
+        }
+        let touch = |number: u32| self.places.get(number).map_or(0, |place| place.all);
+        std::hint::black_box(found.iter().fold(0, |all, (_, _, number)| all ^ touch(*number)));
+        for (index, (branch, hash, guess)) in found.iter().enumerate() {
+            if branch.is_empty() || branch.flags.not_taken() {
+                continue;
+            }
+            let key = (branch.from, space);
+            let known = self.places.find_near(*guess, *hash, key);
+            let number = known.or_else(|| {
+                self.places.push(Place { from: branch.from, space, ..Place::default() })
+            });
+            let place = number.and_then(|number| self.places.list.get_mut(number as usize));
+            if let Some(place) = place {
+                add(&mut place.all, weight);
+                add(&mut place.at_top, weight * u64::from(index == 0));
+            }
+        }
+        self.found = found;
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
+        self.places.list.iter()
+    }
+}
+
+/// Counts claimed by a file must not overflow ours.
+fn add(count: &mut u64, more: u64) {
+    *count = count.saturating_add(more);
+}

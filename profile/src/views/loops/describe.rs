@@ -1,0 +1,250 @@
+//! From the graph and what was seen of its loops to what people read.
+
+use std::collections::HashMap;
+
+use lbr_msr::insn::{self, Insn};
+
+use super::forest::Forest;
+use super::graph::Graph;
+use super::track::Seen;
+use super::{BackEdge, Loop};
+use crate::clean::walk::{Edges, Kind, add};
+use crate::code::maps::{Location, Maps};
+
+/// Conditional branches backwards that code ran past without ever taking them:
+/// loops that made one trip each time have no other.
+pub(super) fn passed_backwards(
+    edges: &Edges,
+    reach: &[u64],
+    maps: &mut Maps,
+) -> Vec<(u32, u64, u64)> {
+    let mut found = Vec::new();
+    for (edge, reach) in edges.list().iter().zip(reach) {
+        let mut ip = edge.to;
+        while ip < *reach {
+            let location = maps.locate(edge.space as usize, ip);
+            let Some(bytes) = maps.code(location) else { break };
+            let len = match insn::decode(&bytes, ip) {
+                Insn::Straight { len } => len,
+                Insn::Branch(branch) if branch.is_conditional() => {
+                    if let Some(to) = branch.target.filter(|to| *to <= ip) {
+                        found.push((edge.space, ip, to));
+                    }
+                    branch.len
+                }
+                Insn::Branch(_) | Insn::Invalid => break,
+            };
+            ip = ip.wrapping_add(u64::from(len));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    // Those that were taken elsewhere are known.
+    found.retain(|(space, from, to)| !edges.has(*space, *from, *to));
+    found
+}
+
+/// Gives loops whose branch back was never taken their names: no branch led to
+/// their heads.
+pub(super) fn name_never_taken(
+    loops: &mut [Loop],
+    graph: &Graph,
+    forest: &Forest,
+    passed: &[(u32, u64, u64)],
+    maps: &Maps,
+) {
+    let mut by_head: HashMap<Location, Vec<&(u32, u64, u64)>> = HashMap::new();
+    for back in passed {
+        by_head.entry(maps.locate(back.0 as usize, back.2)).or_default().push(back);
+    }
+    for (one, shape) in loops.iter_mut().zip(&forest.loops) {
+        let Some(head) = graph.location(shape.head) else { continue };
+        for (space, from, to) in by_head.get(&head).into_iter().flatten() {
+            let location = maps.locate(*space as usize, *from);
+            if one.back_edges.iter().any(|back| back.location == location) {
+                continue;
+            }
+            one.back_edges.push(BackEdge { from: *from, location, count: 0 });
+            if one.location == Location::Address(0) {
+                (one.head, one.location) = (*to, head);
+            }
+        }
+    }
+}
+
+/// Names the branches that close the rounds of loops whose heads are fallen
+/// into.
+pub(super) fn name_falls(loops: &mut [Loop], edges: &Edges, closes: &[Option<usize>], maps: &Maps) {
+    // By loop and place; `None` for a branch back.
+    let mut known: HashMap<(usize, Location), Option<usize>> = HashMap::new();
+    for (number, one) in loops.iter().enumerate() {
+        known.extend(one.back_edges.iter().map(|back| ((number, back.location), None)));
+    }
+    for (edge, number) in edges.list().iter().zip(closes) {
+        let Some((number, one)) = number.and_then(|at| Some((at, loops.get_mut(at)?))) else {
+            continue;
+        };
+        let location = maps.locate(edge.space as usize, edge.from);
+        let next = one.falls_from.len();
+        let Some(at) = *known.entry((number, location)).or_insert(Some(next)) else { continue };
+        match one.falls_from.get_mut(at) {
+            Some(from) => add(&mut from.count, edge.count),
+            None => one.falls_from.push(BackEdge { from: edge.from, location, count: edge.count }),
+        }
+    }
+    for one in loops {
+        one.falls_from.sort_by(|a, b| b.count.cmp(&a.count).then(a.from.cmp(&b.from)));
+    }
+}
+
+/// The node with the test at the head of a loop.
+pub(super) fn head_test(graph: &Graph, forest: &Forest, number: usize) -> Option<usize> {
+    let head = forest.loops.get(number)?.head;
+    let mut at = head;
+    // Straight on to the first branch.
+    while !graph.nodes.get(at)?.has_site {
+        at += 1;
+        if at == head || !in_loop(forest, at, number) {
+            return None;
+        }
+    }
+    let next = graph.next(at);
+    let leaves = next.iter().any(|to| !in_loop(forest, *to as usize, number));
+    let back = next.iter().any(|to| *to as usize == head);
+    (leaves && !back).then_some(at)
+}
+
+fn in_loop(forest: &Forest, node: usize, number: usize) -> bool {
+    forest.is_in(forest.innermost.get(node).copied().flatten(), number)
+}
+
+/// For each branch the loop whose rounds it closes: branches to the head or,
+/// where control falls into the head, those that lead backwards.
+pub(super) fn closing(edges: &Edges, graph: &Graph, forest: &Forest) -> Vec<Option<usize>> {
+    let ends = || graph.from.iter().zip(&graph.to).zip(edges.list());
+    let to_head = |from: usize, to: usize| {
+        forest.headed_by(to).filter(|number| in_loop(forest, from, *number))
+    };
+    let mut has_branch = vec![false; forest.loops.len()];
+    for ((&from, &to), edge) in ends() {
+        if edge.kind.is_jump()
+            && let Some(number) = to_head(from, to)
+            && let Some(has) = has_branch.get_mut(number)
+        {
+            *has = true;
+        }
+    }
+    ends()
+        .map(|((&from, &to), edge)| {
+            if !edge.kind.is_jump() {
+                return None;
+            }
+            to_head(from, to).or_else(|| {
+                let innermost = forest.innermost.get(from).copied().flatten();
+                let both = forest.chain(innermost).find(|number| in_loop(forest, to, *number))?;
+                let falls = has_branch.get(both) == Some(&false);
+                (falls && graph.is_backward(from, to)).then_some(both)
+            })
+        })
+        .collect()
+}
+
+/// The first node behind each that is a head or in another loop than the one
+/// before it.
+pub(super) fn marks(graph: &Graph, forest: &Forest) -> Vec<usize> {
+    let mut marks = vec![usize::MAX; graph.nodes.len()];
+    let mut next = usize::MAX;
+    for node in (1..graph.nodes.len()).rev() {
+        let differs = forest.innermost.get(node) != forest.innermost.get(node - 1);
+        if differs || forest.headed_by(node).is_some() {
+            next = node;
+        }
+        if let Some(mark) = marks.get_mut(node - 1) {
+            *mark = next;
+        }
+    }
+    marks
+}
+
+pub(super) fn describe(
+    edges: &Edges,
+    graph: &Graph,
+    forest: &Forest,
+    seen: &[Seen],
+    maps: &Maps,
+) -> Vec<Loop> {
+    let jumps: HashMap<usize, Vec<usize>> = graph.jumps_to(edges.list());
+    let mut loops = Vec::with_capacity(forest.loops.len());
+    for (number, (shape, seen)) in forest.loops.iter().zip(seen).enumerate() {
+        let mut back_edges = Vec::new();
+        let mut types_unknown = false;
+        for &edge in jumps.get(&shape.head).map(Vec::as_slice).unwrap_or_default() {
+            let Some((branch, &from)) = edges.get(edge).zip(graph.from.get(edge)) else { continue };
+            if in_loop(forest, from, number) {
+                types_unknown |= branch.kind == Kind::Unknown;
+                let location = maps.locate(branch.space as usize, branch.from);
+                let (from, count) = (branch.from, branch.count);
+                // The same branch of several processes is one.
+                match back_edges.iter_mut().find(|back: &&mut BackEdge| back.location == location) {
+                    Some(back) => add(&mut back.count, count),
+                    None => back_edges.push(BackEdge { from, location, count }),
+                }
+            }
+        }
+        back_edges.sort_by(|a, b| b.count.cmp(&a.count).then(a.from.cmp(&b.from)));
+        let before = shape.head.checked_sub(1).filter(|before| in_loop(forest, *before, number));
+        let falls_back = before.and_then(|before| graph.nodes.get(before)).map_or(0, |n| n.falls);
+        // A head that no branch leads to stands behind one.
+        let leader = graph.nodes.get(shape.head).and_then(|node| node.leader);
+        let first = leader.and_then(|edge| edges.get(edge));
+        let (head, location) = match first {
+            Some(edge) => (edge.to, maps.locate(edge.space as usize, edge.to)),
+            None => (0, Location::Address(0)),
+        };
+        loops.push(Loop {
+            head,
+            location,
+            parent: shape.parent,
+            depth: shape.depth,
+            back_edges,
+            falls_back,
+            falls_from: Vec::new(),
+            tested_at_head: false,
+            irreducible: shape.irreducible,
+            calls: seen.calls,
+            types_unknown,
+            rounds: seen.rounds,
+            trips: seen.trips.clone(),
+            headless: seen.headless,
+            longest_headless: seen.longest_headless,
+            mean: None,
+            cycles: seen.cycles.clone(),
+        });
+    }
+    loops
+}
+
+/// Those with the most rounds first.
+pub(super) fn sorted(loops: Vec<Loop>) -> Vec<Loop> {
+    let work = |one: &Loop| one.rounds.saturating_add(one.trips.n());
+    let mut order: Vec<usize> = (0..loops.len()).collect();
+    order.sort_by_key(|at| {
+        loops.get(*at).map(|one| (std::cmp::Reverse(work(one)), one.head, one.depth))
+    });
+    let mut place = vec![0; loops.len()];
+    for (new, old) in order.iter().enumerate() {
+        if let Some(place) = place.get_mut(*old) {
+            *place = new;
+        }
+    }
+    let mut found: Vec<(usize, Loop)> = loops
+        .into_iter()
+        .enumerate()
+        .map(|(old, mut one)| {
+            one.parent = one.parent.and_then(|parent| place.get(parent).copied());
+            (place.get(old).copied().unwrap_or(old), one)
+        })
+        .collect();
+    found.sort_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, one)| one).collect()
+}

@@ -1,0 +1,332 @@
+//! The flow graph that a recording shows: code between the places where
+//! branches lead to and come from, how often control fell from one piece into
+//! the next, and the branches between them.
+
+use std::collections::HashMap;
+
+use crate::clean::walk::{Edge, Kind, add, returns_behind};
+use crate::code::maps::{Location, Maps};
+
+/// Addresses that count together: those of a file, or of a space where there
+/// is no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Image {
+    File(usize),
+    Space(u32),
+}
+
+type Place = (Image, u64);
+
+fn place(maps: &Maps, space: u32, addr: u64) -> Place {
+    match maps.locate(space as usize, addr) {
+        Location::File { file, offset } => (Image::File(file), offset),
+        Location::Address(addr) => (Image::Space(space), addr),
+    }
+}
+
+/// A piece of code: from the target of a branch, or from behind a branch, up
+/// to the next such place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    start: Place,
+    /// A branch that leads here: its target is the start.
+    pub(super) leader: Option<usize>,
+    /// Its last instruction is a branch that was taken.
+    pub(super) has_site: bool,
+    /// How often control fell from here into the next node.
+    pub(super) falls: u64,
+    /// How often a call led here.
+    called: u64,
+}
+
+/// How often straight code began behind a branch, and ended at it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ran {
+    pub(super) begins: u64,
+    pub(super) ends: u64,
+}
+
+/// The graph.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    pub(super) nodes: Vec<Node>,
+    /// The node of each branch.
+    pub(super) from: Vec<usize>,
+    /// The node that each branch leads to.
+    pub(super) to: Vec<usize>,
+    /// The node behind each call, where its return leads to.
+    pub(super) behind: Vec<Option<usize>>,
+    after: Ways,
+    before: Ways,
+    /// How often each way before was gone.
+    counts: Vec<u64>,
+}
+
+/// Ways between nodes, by the node at one end. Small numbers: finding the loops
+/// goes over them many times.
+#[derive(Debug, Default)]
+struct Ways {
+    /// Where those of each node begin; one more than nodes.
+    starts: Vec<u32>,
+    others: Vec<u32>,
+}
+
+impl Ways {
+    /// Takes the ways sorted by the node that they are to be found by.
+    fn new(
+        nodes: usize,
+        ways: &[(u32, u32, u64)],
+        end: impl Fn(&(u32, u32, u64)) -> (u32, u32),
+    ) -> Ways {
+        let mut starts = Vec::with_capacity(nodes + 1);
+        let mut at = 0;
+        for node in 0..=nodes {
+            while ways.get(at).is_some_and(|way| (end(way).0 as usize) < node) {
+                at += 1;
+            }
+            starts.push(at as u32);
+        }
+        Ways { starts, others: ways.iter().map(|way| end(way).1).collect() }
+    }
+
+    fn range(&self, node: usize) -> std::ops::Range<usize> {
+        let start = self.starts.get(node).copied().unwrap_or(0);
+        let end = self.starts.get(node + 1).copied().unwrap_or(start);
+        start as usize..end as usize
+    }
+
+    fn of(&self, node: usize) -> &[u32] {
+        self.others.get(self.range(node)).unwrap_or_default()
+    }
+}
+
+impl Graph {
+    /// `passed` are conditional branches backwards that the code has and that
+    /// were passed: (space, from, to).
+    pub(super) fn new(
+        branches: &[Edge],
+        ran: &[Ran],
+        passed: &[(u32, u64, u64)],
+        maps: &Maps,
+    ) -> Graph {
+        let ends: Vec<(Place, Place)> = branches
+            .iter()
+            .map(|edge| (place(maps, edge.space, edge.from), place(maps, edge.space, edge.to)))
+            .collect();
+        let mut starts: Vec<Place> = Vec::with_capacity(ends.len() * 2);
+        for ((image, from), to) in &ends {
+            starts.push(*to);
+            starts.push((*image, from.saturating_add(1)));
+        }
+        let passed: Vec<(Place, Place)> = passed
+            .iter()
+            .map(|(space, from, to)| (place(maps, *space, *from), place(maps, *space, *to)))
+            .collect();
+        for ((image, from), to) in &passed {
+            starts.push(*to);
+            starts.push((*image, from.saturating_add(1)));
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        starts.shrink_to_fit();
+        // The node that a place lies in. A branch whose piece begins at itself
+        // and is known from nowhere else makes one of its own.
+        let mut own: Vec<Place> = Vec::new();
+        let holder = |starts: &[Place], at: Place| {
+            let index = starts.partition_point(|start| *start <= at).checked_sub(1)?;
+            starts.get(index).filter(|start| start.0 == at.0).map(|_| index)
+        };
+        for (from, _) in &ends {
+            if holder(&starts, *from).is_none() {
+                own.push((from.0, 0));
+            }
+        }
+        if !own.is_empty() {
+            starts.extend(own);
+            starts.sort_unstable();
+            starts.dedup();
+        }
+        let mut graph = Graph {
+            nodes: starts
+                .iter()
+                .map(|&start| Node { start, leader: None, has_site: false, falls: 0, called: 0 })
+                .collect(),
+            ..Graph::default()
+        };
+        let index = |at: Place| holder(&starts, at).unwrap_or(0);
+        // Straight code that began and did not end yet goes on into the next node.
+        let mut running = vec![0i128; starts.len() + 1];
+        for (number, (edge, (from, to))) in branches.iter().zip(&ends).enumerate() {
+            let (from, to) = (index(*from), index(*to));
+            graph.from.push(from);
+            graph.to.push(to);
+            if let Some(node) = graph.nodes.get_mut(from) {
+                node.has_site = true;
+            }
+            if let Some(node) = graph.nodes.get_mut(to) {
+                node.leader.get_or_insert(number);
+                if edge.kind == Kind::Call {
+                    add(&mut node.called, edge.count);
+                }
+            }
+            let Ran { begins, ends } = ran.get(number).copied().unwrap_or_default();
+            if let Some(sum) = running.get_mut(to) {
+                *sum += i128::from(begins);
+            }
+            if let Some(sum) = running.get_mut(from) {
+                *sum -= i128::from(ends);
+            }
+        }
+        let (mut sum, mut image) = (0i128, None);
+        for (node, change) in graph.nodes.iter_mut().zip(running) {
+            // Nothing runs on from one file into another.
+            if image != Some(node.start.0) {
+                (sum, image) = (0, Some(node.start.0));
+            }
+            sum += change;
+            node.falls = u64::try_from(sum).unwrap_or(0);
+        }
+        // Counts that a file claims need not add up: behind the last piece of a
+        // file nothing is to fall into.
+        for at in 0..graph.nodes.len() {
+            let next = graph.nodes.get(at + 1).map(|next| next.start.0);
+            if let Some(node) = graph.nodes.get_mut(at).filter(|node| next != Some(node.start.0)) {
+                node.falls = 0;
+            }
+        }
+        graph.returns(branches, &ends, &starts);
+        let passed = passed.into_iter().map(|(from, to)| (index(from), index(to), 0)).collect();
+        graph.connect(branches, passed);
+        graph
+    }
+
+    /// Finds where each call returns to.
+    fn returns(&mut self, branches: &[Edge], ends: &[(Place, Place)], starts: &[Place]) {
+        let mut back: Vec<usize> = vec![0; self.nodes.len()];
+        for (edge, to) in branches.iter().zip(&self.to) {
+            if edge.kind == Kind::Return
+                && let Some(count) = back.get_mut(*to)
+            {
+                *count += 1;
+            }
+        }
+        self.behind = branches
+            .iter()
+            .zip(ends)
+            .map(|(edge, (from, _))| {
+                let first = starts.partition_point(|start| start <= from);
+                let behind = starts.iter().enumerate().skip(first);
+                let mut behind =
+                    behind.take_while(|(_, at)| at.0 == from.0 && returns_behind(from.1, at.1));
+                let is_call = edge.kind == Kind::Call;
+                behind
+                    .find(|(node, _)| is_call && back.get(*node).is_some_and(|n| *n > 0))
+                    .map(|(node, _)| node)
+            })
+            .collect();
+    }
+
+    /// Every way from node to node that stays in a frame.
+    fn connect(&mut self, branches: &[Edge], passed: Vec<(usize, usize, u64)>) {
+        for (from, ..) in &passed {
+            if let Some(node) = self.nodes.get_mut(*from) {
+                node.has_site = true;
+            }
+        }
+        let mut ways: Vec<(u32, u32, u64)> = Vec::new();
+        let mut add = |from: usize, to: usize, count| {
+            // There are fewer nodes than twice the branches, which have numbers.
+            if let (Ok(from), Ok(to)) = (u32::try_from(from), u32::try_from(to)) {
+                ways.push((from, to, count));
+            }
+        };
+        passed.into_iter().for_each(|(from, to, count)| add(from, to, count));
+        for (at, node) in self.nodes.iter().enumerate() {
+            if node.falls > 0 {
+                add(at, at + 1, node.falls);
+            }
+        }
+        for (number, edge) in branches.iter().enumerate() {
+            let Some((&from, &to)) = self.from.get(number).zip(self.to.get(number)) else {
+                continue;
+            };
+            let behind = self.behind.get(number).copied().flatten();
+            if edge.kind.is_jump() {
+                add(from, to, edge.count);
+            } else if let Some(behind) = behind {
+                add(from, behind, edge.count);
+            }
+        }
+        let nodes = self.nodes.len();
+        ways.sort_unstable();
+        self.after = Ways::new(nodes, &ways, |(from, to, _)| (*from, *to));
+        ways.sort_unstable_by_key(|(from, to, count)| (*to, *from, *count));
+        self.before = Ways::new(nodes, &ways, |(from, to, _)| (*to, *from));
+        self.counts = ways.into_iter().map(|(_, _, count)| count).collect();
+    }
+
+    /// Where control goes on from a node.
+    pub(super) fn next(&self, node: usize) -> &[u32] {
+        self.after.of(node)
+    }
+
+    /// Where control comes to a node from, with the counts.
+    pub(super) fn before(&self, node: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let counts = self.counts.get(self.before.range(node)).unwrap_or_default();
+        self.before.of(node).iter().zip(counts).map(|(before, count)| (*before as usize, *count))
+    }
+
+    /// How often a call led to a node.
+    pub(super) fn called(&self, node: usize) -> u64 {
+        self.nodes.get(node).map_or(0, |node| node.called)
+    }
+
+    /// Whether two nodes are of one file, the first not behind the second.
+    pub(super) fn is_backward(&self, from: usize, to: usize) -> bool {
+        let start = |node: usize| self.nodes.get(node).map(|node| node.start);
+        match (start(from), start(to)) {
+            (Some(from), Some(to)) => from.0 == to.0 && to.1 <= from.1,
+            _ => false,
+        }
+    }
+
+    /// The address of a node, in a space that has it at this place of its
+    /// file; `None` for one that is known by its file alone.
+    pub(super) fn location(&self, node: usize) -> Option<Location> {
+        let (image, at) = self.nodes.get(node)?.start;
+        Some(match image {
+            Image::File(file) => Location::File { file, offset: at },
+            Image::Space(_) => Location::Address(at),
+        })
+    }
+
+    /// Branches by the node that they lead to, jumps alone.
+    pub(super) fn jumps_to(&self, branches: &[Edge]) -> HashMap<usize, Vec<usize>> {
+        let mut by_node: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (number, (edge, to)) in branches.iter().zip(&self.to).enumerate() {
+            if edge.kind.is_jump() {
+                by_node.entry(*to).or_default().push(number);
+            }
+        }
+        by_node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::forest::Forest;
+    use super::{Graph, Ran};
+    use crate::clean::walk::{Edge, Kind};
+    use crate::code::maps::Maps;
+
+    #[test]
+    fn nothing_falls_out_of_the_last_piece() {
+        // Straight code that began behind a branch and never ended.
+        let edge = Edge { from: 0x10, to: 0x20, space: 0, kind: Kind::Conditional, count: 5 };
+        let ran = Ran { begins: 5, ends: 0 };
+        let graph = Graph::new(&[edge], &[ran], &[], &Maps::default());
+        let last = graph.nodes.len() - 1;
+        assert!(graph.next(last).is_empty());
+        assert!(Forest::new(&graph).loops.is_empty());
+    }
+}

@@ -1,0 +1,329 @@
+//! Following each thread into loops, round them and out again.
+
+use std::collections::HashMap;
+
+use super::forest::Forest;
+use super::graph::Graph;
+use super::trips::Trips;
+use crate::clean::collect::Thread;
+use crate::clean::interval::Clusters;
+use crate::clean::walk::{Edge, Frames, Joins, Kind, Opening, Returned, Visit, Walker};
+use crate::read::stack::EntryFlags;
+use crate::views::cycles::Cycles;
+
+/// What was seen of a loop.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) trips: Trips,
+    /// Entries whose beginning was not seen.
+    pub(super) headless: u64,
+    /// The most rounds of one of these.
+    pub(super) longest_headless: u64,
+    /// Times that the head was reached from inside.
+    pub(super) rounds: u64,
+    /// Cycles from one back edge to the next.
+    pub(super) cycles: Cycles,
+    /// Exits (y) among exits and rounds (x), by stack.
+    pub(super) exits: Clusters,
+    /// A call was made inside.
+    pub(super) calls: bool,
+}
+
+/// What is fixed about the loops.
+#[derive(Debug)]
+pub(super) struct Ground<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) forest: &'a Forest,
+    /// The node with the loop's test at the head, where it has one.
+    pub(super) tests: &'a [Option<usize>],
+    /// The loop whose rounds a branch closes, as far as cycles go.
+    pub(super) closes: &'a [Option<usize>],
+    /// The first node behind each where something about loops changes.
+    pub(super) next_mark: &'a [usize],
+}
+
+/// A loop that a frame is in.
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    number: usize,
+    /// Times the head was reached.
+    arrivals: u64,
+    entry_seen: bool,
+    /// The clock at the last back edge, and the entries without cycles before.
+    closed: Option<(u64, u64)>,
+}
+
+/// What a frame is in, the innermost last.
+type Inside = Vec<Active>;
+
+#[derive(Debug)]
+struct Running {
+    frames: Frames<Inside>,
+    clock: u64,
+    untimed: u64,
+}
+
+/// How control left a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Branch(usize),
+    Fall,
+}
+
+/// Walks over the recording with the loops known.
+#[derive(Debug)]
+pub(super) struct Tracker<'a> {
+    ground: Ground<'a>,
+    pub(super) seen: Vec<Seen>,
+    threads: HashMap<Thread, Running>,
+    /// Exits and rounds of the stack at hand, by loop.
+    here: Vec<(usize, u64, u64)>,
+    weight: u64,
+    /// The step at hand counts for the estimate.
+    counts: bool,
+}
+
+impl<'a> Tracker<'a> {
+    pub(super) fn new(ground: Ground<'a>) -> Tracker<'a> {
+        let seen = vec![Seen::default(); ground.forest.loops.len()];
+        Tracker {
+            ground,
+            seen,
+            threads: HashMap::new(),
+            here: Vec::new(),
+            weight: 1,
+            counts: false,
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn finish(&mut self) {
+        for (_, running) in std::mem::take(&mut self.threads) {
+            self.lose(running);
+        }
+    }
+
+    /// Loses sight of a thread.
+    fn lose(&mut self, running: Running) {
+        for active in running.frames.into_frames().into_iter().flatten() {
+            let tested = self.ground.tests.get(active.number).copied().flatten().is_some();
+            let at_least = active.arrivals.saturating_sub(u64::from(tested));
+            self.close(active, at_least, false);
+        }
+    }
+
+    fn close(&mut self, active: Active, trips: u64, ended: bool) {
+        let Some(seen) = self.seen.get_mut(active.number) else { return };
+        match (active.entry_seen, ended) {
+            (true, true) => seen.trips.add(trips, self.weight),
+            (true, false) => seen.trips.add_open(trips, self.weight),
+            (false, _) => {
+                seen.headless = seen.headless.saturating_add(self.weight);
+                seen.longest_headless = seen.longest_headless.max(trips);
+            }
+        }
+    }
+
+    fn count(&mut self, number: usize, exits: u64, rounds: u64) {
+        if !self.counts {
+            return;
+        }
+        match self.here.iter_mut().find(|(at, ..)| *at == number) {
+            Some((_, y, r)) => {
+                *y += exits;
+                *r += rounds;
+            }
+            None => self.here.push((number, exits, rounds)),
+        }
+    }
+
+    /// A loop is left from a node.
+    fn leave(&mut self, active: Active, source: usize) {
+        let tested = self.ground.tests.get(active.number).copied().flatten() == Some(source);
+        let trips = active.arrivals.saturating_sub(u64::from(tested));
+        self.count(active.number, 1, u64::from(!tested));
+        self.close(active, trips, true);
+    }
+
+    /// The frame of a thread that is found at a node, and what loops it must
+    /// be in.
+    fn found_at(&self, node: usize, start: bool) -> Inside {
+        let innermost = self.ground.forest.innermost.get(node).copied().flatten();
+        let mut inside: Inside = self
+            .ground
+            .forest
+            .chain(innermost)
+            .map(|number| {
+                // Since it began the thread ran straight to here: past the head.
+                let shape = self.ground.forest.loops.get(number);
+                let past = start
+                    && shape.is_some_and(|shape| self.ground.graph.is_backward(node, shape.head));
+                Active { number, arrivals: u64::from(past), entry_seen: past, closed: None }
+            })
+            .collect();
+        inside.reverse();
+        inside
+    }
+
+    /// Control reaches a node.
+    fn arrive(&mut self, running: &mut Running, node: usize, source: usize, way: Way) {
+        let ground = &self.ground;
+        let innermost = ground.forest.innermost.get(node).copied().flatten();
+        let inside = running.frames.top();
+        if innermost.is_none() && inside.is_empty() {
+            return;
+        }
+        let mut left: Vec<Active> = Vec::new();
+        while let Some(active) =
+            inside.pop_if(|active| !ground.forest.is_in(innermost, active.number))
+        {
+            left.push(active);
+        }
+        let known = inside.len();
+        let around = inside.last().map(|active| active.number);
+        let new = ground.forest.chain(innermost).take_while(|number| Some(*number) != around);
+        inside.extend(new.map(|number| Active {
+            number,
+            arrivals: 0,
+            entry_seen: true,
+            closed: None,
+        }));
+        if let Some(entered) = inside.get_mut(known..) {
+            entered.reverse();
+        }
+        // The head's loop is the innermost one here.
+        let inside_before = inside.len() <= known;
+        let headed = ground.forest.headed_by(node);
+        if let Some(active) = inside.last_mut().filter(|_| headed.is_some()) {
+            active.arrivals = active.arrivals.saturating_add(1);
+        }
+        let again = headed.filter(|_| inside_before);
+        if let Way::Branch(edge) = way
+            && let Some(number) = ground.closes.get(edge).copied().flatten()
+            && let Some(active) = inside.iter_mut().rev().find(|active| active.number == number)
+        {
+            let now = (running.clock, running.untimed);
+            let before = active.closed.replace(now).filter(|before| before.1 == now.1);
+            if let (Some(before), Some(seen)) = (before, self.seen.get_mut(number)) {
+                let cycles = u32::try_from(now.0 - before.0).unwrap_or(u32::MAX);
+                seen.cycles.add(cycles, self.weight);
+            }
+        }
+        for active in left {
+            self.leave(active, source);
+        }
+        if let Some(number) = again {
+            if let Some(seen) = self.seen.get_mut(number) {
+                seen.rounds = seen.rounds.saturating_add(self.weight);
+            }
+            self.count(number, 0, 1);
+        }
+    }
+
+    /// Control ran straight from one node to another.
+    fn run(&mut self, running: &mut Running, from: usize, to: usize) {
+        let mut at = from;
+        while let Some(&next) = self.ground.next_mark.get(at).filter(|next| **next <= to) {
+            self.arrive(running, next, next - 1, Way::Fall);
+            at = next;
+        }
+    }
+
+    fn branch(&mut self, running: &mut Running, number: usize, edge: &Edge) {
+        let ends = (self.ground.graph.from.get(number), self.ground.graph.to.get(number));
+        let (Some(&from), Some(&to)) = ends else { return };
+        match edge.kind {
+            Kind::Call => {
+                for active in running.frames.iter().flatten() {
+                    if let Some(seen) = self.seen.get_mut(active.number) {
+                        seen.calls = true;
+                    }
+                }
+                if let Some(forgotten) = running.frames.call(edge.from, Inside::new()) {
+                    for active in forgotten {
+                        self.close(active, active.arrivals, false);
+                    }
+                }
+                self.arrive(running, to, from, Way::Branch(number));
+            }
+            Kind::Return => match running.frames.ret(edge.to) {
+                Returned::Closed(frames) => {
+                    for active in frames.into_iter().flatten() {
+                        self.leave(active, from);
+                    }
+                    self.arrive(running, to, from, Way::Branch(number));
+                }
+                Returned::Underflow => {
+                    let caller = self.found_at(to, false);
+                    for active in std::mem::replace(running.frames.top(), caller) {
+                        self.leave(active, from);
+                    }
+                }
+                Returned::Unmatched => self.arrive(running, to, from, Way::Branch(number)),
+            },
+            _ => self.arrive(running, to, from, Way::Branch(number)),
+        }
+    }
+}
+
+impl Visit for Tracker<'_> {
+    fn next_recording(&mut self) {
+        self.finish();
+    }
+
+    fn stack(&mut self, walker: &mut Walker, opening: Opening) {
+        self.weight = opening.weight;
+        let mut running = self.threads.remove(&opening.thread);
+        if opening.joins != Joins::Before
+            && let Some(running) = running.take()
+        {
+            self.lose(running);
+        }
+        for step in &walker.steps {
+            let Some(edge) = walker.edges.get(step.edge) else { continue };
+            let Some(&from) = self.ground.graph.from.get(step.edge) else { continue };
+            let before = step.before.and_then(|before| self.ground.graph.to.get(before));
+            self.counts = before.is_some();
+            let mut thread = match (running.take(), before) {
+                (Some(mut thread), Some(&before)) => {
+                    self.run(&mut thread, before, from);
+                    thread
+                }
+                (lost, _) => {
+                    let start = lost.is_none() && opening.joins == Joins::Start;
+                    if let Some(lost) = lost {
+                        self.lose(lost);
+                    }
+                    let frames = Frames::new(self.found_at(from, start));
+                    Running { frames, clock: 0, untimed: 0 }
+                }
+            };
+            match step.cycles {
+                Some(cycles) if cycles < EntryFlags::MAX_CYCLES => {
+                    thread.clock = thread.clock.saturating_add(u64::from(cycles));
+                }
+                _ => thread.untimed += 1,
+            }
+            self.branch(&mut thread, step.edge, edge);
+            running = Some(thread);
+        }
+        for (number, exits, rounds) in self.here.drain(..) {
+            if let Some(seen) = self.seen.get_mut(number) {
+                seen.exits.add(opening.weight, exits + rounds, exits);
+            }
+        }
+        match running {
+            Some(running) if opening.goes_on => {
+                self.threads.insert(opening.thread, running);
+            }
+            Some(running) => self.lose(running),
+            None => {}
+        }
+    }
+
+    fn forget(&mut self, thread: Option<Thread>) {
+        if let Some(running) = thread.and_then(|thread| self.threads.remove(&thread)) {
+            self.lose(running);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Trip counts: how often a loop's body ran each time the loop was entered.
+
+use crate::clean::interval::Clusters;
+use crate::views::cycles::Cycles;
+
+/// Trip counts of a loop, as a distribution.
+///
+/// Entries whose end is not in the recording are *open*: all that is known of
+/// them is a count that they did not fall short of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trips {
+    counts: Cycles,
+    sum: u64,
+    open: Cycles,
+}
+
+impl Trips {
+    pub(super) fn add(&mut self, trips: u64, weight: u64) {
+        self.counts.add(cell(trips), weight);
+        self.sum = self.sum.saturating_add(trips.saturating_mul(weight));
+    }
+
+    pub(super) fn add_open(&mut self, at_least: u64, weight: u64) {
+        self.open.add(cell(at_least), weight);
+    }
+
+    /// Entries seen from their beginning to their end.
+    #[must_use]
+    pub fn n(&self) -> u64 {
+        self.counts.n()
+    }
+
+    /// Entries whose beginning was seen and whose end was not.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.open.n()
+    }
+
+    /// Trips of all entries that were seen whole.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// Fewest trips of an entry that was seen whole.
+    #[must_use]
+    pub fn min(&self) -> Option<u32> {
+        self.counts.min()
+    }
+
+    /// Most trips of an entry that was seen whole.
+    #[must_use]
+    pub fn max(&self) -> Option<u32> {
+        self.counts.max()
+    }
+
+    /// The most that an open entry is known to have made.
+    #[must_use]
+    pub fn longest_open(&self) -> Option<u32> {
+        self.open.max()
+    }
+
+    /// Mean over the entries that were seen whole.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        (self.n() > 0).then(|| self.sum as f64 / self.n() as f64)
+    }
+
+    /// There were so many different counts that they are rounded down to five
+    /// significant bits.
+    #[must_use]
+    pub fn is_rounded(&self) -> bool {
+        self.counts.is_rounded()
+    }
+
+    /// Each trip count with the entries that made it, from low to high.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.counts.iter()
+    }
+
+    /// The least trip count that at least this share (0 to 1) of the entries
+    /// do not exceed.
+    ///
+    /// Open entries take part with what is known of them: the product-limit
+    /// estimator for censored observations (Kaplan and Meier, 1958). Without
+    /// any it is the plain quantile.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> Quantile {
+        let all = self.n().saturating_add(self.open());
+        if all == 0 {
+            return Quantile::Unknown;
+        }
+        if self.open() == 0 {
+            return self.counts.quantile(share).map_or(Quantile::Unknown, Quantile::Is);
+        }
+        let mut risk = all as f64;
+        let mut left = 1.0;
+        let mut open = self.open.iter().peekable();
+        let mut last = 0;
+        for (trips, n) in self.counts.iter() {
+            // Who was lost sight of at fewer trips is no longer at risk.
+            while let Some((_, lost)) = open.next_if(|(at, _)| *at < trips) {
+                risk -= lost as f64;
+            }
+            left *= 1.0 - n as f64 / risk;
+            risk -= n as f64;
+            last = trips;
+            if 1.0 - left >= share - 1e-12 {
+                return Quantile::Is(trips.max(self.min().unwrap_or(0)));
+            }
+        }
+        Quantile::AtLeast(last.max(self.longest_open().unwrap_or(0)))
+    }
+}
+
+/// Beyond this a trip count is as large as it gets.
+fn cell(trips: u64) -> u32 {
+    u32::try_from(trips).unwrap_or(u32::MAX)
+}
+
+/// A quantile of trip counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantile {
+    /// No entry was seen.
+    Unknown,
+    /// This many.
+    Is(u32),
+    /// At least this many: longer ones were lost sight of.
+    AtLeast(u32),
+}
+
+/// The mean trip count out of a sample.
+///
+/// A round that ends and an exit are points in time: a stack that was drawn
+/// at random holds both with the same probability, however long the loop runs.
+/// So rounds per exit over all stacks estimate the mean, also where no stack
+/// is long enough to show an entry whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// Rounds per exit; `None` where no exit was seen.
+    pub mean: Option<f64>,
+    /// Lower end of the 95 % interval.
+    pub low: Option<f64>,
+    /// Upper end; `None` where there is none, because no exit was seen, or
+    /// where there are too few stacks.
+    pub high: Option<f64>,
+}
+
+impl Mean {
+    /// Of the share of exits (y) among exits and rounds (x), by stack.
+    pub(super) fn of(exits: &Clusters) -> Mean {
+        let mean = |share: f64| (share > 0.0).then(|| (1.0 - share) / share);
+        let interval = exits.interval();
+        Mean {
+            mean: exits.ratio().and_then(mean),
+            low: interval.and_then(|interval| mean(interval.high)),
+            high: interval.filter(|_| exits.y > 0).and_then(|interval| mean(interval.low)),
+        }
+    }
+}

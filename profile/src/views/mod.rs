@@ -1,0 +1,14 @@
+//! What people ask of a recording. A view counts what the cleaner hands it, and
+//! never looks at a stack itself.
+
+pub mod annotate;
+pub mod basic;
+pub mod callgraph;
+pub mod cycles;
+pub mod flow;
+pub mod hot;
+pub mod lint;
+pub mod loops;
+mod modes;
+pub mod overview;
+pub mod paths;

@@ -1,0 +1,118 @@
+//! Growing chains: from the hottest branch on, by what follows most of the
+//! time.
+
+use super::successors::Followers;
+use super::{Break, Follower};
+use crate::clean::walk::{Edge, Kind};
+
+/// Branches of a chain at most.
+const LONGEST: usize = 256;
+
+/// A chain while it grows.
+#[derive(Debug)]
+pub(super) struct Chain {
+    pub(super) edges: Vec<usize>,
+    pub(super) ends: Break,
+}
+
+/// Chains, and for each branch the chain it belongs to and its place in it.
+pub(super) struct Grown {
+    pub(super) chains: Vec<Chain>,
+    pub(super) place: Vec<Option<(usize, usize)>>,
+}
+
+/// What follows a branch often enough.
+fn dominant(followers: &Followers, least: f64) -> Option<usize> {
+    let (next, count) = *followers.best().first()?;
+    let surely = count as f64 >= least * followers.all as f64;
+    surely.then_some(next)
+}
+
+pub(super) fn grow(edges: &[Edge], followers: &[Followers], least: f64, cross: bool) -> Grown {
+    let count = |edge: usize| edges.get(edge).map_or(0, |edge| edge.count);
+    let stops = |edge: usize| {
+        let kind = edges.get(edge).map(|edge| edge.kind).unwrap_or_default();
+        if cross || kind.is_jump() { None } else { Some(kind) }
+    };
+    let next: Vec<Option<usize>> = followers
+        .iter()
+        .enumerate()
+        .map(|(edge, after)| dominant(after, least).filter(|_| stops(edge).is_none()))
+        .collect();
+    // The most frequent of those that each mostly follows.
+    let mut before: Vec<Option<(u64, usize)>> = vec![None; edges.len()];
+    for (edge, next) in next.iter().enumerate() {
+        if let Some(place) = next.and_then(|next| before.get_mut(next)) {
+            let candidate = (count(edge), edge);
+            if place.is_none_or(|known| candidate.0 > known.0) {
+                *place = Some(candidate);
+            }
+        }
+    }
+    let mut order: Vec<usize> = (0..edges.len()).collect();
+    order.sort_by_key(|edge| (std::cmp::Reverse(count(*edge)), *edge));
+    let mut grown = Grown { chains: Vec::new(), place: vec![None; edges.len()] };
+    for seed in order {
+        if grown.place.get(seed).is_none_or(Option::is_some) {
+            continue;
+        }
+        let number = grown.chains.len();
+        let mut chain = std::collections::VecDeque::from([seed]);
+        let mut mark = |edge: usize| {
+            let free = grown.place.get_mut(edge).filter(|place| place.is_none());
+            free.map(|place| *place = Some((number, 0))).is_some()
+        };
+        mark(seed);
+        let mut at = seed;
+        while chain.len() < LONGEST
+            && let Some(after) = next.get(at).copied().flatten().filter(|edge| mark(*edge))
+        {
+            chain.push_back(after);
+            at = after;
+        }
+        // Not round: what leads back to the first is the end, not the beginning.
+        let mut at = seed;
+        while chain.len() < LONGEST
+            && let Some((_, ahead)) = before.get(at).copied().flatten()
+            && mark(ahead)
+        {
+            chain.push_front(ahead);
+            at = ahead;
+        }
+        let chain: Vec<usize> = chain.into();
+        for (at, edge) in chain.iter().enumerate() {
+            if let Some(place) = grown.place.get_mut(*edge) {
+                *place = Some((number, at));
+            }
+        }
+        grown.chains.push(Chain { edges: chain, ends: Break::Unknown });
+    }
+    let place = &grown.place;
+    for chain in &mut grown.chains {
+        let (Some(&first), Some(&last)) = (chain.edges.first(), chain.edges.last()) else {
+            continue;
+        };
+        let after = followers.get(last).copied().unwrap_or_default();
+        let joined = |next: usize| place.get(next).copied().flatten();
+        chain.ends = match (stops(last), next.get(last).copied().flatten()) {
+            (Some(Kind::Call), _) => Break::Call,
+            (Some(_), _) => Break::Return,
+            (None, Some(next)) if next == first => Break::Round,
+            (None, Some(_)) if chain.edges.len() >= LONGEST => Break::Long,
+            (None, Some(next)) => match joined(next) {
+                Some((number, at)) => Break::Joins { chain: number, at },
+                None => Break::Unknown,
+            },
+            (None, None) if after.all == 0 => Break::Unknown,
+            (None, None) => Break::Splits {
+                followers: after
+                    .best()
+                    .into_iter()
+                    .map(|(edge, count)| Follower { edge, share: count as f64 / after.all as f64 })
+                    .collect(),
+                exact: after.missing == 0,
+            },
+        };
+    }
+    grown
+}

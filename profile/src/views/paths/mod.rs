@@ -1,0 +1,437 @@
+//! Hot paths: chains of blocks that run one after the other most of the time.
+//!
+//! A chain starts from the hottest branch that is in none yet, and grows
+//! forwards by the branch that follows with at least a given probability, and
+//! backwards by branches that it follows with that probability: superblocks as
+//! trace schedulers form them (Hwu et al., The superblock, 1993). Each branch
+//! is in one chain. The recording is then read again, and it is counted how
+//! often each chain was entered, how often it ran from its first branch to its
+//! last, and where it was left.
+//!
+//! Memory is bounded by the distinct branches: for each its [`FOLLOWERS`] most
+//! frequent followers are kept, and nothing about single stacks.
+
+mod grow;
+mod successors;
+
+use std::collections::HashMap;
+
+use crate::clean::collect::Thread;
+use crate::clean::quality::Quality;
+use crate::clean::walk::{self, Edges, Joins, Opening, Read, Visit, Walker, add};
+use crate::code::maps::{Location, Maps};
+use crate::read::perf_data::ReadError;
+use crate::read::recording::Recording;
+
+use grow::{Grown, grow};
+use successors::Followers;
+
+pub use successors::FOLLOWERS;
+
+/// What a branch is followed by with at least this probability goes on in the
+/// same chain, where nobody says otherwise.
+pub const LEAST: f64 = 0.6;
+
+/// How chains grow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// Least probability of the branch that follows, 0 to 1.
+    pub least: f64,
+    /// Go on through calls and returns.
+    pub cross_calls: bool,
+}
+
+impl Default for Growth {
+    fn default() -> Growth {
+        Growth { least: LEAST, cross_calls: false }
+    }
+}
+
+/// A branch that follows the last of a chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Follower {
+    /// Its number.
+    pub(crate) edge: usize,
+    /// How often it follows, 0 to 1.
+    pub share: f64,
+}
+
+/// Why a chain ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Break {
+    /// Its last branch is a call.
+    Call,
+    /// Its last branch is a return.
+    Return,
+    /// It goes on with its own first branch: a loop.
+    Round,
+    /// It goes on in the middle of a chain, of itself or of another, hotter
+    /// one.
+    Joins {
+        /// Index of the chain.
+        chain: usize,
+        /// The branch of it, counted from 0.
+        at: usize,
+    },
+    /// No branch follows often enough.
+    Splits {
+        /// Those that do follow, the most frequent first.
+        followers: Vec<Follower>,
+        /// The shares are exact; otherwise they are lower bounds.
+        exact: bool,
+    },
+    /// It is as long as chains get.
+    Long,
+    /// Nobody saw what follows.
+    Unknown,
+}
+
+impl Break {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Break::Call => "call",
+            Break::Return => "return",
+            Break::Round => "round",
+            Break::Joins { .. } => "joins",
+            Break::Splits { .. } => "splits",
+            Break::Long => "long",
+            Break::Unknown => "unknown",
+        }
+    }
+}
+
+/// A branch of a chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Address of the branch, in the first process that ran it.
+    pub from: u64,
+    /// Address it went to.
+    pub to: u64,
+    /// Where `from` lies.
+    pub from_location: Location,
+    /// Where `to` lies.
+    pub to_location: Location,
+    /// Times it was taken.
+    pub count: u64,
+    /// Times that the chain was entered here, its own rounds not counted.
+    pub entered: u64,
+    /// Times that something else followed than the chain has.
+    pub left: u64,
+    /// Times that nobody saw what followed.
+    pub lost: u64,
+}
+
+/// A chain.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Its branches in order: the block before each begins at the target of
+    /// the one before.
+    pub links: Vec<Link>,
+    /// Branches executed in it.
+    pub branches: u64,
+    /// Times it ran from the first branch to the last.
+    pub whole: u64,
+    /// Bytes of straight code executed between its branches, and from the last
+    /// to the first where it goes round.
+    pub bytes: u64,
+    /// Why it ends.
+    pub ends: Break,
+}
+
+/// The hot paths of a recording.
+#[derive(Debug)]
+pub struct Paths {
+    /// Chains, those with the most branches executed first.
+    pub paths: Vec<Path>,
+    /// Taken branches.
+    pub taken: u64,
+    /// Distinct ones.
+    pub distinct: u64,
+    /// Bytes of straight code executed, as far as it is known.
+    pub bytes: u64,
+    /// How chains grew.
+    pub growth: Growth,
+    /// Branches with more followers than are told apart.
+    pub crowded: u64,
+    /// How good the data are.
+    pub quality: Quality,
+    /// Stacks in which not every branch was recorded: they show no paths.
+    pub filtered: u64,
+    /// Every taken branch is here.
+    pub complete: bool,
+    /// Mappings and files, for names.
+    pub maps: Maps,
+    ends: Vec<(u64, u64, u32)>,
+}
+
+impl Paths {
+    /// Where a follower leads from and to.
+    #[must_use]
+    pub fn follower(&self, follower: &Follower) -> Option<(u64, Location, u64, Location)> {
+        let &(from, to, space) = self.ends.get(follower.edge)?;
+        let locate = |addr| self.maps.locate(space as usize, addr);
+        Some((from, locate(from), to, locate(to)))
+    }
+}
+
+/// The first walk.
+#[derive(Debug, Default)]
+struct Counter {
+    followers: Vec<Followers>,
+}
+
+impl Visit for Counter {
+    fn stack(&mut self, walker: &mut Walker, opening: Opening) {
+        self.followers.resize(walker.edges.list().len(), Followers::default());
+        for step in &walker.steps {
+            if let Some(after) = step.before.and_then(|before| self.followers.get_mut(before)) {
+                after.add(step.edge, opening.weight);
+            }
+        }
+    }
+}
+
+/// What was counted of a branch in its chain.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ran {
+    entered: u64,
+    left: u64,
+    lost: u64,
+    bytes: u64,
+}
+
+/// Where a thread stands: chain, place in it, and whether it came through
+/// the chain's first branch.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    chain: usize,
+    at: usize,
+    from_first: bool,
+    edge: usize,
+}
+
+/// The second walk.
+#[derive(Debug)]
+struct Follow<'a> {
+    place: &'a [Option<(usize, usize)>],
+    lengths: Vec<usize>,
+    ran: Vec<Ran>,
+    whole: Vec<u64>,
+    bytes: u64,
+    threads: HashMap<Thread, Place>,
+}
+
+impl Follow<'_> {
+    fn ran(&mut self, edge: usize, change: impl FnOnce(&mut Ran)) {
+        if let Some(ran) = self.ran.get_mut(edge) {
+            change(ran);
+        }
+    }
+}
+
+impl Visit for Follow<'_> {
+    fn stack(&mut self, walker: &mut Walker, opening: Opening) {
+        let weight = opening.weight;
+        let mut stands = self.threads.remove(&opening.thread);
+        if opening.joins != Joins::Before
+            && let Some(place) = stands.take()
+        {
+            self.ran(place.edge, |ran| add(&mut ran.lost, weight));
+        }
+        for step in &walker.steps {
+            let ends = step.before.and_then(|before| walker.edges.get(before));
+            let ends = ends.zip(walker.edges.get(step.edge));
+            let bytes = ends.map_or(0, |(before, edge)| edge.from.saturating_sub(before.to));
+            let bytes = bytes.saturating_mul(weight);
+            add(&mut self.bytes, bytes);
+            let Some(&Some((chain, at))) = self.place.get(step.edge) else { continue };
+            let goes_on = stands.filter(|place| {
+                step.before.is_some() && place.chain == chain && place.at + 1 == at
+            });
+            let round = stands.filter(|place| {
+                let last = self.lengths.get(chain).is_some_and(|n| place.at + 1 == *n);
+                step.before.is_some() && place.chain == chain && at == 0 && last
+            });
+            let from_first = match goes_on.or(round) {
+                Some(place) => {
+                    self.ran(step.edge, |ran| add(&mut ran.bytes, bytes));
+                    place.from_first || at == 0
+                }
+                None => {
+                    if let Some(place) = stands {
+                        let last =
+                            self.lengths.get(place.chain).is_some_and(|n| place.at + 1 >= *n);
+                        self.ran(place.edge, |ran| match step.before {
+                            Some(_) if !last => add(&mut ran.left, weight),
+                            Some(_) => {}
+                            None => add(&mut ran.lost, weight),
+                        });
+                    }
+                    self.ran(step.edge, |ran| add(&mut ran.entered, weight));
+                    at == 0
+                }
+            };
+            if from_first
+                && self.lengths.get(chain).is_some_and(|length| at + 1 == *length)
+                && let Some(whole) = self.whole.get_mut(chain)
+            {
+                add(whole, weight);
+            }
+            stands = Some(Place { chain, at, from_first, edge: step.edge });
+        }
+        match stands {
+            Some(place) if opening.goes_on => {
+                self.threads.insert(opening.thread, place);
+            }
+            Some(place) => self.ran(place.edge, |ran| add(&mut ran.lost, weight)),
+            None => {}
+        }
+    }
+
+    /// Those at the end of a recording went on unseen.
+    fn next_recording(&mut self) {
+        for (_, place) in std::mem::take(&mut self.threads) {
+            self.ran(place.edge, |ran| add(&mut ran.lost, 1));
+        }
+    }
+}
+
+/// What the first walk found: the chains without their counts.
+#[derive(Debug)]
+pub struct PathFinder {
+    edges: Edges,
+    followers: Vec<Followers>,
+    maps: Maps,
+}
+
+impl PathFinder {
+    /// Reads a recording to its end. `progress` is as for
+    /// [`HotTable::count`](crate::HotTable::count).
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn find(
+        recording: &mut Recording,
+        progress: impl FnMut(u64, Option<u64>),
+    ) -> Result<PathFinder, ReadError> {
+        let mut progress = progress;
+        PathFinder::find_all(|read| read(recording, &mut progress)).map(|(found, ())| found)
+    }
+
+    /// Reads several recordings: `read_all` opens them and gives each to the
+    /// function that it gets.
+    ///
+    /// # Errors
+    /// What `read_all` gives.
+    pub fn find_all<T, E>(
+        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
+    ) -> Result<(PathFinder, T), E> {
+        let (mut walker, mut counter) = (Walker::default(), Counter::default());
+        let read = walk::walk(read_all, &mut walker, &mut counter)?;
+        let Walker { edges, maps, .. } = walker;
+        counter.followers.resize(edges.list().len(), Followers::default());
+        Ok((PathFinder { edges, followers: counter.followers, maps }, read))
+    }
+
+    /// Grows chains, reads the same recording once more and counts what ran.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn count(
+        self,
+        recording: &mut Recording,
+        growth: Growth,
+        progress: impl FnMut(u64, Option<u64>),
+    ) -> Result<Paths, ReadError> {
+        let mut progress = progress;
+        self.count_all(growth, |read| read(recording, &mut progress)).map(|(counted, ())| counted)
+    }
+
+    /// Grows chains, reads the same recordings in the same order once more and
+    /// counts what ran.
+    ///
+    /// # Errors
+    /// What `read_all` gives.
+    pub fn count_all<T, E>(
+        self,
+        growth: Growth,
+        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
+    ) -> Result<(Paths, T), E> {
+        let PathFinder { edges, followers, maps } = self;
+        let crowded = followers.iter().filter(|after| after.missing > 0).count() as u64;
+        let Grown { chains, place } =
+            grow(edges.list(), &followers, growth.least, growth.cross_calls);
+        drop(followers);
+        let mut walker = Walker::again(edges);
+        let mut follow = Follow {
+            place: &place,
+            lengths: chains.iter().map(|chain| chain.edges.len()).collect(),
+            ran: vec![Ran::default(); place.len()],
+            whole: vec![0; chains.len()],
+            bytes: 0,
+            threads: HashMap::new(),
+        };
+        let read = walk::walk(read_all, &mut walker, &mut follow)?;
+        follow.next_recording();
+        let Follow { ran, whole, bytes, .. } = follow;
+        let complete = walker.is_complete();
+        let list = walker.edges.list();
+        let mut paths: Vec<(usize, Path)> = Vec::with_capacity(chains.len());
+        for (number, chain) in chains.into_iter().enumerate() {
+            let mut path = Path {
+                links: Vec::with_capacity(chain.edges.len()),
+                branches: 0,
+                whole: whole.get(number).copied().unwrap_or(0),
+                bytes: 0,
+                ends: chain.ends,
+            };
+            for edge in chain.edges {
+                let Some(branch) = list.get(edge) else { continue };
+                let ran = ran.get(edge).copied().unwrap_or_default();
+                let locate = |addr| maps.locate(branch.space as usize, addr);
+                add(&mut path.branches, branch.count);
+                add(&mut path.bytes, ran.bytes);
+                path.links.push(Link {
+                    from: branch.from,
+                    to: branch.to,
+                    from_location: locate(branch.from),
+                    to_location: locate(branch.to),
+                    count: branch.count,
+                    entered: ran.entered,
+                    left: ran.left,
+                    lost: ran.lost,
+                });
+            }
+            paths.push((number, path));
+        }
+        paths.sort_by(|(a, one), (b, other)| other.branches.cmp(&one.branches).then(a.cmp(b)));
+        let mut moved = vec![0; paths.len()];
+        for (new, (old, _)) in paths.iter().enumerate() {
+            if let Some(place) = moved.get_mut(*old) {
+                *place = new;
+            }
+        }
+        let mut paths: Vec<Path> = paths.into_iter().map(|(_, path)| path).collect();
+        for path in &mut paths {
+            if let Break::Joins { chain, .. } = &mut path.ends {
+                *chain = moved.get(*chain).copied().unwrap_or(*chain);
+            }
+        }
+        let paths = Paths {
+            paths,
+            taken: list.iter().fold(0, |sum, edge| sum.saturating_add(edge.count)),
+            distinct: list.len() as u64,
+            bytes,
+            growth,
+            crowded,
+            filtered: walker.filtered,
+            complete,
+            ends: list.iter().map(|edge| (edge.from, edge.to, edge.space)).collect(),
+            quality: walker.quality,
+            maps,
+        };
+        Ok((paths, read))
+    }
+}
