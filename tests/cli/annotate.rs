@@ -3,26 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::built::{BARE, Program, build};
-
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-#[track_caller]
-fn done(args: &[&str]) -> String {
-    let out = lbr(args);
-    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
-    text(&out.stdout)
-}
+use crate::support::lbr::{PROGRAM, alone, done, lbr, text};
+use crate::support::programs::{BARE, Program, build};
+use crate::support::skip::skipped;
 
 #[track_caller]
 fn json(args: &[&str]) -> Vec<Value> {
@@ -60,7 +47,7 @@ fn record(program: &str, options: &[&str]) -> Option<Recorded> {
     args.extend(["--", program]);
     let out = lbr(&args);
     if out.status.code() == Some(4) {
-        eprintln!("skipped: {}", text(&out.stderr));
+        skipped(text(&out.stderr));
         return None;
     }
     Some(Recorded { file, folder })
@@ -91,7 +78,7 @@ fn callgrind(dir: &Path, program: &str) -> Option<HashMap<u64, u64>> {
         .arg(program)
         .output();
     if !ran.is_ok_and(|out| !text(&out.stderr).contains("cannot")) || !file.exists() {
-        eprintln!("skipped: no valgrind with callgrind here");
+        skipped("no valgrind with callgrind here");
         return None;
     }
     let printed = std::fs::read_to_string(file).unwrap();
@@ -141,7 +128,7 @@ fn objdump(program: &str) -> Option<BTreeMap<u64, (String, String)>> {
     let args = ["-d", "-w", "-M", "intel", "--insn-width=16", program];
     let out = Command::new("objdump").args(args).output();
     let Some(out) = out.ok().filter(|out| out.status.success()) else {
-        eprintln!("skipped: no objdump here");
+        skipped("no objdump here");
         return None;
     };
     let printed = text(&out.stdout);
@@ -337,7 +324,7 @@ fn cc(folder: &Path, name: &str, flags: &[&str], sources: &[(&str, &str)]) -> Op
         Ok(status) if status.success() => Some(program),
         Ok(status) => panic!("cc: {status}"),
         Err(_) => {
-            eprintln!("skipped: no C compiler (cc)");
+            skipped("no C compiler (cc)");
             None
         }
     }
@@ -498,7 +485,7 @@ fn the_chapter_is_true() {
         folder.path().join("tests"),
     )
     .unwrap();
-    let bin = Path::new(env!("CARGO_BIN_EXE_lbr")).parent().unwrap().to_owned();
+    let bin = Path::new(PROGRAM).parent().unwrap().to_owned();
     let path = std::env::join_paths(
         [bin].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );
@@ -508,7 +495,7 @@ fn the_chapter_is_true() {
         let (block, _) = block.split_once("```").unwrap();
         for command in block.split("$ ").skip(1) {
             let (command, wanted) = command.split_once('\n').unwrap();
-            let out = Command::new("sh")
+            let out = alone(Command::new("sh"))
                 .args(["-c", command])
                 .current_dir(folder.path())
                 .env("PATH", &path)
@@ -517,7 +504,7 @@ fn the_chapter_is_true() {
             if !out.status.success() {
                 let said = text(&out.stderr);
                 assert!(out.status.code() == Some(4) || said.contains("not found"), "{said}");
-                eprintln!("skipped: {said}");
+                skipped(said);
                 return;
             }
             let here = format!("{}/", folder.path().canonicalize().unwrap().display());

@@ -2,11 +2,8 @@
 //! refuse, and with which status. Arming itself is tested in tests/guest.
 
 use std::fs;
-use std::process::{Command, Output};
 
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).output().unwrap()
-}
+use crate::support::lbr::lbr;
 
 fn refused(args: &[&str], status: i32, word: &str) {
     let output = lbr(args);

@@ -1,31 +1,13 @@
 //! `lbr decode`, as a user runs it.
 
-use std::{
-    io::Write,
-    process::{Command, Output, Stdio},
-};
+use std::io::Write;
+use std::process::Output;
 
-use crate::oracle::{self, LBR_KINDS, Said, Values};
+use crate::support::lbr::{lbr_with_input, piped};
+use crate::support::oracle::{self, LBR_KINDS, Said, Values};
 
 fn decode(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .arg("decode")
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_owned();
-    // The pipe may fill while the child writes.
-    let writer = std::thread::spawn(move || {
-        // Bad arguments end the child before it reads.
-        let _ = stdin.write_all(input.as_bytes());
-    });
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    output
+    lbr_with_input(&[&["decode"], args].concat(), input)
 }
 
 fn stdout(output: &Output) -> &str {
@@ -227,14 +209,7 @@ fn a_line_without_end_is_one_bad_line_and_not_repeated() {
 
 #[test]
 fn a_comment_need_not_be_text() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(["decode", "--format", "3", "--json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(b" # \xFCber\r\n1 2\r\n").unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = lbr_with_input(&["decode", "--format", "3", "--json"], b" # \xFCber\r\n1 2\r\n");
     assert_eq!((output.status.code(), stdout(&output).lines().count()), (Some(0), 1));
 }
 
@@ -269,13 +244,7 @@ fn a_table_shows_raw_beside_decoded_and_dashes_for_what_is_absent() {
 #[test]
 fn a_closed_pipe_is_success() {
     // More than a pipe holds, into a reader that leaves.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(["decode", "--format", "1", "--json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = piped(&["decode", "--format", "1", "--json"]).spawn().unwrap();
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().unwrap();
     let _ = stdin.write_all("1 2\n".repeat(50_000).as_bytes());

@@ -4,10 +4,11 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::lbr::{command, lbr, stdout};
 
 /// A machine on which everything is in order: the msr driver loaded, all
 /// capabilities, no lockdown, recording off.
@@ -43,12 +44,9 @@ fn set(dir: &TempDir, register: u64, value: u64) {
 
 /// The checks by name, and the exit status.
 fn doctor(root: &Path, cpu: &str) -> (Vec<Value>, i32) {
-    let output = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(["doctor", "--json", "--soft-cpu", cpu, "--msr-root"])
-        .arg(root)
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let args = ["doctor", "--json", "--soft-cpu", cpu, "--msr-root", root.to_str().unwrap()];
+    let output = lbr(&args);
+    let text = stdout(&output);
     let checks = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     (checks, output.status.code().unwrap())
 }
@@ -157,8 +155,7 @@ fn remedies_name_commands_that_exist() {
     for remedy in checks.iter().filter_map(|check| check["remedy"].as_str()) {
         let words: Vec<&str> = remedy.split_whitespace().collect();
         for pair in words.windows(2).filter(|pair| pair[0] == "lbr") {
-            let help = Command::new(env!("CARGO_BIN_EXE_lbr")).args([pair[1], "--help"]).output();
-            assert!(help.unwrap().status.success(), "{remedy}");
+            assert!(lbr(&[pair[1], "--help"]).status.success(), "{remedy}");
             named += 1;
         }
     }
@@ -187,12 +184,8 @@ fn msr_safe_makes_up_for_the_driver() {
 #[test]
 fn for_people_it_is_a_line_a_check() {
     let machine = machine();
-    let output = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(["doctor", "--soft-cpu", "06_5E", "--msr-root"])
-        .arg(machine.path())
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let root = machine.path().to_str().unwrap();
+    let text = stdout(&lbr(&["doctor", "--soft-cpu", "06_5E", "--msr-root", root]));
     assert!(
         text.lines().any(|line| line.starts_with("ok   branch records intel_legacy, depth 32")),
         "{text}"
@@ -221,14 +214,13 @@ fn intel_pt() {
              0x0000000a 0x00: eax=0x07300404 ebx=0x00000000 ecx=0x00000000 edx=0x00000000\n"
         );
         put(&machine, "cpuid.txt", &cpuid);
-        let output = Command::new(env!("CARGO_BIN_EXE_lbr"))
-            .args(["doctor", "--json", "--perf-capabilities", "33C5", "--cpuid"])
+        let output = command(&["doctor", "--json", "--perf-capabilities", "33C5", "--cpuid"])
             .arg(machine.path().join("cpuid.txt"))
             .arg("--msr-root")
             .arg(machine.path())
             .output()
             .unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = stdout(&output);
         let checks: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(output.status.code(), Some(expected), "{text}");

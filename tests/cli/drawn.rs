@@ -9,7 +9,7 @@ use lbr_msr::record::{
 use profile::note::Source;
 use profile::perf_data::{Meta, Rate, Writer};
 
-use crate::mapping::mapping;
+use crate::support::mapping::mapping;
 
 pub(crate) const PID: u32 = 100;
 

@@ -1,11 +1,13 @@
 //! `lbr explain`, as a user runs it.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
+use crate::support::lbr::command;
+
 fn explain(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).arg("explain").args(args).output().unwrap()
+    command(&["explain"]).args(args).output().unwrap()
 }
 
 fn json(args: &[&str]) -> Value {

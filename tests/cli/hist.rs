@@ -2,23 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use object::{Object, ObjectSegment, SegmentFlags};
 use profile::note::Source;
 use serde_json::Value;
 
-use crate::built;
 use crate::drawn::{HUMPS, Run, humps, meta, record};
+use crate::support::lbr::command;
+use crate::support::programs;
 
 const ENTRY: u64 = 0x40_1000;
 const EXIT: u64 = 0x40_1030;
 const OTHER_EXIT: u64 = 0x40_1044;
 
 fn lbr(dir: &Path, locale: &str, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lbr"));
-    command.current_dir(dir).env("LC_ALL", locale).env_remove("COLUMNS");
-    command.arg("hist").args(args).output().unwrap()
+    command(&["hist"]).args(args).current_dir(dir).env("LC_ALL", locale).output().unwrap()
 }
 
 fn text(dir: &Path, args: &[&str]) -> String {
@@ -362,8 +361,8 @@ fn refusals() {
 /// By symbol and by line of a program with both.
 #[test]
 fn places() {
-    let flags = [built::BARE, &["-g"]].concat();
-    let Some(program) = built::build("outcomes.S", &flags) else { return };
+    let flags = [programs::BARE, &["-g"]].concat();
+    let Some(program) = programs::build("outcomes.S", &flags) else { return };
     let bytes = std::fs::read(&program.path).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
     let code = file

@@ -10,6 +10,9 @@ use std::process::{Command, Output, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::support::lbr::{PROGRAM, alone, piped};
+use crate::support::skip::skipped;
+
 /// Every way to read a recording.
 const COMMANDS: [&[&str]; 13] = [
     &["report"],
@@ -30,14 +33,14 @@ const COMMANDS: [&[&str]; 13] = [
 /// Runs a command on a file. What it needs beyond the limit it does not get,
 /// which would end it by a signal.
 fn run(command: &[&str], file: &Path) -> Output {
-    Command::new("sh")
-        .args(["-c", "ulimit -v 1048576; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_lbr")])
-        .args(command)
-        .arg("-i")
-        .arg(file)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    limited().args(command).arg("-i").arg(file).output().unwrap()
+}
+
+/// `lbr` with a limit on its addresses, and arguments to come.
+fn limited() -> Command {
+    let mut sh = alone(Command::new("sh"));
+    sh.args(["-c", "ulimit -v 1048576; exec \"$0\" \"$@\"", PROGRAM]);
+    sh
 }
 
 /// The exit status of a command that ended as documented: done, failed or
@@ -202,13 +205,7 @@ fn archives_of_nothing() {
 /// An archive that is longer than it looks ends with Ctrl-C.
 #[test]
 fn an_archive_is_stopped() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(["report", "-i", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = piped(&["report", "-i", "-"]).stdout(Stdio::null()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let bytes = bomb(b" 0x10/0x20/P/-/-/5 \n", 800_000, 1 << 10);
     // More than a pipe and the unpacker hold: once it is written, some of it
@@ -243,11 +240,7 @@ fn no_report_of_verify() {
     for path in &other {
         for (one, other) in [(path, &sound), (&sound, path)] {
             let command = ["verify", "--diff", one.to_str().unwrap(), other.to_str().unwrap()];
-            let out = Command::new("sh")
-                .args(["-c", "ulimit -v 1048576; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_lbr")])
-                .args(command)
-                .output()
-                .unwrap();
+            let out = limited().args(command).output().unwrap();
             let said = String::from_utf8(out.stderr).unwrap();
             assert_eq!(out.status.code(), Some(2), "{command:?}: {said}");
             assert!(said.starts_with("lbr: ") && said.lines().count() == 1, "{said}");
@@ -272,7 +265,7 @@ fn a_source_that_is_a_pipe() {
         .args([&program, &code])
         .status();
     if !built.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no C compiler (cc)");
+        skipped("no C compiler (cc)");
         return;
     }
     use object::{Object, ObjectSymbol};

@@ -8,11 +8,11 @@ use profile::perf_data::Meta;
 use serde_json::Value;
 
 use crate::drawn::{Mapped, humps, meta, record};
+use crate::support::lbr::{lbr_in, printed};
+use crate::support::skip::skipped;
 
 fn report(dir: &Path, input: &str, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lbr"));
-    command.current_dir(dir).args(["report", "-i", input, "--html", "page.html"]);
-    command.args(args).output().unwrap()
+    lbr_in(dir, &[&["report", "-i", input, "--html", "page.html"], args].concat())
 }
 
 fn page(dir: &Path, input: &str, args: &[&str]) -> String {
@@ -45,7 +45,7 @@ fn described(meta: Meta) -> Option<tempfile::TempDir> {
     match built {
         Ok(out) if out.status.success() => {}
         _ => {
-            eprintln!("skipped: no C compiler (cc) that takes a quoted symbol");
+            skipped("no C compiler (cc) that takes a quoted symbol");
             return None;
         }
     }
@@ -105,12 +105,8 @@ fn the_page_says_what_the_views_say() {
 /// of an emulated CPU gave the cycles.
 #[test]
 fn modelled_is_said_once() {
-    let run = |dir: &Path, args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lbr"));
-        let out = command.current_dir(dir).args(args).args(["-i", "<b>&.data"]).output().unwrap();
-        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8(out.stdout).unwrap()
-    };
+    let run =
+        |dir: &Path, args: &[&str]| printed(&lbr_in(dir, &[args, &["-i", "<b>&.data"]].concat()));
     let software = "software LBR (06_5E), not measured";
     let emulated = "Skylake, emulated CPU (TCG), cycles and predictions modelled, not measured";
     for (cpu, source, origin) in [
@@ -184,7 +180,7 @@ impl Browser {
             .flat_map(|dir| names.map(|name| dir.join(name)))
             .find(|program| program.is_file());
         if found.is_none() {
-            eprintln!("skipped: no chromium to open the page");
+            skipped("no chromium to open the page");
         }
         found.map(Browser)
     }
@@ -254,7 +250,7 @@ fn a_browser_takes_it() {
     std::fs::write(&broken, "<script>nobody()</script>").unwrap();
     let out = browser.open(&broken, (400, 300), false, &["--dump-dom"]);
     if console(&out).is_empty() {
-        eprintln!("skipped: this chromium does not show its console");
+        skipped("this chromium does not show its console");
         return;
     }
 
@@ -324,23 +320,14 @@ fn a_browser_takes_it() {
 fn a_page_to_standard_output() {
     let Some(dir) = evil() else { return };
     for args in [&["report"][..], &["annotate"]] {
-        let out = Command::new(env!("CARGO_BIN_EXE_lbr"))
-            .current_dir(dir.path())
-            .args(args)
-            .args(["-i", "<b>&.data", "--html", "-"])
-            .output()
-            .unwrap();
+        let out = lbr_in(dir.path(), &[args, &["-i", "<b>&.data", "--html", "-"]].concat());
         let said = String::from_utf8(out.stderr).unwrap();
         assert_eq!(out.status.code(), Some(0), "{said}");
         assert!(!said.contains("report to"), "{said}");
         assert!(out.stdout.starts_with(b"<!DOCTYPE html>"), "{args:?}");
         assert!(!dir.path().join("-").exists());
-        let full = Command::new(env!("CARGO_BIN_EXE_lbr"))
-            .current_dir(dir.path())
-            .args(args)
-            .args(["-i", "<b>&.data", "--html", "no/such/page.html"])
-            .output()
-            .unwrap();
+        let nowhere = ["-i", "<b>&.data", "--html", "no/such/page.html"];
+        let full = lbr_in(dir.path(), &[args, &nowhere].concat());
         assert_eq!(full.status.code(), Some(1));
         let said = String::from_utf8(full.stderr).unwrap();
         assert!(said.starts_with("lbr: no/such/page.html cannot be written: "), "{said}");

@@ -1,10 +1,12 @@
 //! Ctrl-C while a recording is read.
 
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::support::lbr::piped;
 
 /// A line of two branches.
 const LINE: &[u8] = b" 0x50/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n";
@@ -12,14 +14,7 @@ const LINE: &[u8] = b" 0x50/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n";
 /// What a command prints of text through a pipe when Ctrl-C comes after the
 /// first 40,000 lines.
 fn interrupted(args: &[&str]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(args)
-        .args(["-i", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = piped(args).args(["-i", "-"]).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     // More than pipe and buffers hold: once it is written, reading has begun.
     let text = LINE.repeat(40_000);

@@ -3,25 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::built::{BARE, Program, build};
-
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).output().unwrap()
-}
-
-fn text(args: &[&str]) -> String {
-    let out = lbr(args);
-    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
-}
-
-fn rows(args: &[&str]) -> Vec<Value> {
-    text(args).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
+use crate::support::lbr::{done as text, lbr, lbr_with_input, printed, rows, traced};
+use crate::support::programs::{BARE, Program, build};
 
 /// Records a program; `None`, after saying so, where it may not be traced.
 fn record(dir: &Path, program: &Program, options: &[&str]) -> Option<String> {
@@ -29,12 +15,7 @@ fn record(dir: &Path, program: &Program, options: &[&str]) -> Option<String> {
     let mut args = vec!["record", "--backend", "soft", "--source", "ptrace", "-o", &file];
     args.extend(options);
     args.extend(["--", program.name()]);
-    let out = lbr(&args);
-    if out.status.code() == Some(4) {
-        eprintln!("skipped: {}", String::from_utf8_lossy(&out.stderr));
-        return None;
-    }
-    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    traced(&args)?;
     Some(file)
 }
 
@@ -222,15 +203,8 @@ fn cycles_of_a_round() {
     assert!(row["mean"].is_null() && row["mean_high"].is_null());
     assert!(row["mean_low"].as_f64().unwrap() > 1.0, "{row}");
     // The same from a pipe, which cannot be read twice.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(["report", "--view", "loops", "--json", "-i", "-"])
-        .stdin(std::fs::File::open(&path).unwrap())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut piped = String::new();
-    std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut piped).unwrap();
-    assert!(child.wait().unwrap().success());
+    let piped = ["report", "--view", "loops", "--json", "-i", "-"];
+    let piped = printed(&lbr_with_input(&piped, std::fs::read(&path).unwrap()));
     assert_eq!(piped.lines().next().unwrap(), row.to_string());
 }
 
@@ -429,7 +403,7 @@ fn paths_of_known_loops() {
 /// no types.
 #[test]
 fn a_real_recording() {
-    let Some(corpus) = crate::corpus::corpus() else { return };
+    let Some(corpus) = crate::support::corpus::corpus() else { return };
     let file = corpus.join("autofdo/perfdata/propeller_sample_1.perfdata1");
     let file = file.to_str().unwrap();
     let rows = loops(file);

@@ -1,12 +1,8 @@
 //! `lbr probe` as a user runs it.
 
-use std::process::{Command, Output};
-
 use serde_json::{Value, json};
 
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).output().unwrap()
-}
+use crate::support::lbr::lbr;
 
 /// The objects that a run prints.
 #[track_caller]

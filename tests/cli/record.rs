@@ -5,21 +5,15 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::built::{BARE, Program, build};
+use crate::support::lbr::{lbr, text};
+use crate::support::programs::{BARE, Program, build};
+use crate::support::skip::skipped;
 
 /// A recording in a folder that is removed with it.
 struct Recorded {
     file: PathBuf,
     _folder: tempfile::TempDir,
     out: Output,
-}
-
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn record(options: &[&str], program: &Program) -> Recorded {
@@ -64,7 +58,7 @@ fn has_qemu() -> bool {
     match sampler::source::qemu::Qemu::find() {
         Ok(_) => true,
         Err(why) => {
-            eprintln!("skipped: the qemu source: {why}");
+            skipped(format_args!("the qemu source: {why}"));
             false
         }
     }
@@ -308,7 +302,7 @@ fn perf(args: &[&str], file: &Path) -> Option<String> {
             Some(text(&out.stdout))
         }
         Err(_) => {
-            eprintln!("skipped: perf is not installed");
+            skipped("perf is not installed");
             None
         }
     }

@@ -11,21 +11,12 @@ use profile::note::Source;
 use profile::perf_data::{Meta, Writer};
 use serde_json::Value;
 
-use crate::corpus::corpus;
+use crate::support::corpus::corpus;
+use crate::support::lbr::{command, lbr, printed as stdout};
+use crate::support::skip::skipped;
 
 fn report(args: &[&str], file: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .arg("report")
-        .args(args)
-        .arg("-i")
-        .arg(file)
-        .output()
-        .unwrap()
-}
-
-fn stdout(out: &Output) -> String {
-    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout.clone()).unwrap()
+    command(&["report"]).args(args).arg("-i").arg(file).output().unwrap()
 }
 
 /// Two stacks of a software LBR that knows neither predictions nor cycles.
@@ -180,7 +171,7 @@ fn a_real_recording() {
     let Some(corpus) = corpus() else { return };
     let golden = corpus.join("golden-entries/autofdo.test.lbr.entries.csv.xz");
     let Ok(xz) = Command::new("xz").arg("-dc").arg(golden).output() else {
-        return eprintln!("skipped: no xz here");
+        return skipped("no xz here");
     };
     let mut expected = std::collections::HashMap::<(String, String), (u64, u64)>::new();
     for line in String::from_utf8(xz.stdout).unwrap().lines().skip(1) {
@@ -264,7 +255,7 @@ fn lint_judges_each_recording_and_all() {
     let text = dir.path().join("empty.txt");
     std::fs::write(&text, " 0x0/0x0/P/-/-/0 \n").unwrap();
     let lint = |args: &[&str]| {
-        let lbr = Command::new(env!("CARGO_BIN_EXE_lbr")).arg("lint").args(args).output().unwrap();
+        let lbr = lbr(&[&["lint"], args].concat());
         let out = String::from_utf8(lbr.stdout).unwrap();
         let rows: Vec<Value> =
             out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -338,8 +329,8 @@ fn standard_output_that_is_full_or_closed() {
         &["lint"],
         &["script"],
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lbr"));
-        command.args(args).arg("-i").arg(&file);
+        let mut command = command(args);
+        command.arg("-i").arg(&file);
         let out = command.stdout(full()).output().unwrap();
         let said = String::from_utf8(out.stderr).unwrap();
         assert_eq!(out.status.code(), Some(1), "{args:?}: {said}");

@@ -1,39 +1,11 @@
 //! `lbr script`.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::corpus::corpus;
-
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn lbr_with_input(args: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // It may end before it has read everything: that is its right.
-    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
-    let out = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    out
-}
-
-fn stdout(out: &Output) -> String {
-    String::from_utf8(out.stdout.clone()).unwrap()
-}
-
-fn stderr(out: &Output) -> String {
-    String::from_utf8(out.stderr.clone()).unwrap()
-}
+use crate::support::corpus::corpus;
+use crate::support::lbr::{command, lbr, lbr_with_input, stderr, stdout};
+use crate::support::skip::skipped;
 
 const TEXT: &str = "  12/13 [001] 7.000001:  a0 0x10/0x20/M/-/-/5/COND  0x30/0x40/-/-/-/0\n";
 
@@ -103,8 +75,7 @@ fn bad_input_is_a_sentence_and_2() {
 #[test]
 fn a_closed_pipe_is_success() {
     let Some(corpus) = corpus() else { return };
-    let mut child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(["script", "-i"])
+    let mut child = command(&["script", "-i"])
         .arg(corpus.join("autofdo/perfdata/test.lbr"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -147,7 +118,7 @@ fn golden_entries_come_out_in_their_order() {
         let name = file.rsplit('/').next().unwrap();
         let csv = folder.join(format!("{project}.{name}.entries.csv.xz"));
         let Ok(csv) = Command::new("xz").arg("-dc").arg(csv).output() else {
-            return eprintln!("skipped: no xz here");
+            return skipped("no xz here");
         };
         let expected = stdout(&csv);
         let mut expected = expected.lines().skip(1);
@@ -226,7 +197,7 @@ fn several_buffers_are_sorted_as_perf_sorts_them_if_asked() {
     // Of equal times the one that stands first in the file.
     assert_eq!(&ours[9..11], ["[000] 0.009000:", "[001] 0.009000:"]);
     let piped =
-        lbr_with_input(&["script", "-i", "-", "-F", "cpu,time", "--time-order"], &two_buffers());
+        lbr_with_input(&["script", "-i", "-", "-F", "cpu,time", "--time-order"], two_buffers());
     assert_eq!(who_and_when(&stdout(&piped)), ours);
     let unsorted = lbr(&["script", "-i", path, "-F", "time"]);
     let expected = [1, 3, 5, 2, 4, 6, 9, 4, 7, 9, 8, 10, 9];
@@ -235,7 +206,7 @@ fn several_buffers_are_sorted_as_perf_sorts_them_if_asked() {
     assert_eq!(found.iter().map(|s| (s * 1000.0) as u64).collect::<Vec<_>>(), expected);
     let perf = Command::new("perf").args(["script", "-F", "cpu,time,brstack", "-i", path]).output();
     let Ok(perf) = perf else {
-        eprintln!("skipped: no perf to compare with");
+        skipped("no perf to compare with");
         return;
     };
     assert!(perf.status.success(), "{}", stderr(&perf));

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use flate2::{Compression, write::GzEncoder};
 use lbr_msr::record::{
@@ -15,21 +15,9 @@ use profile::perf_data::{Meta, Writer};
 use serde_json::{Value, json};
 
 use crate::drawn;
-use crate::mapping::mapping;
-
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn done(args: &[&str]) -> String {
-    let out = lbr(args);
-    assert_eq!(out.status.code(), Some(0), "{args:?}: {}", text(&out.stderr));
-    text(&out.stdout)
-}
+use crate::support::lbr::{command, done, lbr, text};
+use crate::support::mapping::mapping;
+use crate::support::skip::skipped;
 
 /// The last object: the quality.
 fn quality(args: &[&str]) -> Value {
@@ -121,7 +109,7 @@ fn perf(args: &[&str], file: &Path) -> Option<String> {
         Ok(out) if out.status.success() => Some(text(&out.stdout)),
         Ok(out) => panic!("perf {args:?}: {}", text(&out.stderr)),
         Err(_) => {
-            eprintln!("skipped: no perf");
+            skipped("no perf");
             None
         }
     }
@@ -379,8 +367,7 @@ fn streams_are_selected_from_too() {
     let chosen = ["--comm", "a worker", "--event", "branches", "--time", "50%-100%"];
     for view in ["hot", "loops"] {
         for file in [&file, &packed] {
-            let piped = Command::new(env!("CARGO_BIN_EXE_lbr"))
-                .args(["report", "--json", "-i", "-", "--view", view])
+            let piped = command(&["report", "--json", "-i", "-", "--view", view])
                 .args(chosen)
                 .stdin(File::open(file).unwrap())
                 .output()

@@ -4,27 +4,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn stdout(out: &Output) -> String {
-    String::from_utf8(out.stdout.clone()).unwrap()
-}
-
-fn stderr(out: &Output) -> String {
-    String::from_utf8(out.stderr.clone()).unwrap()
-}
-
-fn json(args: &[&str]) -> Vec<Value> {
-    let out = lbr(args);
-    assert_eq!(out.status.code(), Some(0), "{args:?}: {}", stderr(&out));
-    stdout(&out).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
+use crate::support::lbr::{lbr, rows as json, stderr, stdout};
+use crate::support::skip::skipped;
 
 /// Numbers that look random, and are the same each time.
 struct Numbers(u64);
@@ -379,7 +364,7 @@ fn what_needs_addresses_says_that_there_are_none() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn perfs_text_counts_as_its_recording() {
-    use crate::built::{BARE, build};
+    use crate::support::programs::{BARE, build};
 
     let Some(program) = build("nested.S", BARE) else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -403,7 +388,7 @@ fn perfs_text_counts_as_its_recording() {
     {
         let perf = Command::new("perf").args(["script", "-F", fields, "-i", file]).output();
         let Ok(perf) = perf else {
-            eprintln!("skipped: perf is not installed");
+            skipped("perf is not installed");
             return;
         };
         assert!(perf.status.success(), "{}", stderr(&perf));

@@ -5,8 +5,10 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::built::build;
-use crate::linked::AS_KERNEL;
+use crate::support::lbr::{lbr, stdout as text_of};
+use crate::support::linked::AS_KERNEL;
+use crate::support::programs::build;
+use crate::support::skip::skipped;
 
 /// Runs `lbr report` on brstack text.
 fn report(dir: &Path, text: &str, args: &[&str]) -> Output {
@@ -14,13 +16,9 @@ fn report(dir: &Path, text: &str, args: &[&str]) -> Output {
     std::fs::write(&file, text).unwrap();
     let mut all = vec!["report", "-i", file.to_str().unwrap()];
     all.extend(args);
-    let out = Command::new(env!("CARGO_BIN_EXE_lbr")).args(all).output().unwrap();
+    let out = lbr(&all);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     out
-}
-
-fn text_of(out: &Output) -> String {
-    String::from_utf8(out.stdout.clone()).unwrap()
 }
 
 /// The first row with this view.
@@ -95,7 +93,7 @@ fn a_folder_for_debug_files() {
     let objcopy = |args: &[&str]| Command::new("objcopy").args(args).status();
     let (debug, stripped) = (debug.to_str().unwrap(), stripped.to_str().unwrap());
     let Ok(kept) = objcopy(&["--only-keep-debug", program.name(), debug]) else {
-        eprintln!("skipped: no objcopy");
+        skipped("no objcopy");
         return;
     };
     let link = format!("--add-gnu-debuglink={debug}");
@@ -158,7 +156,7 @@ fn generated_code() {
     let pid = std::process::id();
     let list = std::path::PathBuf::from(format!("/tmp/perf-{pid}.map"));
     if std::fs::write(&list, "7f0000001000 100 JIT:hot_loop app.js:12\n").is_err() {
-        eprintln!("skipped: /tmp cannot be written");
+        skipped("/tmp cannot be written");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -182,7 +180,7 @@ fn a_kernel_that_is_given() {
     let vmlinux = vmlinux.to_str().unwrap();
     let marked = ["--add-symbol", "_text=.text:0,global", program.name(), vmlinux];
     let Ok(status) = Command::new("objcopy").args(marked).status() else {
-        eprintln!("skipped: no objcopy");
+        skipped("no objcopy");
         return;
     };
     assert!(status.success());

@@ -6,7 +6,7 @@
 //! written into recordings entry by entry, with the book's numbers.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 use lbr_msr::BranchFilter;
 use lbr_msr::record::{
@@ -17,24 +17,10 @@ use profile::note::Source;
 use profile::perf_data::{Meta, Rate, Writer};
 use serde_json::Value;
 
-use crate::built::{BARE, Program, build};
-use crate::mapping::mapping;
-
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-#[track_caller]
-fn done(args: &[&str]) -> String {
-    let out = lbr(args);
-    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
-}
-
-#[track_caller]
-fn rows(args: &[&str]) -> Vec<Value> {
-    done(args).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
+use crate::support::lbr::{PROGRAM, alone, done, rows, traced};
+use crate::support::mapping::mapping;
+use crate::support::programs::{BARE, Program, build};
+use crate::support::skip::skipped;
 
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
@@ -51,9 +37,7 @@ fn branch_history_of_the_loop() {
     let file = folder.path().join("perf.data").to_str().unwrap().to_owned();
     // The jump to the loop, four branches of each round, the call of the third.
     let record = ["record", "--backend", "soft", "--source", "ptrace", "-c", "10", "-o", &file];
-    let out = lbr(&[&record[..], &["--", program.name()]].concat());
-    if out.status.code() == Some(4) {
-        eprintln!("skipped: {}", String::from_utf8_lossy(&out.stderr));
+    if traced(&[&record[..], &["--", program.name()]].concat()).is_none() {
         return;
     }
     let printed = done(&["script", "-i", &file]);
@@ -348,14 +332,13 @@ fn long_names_on_a_terminal() {
     let file = file.to_str().unwrap();
     assert!(done(&["report", "-i", file]).contains(&format!("{long}+0x1 -> {long}+0x")));
 
-    let command = format!("stty rows 40 cols 120; {} report -i {file}", env!("CARGO_BIN_EXE_lbr"));
-    let out = Command::new("script")
+    let command = format!("stty rows 40 cols 120; {} report -i {file}", PROGRAM);
+    let out = alone(Command::new("script"))
         .args(["-qec", &command, "/dev/null"])
-        .stdin(Stdio::null())
         .env("NO_COLOR", "1")
         .output();
     let Ok(out) = out else {
-        eprintln!("skipped: no script(1) to make a terminal");
+        skipped("no script(1) to make a terminal");
         return;
     };
     let printed = String::from_utf8(out.stdout).unwrap();

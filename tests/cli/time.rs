@@ -1,19 +1,17 @@
 //! `lbr time`: what it prints of code whose counts are known by hand.
 
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-fn time(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lbr"));
-    command.args(["time", "--backend", "soft", "--repeat", "3", "--warm-up", "1"]);
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
+use crate::support::lbr::{command, lbr, piped, text};
+use crate::support::skip::{run_tool, tool};
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+fn time(args: &[&str]) -> Output {
+    let stepped = ["time", "--backend", "soft", "--repeat", "3", "--warm-up", "1"];
+    lbr(&[&stepped, args].concat())
 }
 
 /// The lines of `--json`.
@@ -24,11 +22,7 @@ fn lines(args: &[&str]) -> Vec<Value> {
 }
 
 fn has_as() -> bool {
-    let found = Command::new("as").arg("--version").output().is_ok();
-    if !found {
-        eprintln!("skipped: no assembler (as)");
-    }
-    found
+    run_tool(tool("as").arg("--version")).is_some()
 }
 
 /// `mov ecx, 3; dec ecx; jnz -4`: 7 instructions, 2 of 3 branches taken.
@@ -132,11 +126,7 @@ fn what_is_wrong_is_said() {
         refused(&["nop; foo"], "line 1: no such instruction", 2);
         refused(&["call foo"], "refers to `foo` at +0x1", 2);
     }
-    let out = Command::new(env!("CARGO_BIN_EXE_lbr"))
-        .args(["time", "nop"])
-        .env("PATH", "/nonexistent")
-        .output()
-        .unwrap();
+    let out = command(&["time", "nop"]).env("PATH", "/nonexistent").output().unwrap();
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("there is no `as`"), "{}", text(&out.stderr));
 }
@@ -153,11 +143,8 @@ fn signals_end_it_soon() {
     // mov ecx, 300000000; dec ecx; jnz: quick at full speed, hours step by step.
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let started = std::time::Instant::now();
-        let child = Command::new(env!("CARGO_BIN_EXE_lbr"))
-            .args(["time", "--backend", "soft", "--timeout", "6000", "--hex"])
+        let child = piped(&["time", "--backend", "soft", "--timeout", "6000", "--hex"])
             .args(["b9 00 a3 e1 11 ff c9 75 fc", "--warm-up", "1"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         while !catches(child.id(), signal) {

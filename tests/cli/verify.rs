@@ -1,13 +1,10 @@
 //! `lbr verify` as a user runs it, on software CPUs.
 
 use std::fs;
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).output().unwrap()
-}
+use crate::support::lbr::lbr;
 
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()

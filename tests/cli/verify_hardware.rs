@@ -3,24 +3,21 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::lbr::{PROGRAM, lbr};
+
 #[test]
 fn it_writes_one_report_wherever_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.md");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/verify-hardware");
-    let run = Command::new(&script)
-        .arg("-o")
-        .arg(&report)
-        .env("LBR", env!("CARGO_BIN_EXE_lbr"))
-        .output()
-        .unwrap();
+    let run = Command::new(&script).arg("-o").arg(&report).env("LBR", PROGRAM).output().unwrap();
     let said = String::from_utf8_lossy(&run.stderr);
     let text = std::fs::read_to_string(&report).unwrap_or_else(|error| panic!("{error}: {said}"));
     for part in ["## lbr probe", "## lbr doctor", "## lbr verify", "registers written: no"] {
         assert!(text.contains(part), "no {part} in {text}");
     }
     // It ends as `lbr verify` does, and says why where there is nothing.
-    let verify = Command::new(env!("CARGO_BIN_EXE_lbr")).arg("verify").output().unwrap();
+    let verify = lbr(&["verify"]);
     assert_eq!(run.status.code(), verify.status.code(), "{said}");
     if run.status.code() == Some(3) {
         assert!(said.contains("there are no branch records to verify here: "), "{said}");

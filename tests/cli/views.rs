@@ -3,21 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::corpus::corpus;
-
-fn lbr(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lbr")).args(args).output().unwrap()
-}
-
-fn lines(out: &Output) -> Vec<Value> {
-    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
-    let text = String::from_utf8(out.stdout.clone()).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
+use crate::support::corpus::corpus;
+use crate::support::lbr::{json_lines as lines, lbr, traced};
+use crate::support::skip::skipped;
 
 /// Labels of a program by name.
 type Labels = HashMap<String, u64>;
@@ -32,11 +24,11 @@ fn build(dir: &Path) -> Option<(PathBuf, Labels)> {
         .args([&program, &source])
         .status();
     if !built.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no C compiler (cc) to build outcomes.S");
+        skipped("no C compiler (cc) to build outcomes.S");
         return None;
     }
     let Ok(symbols) = Command::new("nm").arg(&program).output() else {
-        eprintln!("skipped: no nm to read the labels of outcomes.S");
+        skipped("no nm to read the labels of outcomes.S");
         return None;
     };
     let labels = String::from_utf8(symbols.stdout).unwrap();
@@ -52,13 +44,7 @@ fn build(dir: &Path) -> Option<(PathBuf, Labels)> {
 fn record(dir: &Path, program: &Path, count: &str) -> Option<String> {
     let file = dir.join("perf.data").to_str().unwrap().to_owned();
     let args = ["record", "--backend", "soft", "--source", "ptrace", "-c", count, "-o", &file];
-    let out = lbr(&[&args[..], &["--", program.to_str().unwrap()]].concat());
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    if out.status.code() == Some(4) {
-        eprintln!("skipped: {said}");
-        return None;
-    }
-    assert_eq!(out.status.code(), Some(0), "{said}");
+    traced(&[&args[..], &["--", program.to_str().unwrap()]].concat())?;
     Some(file)
 }
 
@@ -272,7 +258,7 @@ fn callgrind(
         .arg(program)
         .status();
     if !ran.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no valgrind with callgrind here");
+        skipped("no valgrind with callgrind here");
         return None;
     }
     let text = std::fs::read_to_string(file).unwrap();

@@ -15,6 +15,8 @@ use profile::recording::{Item, Recording};
 
 use super::graph::{Edge, Graph};
 
+use crate::support::skip::skipped;
+
 const SCRIPT: &str = r#"
 # Each recording's status and summary go to its own file.
 try() {
@@ -72,9 +74,9 @@ pub(crate) fn top() -> PathBuf {
 /// `None`, with a sentence, where the machine cannot be had.
 fn machine(cpu: &str, out: &Path, programs: &[&Path], script: &str) -> Option<Output> {
     if std::env::var_os("LBR_TEST_MACHINE").is_none() {
-        eprintln!(
-            "skipped: LBR_TEST_MACHINE names no folder of the test machine; \
-             scripts/test-machine fetch makes one"
+        skipped(
+            "LBR_TEST_MACHINE names no folder of the test machine; \
+             scripts/test-machine fetch makes one",
         );
         return None;
     }
@@ -90,7 +92,7 @@ fn machine(cpu: &str, out: &Path, programs: &[&Path], script: &str) -> Option<Ou
         .unwrap();
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     if run.status.code() == Some(3) {
-        eprintln!("skipped: {said}");
+        skipped(said);
         return None;
     }
     assert!(run.status.success(), "{cpu}: {said}");
@@ -295,7 +297,7 @@ fn check(cpu: &str, depth: usize) {
     let (Some(file), Some(long)) =
         (graph.build(folder.path(), "graph"), long.build(folder.path(), "long"))
     else {
-        eprintln!("skipped: no cc to assemble the program with");
+        skipped("no cc to assemble the program with");
         return;
     };
     let out = folder.path();

@@ -13,14 +13,16 @@ use lbr_msr::soft::{Fault, SoftCpu};
 use serde_json::Value;
 
 use super::guest_record::top;
-use super::roots;
+use crate::support::faults;
+
+use crate::support::skip::skipped;
 
 /// The check that a lie is found by on real code, and words of what it finds.
 fn root(lie: Fault) -> (&'static str, &'static str) {
     match lie {
         // The kernel's branches leave nothing else in the ring.
         Fault::IgnoresRing0 => ("recording", "into ring 0 recorded although suppressed"),
-        other => roots::root(other),
+        other => faults::root(other),
     }
 }
 
@@ -38,9 +40,9 @@ fn lies(cpu: &SoftCpu) -> Vec<Fault> {
 /// cannot be had.
 fn run(cpu: &str, lies: &[Fault], kills: u32, out: &Path) -> bool {
     if std::env::var_os("LBR_TEST_MACHINE").is_none() {
-        eprintln!(
-            "skipped: LBR_TEST_MACHINE names no folder of the test machine; \
-             scripts/test-machine fetch makes one"
+        skipped(
+            "LBR_TEST_MACHINE names no folder of the test machine; \
+             scripts/test-machine fetch makes one",
         );
         return false;
     }
@@ -52,7 +54,7 @@ fn run(cpu: &str, lies: &[Fault], kills: u32, out: &Path) -> bool {
     match compiled {
         Ok(status) => assert!(status.success(), "registers.c"),
         Err(error) => {
-            eprintln!("skipped: no C compiler: {error}");
+            skipped(format_args!("no C compiler: {error}"));
             return false;
         }
     }
@@ -71,7 +73,7 @@ fn run(cpu: &str, lies: &[Fault], kills: u32, out: &Path) -> bool {
         .unwrap();
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     if run.status.code() == Some(3) {
-        eprintln!("skipped: {said}");
+        skipped(said);
         return false;
     }
     let printed = String::from_utf8_lossy(&run.stdout).into_owned();

@@ -2,13 +2,18 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(unreachable_pub, reason = "modules of a test are reachable by nobody else")]
 
+/// What tests share; each target names the parts that it needs.
+#[path = "../support"]
+#[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
+mod support {
+    pub(crate) mod faults;
+    pub(crate) mod recorder;
+    pub(crate) mod skip;
+}
+
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod measure;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod measure_closure;
-#[path = "../recorder.rs"]
-mod recorder;
-#[path = "../roots.rs"]
-mod roots;
 mod verify;
 mod verify_restore;

@@ -12,6 +12,8 @@ use lab::measure::{FaultKind, MeasureError, Measurement, Reading, Ring, Session}
 use lbr_msr::arm::Restored;
 use lbr_msr::{Msr, MsrError};
 
+use crate::support::skip::skipped;
+
 fn session() -> Session {
     let mut session = Session::stepping().expect("a session");
     session.options().warm_up = 1;
@@ -27,7 +29,7 @@ fn assemble(source: &str) -> Option<Vec<u8>> {
     std::fs::write(&input, format!(".intel_syntax noprefix\n{source}\n")).expect("a file");
     let status = Command::new("as").arg("--64").arg("-o").arg(&object).arg(&input).status();
     let Ok(status) = status else {
-        eprintln!("skipped: no assembler (as)");
+        skipped("no assembler (as)");
         return None;
     };
     assert!(status.success(), "as: {source}");
@@ -243,7 +245,7 @@ fn compile(source: &str, flags: &[&str]) -> Option<(tempfile::TempDir, std::path
     std::fs::write(&input, source).expect("a file");
     let status = Command::new("cc").args(flags).arg("-o").arg(&output).arg(&input).status();
     let Ok(status) = status else {
-        eprintln!("skipped: no C compiler (cc)");
+        skipped("no C compiler (cc)");
         return None;
     };
     assert!(status.success(), "cc {flags:?}");
@@ -313,7 +315,7 @@ fn vector_registers_are_clean_at_the_start_of_each_run() {
 #[test]
 fn the_upper_half_of_a_vector_is_clean_too() {
     if !std::arch::is_x86_feature_detected!("avx2") {
-        eprintln!("skipped: no AVX2");
+        skipped("no AVX2");
         return;
     }
     let source = "vextracti128 xmm1, ymm7, 1; vmovq rbx, xmm1; vpcmpeqd ymm7, ymm7, ymm7";

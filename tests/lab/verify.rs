@@ -4,7 +4,7 @@
 use lab::verify::{Config, Ready, Report, SoftSubject, Verdict};
 use lbr_msr::soft::{Fault, Faults, SoftCpu};
 
-use super::roots::root;
+use crate::support::faults::root;
 
 fn verify(cpu: &SoftCpu, faults: Faults, write: bool) -> Report {
     let subject = SoftSubject::new(cpu, faults);

@@ -21,7 +21,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use sampler::keeper;
 
-use crate::recorder::{Filed, again, filed, recorded};
+use crate::support::recorder::{Filed, again, filed, recorded};
 
 const DEBUGCTL: Msr = Msr(0x1D9);
 

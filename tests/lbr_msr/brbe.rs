@@ -5,7 +5,7 @@ use lbr_msr::{
     register::brbe::{BrbInf, BrbeType},
 };
 
-use crate::oracle::{self, Values};
+use crate::support::oracle::{self, Values};
 
 fn cycles(exponent: u64, mantissa: u64) -> Option<u64> {
     BrbInf(exponent << 40 | mantissa << 32 | 3).cycles()

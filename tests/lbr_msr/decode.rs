@@ -8,7 +8,7 @@ use lbr_msr::{
     record::{BranchSpec, HwBranchType},
 };
 
-use crate::oracle::{self, LBR_KINDS, Said, Values};
+use crate::support::oracle::{self, LBR_KINDS, Said, Values};
 
 fn legacy(format: u8) -> Layout {
     Layout::Legacy { format: LbrFormat(format), tsx: true }
@@ -260,7 +260,7 @@ fn decoding_into_a_slice_stops_at_its_end() {
 
 #[test]
 fn values_of_real_machines() {
-    let Some(corpus) = crate::corpus::corpus() else { return };
+    let Some(corpus) = crate::support::corpus::corpus() else { return };
     let text = std::fs::read_to_string(corpus.join("msr/raw_lastbranch_msrs.csv")).unwrap();
     let mut seen = 0;
     for row in text.lines().skip(1) {

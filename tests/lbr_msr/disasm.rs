@@ -4,6 +4,8 @@ use std::process::Command;
 
 use lbr_msr::disasm::{Disassembler, Syntax};
 
+use crate::support::skip::skipped;
+
 fn text(syntax: Syntax, bytes: &[u8], ip: u64) -> (String, String) {
     let text = Disassembler::new(syntax).text(bytes, ip).unwrap();
     assert_eq!(usize::from(text.len), bytes.len());
@@ -60,7 +62,7 @@ fn objdump(syntax: &str) -> Option<Vec<(u64, Vec<u8>, String)>> {
     let args = ["-d", "-w", "-M", syntax, "-j", ".text", "--insn-width=16"];
     let out = Command::new("objdump").args(args).arg(program).output();
     let Some(out) = out.ok().filter(|out| out.status.success()) else {
-        eprintln!("skipped: no objdump that knows x86 here");
+        skipped("no objdump that knows x86 here");
         return None;
     };
     let text = String::from_utf8_lossy(&out.stdout).into_owned();

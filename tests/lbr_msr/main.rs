@@ -1,15 +1,18 @@
 //! Table of contents of this test target; a file for each subject.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "../corpus.rs"]
-#[allow(dead_code, unreachable_pub, reason = "not every target reads the corpus")]
-mod corpus;
+/// What tests share; each target names the parts that it needs.
+#[path = "../support"]
+#[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
+mod support {
+    pub(crate) mod corpus;
+    pub(crate) mod oracle;
+    pub(crate) mod skip;
+}
+
 mod device;
 #[cfg(feature = "disasm")]
 mod disasm;
-#[path = "../oracle.rs"]
-#[allow(dead_code, reason = "not every target needs all of it")]
-mod oracle;
 
 mod arm_needs;
 mod brbe;

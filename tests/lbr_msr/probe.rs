@@ -14,7 +14,7 @@ use lbr_msr::probe::{
 };
 use lbr_msr::{Msr, address};
 
-use crate::corpus::corpus;
+use crate::support::corpus::corpus;
 
 const PDCM: u32 = 1 << 15;
 const HYPERVISOR: u32 = 1 << 31;

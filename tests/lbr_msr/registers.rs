@@ -137,7 +137,7 @@ fn perf_capabilities_of_a_skylake() {
 
 #[test]
 fn perf_capabilities_of_real_machines() {
-    let Some(corpus) = crate::corpus::corpus() else { return };
+    let Some(corpus) = crate::support::corpus::corpus() else { return };
     let text = std::fs::read_to_string(corpus.join("msr/perf_capabilities.csv")).unwrap();
     let mut seen = 0;
     for row in text.lines().skip(1) {

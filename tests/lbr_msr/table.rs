@@ -4,7 +4,8 @@ use lbr_msr::format::LbrFormat;
 use lbr_msr::table::{Carries, Confidence, ExpectedFormat, Linux, MODELS, Model, SelectScope};
 use lbr_msr::{Msr, table};
 
-use crate::corpus::corpus;
+use crate::support::corpus::corpus;
+use crate::support::skip::skipped;
 
 #[test]
 fn rows_known_by_heart() {
@@ -67,7 +68,7 @@ fn keys_are_unique_and_read_back() {
 fn every_cell_agrees_with_the_facts() {
     let Some(path) = corpus().map(|dir| dir.join("../facts/lbr-geometry.tsv")) else { return };
     let Ok(text) = std::fs::read_to_string(&path) else {
-        eprintln!("skipped: no {}", path.display());
+        skipped(format_args!("no {}", path.display()));
         return;
     };
     let rows: Vec<Vec<&str>> =

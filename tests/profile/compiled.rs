@@ -8,10 +8,12 @@ use profile::maps::{Location, Maps};
 
 use lbr_msr::record::{Event, Mmap};
 
+use crate::support::skip::skipped;
+
 /// Runs a tool; `None`, after saying so, where it is missing.
 pub(crate) fn run(program: &str, args: &[&str]) -> Option<String> {
     let Ok(out) = Command::new(program).args(args).output() else {
-        eprintln!("skipped: no {program}");
+        skipped(format_args!("no {program}"));
         return None;
     };
     let said = String::from_utf8_lossy(&out.stderr).into_owned();

@@ -7,6 +7,7 @@ use object::{Object, ObjectSection};
 use profile::symbols::{DebugDirs, Module};
 
 use crate::compiled::{compile, extent, run, symbol};
+use crate::support::skip::skipped;
 
 /// Makes a program as distributions do: its functions in a small file, that
 /// packed, and the program stripped with it inside. `None` where tools are
@@ -22,7 +23,7 @@ fn made(dir: &Path, xz: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let [f, s, p] = [&full, &small, &program].map(|path| path.to_str().unwrap().to_owned());
     run("objcopy", &["-S", "--remove-section=.comment", &keep, &f, &s])?;
     let Ok(packed) = Command::new("xz").args(xz).args(["-c", &s]).output() else {
-        eprintln!("skipped: no xz");
+        skipped("no xz");
         return None;
     };
     assert!(packed.status.success());

@@ -7,7 +7,8 @@ use profile::brstack::Printed;
 use profile::perf_data::{ReadError, Reader};
 use profile::{Item, Recording};
 
-use crate::corpus::corpus;
+use crate::support::corpus::corpus;
+use crate::support::skip::skipped;
 
 /// Decompresses a file with the command `xz`; `None`, after saying so, without.
 fn unxz(path: &Path) -> Option<String> {
@@ -17,7 +18,7 @@ fn unxz(path: &Path) -> Option<String> {
             Some(String::from_utf8(out.stdout).unwrap())
         }
         Err(_) => {
-            eprintln!("skipped: no xz here");
+            skipped("no xz here");
             None
         }
     }

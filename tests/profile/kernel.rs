@@ -9,7 +9,8 @@ use profile::perf_data::{FileInfo, Meta, Writer};
 use profile::symbols::{DebugDirs, RunningKernel, Sources, SymbolError};
 
 use crate::compiled::locate;
-use crate::mapping::mapping;
+use crate::support::mapping::mapping;
+use crate::support::skip::skipped;
 
 /// As `/proc/kallsyms` prints it.
 const KALLSYMS: &str = "\
@@ -284,7 +285,7 @@ fn what_is_not_this_kernel() {
 #[test]
 fn this_machines_own_list() {
     let Ok(kallsyms) = std::fs::read_to_string("/proc/kallsyms") else {
-        eprintln!("skipped: no /proc/kallsyms");
+        skipped("no /proc/kallsyms");
         return;
     };
     let addr = |name: &str| {
@@ -292,7 +293,7 @@ fn this_machines_own_list() {
         u64::from_str_radix(line.split(' ').next()?, 16).ok().filter(|addr| *addr != 0)
     };
     let (Some(text), Some(schedule)) = (addr("_text"), addr("schedule")) else {
-        eprintln!("skipped: /proc/kallsyms shows no addresses");
+        skipped("/proc/kallsyms shows no addresses");
         return;
     };
     let mut maps = Maps::with_sources(Sources::default());
@@ -312,7 +313,7 @@ fn a_recording_of_this_kernel() {
     let mappings = match RunningKernel::default().mappings(1) {
         Ok(mappings) => mappings,
         Err(why) => {
-            eprintln!("skipped: {why}");
+            skipped(why);
             return;
         }
     };
@@ -352,7 +353,7 @@ fn a_recording_of_this_kernel() {
         .args(["script", "-F", "brstacksym", "-i", file.to_str().unwrap()])
         .output();
     let Ok(perf) = perf else {
-        eprintln!("skipped: no perf");
+        skipped("no perf");
         return;
     };
     let text = String::from_utf8_lossy(&perf.stdout).into_owned();
@@ -427,7 +428,7 @@ fn lists_that_are_not_to_be_trusted() {
         assert_eq!(name(3), None);
         assert!(maps.failures().any(|e| matches!(e, SymbolError::Owner { .. })));
     } else {
-        eprintln!("skipped: files of others, which only root can make");
+        skipped("files of others, which only root can make");
     }
     assert!(maps.failures().any(|e| matches!(e, SymbolError::TooLarge { .. })));
 }

@@ -7,6 +7,7 @@ use profile::maps::{Location, Maps};
 use profile::symbols::{DebugDirs, Module, Sources, SymbolError};
 
 use crate::compiled::{compile, extent, locate, map, map_with, run, source, symbol};
+use crate::support::skip::skipped;
 
 /// Frames as `function@line`, innermost first.
 fn frames(maps: &mut Maps, location: Location) -> Vec<String> {
@@ -258,7 +259,7 @@ fn split_dwarf() {
             check_marks(nowhere(), &program, &program);
             std::fs::remove_file(&package).unwrap();
         } else {
-            eprintln!("skipped: no dwp that packs {version}");
+            skipped(format_args!("no dwp that packs {version}"));
         }
         // Gone: lines stay, since they are in the program.
         let module = Module::open_with(&program, &DebugDirs::none()).unwrap();

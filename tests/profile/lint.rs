@@ -6,8 +6,8 @@ use lbr_msr::record::{BranchEntry, Event, Label, Lost};
 use profile::Recording;
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 
-use crate::corpus::corpus;
 use crate::recorded::{entry, exact, map, meta, sample, stream};
+use crate::support::corpus::corpus;
 
 fn lint(recording: &mut Recording, stride: u64) -> Lint {
     Lint::check(recording, stride, |_, _| {}).unwrap()

@@ -1,13 +1,15 @@
 //! Table of contents of this test target; a file for each subject.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../corpus.rs"]
-#[allow(dead_code, unreachable_pub, reason = "not every target reads the corpus")]
-mod corpus;
-#[path = "../linked.rs"]
-mod linked;
-#[path = "../mapping.rs"]
-mod mapping;
+/// What tests share; each target names the parts that it needs.
+#[path = "../support"]
+#[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
+mod support {
+    pub(crate) mod corpus;
+    pub(crate) mod linked;
+    pub(crate) mod mapping;
+    pub(crate) mod skip;
+}
 
 mod annotate;
 mod brstack;

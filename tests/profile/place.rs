@@ -5,7 +5,7 @@ use profile::place::{Place, PlaceError, Span};
 use profile::symbols::{DebugDirs, Sources};
 
 use crate::compiled::{compile, extent, locate, map, symbol};
-use crate::mapping::mapping;
+use crate::support::mapping::mapping;
 
 fn place(text: &str) -> Place {
     text.parse().unwrap()

@@ -14,8 +14,8 @@ use profile::perf_data::Meta;
 use profile::{Read, Recording};
 use proptest::prelude::*;
 
-use crate::mapping::mapping;
 use crate::recorded::{entry, exact, meta, stream};
+use crate::support::mapping::mapping;
 
 const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
 

@@ -7,6 +7,7 @@ use profile::lines::Frame;
 use profile::symbols::{DebugDirs, Module};
 
 use crate::compiled::{compile, run};
+use crate::support::skip::skipped;
 
 /// Addresses all over the code of a program, `count` of them.
 fn addresses(program: &Path, count: u64) -> Vec<u64> {
@@ -72,7 +73,7 @@ fn a_large_program() {
         file.section_by_name(name).map_or(0, |section| section.size())
     };
     if debug(".debug_info") < 4 << 20 {
-        eprintln!("skipped: the tests have little debug information");
+        skipped("the tests have little debug information");
         return;
     }
     let inlined = compare(&program, &addresses(&program, 3000));
@@ -102,7 +103,7 @@ fn names_in_other_units() {
         module.look_up_lines(addrs.clone());
         let inlined = addrs.iter().find(|addr| module.frames(**addr).len() == 2);
         let Some(inlined) = inlined else {
-            eprintln!("skipped: this compiler inlines nothing between units ({version})");
+            skipped(format_args!("this compiler inlines nothing between units ({version})"));
             continue;
         };
         let frames = module.frames(*inlined);

@@ -10,7 +10,8 @@ use profile::perf_data::FileInfo;
 use profile::symbols::{DebugDirs, Sources};
 
 use crate::compiled::locate;
-use crate::mapping::mapping;
+use crate::support::mapping::mapping;
+use crate::support::skip::skipped;
 
 const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
 const BASE: u64 = 0x7ffd_1234_5000;
@@ -20,7 +21,7 @@ fn own() -> Option<(Vec<u8>, Vec<u8>, u64)> {
     let mut maps = String::new();
     std::fs::File::open("/proc/self/maps").unwrap().read_to_string(&mut maps).unwrap();
     let Some(line) = maps.lines().find(|line| line.ends_with("[vdso]")) else {
-        eprintln!("skipped: this kernel maps no [vdso]");
+        skipped("this kernel maps no [vdso]");
         return None;
     };
     let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
@@ -31,7 +32,7 @@ fn own() -> Option<(Vec<u8>, Vec<u8>, u64)> {
     let file = object::File::parse(&*bytes).unwrap();
     let mut symbols = file.dynamic_symbols();
     let Some(found) = symbols.find(|symbol| symbol.name() == Ok("__vdso_gettimeofday")) else {
-        eprintln!("skipped: this [vdso] has no gettimeofday");
+        skipped("this [vdso] has no gettimeofday");
         return None;
     };
     let id = file.build_id().unwrap().unwrap().to_vec();

@@ -9,8 +9,8 @@ use profile::perf_data::FileInfo;
 use profile::symbols::{DebugDirs, RunningKernel, Sources, SymbolError, build_id};
 
 use crate::compiled::{compile, locate, run, symbol};
-use crate::linked::AS_KERNEL;
-use crate::mapping::mapping;
+use crate::support::linked::AS_KERNEL;
+use crate::support::mapping::mapping;
 
 const RELEASE: &str = "6.1.0-lbr";
 /// How far the recorded kernel was moved.

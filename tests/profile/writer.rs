@@ -8,6 +8,7 @@ use lbr_msr::record::{BranchEntry, Event, Label, Sink};
 use profile::perf_data::{Reader, Record, Writer};
 
 use crate::recorded::{BASE, entry, events, exact, map, meta, sample, stream, write};
+use crate::support::skip::skipped;
 
 /// Runs perf; `None`, after saying so, where there is none.
 fn perf(args: &[&str], file: &Path) -> Option<String> {
@@ -19,7 +20,7 @@ fn perf(args: &[&str], file: &Path) -> Option<String> {
             Some(String::from_utf8(out.stdout).unwrap())
         }
         Err(_) => {
-            eprintln!("skipped: no perf here");
+            skipped("no perf here");
             None
         }
     }
@@ -65,7 +66,7 @@ fn perf_script_reads_the_pipe_form() {
     let input = std::fs::File::open(&file).unwrap();
     let out =
         Command::new("perf").args(["script", "-F", "brstack", "-i", "-"]).stdin(input).output();
-    let Ok(out) = out else { return eprintln!("skipped: no perf here") };
+    let Ok(out) = out else { return skipped("no perf here") };
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     // From a pipe perf 6.1 prints address and symbol whatever is asked for.
     let mut lines = brstack_lines(&String::from_utf8(out.stdout).unwrap());

@@ -13,7 +13,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use sampler::guard::{GuardError, Ready};
 use sampler::keeper::{self, KeeperError};
 
-use crate::recorder::{Filed, again, filed, recorded};
+use crate::support::recorder::{Filed, again, filed, recorded};
 
 const DEBUGCTL: Msr = Msr(0x1D9);
 const SELECT: Msr = Msr(0x1C8);

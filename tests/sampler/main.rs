@@ -2,24 +2,26 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(unreachable_pub, reason = "modules of a test are reachable by nobody else")]
 
-#[path = "../corpus.rs"]
-#[allow(dead_code, reason = "not every target reads the corpus")]
-mod corpus;
+/// What tests share; each target names the parts that it needs.
+#[path = "../support"]
+#[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
+mod support {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(crate) mod programs;
+    pub(crate) mod recorder;
+    pub(crate) mod skip;
+}
+
 mod drain;
 mod guard;
 mod guard_busy;
 mod labels;
 mod model;
-#[path = "../recorder.rs"]
-mod recorder;
 mod scripted;
 mod session;
 mod soft;
 mod thread;
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-#[path = "../built.rs"]
-mod built;
 mod hardware;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod hardware_target;

@@ -8,7 +8,7 @@ use sampler::gate::{Closed, ThreadId};
 use sampler::source::ptrace::{Ptrace, Recorder, Retire};
 use sampler::source::{Command, Exit, SourceError, SourceNotes};
 
-pub(crate) use crate::built::{BARE, Program, build};
+pub(crate) use crate::support::programs::{BARE, Program, build};
 
 /// What a recorder was told, in order.
 #[derive(Clone, Debug)]

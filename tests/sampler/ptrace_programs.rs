@@ -6,6 +6,7 @@ use lbr_msr::record::HwBranchType as H;
 use sampler::source::Exit;
 
 use crate::program::{BARE, build, run, try_run};
+use crate::support::skip::skipped;
 
 #[test]
 fn the_textbook_loop_has_the_history_of_the_text() {
@@ -87,7 +88,7 @@ fn code_is_decoded_as_it_stands_when_it_executes() {
 fn an_emulated_vsyscall_is_a_call_without_a_return() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     if !maps.lines().any(|line| line.ends_with("[vsyscall]")) {
-        eprintln!("skipped: this kernel has no vsyscall page");
+        skipped("this kernel has no vsyscall page");
         return;
     }
     let Some(program) = build("vsyscall.S", BARE) else { return };

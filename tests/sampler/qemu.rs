@@ -13,12 +13,13 @@ use sampler::source::qemu::{Emulated, Qemu};
 use sampler::source::{BranchSource, Command, Exit, SourceError};
 
 use crate::program::{self, BARE, Keeper, Program, Run, Told, build, from_main, turns};
+use crate::support::skip::skipped;
 
 const HOSTED: &[&str] = &["-no-pie", "-O1", "-pthread"];
 
 /// `None`, after saying why, where programs cannot run in QEMU.
 fn qemu() -> Option<Qemu> {
-    Qemu::find().map_err(|why| eprintln!("skipped: {why}")).ok()
+    Qemu::find().map_err(skipped).ok()
 }
 
 fn emulated(command: Command) -> Option<Emulated> {

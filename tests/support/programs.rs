@@ -7,6 +7,8 @@ use std::process::Command as Process;
 use object::{Object, ObjectSymbol};
 use sampler::source::Command;
 
+use super::skip::skipped;
+
 /// A program in a folder that is removed with it.
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
@@ -22,7 +24,7 @@ pub(crate) fn build(name: &str, flags: &[&str]) -> Option<Program> {
     let compile =
         |flags: &[&str]| Process::new("cc").args(flags).arg("-o").arg(&path).arg(&source).status();
     let Ok(mut status) = compile(flags) else {
-        eprintln!("skipped: no C compiler (cc) to build {name}");
+        skipped(format_args!("no C compiler (cc) to build {name}"));
         return None;
     };
     if !status.success() && flags.contains(&"-static") {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::skip::skipped;
+
 /// The corpus folder: `$LBR_CORPUS`, or `shared/corpus` beside the checkout.
 /// `None`, after saying so, where neither exists: the test is skipped.
 pub(crate) fn corpus() -> Option<PathBuf> {
@@ -10,7 +12,7 @@ pub(crate) fn corpus() -> Option<PathBuf> {
     match named.into_iter().chain([beside]).find(|dir| dir.is_dir()) {
         Some(dir) => Some(dir),
         None => {
-            eprintln!("skipped: no corpus (set LBR_CORPUS to its folder)");
+            skipped("no corpus (set LBR_CORPUS to its folder)");
             None
         }
     }

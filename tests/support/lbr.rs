@@ -1,0 +1,119 @@
+//! The program under test, kept from what surrounds it: what it answers is
+//! decided by its arguments and its input, not by the machine it happens to
+//! run on nor by whoever runs it.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::skip::skipped;
+
+/// Where the built program lies.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_lbr");
+
+/// What the program may see of the environment: where tools are, where
+/// temporary files go, and what measures the coverage of tests.
+const SEEN: [&str; 4] = ["PATH", "TMPDIR", "LD_LIBRARY_PATH", "LLVM_PROFILE_FILE"];
+
+/// Leaves a command nothing else of the environment, and no input.
+pub(crate) fn alone(mut command: Command) -> Command {
+    command.env_clear().env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    for name in SEEN {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command
+}
+
+/// `lbr` with arguments, ready to run.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = alone(Command::new(PROGRAM));
+    command.args(args);
+    command
+}
+
+/// Runs `lbr`.
+pub(crate) fn lbr(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+/// Runs `lbr` in a folder.
+pub(crate) fn lbr_in(dir: &Path, args: &[&str]) -> Output {
+    command(args).current_dir(dir).output().unwrap()
+}
+
+/// Runs `lbr` with bytes on its standard input.
+pub(crate) fn lbr_with_input(args: &[&str], input: impl AsRef<[u8]>) -> Output {
+    let mut child = piped(args).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.as_ref().to_vec();
+    // The pipe may fill while the child writes; and it may end before it has
+    // read everything: that is its right.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let out = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    out
+}
+
+/// `lbr` with all three streams as pipes.
+pub(crate) fn piped(args: &[&str]) -> Command {
+    let mut command = command(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// What was printed.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The results.
+pub(crate) fn stdout(out: &Output) -> String {
+    text(&out.stdout)
+}
+
+/// What was said beside them.
+pub(crate) fn stderr(out: &Output) -> String {
+    text(&out.stderr)
+}
+
+/// The results of a command that ended well.
+#[track_caller]
+pub(crate) fn printed(out: &Output) -> String {
+    assert_eq!(out.status.code(), Some(0), "{}", stderr(out));
+    stdout(out)
+}
+
+/// The JSON Lines of a command that ended well.
+#[track_caller]
+pub(crate) fn json_lines(out: &Output) -> Vec<Value> {
+    printed(out).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Runs `lbr`, which has to end well, and gives its results.
+#[track_caller]
+pub(crate) fn done(args: &[&str]) -> String {
+    printed(&lbr(args))
+}
+
+/// The same for results that are JSON Lines.
+#[track_caller]
+pub(crate) fn rows(args: &[&str]) -> Vec<Value> {
+    json_lines(&lbr(args))
+}
+
+/// Runs `lbr record` under ptrace; `None`, after saying so, where nothing may
+/// be traced. It has to end well otherwise.
+#[track_caller]
+pub(crate) fn traced(args: &[&str]) -> Option<Output> {
+    let out = lbr(args);
+    if out.status.code() == Some(4) {
+        skipped(stderr(&out));
+        return None;
+    }
+    assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+    Some(out)
+}
