@@ -1,6 +1,6 @@
 //! The command line. Each command's arguments stand with the command.
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 use crate::commands::time::TimeArgs;
@@ -16,6 +16,34 @@ use crate::commands::{
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Colours: on a terminal, unless NO_COLOR is set; always; never.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_possible_values = true)]
+    pub(crate) color: Color,
+    /// On a terminal too, lines as long as they are: nothing is shortened or left
+    /// out.
+    #[arg(long, global = true)]
+    pub(crate) wide: bool,
+}
+
+/// When text is in colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal.
+    Auto,
+    /// Everywhere.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+impl From<Color> for anstream::ColorChoice {
+    fn from(color: Color) -> anstream::ColorChoice {
+        match color {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::Always,
+            Color::Never => anstream::ColorChoice::Never,
+        }
+    }
 }
 
 const EXIT_CODES: &str = "Exit status:

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::present::out::fail;
+
 /// Why a command did not end well: the exit code and the sentence.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -56,7 +58,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
             // Whatever else is read and written is named where it fails.
             let bare = error.chain().len() == 1 && error.is::<std::io::Error>();
             let place = if bare { "standard output: " } else { "" };
-            anstream::eprintln!("lbr: {place}{error:#}");
+            fail(format_args!("{place}{error:#}"));
             ExitCode::from(code)
         }
     }

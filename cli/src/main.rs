@@ -12,5 +12,6 @@ use clap::Parser;
 
 fn main() -> std::process::ExitCode {
     let args = args::Cli::parse();
+    present::out::set(args.color.into(), args.wide);
     exit::report(commands::run(args.command))
 }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use crate::present::out::say;
 use clap::Args;
 use profile::lines::Frame;
 use profile::maps::{Location, Maps, Named};
@@ -65,7 +66,7 @@ pub(crate) fn warn(maps: &Maps) {
             }
             _ => "",
         };
-        anstream::eprintln!("lbr: no names for its addresses: {failure}{hint}");
+        say!("no names for its addresses: {failure}{hint}");
     }
 }
 

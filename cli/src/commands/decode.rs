@@ -20,6 +20,7 @@ use lbr_msr::{
 use serde_json::{Value, json};
 
 use super::number::{NotHex, hex};
+use crate::present::out::say;
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
     present::json,
@@ -213,7 +214,7 @@ pub(crate) fn run(args: DecodeArgs) -> Outcome {
                 status = USAGE;
                 // What came before stays before it where both go to one place.
                 out.flush()?;
-                anstream::eprintln!("lbr: {}:{number}: {e}", name(&args.file));
+                say!("{}:{number}: {e}", name(&args.file));
             }
         }
     }

@@ -15,6 +15,7 @@ use super::{
     cpus::CpuList,
     machine::MachineArgs,
 };
+use crate::present::out::say;
 use crate::{
     exit::{DONE, Failure, OrExit, Outcome, USAGE},
     present::json,
@@ -84,7 +85,7 @@ pub(crate) fn run(args: DisarmArgs) -> Outcome {
         if !many {
             return Err(failure);
         }
-        anstream::eprintln!("lbr: CPU {cpu}: {:#}", failure.error);
+        say!("CPU {cpu}: {:#}", failure.error);
     }
     Ok(code.unwrap_or(DONE))
 }
@@ -107,7 +108,7 @@ fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<Found, Fa
         if !std::mem::replace(announced, true)
             && let Some(notice) = registers.taint_notice(&root)
         {
-            anstream::eprintln!("lbr: {notice}");
+            say!("{notice}");
         }
         let mut registers = lbr_msr::arm::Allowlisted::new(registers, &plan);
         plan.disarm(&mut registers).map_err(backend::refused)?;

@@ -1,6 +1,6 @@
 //! `lbr explain`: what the bits of a register mean.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -9,7 +9,7 @@ use lbr_msr::{
     explain::{self, BuildError, CpuKey, Register},
     filter::to_register,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::number::hex;
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     present::{
         bits::{self, Drawn},
         json,
+        out::Out,
     },
 };
 
@@ -61,7 +62,7 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn run(args: ExplainArgs) -> Outcome {
     let register = explain::find(&args.register, args.cpu).or_exit(USAGE)?;
     let value = value(&args, &register).or_exit(USAGE)?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = Out::stdout();
     if args.json {
         write_json(&mut out, &register, value)?;
     } else {
@@ -117,51 +118,40 @@ fn drawn(register: &Register, value: Option<u64>) -> Vec<Drawn> {
         .collect()
 }
 
-fn write_text(out: &mut impl Write, register: &Register, value: Option<u64>) -> io::Result<()> {
-    write!(out, "{}", register.name())?;
-    if let Some(msr) = register.msr() {
-        write!(out, " ({msr})")?;
-    }
-    if let Some(encoding) = register.encoding() {
-        write!(out, " ({encoding})")?;
-    }
-    if let Some(value) = value {
-        write!(out, " = {value:#x}")?;
-    }
-    writeln!(out, "  {}", register.source())?;
-    writeln!(out, "{}", register.summary())?;
+fn write_text(out: &mut Out<'_>, register: &Register, value: Option<u64>) -> io::Result<()> {
+    let msr = register.msr().map_or_else(String::new, |msr| format!(" ({msr})"));
+    let encoding = register.encoding().map_or_else(String::new, |of| format!(" ({of})"));
+    let equals = value.map_or_else(String::new, |value| format!(" = {value:#x}"));
+    out.line(format_args!("{}{msr}{encoding}{equals}  {}", register.name(), register.source()))?;
+    out.line(register.summary())?;
     match register.variant() {
-        Some(variant) if register.is_certain() => writeln!(out, "on: {variant}")?,
-        Some(variant) => writeln!(out, "on: {variant} (assumed; --cpu FF_MMH selects another)")?,
+        Some(variant) if register.is_certain() => out.line(format_args!("on: {variant}"))?,
+        Some(variant) => {
+            out.line(format_args!("on: {variant} (assumed; --cpu FF_MMH selects another)"))?;
+        }
         None => {}
     }
-    writeln!(out)?;
+    out.gap()?;
     bits::draw(out, value, &drawn(register, value))
 }
 
-fn write_json(out: &mut impl Write, register: &Register, value: Option<u64>) -> io::Result<()> {
-    let fields: Vec<String> = drawn(register, value)
-        .into_iter()
-        .map(|field| {
-            json::object(&[
-                ("name", json!(field.name)),
-                ("high", json!(field.high)),
-                ("low", json!(field.low)),
-                ("value", json!(field.value)),
-                ("meaning", json!(field.meaning)),
-                ("source", json!(field.source)),
-            ])
-        })
-        .collect();
-    let msr = register.msr().map_or(Value::Null, |msr| json::hex(u64::from(msr.0)));
-    json::line(
-        out,
-        &[
-            ("msr", msr.to_string()),
-            ("name", json!(register.name()).to_string()),
-            ("value", value.map_or(Value::Null, json::hex).to_string()),
-            ("variant", json!(register.variant()).to_string()),
-            ("fields", format!("[{}]", fields.join(","))),
-        ],
-    )
+/// A register for programs, its keys in the order in which they are documented.
+#[derive(serde::Serialize)]
+struct Explained<'a> {
+    msr: Option<Value>,
+    name: &'a str,
+    value: Option<Value>,
+    variant: Option<&'a str>,
+    fields: Vec<Drawn>,
+}
+
+fn write_json(out: &mut Out<'_>, register: &Register, value: Option<u64>) -> io::Result<()> {
+    let explained = Explained {
+        msr: register.msr().map(|msr| json::hex(u64::from(msr.0))),
+        name: &register.name(),
+        value: value.map(json::hex),
+        variant: register.variant(),
+        fields: drawn(register, value),
+    };
+    json::value(out, &explained)
 }

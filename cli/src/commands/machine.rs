@@ -17,6 +17,7 @@ use lbr_msr::{
 };
 
 use super::number::hex;
+use crate::present::out::say;
 
 /// Which CPU to look at.
 #[derive(Debug, Args)]
@@ -126,8 +127,8 @@ fn here() -> anyhow::Result<Vec<RecordedCpu>> {
     let numbers: Vec<u32> = cpus.iter().map(|cpu| cpu.cpu).collect();
     let online = Root::default().online();
     if online != "unknown" && online != cpu_list(&numbers) {
-        anstream::eprintln!(
-            "lbr: only CPUs {} are looked at; this process may not run on the others of {online}",
+        say!(
+            "only CPUs {} are looked at; this process may not run on the others of {online}",
             cpu_list(&numbers)
         );
     }

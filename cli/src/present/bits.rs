@@ -1,10 +1,15 @@
 //! A register drawn: its bits in nibbles, and under each bit the letter of
 //! the field to which it belongs.
 
-use std::io::{self, Write};
+use std::io;
+
+use serde::Serialize;
+
+use super::out::Out;
+use super::table::{Cell, Table};
 
 /// A field as it is drawn.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Drawn {
     /// The field's name.
     pub(crate) name: String,
@@ -13,6 +18,7 @@ pub(crate) struct Drawn {
     /// Its lowest bit.
     pub(crate) low: u8,
     /// Nobody describes it: drawn as a dot.
+    #[serde(skip)]
     pub(crate) reserved: bool,
     /// Its value; `None` where only the layout is drawn.
     pub(crate) value: Option<u64>,
@@ -22,48 +28,32 @@ pub(crate) struct Drawn {
     pub(crate) source: String,
 }
 
-/// Draws a register: the bits where there is a value, the letters, and a line
+/// Draws a register: the bits where there is a value, the letters, and a row
 /// for each field from bit 0 up.
-pub(crate) fn draw(out: &mut impl Write, value: Option<u64>, fields: &[Drawn]) -> io::Result<()> {
+pub(crate) fn draw(out: &mut Out<'_>, value: Option<u64>, fields: &[Drawn]) -> io::Result<()> {
     let keys = keys(fields);
-    writeln!(out, "{}", ruler())?;
+    out.line(ruler())?;
     if let Some(value) = value {
-        writeln!(out, "{}", nibbles(|bit| if value >> bit & 1 == 0 { '0' } else { '1' }))?;
+        out.line(nibbles(|bit| if value >> bit & 1 == 0 { '0' } else { '1' }))?;
     }
     let key_of = |bit: u8| {
         let field = fields.iter().position(|f| (f.low..=f.high).contains(&bit));
         field.and_then(|i| keys.get(i)).copied().unwrap_or('.')
     };
-    writeln!(out, "{}\n", nibbles(key_of).trim_end())?;
-
-    let places: Vec<String> = fields.iter().map(place).collect();
-    let values: Vec<String> = fields.iter().map(value_cell).collect();
-    let wide = |cells: &mut dyn Iterator<Item = usize>, heading: &str| {
-        cells.max().unwrap_or(0).max(heading.len())
-    };
-    let place_width = wide(&mut places.iter().map(String::len), "bits");
-    let name_width = wide(&mut fields.iter().map(|f| f.name.len()), "field");
-    let value_width = match value {
-        Some(_) => wide(&mut values.iter().map(String::len), "value") + 2,
-        None => 0,
-    };
-    let meaning_width = wide(&mut fields.iter().map(|f| f.meaning.len()), "meaning").min(96);
-
-    let value_heading = if value.is_some() { "value" } else { "" };
-    writeln!(
-        out,
-        "   {:<place_width$}  {:<name_width$}  {value_heading:<value_width$}{:<meaning_width$}  source",
-        "bits", "field", "meaning"
-    )?;
-    for (((field, key), place), value) in fields.iter().zip(keys).zip(places).zip(values) {
-        let source = if field.reserved { "" } else { &field.source };
-        let line = format!(
-            "{key}  {place:<place_width$}  {:<name_width$}  {value:<value_width$}{:<meaning_width$}  {source}",
-            field.name, field.meaning
-        );
-        writeln!(out, "{}", line.trim_end())?;
+    out.line(nibbles(key_of).trim_end())?;
+    out.gap()?;
+    let mut table = Table::<(), (char, &Drawn)>::new()
+        .word("", " ", |(), (key, _)| Cell::Word(key.to_string().into()))
+        .word("", "bits", |(), (_, field)| Cell::Word(place(field).into()))
+        .word("", "field", |(), (_, field)| Cell::Word(field.name.clone().into()));
+    if value.is_some() {
+        table = table.word("", "value", |(), (_, field)| Cell::Word(value_cell(field).into()));
     }
-    Ok(())
+    let table = table.prose("", "meaning [source]", |(), (_, field)| {
+        let source = if field.reserved { String::new() } else { format!("  [{}]", field.source) };
+        Cell::Word(format!("{}{source}", field.meaning).into())
+    });
+    table.write_text(out, &mut (), keys.iter().copied().zip(fields))
 }
 
 /// A letter for each field, bit 0 having `a`; a dot for reserved ones.

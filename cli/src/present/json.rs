@@ -1,24 +1,86 @@
-//! JSON Lines with the keys in the order in which they are documented.
+//! JSON Lines.
 
-use serde_json::Value;
 use std::io::{self, Write};
 
-/// One object, its values being JSON already.
-pub(crate) fn object<V: std::fmt::Display>(fields: &[(&str, V)]) -> String {
-    let cells: Vec<String> =
-        fields.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
-    format!("{{{}}}", cells.join(","))
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
+use serde_json::ser::{CompactFormatter, Formatter};
+
+use super::escape::{is_hidden, is_plain};
+
+/// Writes one object as one line, its keys in the order in which they are
+/// documented.
+pub(crate) fn line(out: &mut impl Write, fields: &[(&str, Value)]) -> io::Result<()> {
+    value(out, &Object(fields))
 }
 
-/// Writes one object as one line.
-pub(crate) fn line<V: std::fmt::Display>(
-    out: &mut impl Write,
-    fields: &[(&str, V)],
-) -> io::Result<()> {
-    writeln!(out, "{}", object(fields))
+/// Writes one value as one line.
+pub(crate) fn value(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    write(out, value)?;
+    out.write_all(b"\n")
+}
+
+/// Writes a value.
+pub(crate) fn write(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    let mut serializer = serde_json::Serializer::with_formatter(out, Shown);
+    Ok(value.serialize(&mut serializer)?)
+}
+
+struct Object<'a>(&'a [(&'a str, Value)]);
+
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// Strings mean the same, and hold nothing that a terminal obeys.
+struct Shown;
+
+impl Formatter for Shown {
+    fn write_string_fragment<W>(&mut self, out: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + Write,
+    {
+        if is_plain(fragment) {
+            return out.write_all(fragment.as_bytes());
+        }
+        let mut from = 0;
+        for (at, c) in fragment.char_indices().filter(|(_, c)| is_hidden(*c)) {
+            out.write_all(fragment.as_bytes().get(from..at).unwrap_or_default())?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            from = at + c.len_utf8();
+        }
+        CompactFormatter.write_string_fragment(out, fragment.get(from..).unwrap_or_default())
+    }
 }
 
 /// An address, or any other 64-bit register value.
 pub(crate) fn hex(value: u64) -> Value {
     Value::String(format!("{value:#x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_mean_what_they_meant_and_hide_nothing() {
+        let text = "a\u{1b}\"\\\u{9b}2J\u{202e}b\u{7f}é\u{e0041}c";
+        let mut out = Vec::new();
+        line(&mut out, &[("key", text.into()), ("a", 1.into())]).expect("a vector");
+        let json = String::from_utf8(out).expect("text");
+        assert_eq!(
+            json,
+            "{\"key\":\"a\\u001b\\\"\\\\\\u009b2J\\u202eb\\u007fé\\udb40\\udc41c\",\"a\":1}\n"
+        );
+        let read: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(read["key"], text);
+    }
 }

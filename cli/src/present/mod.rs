@@ -2,6 +2,11 @@
 
 pub(crate) mod bits;
 pub(crate) mod chart;
+pub(crate) mod escape;
 pub(crate) mod json;
 pub(crate) mod number;
+pub(crate) mod out;
 pub(crate) mod page;
+pub(crate) mod place;
+pub(crate) mod shorten;
+pub(crate) mod table;

@@ -1,5 +1,7 @@
 //! Numbers for people.
 
+use profile::interval::Interval;
+
 /// A number with its thousands apart: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -16,4 +18,41 @@ pub(crate) fn grouped(number: u64) -> String {
 /// A grouped number with its noun.
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
+/// Those of the counts that are not zero, each with what it counts.
+pub(crate) fn nonzero<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> Vec<String> {
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    counts.map(|(what, count)| format!("{} {what}", grouped(count))).collect()
+}
+
+/// A part as a share of the whole, 0 to 1; `None` where there is nothing.
+pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// A share, 0 to 1, as people read it: `12.50 %`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+/// A part as a share of the whole, as people read it; `-` where there is
+/// nothing.
+pub(crate) fn part(part: u64, whole: u64) -> String {
+    share(part, whole).map_or_else(dash, percent)
+}
+
+/// An interval of shares as people read it.
+pub(crate) fn range(Interval { low, high }: Interval) -> String {
+    format!("{:.2} to {:.2} %", low * 100.0, high * 100.0)
+}
+
+/// The two ends of an interval.
+pub(crate) fn ends(interval: Option<Interval>) -> (Option<f64>, Option<f64>) {
+    interval.map(|Interval { low, high }| (low, high)).unzip()
+}
+
+/// What is not known is no zero.
+pub(crate) fn dash() -> String {
+    "-".to_owned()
 }

@@ -32,6 +32,7 @@ use sampler::{
 };
 
 use super::DumpArgs;
+use crate::present::out::say;
 use crate::{
     commands::backend::{self, Hardware},
     exit::{FAILED, Failure, OrExit, USAGE},
@@ -53,8 +54,8 @@ pub(super) fn snapshot(
     let value = to_register_disarmed(filter, caps.filter).map_err(backend::not_here)?;
     let plan = ArmPlan::new(&caps, value, ArmOptions::default()).map_err(backend::no_plan)?;
     if software_filter(filter, caps.filter).is_some() {
-        anstream::eprintln!(
-            "lbr: {} cannot leave out jumps where calls are asked for: jumps are shown as well",
+        say!(
+            "{} cannot leave out jumps where calls are asked for: jumps are shown as well",
             caps.filter.name()
         );
     }
@@ -72,8 +73,8 @@ pub(super) fn snapshot(
     let notice = registers.taint_notice(&root);
     let ready = Ready::new(registers, plan).map_err(backend::not_armed)?;
     if ready.saved().in_use() {
-        anstream::eprintln!(
-            "lbr: CPU {}: a branch filter or a freeze on PMI was set before: something such as \
+        say!(
+            "CPU {}: a branch filter or a freeze on PMI was set before: something such as \
              perf has recorded here, and may take the records away again",
             args.cpu
         );
@@ -84,7 +85,7 @@ pub(super) fn snapshot(
     // After the keeper, which would hold its pipe open.
     let mut child = (!args.command.is_empty()).then(|| hold(args, &affinity)).transpose()?;
     if let Some(notice) = notice {
-        anstream::eprintln!("lbr: {notice}");
+        say!("{notice}");
     }
     let mut armed = ready.arm().map_err(backend::not_armed)?;
     if let Some(child) = &mut child {
@@ -106,9 +107,7 @@ pub(super) fn snapshot(
     let snapshot = read(&mut armed, &caps)?;
     let restored = armed.restore().map_err(backend::refused)?;
     if restored.foreign {
-        anstream::eprintln!(
-            "lbr: something else changed the branch filter meanwhile; it was left as it is"
-        );
+        say!("something else changed the branch filter meanwhile; it was left as it is");
     }
     if let Some(child) = child {
         child.end();
@@ -120,14 +119,12 @@ pub(super) fn snapshot(
 fn read(armed: &mut Armed<Hardware>, caps: &LbrCaps) -> Result<Snapshot, Failure> {
     let frozen = armed.freeze().map_err(backend::refused)?;
     if frozen.stopped {
-        anstream::eprintln!(
-            "lbr: recording had been switched off before (a debugger's exception, a performance \
+        say!(
+            "recording had been switched off before (a debugger's exception, a performance \
              interrupt or another program): the records end there"
         );
     } else if frozen.foreign {
-        anstream::eprintln!(
-            "lbr: something else changed the control register meanwhile: the records may be spoilt"
-        );
+        say!("something else changed the control register meanwhile: the records may be spoilt");
     }
     Snapshot::read(armed.registers(), caps).map_err(backend::refused)
 }
@@ -145,9 +142,7 @@ fn leave_cpu(cpu: u32) {
         }
     };
     if others().is_err() {
-        anstream::eprintln!(
-            "lbr: lbr may run on no other CPU: its own branches are among the records"
-        );
+        say!("lbr may run on no other CPU: its own branches are among the records");
     }
 }
 
@@ -208,10 +203,10 @@ impl Child {
         match self.ended {
             Some(WaitStatus::Exited(_, 0)) => {}
             Some(WaitStatus::Exited(_, status)) => {
-                anstream::eprintln!("lbr: {} ended with status {status}", self.name);
+                say!("{} ended with status {status}", self.name);
             }
             Some(WaitStatus::Signaled(_, signal, _)) => {
-                anstream::eprintln!("lbr: {} was ended by {signal}", self.name);
+                say!("{} was ended by {signal}", self.name);
             }
             Some(_) => {}
             None => {

@@ -8,6 +8,7 @@ use super::{Hist, Read, chart, output, print_json, print_quality};
 use crate::exit::{DONE, Outcome};
 use crate::present::chart::{Histogram, Series, Terminal, sparkline};
 use crate::present::number::grouped;
+use crate::present::out::say;
 
 /// Cells of the small distribution in a row.
 const CELLS: usize = 24;
@@ -22,8 +23,8 @@ pub(super) fn run(args: &Hist, read: &mut [Read]) -> Outcome {
         let drawn: Vec<Histogram> =
             groups.iter().take(limit.min(SHEET)).map(|group| chart(args, read, group)).collect();
         output::write(*format, path, &drawn)?;
-        anstream::eprintln!(
-            "lbr: {} of {} blocks with cycle counts to {}",
+        say!(
+            "{} of {} blocks with cycle counts to {}",
             drawn.len(),
             grouped(groups.len() as u64),
             path.display()

@@ -11,6 +11,7 @@ use super::place::{Found, Wanted};
 use super::{Read, usage};
 use crate::exit::Failure;
 use crate::present::number::grouped;
+use crate::present::out::say;
 
 /// Distributions drawn over each other at most: more cannot be told apart.
 pub(super) const MOST: usize = 6;
@@ -93,7 +94,7 @@ pub(super) fn select(
             found = matching(read, wanted, to, Found::runs_through)?;
             if !found.is_empty() {
                 let entry = &wanted.entry;
-                anstream::eprintln!("lbr: no block begins at {entry}: these run through it");
+                say!("no block begins at {entry}: these run through it");
             }
         }
         if found.is_empty() {

@@ -27,6 +27,7 @@ use super::sink::Watched;
 use super::{Placing, Record, software, summary};
 use crate::commands::backend::{self as registers, Hardware};
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE};
+use crate::present::out::say;
 
 /// Stacks that wait for the decoder, CPU by CPU: four seconds at the usual rate.
 const QUEUE: usize = 4096;
@@ -54,11 +55,7 @@ pub(super) fn record(args: &Record, chosen: Chosen) -> Outcome {
     let desc = description(&caps);
     let allowed = Affinity::current()?;
     let list = allowed.only_these(&cpus).or_exit(USAGE)?;
-    anstream::eprintln!(
-        "lbr: recording on {desc} through {through}, CPU {}, {}",
-        list.list(),
-        placing.words()
-    );
+    say!("recording on {desc} through {through}, CPU {}, {}", list.list(), placing.words());
 
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -70,8 +67,8 @@ pub(super) fn record(args: &Record, chosen: Chosen) -> Outcome {
         .with_context(|| format!("cannot write {}", args.output.display()))?;
     let awake = (!args.allow_cstates).then(|| Awake::hold(&root));
     if let Some(Err(cause)) = &awake {
-        anstream::eprintln!(
-            "lbr: CPUs may go into deep C-states, where some lose their records \
+        say!(
+            "CPUs may go into deep C-states, where some lose their records \
              (/dev/cpu_dma_latency: {cause})"
         );
     }
@@ -221,8 +218,8 @@ fn arm(
     for ring in rings {
         let ring = Ready::new(ring, plan.clone()).map_err(registers::not_armed)?;
         if ring.saved().in_use() {
-            anstream::eprintln!(
-                "lbr: CPU {}: a branch filter or a freeze on PMI was set before: something such as \
+            say!(
+                "CPU {}: a branch filter or a freeze on PMI was set before: something such as \
                  perf has recorded here, and may take the records away again",
                 ring.cpu()
             );
@@ -231,7 +228,7 @@ fn arm(
     }
     keeper::watch(&mut ready)?;
     if let Some(notice) = notice {
-        anstream::eprintln!("lbr: {notice}");
+        say!("{notice}");
     }
     // Those armed before one that fails are put back as they are dropped.
     ready.into_iter().map(|ring| ring.arm().map_err(registers::not_armed)).collect()
@@ -241,9 +238,9 @@ fn restore(armed: Vec<Armed<Hardware>>) -> Result<(), Failure> {
     let mut failed = None;
     for ring in armed {
         match ring.restore() {
-            Ok(restored) if restored.foreign => anstream::eprintln!(
-                "lbr: something else changed the branch filter meanwhile; it was left as it is"
-            ),
+            Ok(restored) if restored.foreign => {
+                say!("something else changed the branch filter meanwhile; it was left as it is")
+            }
             Ok(_) => {}
             Err(error) => {
                 failed.get_or_insert(error);
@@ -309,7 +306,7 @@ fn meta(args: &Record, filter: BranchFilter, caps: &LbrCaps, desc: String) -> Me
 fn tell_kernel(sink: &mut Watched<Writer<std::fs::File>>) -> Result<(), Failure> {
     let mappings = RunningKernel::default().mappings(0);
     let mappings = mappings.unwrap_or_else(|why| {
-        anstream::eprintln!("lbr: branches of the kernel will have no names: {why}");
+        say!("branches of the kernel will have no names: {why}");
         Vec::new()
     });
     for mapping in mappings {

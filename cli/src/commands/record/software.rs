@@ -22,6 +22,7 @@ use super::sink::Watched;
 use super::{Record, Source, summary};
 use crate::commands::cpus::CpuList;
 use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+use crate::present::out::say;
 
 /// Runs the program and records it. `why` says why the software LBR stands in
 /// where nobody asked for it.
@@ -36,12 +37,12 @@ pub(super) fn record(args: &Record, why: Option<&str>) -> Outcome {
     let mut tracer = tracer(args)?;
 
     let desc = format!("software LBR ({}), not measured", cpu.key);
-    anstream::eprintln!("lbr: recording on the {desc}, through {}", tracer.source.name());
+    say!("recording on the {desc}, through {}", tracer.source.name());
     if let Some(why) = why {
-        anstream::eprintln!("lbr: the CPU's own branch records are out of reach: {why}");
+        say!("the CPU's own branch records are out of reach: {why}");
     }
     if let Some(why) = &tracer.why_slow {
-        anstream::eprintln!("lbr: single-stepping, which is slow: {why}");
+        say!("single-stepping, which is slow: {why}");
     }
 
     let mut meta = Meta::of_this_machine();

@@ -10,6 +10,7 @@ use sampler::hardware::CpuReport;
 use sampler::source::SourceNotes;
 
 use crate::present::number::counted;
+use crate::present::out::say;
 
 /// Prints it.
 pub(super) fn print(
@@ -24,7 +25,7 @@ pub(super) fn print(
 /// Prints what each CPU's sampler did.
 pub(super) fn print_cpus(cpus: &[CpuReport]) {
     for cpu in cpus {
-        anstream::eprintln!("lbr: {}", cpu_line(cpu));
+        say!("{}", cpu_line(cpu));
     }
 }
 

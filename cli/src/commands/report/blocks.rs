@@ -16,6 +16,7 @@ use super::flow::ends as ends_of;
 use super::{Report, Sort, dash, percent, share};
 use crate::exit::USAGE;
 use crate::present::number::grouped;
+use crate::present::out::say;
 
 /// The block that is asked for, by its two ends.
 pub(super) type Ends = (Place, Place);
@@ -86,7 +87,7 @@ pub(super) fn print(
         let block = match find(maps, blocks, ends) {
             Ok(block) => block,
             Err(error) => {
-                anstream::eprintln!("lbr: {error}");
+                say!("{error}");
                 return Ok(Some(USAGE));
             }
         };
@@ -169,9 +170,7 @@ fn one(
     whole: Whole<'_>,
 ) -> std::io::Result<Option<u8>> {
     let Some(block) = block else {
-        anstream::eprintln!(
-            "lbr: no block with this entry and exit ran: --view blocks --json lists those that did"
-        );
+        say!("no block with this entry and exit ran: --view blocks --json lists those that did");
         return Ok(Some(USAGE));
     };
     if args.json {

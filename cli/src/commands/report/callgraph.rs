@@ -15,6 +15,7 @@ use super::{Report, Totals, dash, percent, share};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::input::{self, Source};
 use crate::present::number::grouped;
+use crate::present::out::say;
 use crate::symbols::{self, SymbolArgs};
 
 /// Share of the whole below which the tree is cut, percent.
@@ -99,7 +100,7 @@ pub(super) fn run(args: &Report) -> Outcome {
     if options.folded {
         print_folded(&mut out, &graph, &shown)?;
         if let Some(scored) = scored {
-            anstream::eprintln!("lbr: {}", score_line(scored));
+            say!("{}", score_line(scored));
         }
     } else if args.json {
         print_rows(&mut out, args, &graph, &shown)?;

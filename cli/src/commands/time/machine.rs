@@ -14,6 +14,7 @@ use super::{Backend, TimeArgs};
 use crate::commands::backend::{self, Backend as Device};
 use crate::commands::machine::MachineArgs;
 use crate::exit::{Failure, OrExit, USAGE};
+use crate::present::out::say;
 
 type Measured = (Result<Measurement, MeasureError>, Source);
 
@@ -85,15 +86,15 @@ fn hardware(
     let elsewhere = Affinity::current()?.without(&[cpu]);
     match elsewhere.map(|others| others.apply(0)) {
         Some(Ok(())) => {}
-        _ => anstream::eprintln!(
-            "lbr: lbr may run on no other CPU than {cpu}: more runs than elsewhere are interrupted"
-        ),
+        _ => {
+            say!("lbr may run on no other CPU than {cpu}: more runs than elsewhere are interrupted")
+        }
     }
     let notice = registers.taint_notice(&root);
     let ready = Ready::new(registers, plan).map_err(backend::not_armed)?;
     if ready.saved().in_use() {
-        anstream::eprintln!(
-            "lbr: CPU {cpu}: a branch filter or a freeze on PMI was set before: something such as \
+        say!(
+            "CPU {cpu}: a branch filter or a freeze on PMI was set before: something such as \
              perf has recorded here, and may take the records away again"
         );
     }
@@ -117,7 +118,7 @@ fn hardware(
         cycles: caps.cycles(),
     };
     if let Some(notice) = notice {
-        anstream::eprintln!("lbr: {notice}");
+        say!("{notice}");
     }
     let armed = ready.arm().map_err(backend::not_armed)?;
     let ring = Registers::new(armed, caps, &node)
@@ -125,14 +126,14 @@ fn hardware(
     let mut session = Session::new(options, Some(Box::new(ring)));
     let measured = session.measure_code(body);
     match session.restore() {
-        Ok(restored) if restored.foreign => anstream::eprintln!(
-            "lbr: CPU {cpu}: something else changed the branch filter meanwhile; it was left as it is"
+        Ok(restored) if restored.foreign => say!(
+            "CPU {cpu}: something else changed the branch filter meanwhile; it was left as it is"
         ),
         Ok(_) => {}
         Err(error) => {
             // What the code did is said too, and first.
             if let Err(failed) = &measured {
-                anstream::eprintln!("lbr: {failed}");
+                say!("{failed}");
             }
             let Failure { code, error } = backend::refused(error);
             let error = error.context(format!(
@@ -146,8 +147,8 @@ fn hardware(
 
 fn stepped(args: &TimeArgs, options: Options, body: &Body, why: Option<&Failure>) -> Measured {
     if let Some(why) = why {
-        anstream::eprintln!(
-            "lbr: the CPU's own branch records are out of reach, core cycles are not known: {:#}",
+        say!(
+            "the CPU's own branch records are out of reach, core cycles are not known: {:#}",
             why.error
         );
     }

@@ -24,6 +24,7 @@ use code::Code;
 use counted::Counted;
 
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+use crate::present::out::say;
 
 /// Time a piece of code by its own branches
 ///
@@ -193,8 +194,8 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
     if measured.runs.is_empty() {
         let dropped = measured.interrupted + measured.unreadable + measured.foreign;
         if dropped > 0 {
-            anstream::eprintln!(
-                "lbr: no run counts: each was interrupted, or its records could not be used; shorter \
+            say!(
+                "no run counts: each was interrupted, or its records could not be used; shorter \
                  code, or more runs (--repeat), may help"
             );
         }

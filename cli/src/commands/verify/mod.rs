@@ -24,6 +24,7 @@ use sampler::target::Affinity;
 
 use super::{backend::Backend, cpus::CpuList, machine::MachineArgs};
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+use crate::present::out::say;
 use report::{Machine, Verified};
 
 /// Check whether CPUs do what their format bits say
@@ -172,7 +173,7 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
         ));
     }
     for (cpu, failure) in refused {
-        anstream::eprintln!("lbr: CPU {cpu}: {:#}", failure.error);
+        say!("CPU {cpu}: {:#}", failure.error);
     }
     Ok(machine)
 }

@@ -14,6 +14,7 @@ use lbr_msr::{
 use sampler::keeper;
 
 use super::VerifyArgs;
+use crate::present::out::say;
 use crate::{
     commands::backend::{self, Hardware},
     exit::{FAILED, Failure, USAGE},
@@ -40,7 +41,7 @@ pub(super) fn verify(
         if std::mem::take(notice)
             && let Some(notice) = one.subject().registers().taint_notice(&args.machine.root())
         {
-            anstream::eprintln!("lbr: {notice}");
+            say!("{notice}");
         }
         keeper::watch(&mut ready)?;
     }

@@ -18,6 +18,7 @@ use crate::commands::annotate;
 use crate::exit::{DONE, Outcome};
 use crate::input;
 use crate::present::number::grouped;
+use crate::present::out::say;
 use crate::present::page;
 use crate::symbols;
 
@@ -61,7 +62,7 @@ pub(super) fn run(args: &Report, path: &Path) -> Outcome {
     page::write(path, &page)?;
     super::finish(&sources, &overview.flow.maps);
     if path != Path::new("-") {
-        anstream::eprintln!("lbr: report to {}", path.display());
+        say!("report to {}", path.display());
     }
     Ok(DONE)
 }

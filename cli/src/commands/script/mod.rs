@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{DONE, Outcome};
 use crate::input::{self, Reread};
+use crate::present::out::say;
 use crate::select::{self, SelectArgs};
 
 /// Print the branch stacks of a recording, one sample a line, newest branch
@@ -110,11 +111,11 @@ pub(crate) fn run(args: &Script) -> Outcome {
     // Standard output is for who reads it as perf's.
     let left = recording.left_out();
     if let Some(line) = select::line(std::slice::from_ref(&source), source.samples(), &left) {
-        anstream::eprintln!("lbr: {}: {line}", source.name);
+        say!("{}: {line}", source.name);
     }
     if ordered.late() > 0 {
-        anstream::eprintln!(
-            "lbr: {}: {} samples lie too far behind newer ones to be sorted by time",
+        say!(
+            "{}: {} samples lie too far behind newer ones to be sorted by time",
             source.name,
             ordered.late()
         );

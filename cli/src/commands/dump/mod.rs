@@ -14,6 +14,7 @@ use super::{
     decode,
     machine::MachineArgs,
 };
+use crate::present::out::say;
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
     present::json,
@@ -90,8 +91,8 @@ pub(crate) fn run(args: DumpArgs) -> Outcome {
     }
     out.flush()?;
     if snapshot.torn() {
-        anstream::eprintln!(
-            "lbr: recording was on while the ring was read: the records are torn, that is, not \
+        say!(
+            "recording was on while the ring was read: the records are torn, that is, not \
              of one moment"
         );
     }

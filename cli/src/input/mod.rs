@@ -20,6 +20,7 @@ use signal_hook::{consts::SIGINT, flag};
 pub(crate) use self::reread::Reread;
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::present::number::{counted, grouped};
+use crate::present::out::say;
 use crate::select;
 
 /// Opens a recording, of which some samples count; `-` is standard input.
@@ -230,7 +231,7 @@ pub(crate) fn read_each(
     let mut sources: Vec<Source> = Vec::new();
     for (at, path) in paths.iter().enumerate() {
         if let Some(last) = sources.last_mut().filter(|_| stop.load(Ordering::Relaxed)) {
-            anstream::eprintln!("lbr: {}: stopped by Ctrl-C: not read", name(path));
+            say!("{}: stopped by Ctrl-C: not read", name(path));
             last.notes.stopped = true;
             continue;
         }
@@ -272,7 +273,7 @@ fn warn_of_twins(paths: &[PathBuf]) {
     let files: Vec<_> = paths.iter().map(file).collect();
     for (at, (path, this)) in paths.iter().zip(&files).enumerate() {
         if this.is_some() && files.iter().take(at).any(|other| other == this) {
-            anstream::eprintln!("lbr: {}: given more than once, and counted so", path.display());
+            say!("{}: given more than once, and counted so", path.display());
         }
     }
 }
@@ -297,18 +298,16 @@ pub(crate) fn name(path: &Path) -> String {
 pub(crate) fn warn(source: &Source) {
     let Source { name, notes, refused, .. } = source;
     if notes.stopped {
-        anstream::eprintln!("lbr: {name}: stopped by Ctrl-C: partial, what follows was not read");
+        say!("{name}: stopped by Ctrl-C: partial, what follows was not read");
     }
     if let Some(selection) = source.selection.as_ref().filter(|_| source.samples() == 0) {
-        anstream::eprintln!("lbr: {name}: no sample is of the selection ({selection})");
+        say!("{name}: no sample is of the selection ({selection})");
     }
     if let Some(at) = notes.cut_at {
-        anstream::eprintln!(
-            "lbr: {name}: cut off or damaged at byte {at}: what follows is missing"
-        );
+        say!("{name}: cut off or damaged at byte {at}: what follows is missing");
     }
     if notes.unfinished {
-        anstream::eprintln!("lbr: {name}: its recorder never finished it; read to the end");
+        say!("{name}: its recorder never finished it; read to the end");
     }
     if let Some(at) = notes.first_malformed {
         let many = counted(
@@ -316,7 +315,7 @@ pub(crate) fn warn(source: &Source) {
             "record announces more than it holds and was skipped, at byte",
             "records announce more than they hold and were skipped, the first at byte",
         );
-        anstream::eprintln!("lbr: {name}: {many} {at}");
+        say!("{name}: {many} {at}");
     }
     if notes.unknown_event > 0 {
         let many = counted(
@@ -324,11 +323,11 @@ pub(crate) fn warn(source: &Source) {
             "sample of an event that it does not describe was skipped",
             "samples of events that it does not describe were skipped",
         );
-        anstream::eprintln!("lbr: {name}: {many}");
+        say!("{name}: {many}");
     }
     if let Some(refused) = refused {
         let Refused { first, error, .. } = refused;
-        anstream::eprintln!("lbr: {name}: line {first}: {error} ({})", skipped(refused));
+        say!("{name}: line {first}: {error} ({})", skipped(refused));
     }
 }
 

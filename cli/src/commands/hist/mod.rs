@@ -22,6 +22,7 @@ use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
 use crate::input::{self, Source};
 use crate::present::chart::{Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
 use crate::present::number::{counted, grouped};
+use crate::present::out::say;
 use crate::select::{self as selected, DsoArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
 
@@ -128,7 +129,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
     if let Some((format, path)) = &args.output {
         output::write(*format, path, std::slice::from_ref(&chart))?;
         let series = counted(drawn.len() as u64, "distribution", "distributions");
-        anstream::eprintln!("lbr: {series} to {}", path.display());
+        say!("{series} to {}", path.display());
         say_hidden(&read, &chosen);
         return Ok(DONE);
     }
@@ -258,8 +259,8 @@ fn say_hidden(read: &[Read], chosen: &[Chosen]) {
         return;
     }
     let runs: u64 = hidden.iter().filter_map(|of| Some(of.block(read)?.count)).sum();
-    anstream::eprintln!(
-        "lbr: the {} blocks with most runs are drawn; {} more, which ran {} times, are not (--to chooses; --json has all)",
+    say!(
+        "the {} blocks with most runs are drawn; {} more, which ran {} times, are not (--to chooses; --json has all)",
         select::MOST,
         grouped(hidden.len() as u64),
         grouped(runs)

@@ -1,0 +1,63 @@
+//! The one place where text that others wrote becomes fit to be shown: names of
+//! functions, files, threads, events and CPUs, and what errors quote of them.
+//! Control characters drive a terminal, line ends forge rows, and marks of
+//! direction or without width make a name look like another.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Text with every character escaped that does not show: `\x1b`, `\n`,
+/// `\u{202e}`.
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+    if is_plain(text) || !text.chars().any(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' | '\t' => shown.extend(c.escape_default()),
+            c if !is_hidden(c) => shown.push(c),
+            // A String takes whatever is written to it.
+            c if u32::from(c) < 0x100 => drop(write!(shown, "\\x{:02x}", u32::from(c))),
+            c => shown.extend(c.escape_unicode()),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Nothing but what ASCII prints, which most text is.
+pub(crate) fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
+/// Whether a character has no shape of its own: C0, DEL and C1, ends of lines,
+/// marks of direction, characters without width, tags, and what is none.
+pub(crate) fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+            | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
+            | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FEFF}' | '\u{FFA0}'
+            | '\u{FFF0}'..='\u{FFFB}' | '\u{FFFE}' | '\u{FFFF}' | '\u{E0000}'..='\u{E0FFF}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_show_is_escaped() {
+        for (text, shown) in [
+            ("main", "main"),
+            ("f\u{1b}]0;T\u{7}", "f\\x1b]0;T\\x07"),
+            ("a\nb\tc\rd", "a\\nb\\tc\\rd"),
+            ("\u{7f}\u{9b}2J", "\\x7f\\x9b2J"),
+            ("user\u{202e}nimda", "user\\u{202e}nimda"),
+            ("ma\u{200b}in\u{feff}", "ma\\u{200b}in\\u{feff}"),
+            ("\u{2028}\u{e0041}", "\\u{2028}\\u{e0041}"),
+            ("größe 関数", "größe 関数"),
+        ] {
+            assert_eq!(escaped(text), shown);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Where text goes, standard output and standard error: how wide it is, whether
+//! it shows colours, and the one way of a line there. No line holds what a
+//! terminal would obey, and none is wider than the terminal.
+
+use std::fmt::{Display, Write as _};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::OnceLock;
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::Style;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::escape::escaped;
+
+/// Cells that the following lines of a long one are set in by.
+const INDENT: usize = 4;
+/// Narrower terminals are written to as if they were so wide.
+const LEAST: usize = 40;
+
+/// Whether lines are cut to the terminal; set once, from the command line.
+static WIDE: OnceLock<bool> = OnceLock::new();
+
+/// Does as the command line says: `--color` and `--wide`.
+pub(crate) fn set(color: ColorChoice, wide: bool) {
+    color.write_global();
+    // Set once, by `main`.
+    let _ = WIDE.set(wide);
+}
+
+/// Text on its way to a terminal, a pipe or a file.
+pub(crate) struct Out<'a> {
+    to: BufWriter<Box<dyn Write + 'a>>,
+    /// Cells of a line; `None` where nobody counts them.
+    pub(crate) width: Option<usize>,
+    /// Styles are shown.
+    pub(crate) color: bool,
+}
+
+impl<'a> Out<'a> {
+    /// Standard output.
+    pub(crate) fn stdout() -> Out<'static> {
+        let stdout = io::stdout();
+        let width = width_of(&stdout);
+        let color = AutoStream::choice(&stdout) != ColorChoice::Never;
+        let to: Box<dyn Write> = Box::new(stdout.lock());
+        Out { to: BufWriter::with_capacity(64 * 1024, to), width, color }
+    }
+
+    /// A file or a text in memory: as wide as its lines are.
+    pub(crate) fn plain(to: impl Write + 'a) -> Out<'a> {
+        Out { to: BufWriter::new(Box::new(to)), width: None, color: false }
+    }
+
+    /// Writes a line; on a terminal as many as it takes, between words.
+    pub(crate) fn line(&mut self, text: impl Display) -> io::Result<()> {
+        self.styled(Style::new(), text)
+    }
+
+    /// The same in a style.
+    pub(crate) fn styled(&mut self, style: Style, text: impl Display) -> io::Result<()> {
+        let text = text.to_string();
+        let style = if self.color { style } else { Style::new() };
+        for line in folded(&escaped(&text), self.width, INDENT) {
+            writeln!(self.to, "{style}{line}{style:#}")?;
+        }
+        Ok(())
+    }
+
+    /// An empty line.
+    pub(crate) fn gap(&mut self) -> io::Result<()> {
+        self.to.write_all(b"\n")
+    }
+}
+
+/// Bytes as they are, such as JSON and what was laid out already.
+impl Write for Out<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Cells of a line of the terminal that this is, unless `--wide`.
+fn width_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
+    let wide = WIDE.get().copied().unwrap_or(false);
+    let size = terminal_size::terminal_size_of(stream).filter(|_| !wide && stream.is_terminal());
+    size.map(|(width, _)| usize::from(width.0).max(LEAST))
+}
+
+/// Says something on standard error. Whether anybody can hear it changes
+/// nothing: a full or closed standard error ends no recording.
+pub(crate) fn tell(text: impl Display) {
+    message(Style::new().bold(), text);
+}
+
+/// Says on standard error why the command failed.
+pub(crate) fn fail(text: impl Display) {
+    message(anstyle::AnsiColor::Red.on_default().bold(), text);
+}
+
+fn message(style: Style, text: impl Display) {
+    let stderr = io::stderr();
+    let color = AutoStream::choice(&stderr) != ColorChoice::Never;
+    let style = if color { style } else { Style::new() };
+    let text = format!("lbr: {text}");
+    let mut message = String::new();
+    for (at, line) in folded(&escaped(&text), width_of(&stderr), INDENT).iter().enumerate() {
+        let rest = line.strip_prefix("lbr:").filter(|_| at == 0);
+        // A String takes whatever is written to it.
+        let _ = match rest {
+            Some(rest) => writeln!(message, "{style}lbr:{style:#}{rest}"),
+            None => writeln!(message, "{line}"),
+        };
+    }
+    let _ = stderr.lock().write_all(message.as_bytes());
+}
+
+/// Says something on standard error, as `format!` takes it.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::present::out::tell(format_args!($($text)*)) };
+}
+pub(crate) use say;
+
+/// Cells that a text takes.
+pub(crate) fn cells(text: &str) -> usize {
+    if super::escape::is_plain(text) { text.len() } else { text.width() }
+}
+
+/// Cells that a character takes.
+pub(crate) fn cells_of(c: char) -> usize {
+    c.width().unwrap_or(0)
+}
+
+/// A text in lines of so many cells, cut between words, and within one that is
+/// longer than a line; all but the first are set in.
+pub(crate) fn folded(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
+    let Some(width) = width.filter(|width| cells(text) > *width) else {
+        return vec![text.to_owned()];
+    };
+    let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
+    for word in text.split_inclusive(' ') {
+        let bare = cells(word.trim_end_matches(' '));
+        if used + bare > width && used > indent && bare <= width - indent {
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+            used = indent;
+        }
+        for c in word.chars() {
+            if used + cells_of(c) > width {
+                lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+                used = indent;
+                if c == ' ' {
+                    continue;
+                }
+            }
+            line.push(c);
+            used += cells_of(c);
+        }
+    }
+    lines.push(line);
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_cut_between_words() {
+        let fold = |text: &str, width| folded(text, Some(width), 2);
+        assert_eq!(fold("one two three", 13), ["one two three"]);
+        assert_eq!(fold("one two three", 9), ["one two", "  three"]);
+        assert_eq!(fold("abcdefghij", 6), ["abcdef", "  ghij"]);
+        assert_eq!(fold("a bcdefghij k", 6), ["a bcde", "  fghi", "  j k"]);
+        // Two cells each.
+        assert_eq!(fold("関数関数", 4), ["関数", "  関", "  数"]);
+        assert_eq!(folded("one two three", None, 2), ["one two three"]);
+    }
+}

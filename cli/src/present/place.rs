@@ -1,0 +1,169 @@
+//! A place in code: one value, which prints itself everywhere.
+
+use std::fmt;
+
+use profile::lines::{Frame, SourceLine};
+use profile::maps::{Location, Maps, Named};
+use serde_json::{Value, json};
+
+use super::escape::escaped;
+use super::out::cells;
+use super::shorten::{shortened, without_middle};
+
+/// Where code lies: its symbol, its file, its line, and what was inlined there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    /// Its address; `None` where it was recorded by its symbol.
+    pub(crate) address: Option<u64>,
+    /// The symbol that covers it, and the bytes from its start.
+    pub(crate) symbol: Option<Named>,
+    /// The file that it lies in, as the recording has it.
+    pub(crate) file: Option<String>,
+    /// The functions that it belongs to, from the innermost on.
+    frames: Vec<Frame>,
+}
+
+/// What JSON has of a place, each under a key of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The address: the bare key.
+    Address,
+    /// `_symbol`
+    Symbol,
+    /// `_offset`, in the symbol
+    Offset,
+    /// `_file`
+    File,
+    /// `_line`
+    Line,
+    /// `_inlines`: from the innermost function out to the one that stands for
+    /// itself, each with its line; null where nothing was inlined.
+    Inlines,
+}
+
+impl Part {
+    /// All that is known of a place.
+    pub(crate) const ALL: &'static [Part] =
+        &[Part::Address, Part::Symbol, Part::Offset, Part::File, Part::Line, Part::Inlines];
+    /// Where it lies, without its source.
+    pub(crate) const NAMES: &'static [Part] = &[Part::Address, Part::Symbol, Part::Offset];
+
+    /// What stands behind the key of the place.
+    pub(crate) const fn suffix(self) -> &'static str {
+        match self {
+            Part::Address => "",
+            Part::Symbol => "_symbol",
+            Part::Offset => "_offset",
+            Part::File => "_file",
+            Part::Line => "_line",
+            Part::Inlines => "_inlines",
+        }
+    }
+}
+
+impl Place {
+    /// The place that an analysis says to have this address.
+    pub(crate) fn of(maps: &mut Maps, location: Location, addr: u64) -> Place {
+        let file = match location {
+            Location::File { file, .. } => maps.path(file).map(str::to_owned),
+            Location::Address(_) => None,
+        };
+        Place {
+            address: maps.address_of(location, addr),
+            symbol: maps.name(location),
+            file,
+            frames: maps.frames(location),
+        }
+    }
+
+    fn line(&self) -> Option<&SourceLine> {
+        self.frames.first()?.source.as_ref()
+    }
+
+    /// The place as people read it, with a name for the symbol and one for what
+    /// was inlined: symbol, else file, else address; and the line where it is
+    /// known, `foo+0x1a (foo.c:12)`.
+    fn text(&self, name: impl Fn(&str) -> String, with_inlined: bool) -> String {
+        let mut text = match &self.symbol {
+            Some(Named { name: symbol, offset }) => {
+                format!("{}+{offset:#x}", name(&escaped(symbol)))
+            }
+            None => {
+                let address = self.address.map(|address| format!("{address:#x}"));
+                let address = address.unwrap_or_else(|| "[unknown]".to_owned());
+                match self.file.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path)) {
+                    Some("[unknown]") | None => address,
+                    Some(file) => format!("{address} ({})", name(&escaped(file))),
+                }
+            }
+        };
+        let Some(line) = self.line() else { return text };
+        text += &format!(" ({}:{}", escaped(line.file_name()), line.line);
+        let function = self.frames.first().and_then(|frame| frame.function.as_deref());
+        if let Some(function) = function.filter(|_| with_inlined && self.frames.len() > 1) {
+            text += &format!(" {}, inlined", name(&escaped(function)));
+        }
+        text.push(')');
+        text
+    }
+
+    /// The place in so many cells: what was inlined goes first, then parts of
+    /// the name, then the line; the offset stays.
+    pub(crate) fn within(&self, room: usize) -> String {
+        let text = self.to_string();
+        if cells(&text) <= room {
+            return text;
+        }
+        let bare = Place { frames: Vec::new(), ..self.clone() };
+        for place in [self, &bare] {
+            let fixed = cells(&place.text(|_| String::new(), false));
+            // Less of a name says nothing.
+            let least = if std::ptr::eq(place, self) { 12 } else { 4 };
+            let left = room.saturating_sub(fixed);
+            if left >= least {
+                let text = place.text(|name| shortened(name, left), false);
+                if cells(&text) <= room {
+                    return text;
+                }
+            }
+        }
+        without_middle(&bare.to_string(), room)
+    }
+
+    /// A part of it.
+    pub(crate) fn part(&self, part: Part) -> Value {
+        match part {
+            Part::Address => json!(self.address.map(|address| format!("{address:#x}"))),
+            Part::Symbol => json!(self.symbol.as_ref().map(|symbol| &symbol.name)),
+            Part::Offset => json!(self.symbol.as_ref().map(|symbol| symbol.offset)),
+            Part::File => json!(self.file),
+            Part::Line => json!(self.line().map(ToString::to_string)),
+            Part::Inlines => self.inlines(),
+        }
+    }
+
+    fn inlines(&self) -> Value {
+        if self.frames.len() < 2 {
+            return Value::Null;
+        }
+        let frame = |frame: &Frame| {
+            let line = frame.source.as_ref().map(ToString::to_string);
+            json!({ "function": frame.function.as_deref(), "line": line })
+        };
+        self.frames.iter().map(frame).collect()
+    }
+
+    /// Some of its parts as members of a JSON object, such as `from_symbol`.
+    pub(crate) fn put_json(&self, object: &mut Value, key: &str, parts: &[Part]) {
+        for part in parts {
+            object[format!("{key}{}", part.suffix())] = self.part(*part);
+        }
+    }
+}
+
+/// The whole place.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(str::to_owned, true))
+    }
+}

@@ -1,0 +1,168 @@
+//! Long names in little room: of C++ and Rust first what their own structure
+//! makes least telling, then the middle.
+
+use super::out::{cells, cells_of};
+
+/// A name in so many cells. What stands between angle brackets and parentheses
+/// goes first, the longest of them before the others, then the folders,
+/// namespaces and modules in front, and only then the middle of what is left.
+pub(crate) fn shortened(name: &str, room: usize) -> String {
+    if cells(name) <= room {
+        return name.to_owned();
+    }
+    let mut name = name.to_owned();
+    while let Some((start, end)) = longest_group(&name) {
+        // `<A as B>::f` says most by the last names of both.
+        let inside = name.get(start..end).unwrap_or_default();
+        let brief = match inside.split_once(" as ").filter(|_| start == 1) {
+            Some((one, other)) => format!("{} as {}", last(one), last(other)),
+            None => String::new(),
+        };
+        let brief = if brief.is_empty() || cells(&brief) >= cells(inside) { "…" } else { &brief };
+        name.replace_range(start..end, brief);
+        if cells(&name) <= room {
+            return name;
+        }
+    }
+    while let Some(at) = first_separator(&name) {
+        let rest = name.get(at..).unwrap_or_default();
+        let rest = rest.trim_start_matches("::").to_owned();
+        let shown = format!("…::{rest}");
+        if cells(&shown) <= room {
+            return shown;
+        }
+        name = rest;
+    }
+    without_middle(&name, room)
+}
+
+/// A text without its middle.
+pub(crate) fn without_middle(text: &str, room: usize) -> String {
+    if cells(text) <= room {
+        return text.to_owned();
+    }
+    let room = room.saturating_sub(1);
+    let (mut head, mut tail) = (String::new(), Vec::new());
+    let mut used = 0;
+    for c in text.chars() {
+        if used + cells_of(c) > room - room / 2 {
+            break;
+        }
+        used += cells_of(c);
+        head.push(c);
+    }
+    for c in text.chars().rev() {
+        if used + cells_of(c) > room {
+            break;
+        }
+        used += cells_of(c);
+        tail.push(c);
+    }
+    head.push('…');
+    head.extend(tail.iter().rev());
+    head
+}
+
+/// The last part of a path, without what stands in brackets behind it.
+fn last(path: &str) -> &str {
+    let bare = path.split(['<', '(']).next().filter(|bare| !bare.is_empty()).unwrap_or(path);
+    bare.rsplit("::").next().unwrap_or(bare)
+}
+
+/// Where the longest text between brackets stands, if any is longer than the
+/// dots for it.
+fn longest_group(name: &str) -> Option<(usize, usize)> {
+    let mut longest: Option<(usize, usize)> = None;
+    groups(name, |start, end| {
+        let inside = name.get(start..end).unwrap_or_default();
+        let known = longest.map_or(1, |(start, end)| end - start);
+        if inside.len() > known && inside != "…" && !is_brief(inside) {
+            longest = Some((start, end));
+        }
+    });
+    longest
+}
+
+/// `<A as B>` was made brief already.
+fn is_brief(inside: &str) -> bool {
+    inside.split_once(" as ").is_some_and(|(one, other)| last(one) == one && last(other) == other)
+}
+
+/// Where the first part of a path ends, outside of brackets.
+fn first_separator(name: &str) -> Option<usize> {
+    let mut inside = Vec::new();
+    groups(name, |start, end| inside.push(start..end));
+    name.match_indices("::")
+        .map(|(at, _)| at)
+        .find(|at| *at > 0 && at + 2 < name.len() && !inside.iter().any(|group| group.contains(at)))
+}
+
+/// Calls `found` with where each outermost `<…>` and `(…)` begins and ends. The
+/// brackets of `operator<`, `operator()`, `->` and `(anonymous namespace)` are
+/// none.
+fn groups(name: &str, mut found: impl FnMut(usize, usize)) {
+    let mut open: Vec<(char, usize)> = Vec::new();
+    let mut skip = 0;
+    for (at, c) in name.char_indices() {
+        if at < skip {
+            continue;
+        }
+        let before = name.get(..at).unwrap_or_default();
+        let rest = name.get(at..).unwrap_or_default();
+        if before.ends_with("operator") {
+            let signs = rest.find(|c| !matches!(c, '<' | '>' | '=' | '-' | '(' | ')'));
+            let signs = rest.get(..signs.unwrap_or(rest.len())).unwrap_or_default();
+            // `operator<` of a template has its arguments right behind.
+            let own = ["()", "<=>", "<<=", ">>=", "<<", ">>", "->", "<=", ">=", "<", ">"];
+            skip = at + own.iter().find(|own| signs.starts_with(**own)).map_or(0, |own| own.len());
+            continue;
+        }
+        match c {
+            '<' | '(' => open.push((c, at + 1)),
+            '>' if before.ends_with('-') => {}
+            '>' | ')' => {
+                let mate = if c == '>' { '<' } else { '(' };
+                if let Some(at_mate) = open.iter().rposition(|(c, _)| *c == mate) {
+                    let (_, start) = open.swap_remove(at_mate);
+                    open.truncate(at_mate);
+                    if open.is_empty() && name.get(start..at) != Some("anonymous namespace") {
+                        found(start, at);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_first_what_says_least() {
+        let vector = "std::vector<std::pair<int, double>, std::allocator<std::pair<int, double> > >\
+                      ::push_back(std::pair<int, double> const&)";
+        assert_eq!(
+            shortened(vector, 70),
+            "std::vector<…>::push_back(std::pair<int, double> const&)"
+        );
+        assert_eq!(shortened(vector, 33), "std::vector<…>::push_back(…)");
+        assert_eq!(shortened(vector, 27), "…::vector<…>::push_back(…)");
+        assert_eq!(shortened(vector, 20), "…::push_back(…)");
+        assert_eq!(shortened(vector, 9), "push…k(…)");
+        let sort = "core::slice::sort::unstable::quicksort::quicksort";
+        assert_eq!(shortened(sort, 49), sort);
+        assert_eq!(shortened(sort, 30), "…::quicksort::quicksort");
+        let into = "<alloc::vec::Vec<u64> as core::iter::traits::collect::IntoIterator>::into_iter";
+        assert_eq!(shortened(into, 40), "<Vec as IntoIterator>::into_iter");
+        assert_eq!(shortened(into, 20), "…::into_iter");
+        let less = "std::operator< <char, std::char_traits<char> >(std::string const&)";
+        assert_eq!(shortened(less, 30), "std::operator< <…>(…)");
+        let call = "Compare::operator()(int, int) const";
+        assert_eq!(shortened(call, 30), "Compare::operator()(…) const");
+        assert_eq!(shortened("(anonymous namespace)::f(int)", 27), "(anonymous namespace)::f(…)");
+        assert_eq!(shortened("関数関数関数", 8), "関数…数");
+        assert_eq!(shortened("a<b", 2), "a…");
+    }
+}

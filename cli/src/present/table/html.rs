@@ -1,0 +1,53 @@
+//! Rows in a page, which can be sorted and searched there.
+
+use maud::{Markup, html};
+
+use super::{Cell, Column, Form, Heat, Table};
+use crate::present::out::cells;
+
+/// Cells of a name that a page shows.
+const NAME: usize = 160;
+
+impl<C, R> Table<'_, C, R> {
+    /// The table under a name for those who hear it read.
+    pub(crate) fn html(
+        &self,
+        name: &str,
+        context: &mut C,
+        rows: impl Iterator<Item = R> + Clone,
+    ) -> Markup {
+        let columns: Vec<&Column<'_, C, R>> =
+            self.columns.iter().filter(|column| column.is_for_people()).collect();
+        let is_number = |column: &Column<'_, C, R>| column.form == Form::Right;
+        let peak = self.peak(context, rows.clone());
+        html! {
+            div class="scroll" tabindex="0" role="region" aria-label=(name) {
+                table class="sortable" {
+                    thead { tr { @for column in &columns {
+                        th scope="col" class=[is_number(column).then_some("num")] { (column.heading) }
+                    } } }
+                    tbody { @for row in rows { tr { @for column in &columns {
+                        ((column.get)(context, &row).html(column, peak))
+                    } } } }
+                }
+            }
+        }
+    }
+}
+
+impl Cell {
+    fn html<C, R>(&self, column: &Column<'_, C, R>, peak: f64) -> Markup {
+        let text = self.within(NAME);
+        let whole = self.text();
+        let title = (cells(&whole) > NAME).then_some(&whole);
+        match column.form {
+            Form::Right => {
+                let heat = column.heat.then(|| Heat::of(self.value(), peak).name());
+                let class = heat.map_or_else(|| "num".to_owned(), |heat| format!("num {heat}"));
+                html! { td class=(class) data-v=[self.value()] { (text) } }
+            }
+            Form::Name => html! { td class="code" title=[title] { (text) } },
+            _ => html! { td { (text) } },
+        }
+    }
+}

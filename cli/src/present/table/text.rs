@@ -1,0 +1,225 @@
+//! Rows as lines of text, one after the other: as wide as they are in a pipe or
+//! a file, cut to its width on a terminal.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use anstyle::Style;
+
+use super::{Cell, Column, Form, Heat, Table};
+use crate::present::out::{Out, cells, folded};
+use crate::present::place::Place;
+use crate::present::shorten::{shortened, without_middle};
+
+/// Blanks between columns.
+const GAP: &str = "  ";
+/// Cells that a name gets before a column goes in its place.
+const NAME: usize = 18;
+/// The same of a sentence.
+const PROSE: usize = 32;
+
+/// Columns with their widths.
+pub(crate) struct Layout<'t, 'a, C, R> {
+    /// Those that are never cut, with their widths.
+    fixed: Vec<(&'t Column<'a, C, R>, usize)>,
+    /// Those behind them, which share what is left.
+    elastic: Vec<&'t Column<'a, C, R>>,
+    /// The highest value of the column that says how hot a row is.
+    peak: f64,
+    /// Blanks in front of each row.
+    indent: usize,
+}
+
+impl<'a, C, R> Table<'a, C, R> {
+    /// Writes the headings and every row.
+    pub(crate) fn write_text(
+        &self,
+        out: &mut Out<'_>,
+        context: &mut C,
+        rows: impl Iterator<Item = R> + Clone,
+    ) -> io::Result<()> {
+        let layout = self.layout(out, context, rows.clone(), 0);
+        layout.headings(out)?;
+        for row in rows {
+            layout.row(out, context, &row)?;
+        }
+        Ok(())
+    }
+
+    /// Finds out how wide each column is, for rows that are set in.
+    pub(crate) fn layout(
+        &self,
+        out: &Out<'_>,
+        context: &mut C,
+        rows: impl Iterator<Item = R>,
+        indent: usize,
+    ) -> Layout<'_, 'a, C, R> {
+        let shown = || self.columns.iter().filter(|column| column.is_for_people());
+        let elastic: Vec<_> = shown().filter(|column| column.is_elastic()).collect();
+        let mut fixed: Vec<_> = shown()
+            .filter(|column| !column.is_elastic())
+            .map(|column| (column, cells(column.heading.trim())))
+            .collect();
+        let mut peak = 0f64;
+        for row in rows {
+            for (column, width) in &mut fixed {
+                let cell = (column.get)(context, &row);
+                *width = cells(&cell.text()).max(*width);
+                peak = if column.heat { cell.value().map_or(peak, |v| v.max(peak)) } else { peak };
+            }
+        }
+        if let Some(room) = out.width {
+            let least = elastic.iter().map(|column| {
+                let least = if column.form == Form::Prose { PROSE } else { NAME };
+                least + column.joint.map_or(0, cells)
+            });
+            let least = indent + least.sum::<usize>();
+            let used = |fixed: &[(_, usize)]| -> usize {
+                fixed.iter().map(|(_, width)| width + GAP.len()).sum()
+            };
+            while used(&fixed) + least > room {
+                let spare = fixed.iter().enumerate().max_by_key(|(_, (column, _))| column.spare);
+                match spare {
+                    Some((at, (column, _))) if column.spare > 0 => drop(fixed.remove(at)),
+                    _ => break,
+                }
+            }
+        }
+        Layout { fixed, elastic, peak, indent }
+    }
+
+    /// The highest value of the column that says how hot a row is.
+    pub(super) fn peak(&self, context: &mut C, rows: impl Iterator<Item = R>) -> f64 {
+        let Some(column) = self.columns.iter().find(|column| column.heat) else { return 0.0 };
+        let values = rows.filter_map(|row| (column.get)(context, &row).value());
+        values.fold(0.0, f64::max)
+    }
+}
+
+impl<C, R> Layout<'_, '_, C, R> {
+    /// Writes the line above the rows.
+    pub(crate) fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
+        let mut line = " ".repeat(self.indent);
+        for (column, width) in &self.fixed {
+            pad(&mut line, column.heading.trim(), *width, column.form, Style::new());
+            line += GAP;
+        }
+        for column in &self.elastic {
+            line += column.joint.unwrap_or_default();
+            line += column.heading;
+        }
+        let style = if out.color { Style::new().bold() } else { Style::new() };
+        let line = line.trim_end();
+        let line = out.width.map_or_else(|| line.to_owned(), |room| clipped(line, room));
+        writeln!(out, "{style}{line}{style:#}")
+    }
+
+    /// Writes a row.
+    pub(crate) fn row(&self, out: &mut Out<'_>, context: &mut C, row: &R) -> io::Result<()> {
+        let mut line = " ".repeat(self.indent);
+        let mut used = self.indent;
+        for (column, width) in &self.fixed {
+            let cell = (column.get)(context, row);
+            let style = match cell {
+                _ if !out.color => Style::new(),
+                Cell::Mark(_, style) => style,
+                _ if column.heat => Heat::of(cell.value(), self.peak).style(),
+                _ => Style::new(),
+            };
+            pad(&mut line, &cell.text(), *width, column.form, style);
+            line += GAP;
+            used += width + GAP.len();
+        }
+        let behind: Vec<(&str, Cell)> = self
+            .elastic
+            .iter()
+            .map(|column| (column.joint.unwrap_or_default(), (column.get)(context, row)))
+            .collect();
+        let room = out.width.map(|width| width.saturating_sub(used).max(1));
+        match (self.elastic.as_slice(), behind.as_slice()) {
+            ([column], [(_, cell)]) if column.form == Form::Prose => {
+                let lines = folded(&cell.text(), room, 0);
+                line += &lines.join(&format!("\n{}", " ".repeat(used)));
+            }
+            _ => share(&mut line, &behind, room),
+        }
+        writeln!(out, "{}", line.trim_end())
+    }
+}
+
+/// Puts names behind each other, which share the room.
+fn share(line: &mut String, behind: &[(&str, Cell)], room: Option<usize>) {
+    let texts: Vec<_> = behind.iter().map(|(_, cell)| cell.text()).collect();
+    let joints: usize = behind.iter().map(|(joint, _)| cells(joint)).sum();
+    let all: usize = texts.iter().map(|text| cells(text)).sum();
+    let Some(room) = room.filter(|room| all + joints > *room) else {
+        for ((joint, _), text) in behind.iter().zip(&texts) {
+            *line += joint;
+            *line += text;
+        }
+        return;
+    };
+    // Those that need less than their part leave the rest to the others.
+    let mut left = room.saturating_sub(joints);
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    let wanted = |at: &usize| texts.get(*at).map_or(0, |text| cells(text));
+    order.sort_by_key(wanted);
+    let mut rooms = vec![0; texts.len()];
+    for (done, at) in order.iter().enumerate() {
+        let part = wanted(at).min(left / (order.len() - done));
+        left -= part;
+        if let Some(room) = rooms.get_mut(*at) {
+            *room = part;
+        }
+    }
+    for ((joint, cell), room) in behind.iter().zip(rooms) {
+        *line += joint;
+        *line += &cell.within(room);
+    }
+}
+
+fn pad(line: &mut String, text: &str, width: usize, form: Form, style: Style) {
+    let blanks = " ".repeat(width.saturating_sub(cells(text)));
+    // A String takes whatever is written to it.
+    let _ = match form {
+        Form::Right => write!(line, "{blanks}{style}{text}{style:#}"),
+        _ => write!(line, "{style}{text}{style:#}{blanks}"),
+    };
+}
+
+/// The beginning of a text, in so many cells.
+fn clipped(text: &str, room: usize) -> String {
+    folded(text, Some(room), 0).into_iter().next().unwrap_or_default()
+}
+
+impl Cell {
+    /// As people read it, in so many cells.
+    pub(super) fn within(&self, room: usize) -> String {
+        let text = self.text();
+        match self {
+            _ if cells(&text) <= room => text.into_owned(),
+            Cell::Place(place) => place.within(room),
+            Cell::Places(places, behind) => several(places, behind, room),
+            Cell::Name(_) => shortened(&text, room),
+            _ => without_middle(&text, room),
+        }
+    }
+}
+
+/// As many places as there is room for, each shortened, and how many more.
+fn several(places: &[Place], behind: &str, room: usize) -> String {
+    let more = |left: usize| if left > 0 { format!(", {left} more") } else { String::new() };
+    for shown in (1..=places.len()).rev() {
+        let more = more(places.len() - shown);
+        for behind in [behind, ""] {
+            let fixed = cells(&more) + cells(behind) + 2 * (shown - 1);
+            let each = room.saturating_sub(fixed) / shown;
+            if each >= NAME || shown == 1 && behind.is_empty() {
+                let texts: Vec<String> =
+                    places.iter().take(shown).map(|place| place.within(each)).collect();
+                return without_middle(&(texts.join(", ") + &more + behind), room);
+            }
+        }
+    }
+    without_middle(behind, room)
+}
