@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::lbr::{PROGRAM, alone, done, lbr, text};
+use crate::support::lbr::{alone, done, lbr, text, wrapper};
 use crate::support::programs::{BARE, Program, build};
 use crate::support::skip::skipped;
 
@@ -485,7 +485,8 @@ fn the_chapter_is_true() {
         folder.path().join("tests"),
     )
     .unwrap();
-    let bin = Path::new(PROGRAM).parent().unwrap().to_owned();
+    wrapper(folder.path());
+    let bin = folder.path().to_owned();
     let path = std::env::join_paths(
         [bin].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );

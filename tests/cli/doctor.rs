@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::lbr::{command, lbr, stdout};
+use crate::support::lbr::{lbr, stdout};
 
 /// A machine on which everything is in order: the msr driver loaded, all
 /// capabilities, no lockdown, recording off.
@@ -214,12 +214,10 @@ fn intel_pt() {
              0x0000000a 0x00: eax=0x07300404 ebx=0x00000000 ecx=0x00000000 edx=0x00000000\n"
         );
         put(&machine, "cpuid.txt", &cpuid);
-        let output = command(&["doctor", "--json", "--perf-capabilities", "33C5", "--cpuid"])
-            .arg(machine.path().join("cpuid.txt"))
-            .arg("--msr-root")
-            .arg(machine.path())
-            .output()
-            .unwrap();
+        let root = machine.path().to_str().unwrap();
+        let cpuid = format!("{root}/cpuid.txt");
+        let given = ["--perf-capabilities", "33C5", "--cpuid", &cpuid, "--msr-root", root];
+        let output = lbr(&[&["doctor", "--json"][..], &given].concat());
         let text = stdout(&output);
         let checks: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -24,6 +24,7 @@ mod dump;
 mod explain;
 mod hist;
 mod hostile;
+mod hosts;
 mod html;
 mod interrupt;
 mod paths;

@@ -3,14 +3,19 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::lbr::{PROGRAM, lbr};
+use crate::support::lbr::{lbr, wrapper};
 
 #[test]
 fn it_writes_one_report_wherever_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.md");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/verify-hardware");
-    let run = Command::new(&script).arg("-o").arg(&report).env("LBR", PROGRAM).output().unwrap();
+    let run = Command::new(&script)
+        .arg("-o")
+        .arg(&report)
+        .env("LBR", wrapper(folder.path()))
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&run.stderr);
     let text = std::fs::read_to_string(&report).unwrap_or_else(|error| panic!("{error}: {said}"));
     for part in ["## lbr probe", "## lbr doctor", "## lbr verify", "registers written: no"] {

@@ -3,7 +3,8 @@
 //! run on nor by whoever runs it.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -28,11 +29,50 @@ pub(crate) fn alone(mut command: Command) -> Command {
     command
 }
 
-/// `lbr` with arguments, ready to run.
+/// `lbr` with arguments, ready to run. What looks at a machine looks at the
+/// [`host`] unless the arguments name another.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = alone(Command::new(PROGRAM));
-    command.args(args);
+    let (name, rest) = args.split_first().unwrap_or((&"", &[]));
+    let options: Vec<&str> = rest.iter().copied().take_while(|arg| *arg != "--").collect();
+    let names_a_machine = ["--msr-root", "--diff"].iter().any(|named| options.contains(named));
+    if let Some(host) = host().filter(|_| LOOKING.contains(name) && !names_a_machine) {
+        command.arg(name).arg("--msr-root").arg(host).args(rest);
+    } else {
+        command.args(args);
+    }
     command
+}
+
+/// The commands that look at a machine.
+const LOOKING: [&str; 7] = ["disarm", "doctor", "dump", "probe", "record", "time", "verify"];
+
+/// The machine that commands look at: a folder of `tests/hosts`, named by
+/// `LBR_TEST_HOST`, or any other path; `None` for `here`, the machine that the
+/// tests run on.
+pub(crate) fn host() -> Option<PathBuf> {
+    let name = std::env::var_os("LBR_TEST_HOST").unwrap_or_else(|| "skylake".into());
+    let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/hosts");
+    (name != "here").then(|| {
+        let host = hosts.join(&name);
+        assert!(host.join("cpuid").is_file(), "LBR_TEST_HOST: no {}/cpuid", host.display());
+        host
+    })
+}
+
+/// A script in a folder that runs `lbr` as [`command`] does, for shells and
+/// scripts that find it there.
+pub(crate) fn wrapper(folder: &Path) -> PathBuf {
+    let path = folder.join("lbr");
+    let looking = LOOKING.join("|");
+    let root = host().map_or(String::new(), |host| format!("--msr-root '{}'", host.display()));
+    let text = format!(
+        "#!/bin/sh\nname=$1\nshift\ncase $name in\n{looking}) set -- {root} \"$@\" ;;\nesac\n\
+         exec '{PROGRAM}' \"$name\" \"$@\"\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
 }
 
 /// Runs `lbr`.

@@ -113,7 +113,7 @@ pub(crate) fn look(
     cpu: u32,
     machine: &MachineArgs,
 ) -> Result<(LbrCaps, Hardware), Failure> {
-    let cpus = machine.cpus().or_exit(USAGE)?;
+    let cpus = machine.cpus()?;
     let root = machine.root();
     let found = cpus
         .iter()
@@ -125,7 +125,7 @@ pub(crate) fn look(
         if fs::read_to_string(folder.join("online")).is_ok_and(|text| text.trim() == "0") {
             return Err(refused(MsrError::Offline { cpu }));
         }
-        let error = if folder.is_dir() {
+        let error = if folder.is_dir() && machine.is_live() {
             anyhow!("this process may not run on CPU {cpu} (see taskset)")
         } else {
             anyhow!("CPU {cpu} does not exist; online: {}", root.online())

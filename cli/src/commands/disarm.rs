@@ -17,7 +17,7 @@ use super::{
 };
 use crate::present::out::say;
 use crate::{
-    exit::{DONE, Failure, OrExit, Outcome, USAGE},
+    exit::{DONE, Failure, NO_LBR, OrExit, Outcome, USAGE},
     present::json,
 };
 
@@ -62,8 +62,17 @@ pub(crate) fn run(args: DisarmArgs) -> Outcome {
     let list = match &args.cpu {
         Some(list) => list.clone(),
         None => {
-            let online = args.machine.root().online();
-            online.parse().with_context(|| format!("the kernel lists {online} as online"))?
+            let root = args.machine.root();
+            let text = root.online();
+            text.parse()
+                .with_context(|| {
+                    let list = root.join("sys/devices/system/cpu/online");
+                    format!(
+                        "which CPUs are online? name them with -C ({} lists them)",
+                        list.display()
+                    )
+                })
+                .or_exit(NO_LBR)?
         }
     };
     let mut out = io::stdout().lock();

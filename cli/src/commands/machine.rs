@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use lbr_msr::{
     MsrRead,
@@ -16,7 +16,8 @@ use lbr_msr::{
     soft::SoftCpu,
 };
 
-use super::number::hex;
+use super::{cpus::CpuList, number::hex};
+use crate::exit::{Failure, NO_LBR, OrExit, USAGE};
 use crate::present::out::say;
 
 /// Which CPU to look at.
@@ -42,7 +43,8 @@ pub(crate) struct MachineArgs {
     #[arg(long, value_name = "FF_MMH|LIST")]
     pub(crate) assume: Option<Assumption>,
 
-    /// Look for /dev, /sys and /proc under DIR
+    /// Look for /dev, /sys and /proc under DIR; without --cpuid or --soft-cpu
+    /// the CPUs are those that DIR/cpuid records, as text that --cpuid takes
     #[arg(long, value_name = "DIR", alias = "root", hide_short_help = true)]
     pub(crate) msr_root: Option<PathBuf>,
 }
@@ -53,18 +55,34 @@ impl MachineArgs {
         self.msr_root.as_ref().map_or_else(Root::default, Root::at)
     }
 
-    /// The CPUs are those of the machine that this runs on.
+    /// The CPUs are those of the machine that this runs on. Another root is
+    /// another machine: nothing that is asked of this one belongs to it.
     pub(crate) fn is_live(&self) -> bool {
-        self.cpuid.is_none() && self.soft_cpu.is_none()
+        self.cpuid.is_none() && self.soft_cpu.is_none() && self.root().is_real()
     }
 
     /// The CPUID of each CPU.
-    pub(crate) fn cpus(&self) -> anyhow::Result<Vec<RecordedCpu>> {
+    pub(crate) fn cpus(&self) -> Result<Vec<RecordedCpu>, Failure> {
+        let root = self.root();
         match (&self.cpuid, &self.soft_cpu) {
-            (Some(path), _) => recording(path),
+            (Some(path), _) => recording(path).or_exit(USAGE),
             (None, Some(soft)) => Ok(vec![RecordedCpu { cpu: 0, cpuid: soft.cpuid.clone() }]),
-            (None, None) => here(),
+            (None, None) if root.is_real() => here().or_exit(USAGE),
+            (None, None) => recorded_at(&root),
         }
+    }
+
+    /// The CPU to use where none is named: the last that this process may run
+    /// on, for CPU 0 has most of the interrupts.
+    pub(crate) fn usual_cpu(&self) -> Result<u32, Failure> {
+        let mut allowed = sampler::pin::allowed();
+        if !self.is_live() {
+            let cpus = self.cpus()?;
+            allowed.retain(|allowed| cpus.iter().any(|found| found.cpu == *allowed));
+        }
+        let none =
+            || anyhow!("this process may run on no CPU of {}", self.root().join("").display());
+        allowed.last().copied().ok_or_else(none).or_exit(NO_LBR)
     }
 
     /// Probes every CPU and groups those that are alike.
@@ -75,8 +93,10 @@ impl MachineArgs {
                 let mut given = GivenPerfCapabilities(value);
                 probe_assuming(cpuid, Some(&mut given), self.assume.as_ref())
             } else {
+                // A recorded CPU has registers where a root for them is named.
+                let has_registers = self.is_live() || self.msr_root.is_some();
                 let mut device =
-                    if self.is_live() { Device::open(*cpu, &self.root()).ok() } else { None };
+                    if has_registers { Device::open(*cpu, &self.root()).ok() } else { None };
                 let msr = device.as_mut().map(|device| device as &mut dyn MsrRead);
                 probe_assuming(cpuid, msr, self.assume.as_ref())
             };
@@ -97,6 +117,32 @@ fn recording(path: &Path) -> anyhow::Result<Vec<RecordedCpu>> {
         anyhow::Ok(recorded::parse(&String::from_utf8_lossy(&bytes))?)
     };
     read().with_context(|| format!("cannot read CPUID from {}", path.display()))
+}
+
+/// The CPUs of another root, by the text that lies in it: those that are online
+/// there, where it says which. One that was recorded alone stands for all.
+fn recorded_at(root: &Root) -> Result<Vec<RecordedCpu>, Failure> {
+    let path = root.join("cpuid");
+    if !path.exists() {
+        return Err(anyhow!(
+            "nothing says which CPUs {} stands for: give --cpuid FILE, or put the output of \
+             `cpuid -r` into {}",
+            root.join("").display(),
+            path.display()
+        ))
+        .or_exit(NO_LBR);
+    }
+    let mut cpus = recording(&path).or_exit(USAGE)?;
+    if let Ok(online) = root.online().parse::<CpuList>() {
+        match &cpus[..] {
+            [alone] => {
+                let every = |&cpu| RecordedCpu { cpu, cpuid: alone.cpuid.clone() };
+                cpus = online.cpus().iter().map(every).collect();
+            }
+            _ => cpus.retain(|found| online.cpus().contains(&found.cpu)),
+        }
+    }
+    Ok(cpus)
 }
 
 /// Asks each CPU that this process may run on, by moving a thread there.

@@ -36,7 +36,7 @@ pub(crate) struct ProbeArgs {
 
 /// Runs `lbr probe`.
 pub(crate) fn run(args: ProbeArgs) -> Outcome {
-    let cpus = args.machine.cpus().or_exit(USAGE)?;
+    let cpus = args.machine.cpus()?;
     let groups = args.machine.groups(&cpus);
     // What the user told and the prober cannot use is no answer.
     if let Some(told_wrong) = groups.iter().find_map(wrong_assumption) {

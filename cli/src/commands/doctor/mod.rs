@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::machine::MachineArgs;
 use crate::{
-    exit::{DONE, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE},
+    exit::{DONE, NO_LBR, NOT_PERMITTED, Outcome},
     present::json,
 };
 
@@ -103,7 +103,7 @@ impl Check {
 
 /// Runs `lbr doctor`.
 pub(crate) fn run(args: DoctorArgs) -> Outcome {
-    let cpus = args.machine.cpus().or_exit(USAGE)?;
+    let cpus = args.machine.cpus()?;
     let report = checks::examine(&args.machine, &cpus);
     let mut out = BufWriter::new(io::stdout().lock());
     for check in &report.checks {

@@ -51,8 +51,7 @@ fn hardware(args: &Record, backend: Registers) -> Result<Chosen, Failure> {
     let machine = args.machine();
     let cpus = match &args.cpu {
         Some(list) => list.cpus().to_vec(),
-        // CPU 0 has most of the interrupts; the last one few.
-        None => sampler::pin::allowed().last().copied().into_iter().collect(),
+        None => vec![machine.usual_cpu()?],
     };
     let mut found: Option<LbrCaps> = None;
     for &cpu in &cpus {
@@ -70,6 +69,6 @@ fn hardware(args: &Record, backend: Registers) -> Result<Chosen, Failure> {
             None => found = Some(caps),
         }
     }
-    let caps = found.ok_or_else(|| anyhow!("this process may run on no CPU"))?;
+    let caps = found.ok_or_else(|| anyhow!("no CPU was named"))?;
     Ok(Chosen { caps, cpus, backend })
 }

@@ -94,7 +94,12 @@ pub(crate) struct Record {
     #[arg(long, value_name = "FF_MMH|LIST", hide_short_help = true)]
     assume: Option<Assumption>,
 
-    /// Look for /dev, /sys and /proc under DIR
+    /// Take CPUID from FILE, as in lbr probe
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    cpuid: Option<PathBuf>,
+
+    /// Look for /dev, /sys and /proc under DIR; without --cpuid the CPUs are
+    /// those that DIR/cpuid records
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     msr_root: Option<PathBuf>,
 
@@ -162,7 +167,7 @@ impl Record {
     /// The machine as other commands name it.
     fn machine(&self) -> MachineArgs {
         MachineArgs {
-            cpuid: None,
+            cpuid: self.cpuid.clone(),
             perf_capabilities: None,
             soft_cpu: None,
             assume: self.assume,

@@ -21,7 +21,16 @@ type Measured = (Result<Measurement, MeasureError>, Source);
 /// Measures, with the registers of the CPU where they can be had.
 pub(super) fn measure(args: &TimeArgs, options: Options, body: &Body) -> Result<Measured, Failure> {
     let allowed = Affinity::current()?;
-    let cpu = args.cpu.or_else(|| sampler::pin::allowed().last().copied()).unwrap_or(0);
+    let machine = MachineArgs {
+        cpuid: args.cpuid.clone(),
+        perf_capabilities: None,
+        soft_cpu: None,
+        assume: args.assume,
+        msr_root: args.msr_root.clone(),
+    };
+    let chosen = args.cpu.map_or_else(|| machine.usual_cpu(), Ok);
+    // Stepping needs a CPU too, if only to be counted on one.
+    let cpu = chosen.as_ref().ok().or(sampler::pin::allowed().last()).copied().unwrap_or(0);
     let pin = allowed.only(cpu).or_exit(USAGE)?;
     let options = Options { pin: Some(pin), ..options };
     let (device, name) = match args.backend {
@@ -30,17 +39,11 @@ pub(super) fn measure(args: &TimeArgs, options: Options, body: &Body) -> Result<
         Backend::Msr => (Device::Msr, Some("msr")),
         Backend::MsrSafe => (Device::MsrSafe, Some("msr-safe")),
     };
-    let machine = MachineArgs {
-        cpuid: None,
-        perf_capabilities: None,
-        soft_cpu: None,
-        assume: args.assume,
-        msr_root: args.msr_root.clone(),
-    };
-    let prepared = backend::look(device, cpu, &machine).and_then(|(caps, _)| {
-        let plan = plan(&caps, &options, body)?;
-        Ok((caps, plan))
-    });
+    let prepared =
+        chosen.and_then(|_| backend::look(device, cpu, &machine)).and_then(|(caps, _)| {
+            let plan = plan(&caps, &options, body)?;
+            Ok((caps, plan))
+        });
     match (prepared, name) {
         (Ok((caps, plan)), _) => hardware(device, cpu, &machine, caps, plan, options, body),
         (Err(failure), _) if failure.code == USAGE => Err(failure),

@@ -113,7 +113,12 @@ pub(crate) struct TimeArgs {
     #[arg(long, value_name = "FF_MMH|LIST", hide_short_help = true)]
     assume: Option<Assumption>,
 
-    /// Look for /dev, /sys and /proc under DIR
+    /// Take CPUID from FILE, as in lbr probe
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    cpuid: Option<PathBuf>,
+
+    /// Look for /dev, /sys and /proc under DIR; without --cpuid the CPUs are
+    /// those that DIR/cpuid records
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     msr_root: Option<PathBuf>,
 

@@ -93,10 +93,12 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
     if let Some([one, other]) = args.diff.as_deref() {
         return diff::run(one, other, args.json.as_deref());
     }
-    if args.machine.cpuid.is_some() || args.machine.perf_capabilities.is_some() {
+    let machine = &args.machine;
+    if machine.cpuid.is_some() && machine.msr_root.is_none() || machine.perf_capabilities.is_some()
+    {
         let error = anyhow!(
-            "recorded values have no registers to verify: leave out --cpuid and \
-             --perf-capabilities (lbr probe shows what they say)"
+            "recorded values have no registers to verify: leave out --perf-capabilities, and \
+             --cpuid without --msr-root (lbr probe shows what they say)"
         );
         return Err(error).or_exit(USAGE);
     }
@@ -131,7 +133,7 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
     }
     let config =
         Config { write: args.write, assume: args.machine.assume, stop: Some(Arc::clone(&stop)) };
-    let cpus = args.machine.cpus().or_exit(USAGE)?;
+    let cpus = args.machine.cpus()?;
     let chosen: Vec<u32> = match &args.cpu {
         Some(list) => list.cpus().to_vec(),
         None => cpus.iter().map(|cpu| cpu.cpu).collect(),
