@@ -33,15 +33,13 @@ use crate::address::{
     IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET, IA32_RTIT_CTL, Msr,
 };
 use crate::caps::{Facility, LbrCaps, Quirks, RegisterMap, Vendor};
+use crate::register::{DebugCtl, PerfGlobalStatus, RtitCtl};
 
-/// DEBUGCTL.FREEZE_LBRS_ON_PMI. SDM 17.4.1.
-const FREEZE_LBRS_ON_PMI: u64 = 1 << 11;
-/// DEBUGCTL.TR. SDM 17.4.1.
-const TR: u64 = 1 << 6;
-/// GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
-const LBR_FRZ: u64 = 1 << 58;
-/// RTIT_CTL.TraceEn. SDM 36.2.7.
-const TRACE_EN: u64 = 1 << 0;
+const FREEZE_LBRS_ON_PMI: u64 = DebugCtl::FREEZE_LBRS_ON_PMI.bits();
+const TR: u64 = DebugCtl::TR.bits();
+const TRACE_EN: u64 = RtitCtl::TRACE_EN.bits();
+/// AMD's PerfCntrGlobalStatus has it at the same place.
+const LBR_FRZ: u64 = PerfGlobalStatus::LBR_FRZ.bits();
 
 /// What to arm beside the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::register::{Code, field::code};
+
 /// The LBR_FMT code. SDM 17.4.8.1; names as Linux's `LBR_FORMAT_*`.
 ///
 /// The set is open: a code nobody knows is kept and prints as unknown.
@@ -38,19 +40,8 @@ impl LbrFormat {
     /// Linux's name without its prefix, such as `EIP_FLAGS2`; `None` for a
     /// code that nobody documents.
     #[must_use]
-    pub const fn name(self) -> Option<&'static str> {
-        Some(match self.0 {
-            0 => "32",
-            1 => "LIP",
-            2 => "EIP",
-            3 => "EIP_FLAGS",
-            4 => "EIP_FLAGS2",
-            5 => "INFO",
-            6 => "TIME",
-            7 => "INFO2",
-            0x3F => "none (Architectural LBR)",
-            _ => return None,
-        })
+    pub fn name(self) -> Option<&'static str> {
+        CODES.iter().find(|code| code.first == u64::from(self.0)).map(|code| code.name)
     }
 
     /// Whether records of this format have an INFO register.
@@ -59,6 +50,19 @@ impl LbrFormat {
         matches!(self.0, 5 | 7)
     }
 }
+
+/// Every documented code.
+pub(crate) const CODES: &[Code] = &[
+    code(0, "32", "packed 32-bit offsets, FROM in the low and TO in the high half"),
+    code(1, "LIP", "64-bit linear addresses, no flags"),
+    code(2, "EIP", "64-bit effective addresses, no flags"),
+    code(3, "EIP_FLAGS", "effective addresses, MISPRED in FROM[63]"),
+    code(4, "EIP_FLAGS2", "effective addresses, MISPRED, IN_TSX and TSX_ABORT in FROM[63:61]"),
+    code(5, "INFO", "effective addresses, flags and cycles in LBR_INFO"),
+    code(6, "TIME", "linear addresses, MISPRED in FROM[63], cycles in TO[63:48]"),
+    code(7, "INFO2", "linear addresses, flags and cycles in LBR_INFO"),
+    code(0x3F, "none (Architectural LBR)", "Architectural LBR where CPUID says so, or nothing"),
+];
 
 impl fmt::Debug for LbrFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

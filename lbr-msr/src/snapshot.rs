@@ -8,14 +8,10 @@ use crate::{
     caps::{LbrCaps, Order},
     decode::ring_order,
     record::RawEntry,
+    register::{PerfGlobalStatus, amd::MSROFF},
 };
 
-/// IA32_PERF_GLOBAL_STATUS.LBR_FRZ (SDM 18.2.4.1), and the same place of AMD's
-/// PerfCntrGlobalStatus (Linux msr-index.h).
-const GLOBAL_STATUS_LBR_FRZ: u64 = 1 << 58;
-/// DBG_EXTN_CFG\[19:16\], MSROFF: the index that BRS writes next. Linux
-/// amd/brs.c.
-const DBG_EXTN_CFG_MSROFF: u32 = 16;
+const LBR_FRZ: u64 = PerfGlobalStatus::LBR_FRZ.bits();
 
 /// What the registers of a ring held when they were read one after another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,10 +62,10 @@ impl Snapshot {
             Some((index, record)) => read_record(msr, caps, *index)? != *record,
             None => false,
         };
-        // A register that cannot be read says nothing against recording.
+        // AMD's status has the bit at the same place. A register that cannot be read says nothing against recording.
         let frozen = caps
             .freeze_status()
-            .is_some_and(|status| msr.read(status).is_ok_and(|v| v & GLOBAL_STATUS_LBR_FRZ != 0));
+            .is_some_and(|status| msr.read(status).is_ok_and(|v| v & LBR_FRZ != 0));
         Ok(Snapshot {
             control,
             select,
@@ -97,7 +93,7 @@ fn read_position<M: MsrRead + ?Sized>(
         (_, Some(tos)) => msr.read(tos).map(Some),
         (Order::Saturating, None) => {
             let control = msr.read(caps.registers.control)?;
-            Ok(Some(control >> DBG_EXTN_CFG_MSROFF & 0xF))
+            Ok(Some(MSROFF.of(control)))
         }
         (Order::Tos | Order::NewestFirst | Order::Single, None) => Ok(None),
     }

@@ -148,6 +148,33 @@ fn without_a_value_the_layout_is_shown() {
     ));
 }
 
+/// SDM 17.4.8.1 for LBR_FMT, SDM24 Table 20-2 for BR_TYPE.
+#[test]
+fn a_layout_spells_out_what_the_values_stand_for() {
+    let codes = |register: &str, field: &str| {
+        let answer = json(&[register]);
+        let fields = answer["fields"].as_array().unwrap();
+        let field = fields.iter().find(|f| f["name"] == field).unwrap();
+        let codes = field["codes"].as_array().unwrap().iter();
+        codes
+            .map(|code| format!("{} {}", code["value"], code["meaning"]))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let formats = codes("PERF_CAPABILITIES", "LBR_FMT");
+    assert_eq!(formats.lines().count(), 9, "{formats}");
+    assert!(formats.contains("\"3\" \"EIP_FLAGS: effective addresses, MISPRED in FROM[63]\""));
+    let types = codes("IA32_LBR_0_INFO", "BR_TYPE");
+    for line in ["\"0\" \"COND: ", "\"5\" \"NEAR_RET: ", "\"8 to 15\" \"OTHER_BRANCH: "] {
+        assert!(types.contains(line), "{types}");
+    }
+    assert!(codes("BRBINF0_EL1", "TYPE").contains("\"46\" \"IRQ\""));
+    let text = String::from_utf8(explain(&["BRBCR_EL1"]).stdout).unwrap();
+    assert!(text.contains("2 = guest physical time"), "{text}");
+    // A value needs no list.
+    assert_eq!(json(&["PERF_CAPABILITIES", "5"])["fields"][0]["codes"], Value::Null);
+}
+
 #[test]
 fn bits_are_drawn_over_their_letters() {
     let text = String::from_utf8(explain(&["DEBUGCTL", "4801"]).stdout).unwrap();

@@ -63,7 +63,7 @@ fn line(record: Option<BrbeRecord>) -> String {
         r.transactional,
         or_null(r.cycles),
         or_null(r.cycles_saturated),
-        or_null(r.branch_type.name().map(|name| format!("\"{name}\""))),
+        or_null(r.branch_type.name().map(|name| format!("\"{}\"", name.to_ascii_lowercase()))),
         r.el,
         r.last_failed,
     )

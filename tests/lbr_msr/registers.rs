@@ -3,12 +3,10 @@
 use lbr_msr::{
     LbrFormat, Msr, MsrError, MsrRead, MsrWrite,
     access::Access,
-    explain,
     register::{
         AmdLbrSelect, DbgExtnCfg, DebugCtl, DebugCtlA, LbrCtl, LbrDepth, LbrSelect, NetBurstTos,
-        PerfCapabilities, PerfGlobalStatus, PerfGlobalStatusReset, RecordRegister, Register,
-        RtitCtl, Tos,
-        record::{AmdFrom, AmdTo, ArchInfo, FlagsFrom, LbrInfo, PackedRecord, PlainTo, TsxFrom},
+        PerfCapabilities, PerfGlobalStatus, PerfGlobalStatusReset, Register, RtitCtl, Tos,
+        amd::{AmdFrom, AmdTo},
     },
 };
 
@@ -68,10 +66,6 @@ fn names_and_addresses_are_those_of_the_manuals() {
     assert_eq!(named::<PerfGlobalStatus>(), ("IA32_PERF_GLOBAL_STATUS", 0x38E));
     assert_eq!(named::<PerfGlobalStatusReset>(), ("IA32_PERF_GLOBAL_STATUS_RESET", 0x390));
     assert_eq!(named::<RtitCtl>(), ("IA32_RTIT_CTL", 0x570));
-    assert_eq!(TsxFrom::NAME, "MSR_LASTBRANCH_n_FROM_IP");
-    assert_eq!(PlainTo::NAME, "MSR_LASTBRANCH_n_TO_IP");
-    assert_eq!(LbrInfo::NAME, "MSR_LBR_INFO_n");
-    assert_eq!(ArchInfo::NAME, "IA32_LBR_n_INFO");
 }
 
 #[test]
@@ -180,18 +174,6 @@ fn tos_is_masked_to_the_depth() {
     assert_eq!(Tos(0x1F).index(8), 7);
     assert_eq!(Tos(0x25).index(32), 5);
     assert_eq!(Tos(7).index(0), 0);
-    assert_eq!(NetBurstTos(0x13).index(16), 3);
-}
-
-#[test]
-fn a_record_register_is_read_where_the_map_says() {
-    let at = Msr(0x683);
-    let mut msr = One::holding(at, 0x9FFF_FFFF_8100_0123);
-    let from = TsxFrom::read(&mut msr, at).unwrap();
-    assert_eq!((from.ip(), from.mispredicted()), (0xFFFF_FFFF_8100_0123, true));
-    FlagsFrom(0).write(&mut msr, at).unwrap();
-    assert_eq!(msr.value, 0);
-    assert!(PackedRecord::read(&mut msr, Msr(0x40)).is_err());
 }
 
 #[test]
@@ -199,41 +181,4 @@ fn amd_records_hold_58_bits_whatever_the_width() {
     assert_eq!(AmdFrom(0x0200_0000_0000_0000).ip(64), 0xFE00_0000_0000_0000);
     assert_eq!(AmdTo(0x0000_8000_0000_0000).ip(48), 0xFFFF_8000_0000_0000);
     assert_eq!(AmdTo(0x0000_8000_0000_0000).ip(57), 0x0000_8000_0000_0000);
-}
-
-/// The one-bit fields that `explain` describes are the flags of the type: a
-/// bit that is named twice is named the same.
-fn same_flags<R: Register + bitflags::Flags<Bits = u64>>(cpu: &str) {
-    let register = explain::find(R::NAME, Some(cpu.parse().unwrap())).unwrap();
-    assert_eq!(register.msr(), Some(R::MSR));
-    let plain = |name: &str| name.replace('_', "").to_uppercase();
-    let mut described: Vec<(String, u64)> = Vec::new();
-    for field in register.fields() {
-        if !field.is_reserved() && field.width() == 1 {
-            described.push((plain(field.name), field.mask()));
-        }
-    }
-    let mut flags: Vec<(String, u64)> = Vec::new();
-    for flag in R::FLAGS.iter().filter(|flag| flag.is_named()) {
-        flags.push((plain(flag.name()), flag.value().bits()));
-    }
-    described.retain(|field| flags.iter().any(|flag| flag.1 == field.1));
-    flags.retain(|flag| described.iter().any(|field| flag.1 == field.1));
-    assert!(!flags.is_empty());
-    assert_eq!(described, flags, "{}", R::NAME);
-}
-
-#[test]
-fn explained_flags_are_the_flags_of_the_types() {
-    same_flags::<PerfCapabilities>("06_5E");
-    same_flags::<DebugCtl>("06_5E");
-    same_flags::<DebugCtlA>("0F_02");
-    same_flags::<LbrSelect>("06_5E");
-    same_flags::<LbrCtl>("06_8F");
-    same_flags::<AmdLbrSelect>("19_11");
-    same_flags::<DbgExtnCfg>("19_11");
-    same_flags::<DbgExtnCfg>("19_01");
-    same_flags::<PerfGlobalStatus>("06_5E");
-    same_flags::<PerfGlobalStatusReset>("06_5E");
-    same_flags::<RtitCtl>("06_5E");
 }

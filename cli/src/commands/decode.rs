@@ -306,7 +306,7 @@ struct Shown {
     abort: Option<bool>,
     cycles: Option<u64>,
     cycles_saturated: Option<bool>,
-    branch_type: Option<&'static str>,
+    branch_type: Option<String>,
     spec: Option<String>,
     counters: Option<[Option<u8>; 4]>,
     /// BRBE: exception level, and whether a transaction failed before.
@@ -323,7 +323,7 @@ impl From<BranchEntry> for Shown {
             abort: entry.abort,
             cycles: entry.cycles.map(u64::from),
             cycles_saturated: entry.cycles_saturated,
-            branch_type: entry.hw_type.map(type_name),
+            branch_type: entry.hw_type.map(type_name).map(str::to_owned),
             spec: entry.spec.map(BranchSpec::name).map(str::to_ascii_lowercase),
             counters: entry.counters,
             brbe: None,
@@ -341,7 +341,7 @@ impl From<BrbeRecord> for Shown {
             abort: None,
             cycles: record.cycles,
             cycles_saturated: record.cycles_saturated,
-            branch_type: record.branch_type.name(),
+            branch_type: record.branch_type.name().map(str::to_ascii_lowercase),
             spec: None,
             counters: None,
             brbe: Some((record.el, record.last_failed)),
@@ -438,7 +438,7 @@ fn columns(kind: Kind) -> Vec<Column> {
     ];
     match kind {
         Kind::Lbr(Layout::Arch { .. }) => {
-            columns.push(("type", 8, |e| word(e.branch_type)));
+            columns.push(("type", 8, |e| word(e.branch_type.as_deref())));
             columns.push(("counters", 8, |e| match e.counters {
                 None => "-".to_owned(),
                 Some(counters) => counters
@@ -450,7 +450,7 @@ fn columns(kind: Kind) -> Vec<Column> {
             columns.push(("spec", 21, |e| word(e.spec.as_deref())));
         }
         Kind::Brbe => {
-            columns.push(("type", 15, |e| word(e.branch_type)));
+            columns.push(("type", 15, |e| word(e.branch_type.as_deref())));
             columns.push(("el", 2, |e| {
                 e.brbe.map_or_else(|| "-".to_owned(), |(el, _)| el.to_string())
             }));

@@ -8,6 +8,7 @@ use lbr_msr::{
     BranchFilter,
     explain::{self, BuildError, CpuKey, Register},
     filter::to_register,
+    register,
 };
 use serde_json::Value;
 
@@ -26,7 +27,7 @@ use crate::{
 /// REGISTER is a name as the SDM, AMD or Arm writes it (IA32_DEBUGCTL,
 /// LBR_SELECT, MSR_LASTBRANCH_3_FROM_IP, BRBINF0_EL1; case and the prefixes
 /// MSR_ and IA32_ do not matter), or an address such as 0x1d9. Without VALUE
-/// the layout is shown.
+/// the layout is shown, with the values that have a name.
 ///
 /// With --build VALUE is a list of words, and the value that they make is
 /// shown: names of one-bit fields, or FIELD=HEX. For a filter register the
@@ -114,8 +115,18 @@ fn drawn(register: &Register, value: Option<u64>) -> Vec<Drawn> {
             value: value.map(|value| field.of(value)),
             meaning: value.map_or_else(|| field.about(), |value| field.meaning(value)),
             source: field.source.to_owned(),
+            codes: match value {
+                Some(_) => Vec::new(),
+                None => field.known_codes().iter().map(code).collect(),
+            },
         })
         .collect()
+}
+
+fn code(code: &register::Code) -> bits::Code {
+    let register::Code { first, last, .. } = code;
+    let value = if first == last { format!("{first}") } else { format!("{first} to {last}") };
+    bits::Code { value, meaning: code.meaning() }
 }
 
 fn write_text(out: &mut Out<'_>, register: &Register, value: Option<u64>) -> io::Result<()> {
@@ -124,13 +135,9 @@ fn write_text(out: &mut Out<'_>, register: &Register, value: Option<u64>) -> io:
     let equals = value.map_or_else(String::new, |value| format!(" = {value:#x}"));
     out.line(format_args!("{}{msr}{encoding}{equals}  {}", register.name(), register.source()))?;
     out.line(register.summary())?;
-    match register.variant() {
-        Some(variant) if register.is_certain() => out.line(format_args!("on: {variant}"))?,
-        Some(variant) => {
-            out.line(format_args!("on: {variant} (assumed; --cpu FF_MMH selects another)"))?;
-        }
-        None => {}
-    }
+    let assumed =
+        if register.is_certain() { "" } else { " (assumed; --cpu FF_MMH selects another)" };
+    out.line(format_args!("on: {}{assumed}", register.variant()))?;
     out.gap()?;
     bits::draw(out, value, &drawn(register, value))
 }
@@ -141,7 +148,7 @@ struct Explained<'a> {
     msr: Option<Value>,
     name: &'a str,
     value: Option<Value>,
-    variant: Option<&'a str>,
+    variant: &'a str,
     fields: Vec<Drawn>,
 }
 

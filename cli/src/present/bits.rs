@@ -26,6 +26,29 @@ pub(crate) struct Drawn {
     pub(crate) meaning: String,
     /// Where that is written.
     pub(crate) source: String,
+    /// Where only the layout is drawn: the values that have a meaning of their
+    /// own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) codes: Vec<Code>,
+}
+
+/// A value of a field, or several, and what it stands for.
+#[derive(Debug, Serialize)]
+pub(crate) struct Code {
+    /// The value in decimal, or `first to last`.
+    pub(crate) value: String,
+    /// What it stands for.
+    pub(crate) meaning: String,
+}
+
+/// A row of the table below the drawing.
+#[derive(Clone)]
+struct Row {
+    key: char,
+    place: String,
+    name: String,
+    value: String,
+    meaning: String,
 }
 
 /// Draws a register: the bits where there is a value, the letters, and a row
@@ -42,18 +65,36 @@ pub(crate) fn draw(out: &mut Out<'_>, value: Option<u64>, fields: &[Drawn]) -> i
     };
     out.line(nibbles(key_of).trim_end())?;
     out.gap()?;
-    let mut table = Table::<(), (char, &Drawn)>::new()
-        .word("", " ", |(), (key, _)| Cell::Word(key.to_string().into()))
-        .word("", "bits", |(), (_, field)| Cell::Word(place(field).into()))
-        .word("", "field", |(), (_, field)| Cell::Word(field.name.clone().into()));
+    let mut table = Table::<(), Row>::new()
+        .word("", " ", |(), row| Cell::Word(row.key.to_string().into()))
+        .word("", "bits", |(), row| Cell::Word(row.place.clone().into()))
+        .word("", "field", |(), row| Cell::Word(row.name.clone().into()));
     if value.is_some() {
-        table = table.word("", "value", |(), (_, field)| Cell::Word(value_cell(field).into()));
+        table = table.word("", "value", |(), row| Cell::Word(row.value.clone().into()));
     }
-    let table = table.prose("", "meaning [source]", |(), (_, field)| {
-        let source = if field.reserved { String::new() } else { format!("  [{}]", field.source) };
-        Cell::Word(format!("{}{source}", field.meaning).into())
-    });
-    table.write_text(out, &mut (), keys.iter().copied().zip(fields))
+    let table =
+        table.prose("", "meaning [source]", |(), row| Cell::Word(row.meaning.clone().into()));
+    table.write_text(out, &mut (), keys.into_iter().zip(fields).flat_map(rows))
+}
+
+/// The row of a field, and one for each of its values that is listed.
+fn rows((key, field): (char, &Drawn)) -> Vec<Row> {
+    let source = if field.reserved { String::new() } else { format!("  [{}]", field.source) };
+    let mut rows = vec![Row {
+        key,
+        place: place(field),
+        name: field.name.clone(),
+        value: value_cell(field),
+        meaning: format!("{}{source}", field.meaning),
+    }];
+    rows.extend(field.codes.iter().map(|code| Row {
+        key: ' ',
+        place: String::new(),
+        name: String::new(),
+        value: String::new(),
+        meaning: format!("{} = {}", code.value, code.meaning),
+    }));
+    rows
 }
 
 /// A letter for each field, bit 0 having `a`; a dot for reserved ones.

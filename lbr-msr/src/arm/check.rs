@@ -1,32 +1,12 @@
 //! What a plan is checked against before any register is touched.
 
-use crate::caps::{Facility, FilterRegister, LbrCaps, Order, Quirks};
+use crate::caps::{Facility, LbrCaps, Order, Quirks};
+use crate::filter::from_register;
 
 use super::ArmError;
 
 /// The most records of any facility: depth mask bit 7 of CPUID leaf 1CH.
 const MAX_DEPTH: u32 = 64;
-
-/// MSR_LBR_SELECT.EN_CALLSTACK, and what SDM 17.9 asks of the other bits.
-pub(super) mod select {
-    pub(in crate::arm) const SUPPRESS: u64 = 0x1FF;
-    pub(in crate::arm) const RINGS: u64 = 0b11;
-    pub(in crate::arm) const EN_CALLSTACK: u64 = 1 << 9;
-    pub(in crate::arm) const BRANCHES: u64 = 0x1FC;
-    /// JCC, NEAR_IND_JMP, NEAR_REL_JMP and FAR_BRANCH suppressed, calls and
-    /// returns not.
-    pub(super) const BRANCHES_OF_CALL_STACK: u64 = 0x1C4;
-}
-
-/// IA32_LBR_CTL. Linux msr-index.h.
-pub(super) mod ctl {
-    pub(in crate::arm) const LBR_EN: u64 = 1;
-    pub(in crate::arm) const RINGS: u64 = 0b110;
-    pub(in crate::arm) const CALL_STACK: u64 = 1 << 3;
-    pub(in crate::arm) const BRANCHES: u64 = 0x7F << 16;
-    /// NEAR_REL_CALL, NEAR_IND_CALL and NEAR_RET.
-    pub(super) const BRANCHES_OF_CALL_STACK: u64 = 0x38 << 16;
-}
 
 pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
     let facility = caps.facility;
@@ -77,37 +57,14 @@ pub(super) fn filter(caps: &LbrCaps, value: u64) -> Result<(u64, bool), ArmError
             Err(ArmError::NoFilter { facility, value })
         };
     };
-    let valid = match caps.filter {
-        FilterRegister::None => 0,
-        FilterRegister::LbrSelect { call_stack, .. } => {
-            select::SUPPRESS | if call_stack { select::EN_CALLSTACK } else { 0 }
-        }
-        FilterRegister::AmdSelect => select::SUPPRESS,
-        FilterRegister::LbrCtl { cpl, branch, call_stack } => {
-            ctl::LBR_EN
-                | if cpl { ctl::RINGS } else { 0 }
-                | if branch { ctl::BRANCHES } else { 0 }
-                | if call_stack { ctl::CALL_STACK } else { 0 }
-        }
-    };
+    let valid = caps.filter.writable();
     if value & !valid != 0 {
         return Err(ArmError::FilterBits { facility, msr, value, valid });
     }
-    let (call_stack, defined) = match caps.filter {
-        FilterRegister::LbrSelect { .. } => (
-            value & select::EN_CALLSTACK != 0,
-            value & select::BRANCHES == select::BRANCHES_OF_CALL_STACK
-                && value & select::RINGS != select::RINGS,
-        ),
-        FilterRegister::LbrCtl { branch, .. } => (
-            value & ctl::CALL_STACK != 0,
-            !branch || value & ctl::BRANCHES == ctl::BRANCHES_OF_CALL_STACK,
-        ),
-        FilterRegister::AmdSelect | FilterRegister::None => (false, true),
+    let call_stack = match from_register(value, caps.filter) {
+        Ok(captured) => captured.call_stack,
+        Err(_) => return Err(ArmError::UndefinedCallStack { facility, value }),
     };
-    if call_stack && !defined {
-        return Err(ArmError::UndefinedCallStack { facility, value });
-    }
     let enable = if msr == caps.registers.control { caps.registers.enable } else { 0 };
     Ok((value & !enable, call_stack))
 }

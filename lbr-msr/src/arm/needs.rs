@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{
-    ArmPlan, FREEZE_LBRS_ON_PMI, LBR_FRZ,
-    check::{ctl, select},
+use super::{ArmPlan, FREEZE_LBRS_ON_PMI, LBR_FRZ};
+use crate::{
+    address::{IA32_DEBUGCTL, Msr},
+    register::{LbrCtl, LbrSelect, Register as _},
 };
-use crate::address::{IA32_DEBUGCTL, Msr};
 
 /// A register that a plan needs: readable, with these bits writable. A backend
 /// with a list of its own (msr-safe) is held against it.
@@ -29,7 +29,7 @@ impl ArmPlan {
             if msr == self.map.control {
                 let mut bits = self.map.enable;
                 if self.whole_control {
-                    bits |= ctl::LBR_EN | ctl::RINGS | ctl::CALL_STACK | ctl::BRANCHES;
+                    bits |= LbrCtl::DOCUMENTED;
                 } else if msr == IA32_DEBUGCTL && (self.freeze_on_pmi || self.call_stack) {
                     bits |= FREEZE_LBRS_ON_PMI;
                 }
@@ -37,7 +37,7 @@ impl ArmPlan {
             } else if msr == IA32_DEBUGCTL {
                 FREEZE_LBRS_ON_PMI
             } else if Some(msr) == select {
-                select::SUPPRESS | select::EN_CALLSTACK
+                LbrSelect::DOCUMENTED
             } else if Some(msr) == self.map.depth {
                 0xFF
             } else if self.status.is_some_and(|(_, reset)| msr == reset) {

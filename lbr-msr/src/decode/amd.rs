@@ -2,10 +2,7 @@
 
 use crate::{
     record::{BranchEntry, RawEntry},
-    register::{
-        bits,
-        record::{AmdFrom, AmdTo, PlainFrom},
-    },
+    register::amd::{AmdFrom, AmdTo, PAIR_IP},
 };
 
 /// LbrExtV2. Only valid and spec tell an empty record: hardware renames the
@@ -28,11 +25,7 @@ pub(super) fn v2(raw: &RawEntry, virt_bits: u8, slot: &mut BranchEntry) -> bool 
 #[inline(always)]
 pub(super) fn brs(raw: &RawEntry, virt_bits: u8, slot: &mut BranchEntry) -> bool {
     let to = AmdTo(raw.to);
-    *slot = BranchEntry {
-        from: PlainFrom(raw.from).ip(),
-        to: to.ip(virt_bits),
-        ..BranchEntry::default()
-    };
+    *slot = BranchEntry { from: raw.from, to: to.ip(virt_bits), ..BranchEntry::default() };
     (raw.from != 0) & (to != AmdTo::BRS_POISON)
 }
 
@@ -41,8 +34,8 @@ pub(super) fn brs(raw: &RawEntry, virt_bits: u8, slot: &mut BranchEntry) -> bool
 #[inline(always)]
 pub(super) fn single(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
     *slot = BranchEntry {
-        from: bits(raw.from, 0, 57),
-        to: bits(raw.to, 0, 57),
+        from: PAIR_IP.of(raw.from),
+        to: PAIR_IP.of(raw.to),
         ..BranchEntry::default()
     };
     raw.from != 0

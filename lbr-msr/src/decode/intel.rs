@@ -3,10 +3,7 @@
 use super::template::{Logged, Templates};
 use crate::{
     record::{BranchEntry, RawEntry},
-    register::record::{
-        ArchInfo, CYCLES_MAX, CyclesTo, FlagsFrom, LbrInfo, PackedRecord, PlainFrom, PlainTo,
-        TsxFrom,
-    },
+    register::record::{ArchInfo, CYCLES_MAX, CyclesTo, FlagsFrom, LbrInfo, PackedRecord, TsxFrom},
 };
 
 /// Format 0 and the packed records of Pentium M, Yonah and early NetBurst.
@@ -20,11 +17,7 @@ pub(super) fn packed(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
 /// Formats 1 and 2, P6, NetBurst models 3 and later.
 #[inline(always)]
 pub(super) fn plain(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
-    *slot = BranchEntry {
-        from: PlainFrom(raw.from).ip(),
-        to: PlainTo(raw.to).ip(),
-        ..BranchEntry::default()
-    };
+    *slot = BranchEntry { from: raw.from, to: raw.to, ..BranchEntry::default() };
     raw.from != 0
 }
 
@@ -34,7 +27,7 @@ pub(super) fn flags(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
     let from = FlagsFrom(raw.from);
     *slot = BranchEntry {
         from: from.ip(),
-        to: PlainTo(raw.to).ip(),
+        to: raw.to,
         mispredicted: Some(from.mispredicted()),
         ..BranchEntry::default()
     };
@@ -47,7 +40,7 @@ pub(super) fn flags_tsx(raw: &RawEntry, templates: &Templates<8>, slot: &mut Bra
     let from = TsxFrom(raw.from);
     *slot = *templates.of((raw.from >> 61) as usize);
     slot.from = from.ip();
-    slot.to = PlainTo(raw.to).ip();
+    slot.to = raw.to;
     raw.from != 0
 }
 
@@ -63,8 +56,8 @@ pub(super) fn info(raw: &RawEntry, templates: &Templates<8>, slot: &mut BranchEn
 #[inline(always)]
 fn timed(raw: &RawEntry, cycles: u16, template: &BranchEntry, slot: &mut BranchEntry) -> bool {
     *slot = *template;
-    slot.from = PlainFrom(raw.from).ip();
-    slot.to = PlainTo(raw.to).ip();
+    slot.from = raw.from;
+    slot.to = raw.to;
     slot.cycles = template.cycles.map(|_| u32::from(cycles));
     // Templates say "not saturated"; the few that are can be told apart.
     if cycles == CYCLES_MAX {
@@ -137,8 +130,8 @@ pub(super) fn arch<const COUNTED: bool>(
     let counter = |i: u32| ((has.counters >> i) & 1 != 0).then_some(info.counter(i));
     let typed = if known & has.types { info.branch_type() } else { None };
     *slot = BranchEntry {
-        from: PlainFrom(raw.from).ip(),
-        to: PlainTo(raw.to).ip(),
+        from: raw.from,
+        to: raw.to,
         mispredicted: (known & has.mispredict).then_some(info.mispredicted()),
         in_tx: (known & has.tsx).then_some(info.in_tx()),
         abort: (known & has.tsx).then_some(info.abort()),

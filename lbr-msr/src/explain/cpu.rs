@@ -2,6 +2,7 @@
 
 use core::{fmt, str::FromStr};
 
+use super::catalogue::{AMD_BRS, AMD_ONE, AMD_V2};
 use crate::table;
 
 /// Display family and display model, as the SDM writes them: `06_5EH`.
@@ -33,76 +34,19 @@ impl fmt::Display for CpuKey {
     }
 }
 
-/// CPUs whose branch-record registers mean the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
-    P6,
-    PentiumM,
-    Yonah,
-    Core2,
-    Bonnell,
-    Silvermont,
-    KnightsLanding,
-    Nehalem,
-    SandyBridge,
-    Haswell,
-    Skylake,
-    Goldmont,
-    GoldmontPlus,
-    Tremont,
-    Arch,
-    /// NetBurst models 0 to 2.
-    NetBurst0,
-    /// NetBurst models 3 and later.
-    NetBurst3,
-    AmdSingle,
-    AmdBrs,
-    AmdV2,
-}
-
 impl CpuKey {
-    /// The group; `None` for a CPU of which nothing is known.
-    pub(super) fn group(self) -> Option<Group> {
-        match table::lookup(self.family, self.model) {
-            Some(model) => Group::of_generation(model.generation.group),
-            None => self.amd_group(),
+    /// The generation that it belongs to; `None` for a CPU of which nothing
+    /// is known. AMD's families the table does not hold: CPUID tells more
+    /// than a model number (probing asks it), and without a CPU at hand this
+    /// is what its number makes likely.
+    pub(super) fn generation(self) -> Option<&'static str> {
+        if let Some(model) = table::lookup(self.family, self.model) {
+            return Some(model.generation.group);
         }
-    }
-
-    /// AMD families, which the table of Intel models does not hold. CPUID
-    /// tells more than a model number (probing asks it); without a CPU at hand
-    /// this is what its number makes likely.
-    const fn amd_group(self) -> Option<Group> {
         Some(match (self.family, self.model) {
-            (0x10 | 0x11 | 0x14..=0x17, _) => Group::AmdSingle,
-            (0x19, 0x00..=0x0F | 0x20..=0x5F) => Group::AmdBrs,
-            (0x19 | 0x1A, _) => Group::AmdV2,
-            _ => return None,
-        })
-    }
-}
-
-impl Group {
-    /// The group of a generation of the CPU table.
-    fn of_generation(name: &str) -> Option<Group> {
-        Some(match name {
-            "P6" => Group::P6,
-            "PM" => Group::PentiumM,
-            "YNH" => Group::Yonah,
-            "C2" => Group::Core2,
-            "BNL" => Group::Bonnell,
-            "SLM" => Group::Silvermont,
-            "KNL" => Group::KnightsLanding,
-            "NHM" => Group::Nehalem,
-            "SNB" => Group::SandyBridge,
-            "HSW" => Group::Haswell,
-            "SKL" => Group::Skylake,
-            "GLM" => Group::Goldmont,
-            "GLP" => Group::GoldmontPlus,
-            "TNT" => Group::Tremont,
-            "ARCH" => Group::Arch,
-            "NB0" => Group::NetBurst0,
-            "NB3" => Group::NetBurst3,
+            (0x10 | 0x11 | 0x14..=0x17, _) => AMD_ONE,
+            (0x19, 0x00..=0x0F | 0x20..=0x5F) => AMD_BRS,
+            (0x19 | 0x1A, _) => AMD_V2,
             _ => return None,
         })
     }

@@ -1,12 +1,11 @@
 //! From a name or an address to a register.
 
 use alloc::{
-    format,
     string::{String, ToString},
     vec::Vec,
 };
 
-use super::{CpuKey, Entry, Place, Register, catalogue, near};
+use super::{CpuKey, ENTRIES, Entry, Place, Register, Variant, near};
 use crate::Msr;
 
 /// Why a register was not found.
@@ -36,7 +35,7 @@ pub enum FindError {
         address: Msr,
     },
     /// The register exists, but not on this CPU.
-    #[error("CPU {cpu} has no {name}; {has}")]
+    #[error("CPU {cpu} has no {name}; there is one for: {has}")]
     NotOnCpu {
         /// What was asked for.
         name: String,
@@ -63,11 +62,11 @@ pub enum FindError {
 /// CPU; unknown CPU.
 pub fn find(name_or_address: &str, cpu: Option<CpuKey>) -> Result<Register, FindError> {
     let asked = name_or_address.trim();
-    let group = match cpu {
+    let generation = match cpu {
         None => None,
-        Some(cpu) => Some((cpu, cpu.group().ok_or(FindError::UnknownCpu { cpu })?)),
+        Some(cpu) => Some((cpu, cpu.generation().ok_or(FindError::UnknownCpu { cpu })?)),
     };
-    let mut matches: Vec<(&'static Entry, Option<u32>)> = named(asked).collect();
+    let mut matches: Vec<Match> = named(asked).collect();
     if matches.is_empty() {
         let address = near::hex(asked).and_then(|value| u32::try_from(value).ok()).map(Msr);
         // A word of hexadecimal digits is an address only where it says so or
@@ -81,70 +80,64 @@ pub fn find(name_or_address: &str, cpu: Option<CpuKey>) -> Result<Register, Find
     if let (true, Some(highest)) = (matches.is_empty(), highest_index(asked)) {
         return Err(FindError::NoSuchIndex { name: asked.to_string(), highest });
     }
-    if matches.is_empty() {
-        let names = catalogue().flat_map(Entry::names);
-        return Err(FindError::NoSuchName {
-            name: asked.to_string(),
-            near: near::names(asked, names),
-        });
-    }
-    let several = matches.len() > 1;
-    let found = matches.iter().find(|(entry, _)| match group {
-        Some((_, group)) => entry.on.contains(&group),
+    let chosen = matches.len() == 1 || generation.is_some();
+    let found = matches.iter().find(|(_, variant, _)| match generation {
+        Some((_, generation)) => variant.on.contains(&generation),
         None => true,
     });
-    match (found, group) {
-        (Some((entry, index)), _) => {
-            Ok(Register { entry, index: *index, chosen: !several || group.is_some() })
-        }
-        (None, Some((cpu, _))) => {
-            let mut has: Vec<&str> =
-                matches.iter().filter_map(|(entry, _)| entry.variant).collect();
+    match (found, generation) {
+        (Some((entry, on, index)), _) => Ok(Register { entry, on, index: *index, chosen }),
+        (None, Some((cpu, _))) if !matches.is_empty() => {
+            let mut has: Vec<&str> = matches.iter().map(|(_, variant, _)| variant.cpus).collect();
             has.dedup();
-            Err(FindError::NotOnCpu {
-                name: asked.to_string(),
-                cpu,
-                has: match has.is_empty() {
-                    true => "it belongs to other CPUs".to_string(),
-                    false => format!("there is one for: {}", has.join("; ")),
-                },
-            })
+            Err(FindError::NotOnCpu { name: asked.to_string(), cpu, has: has.join("; ") })
         }
-        // Without a CPU every match fits.
-        (None, None) => Err(FindError::NoSuchName { name: asked.to_string(), near: Vec::new() }),
+        _ => {
+            let names = ENTRIES.iter().flat_map(Entry::names);
+            let near = near::names(asked, names);
+            Err(FindError::NoSuchName { name: asked.to_string(), near })
+        }
     }
 }
 
-/// The entries that a name fits, with the index in it.
-fn named(name: &str) -> impl Iterator<Item = (&'static Entry, Option<u32>)> {
-    with_any_index(name).filter(|(entry, index)| match (entry.count(), index) {
+/// A register on some CPUs, and its index where it has one.
+type Match = (&'static Entry, &'static Variant, Option<u32>);
+
+/// Every register on every CPU.
+fn everywhere() -> impl Iterator<Item = (&'static Entry, &'static Variant)> {
+    ENTRIES.iter().flat_map(|entry| entry.variants.iter().map(move |variant| (entry, variant)))
+}
+
+/// The registers that a name fits, with the index in it.
+fn named(name: &str) -> impl Iterator<Item = Match> {
+    with_any_index(name).filter(|(_, variant, index)| match (variant.count(), index) {
         (Some(count), Some(index)) => *index < count,
         (count, index) => count.is_none() && index.is_none(),
     })
 }
 
 /// The same, whether or not there are so many.
-fn with_any_index(name: &str) -> impl Iterator<Item = (&'static Entry, Option<u32>)> {
+fn with_any_index(name: &str) -> impl Iterator<Item = Match> {
     let asked = near::bare(&name.to_ascii_uppercase()).to_string();
-    catalogue().filter_map(move |entry| {
+    everywhere().filter_map(move |(entry, variant)| {
         let index = entry.names().find_map(|template| near::index_in(template, &asked))?;
-        Some((entry, index))
+        Some((entry, variant, index))
     })
 }
 
 /// The highest index of the registers that are called so with another index.
 fn highest_index(name: &str) -> Option<u32> {
-    with_any_index(name).filter_map(|(entry, _)| entry.count()?.checked_sub(1)).max()
+    with_any_index(name).filter_map(|(_, variant, _)| variant.count()?.checked_sub(1)).max()
 }
 
-/// The entries that have an address, with their index there.
-fn addressed(address: Msr) -> impl Iterator<Item = (&'static Entry, Option<u32>)> {
-    catalogue().filter_map(move |entry| match entry.place {
-        Place::At(msr) => (msr == address).then_some((entry, None)),
+/// The registers that have an address, with their index there.
+fn addressed(address: Msr) -> impl Iterator<Item = Match> {
+    everywhere().filter_map(move |(entry, variant)| match variant.place {
+        Place::At(msr) => (msr == address).then_some((entry, variant, None)),
         Place::Each { first, stride, count } => {
             let distance = address.0.checked_sub(first.0)?;
             let index = distance.checked_div(stride)?;
-            (distance % stride == 0 && index < count).then_some((entry, Some(index)))
+            (distance % stride == 0 && index < count).then_some((entry, variant, Some(index)))
         }
         Place::System { .. } | Place::SystemEach { .. } => None,
     })

@@ -2,35 +2,22 @@
 //! facility, once.
 
 use super::{BranchClasses, BranchFilter, FilterError};
-use crate::caps::FilterRegister;
-
-/// IA32_LBR_CTL: LBREn.
-const LBR_CTL_ENABLE: u64 = 1 << 0;
-/// IA32_LBR_CTL: OS.
-const LBR_CTL_OS: u64 = 1 << 1;
-/// IA32_LBR_CTL: USR.
-const LBR_CTL_USR: u64 = 1 << 2;
-/// IA32_LBR_CTL: CALL_STACK.
-const LBR_CTL_CALL_STACK: u64 = 1 << 3;
-
-/// MSR_LBR_SELECT and AMD LBR_SELECT: CPL_EQ_0, suppresses records that end in ring 0.
-const SELECT_CPL_EQ_0: u64 = 1 << 0;
-/// The same: CPL_NEQ_0, suppresses records that end in another ring.
-const SELECT_CPL_NEQ_0: u64 = 1 << 1;
-/// MSR_LBR_SELECT: EN_CALLSTACK, the one bit that enables.
-const SELECT_EN_CALLSTACK: u64 = 1 << 9;
+use crate::{
+    caps::FilterRegister,
+    register::{LbrCtl, LbrSelect},
+};
 
 /// The classes, with their suppress bit in MSR_LBR_SELECT and AMD LBR_SELECT
-/// (SDM Tables 17-11 to 17-13, Linux amd/lbr.c) and their capture bit in
-/// IA32_LBR_CTL (SDM24 Table 20-3). The two registers order jumps differently.
-const CLASSES: [(BranchClasses, u64, u64); 7] = [
-    (BranchClasses::COND, 1 << 2, 1 << 16),
-    (BranchClasses::REL_CALL, 1 << 3, 1 << 19),
-    (BranchClasses::IND_CALL, 1 << 4, 1 << 20),
-    (BranchClasses::RET, 1 << 5, 1 << 21),
-    (BranchClasses::IND_JMP, 1 << 6, 1 << 18),
-    (BranchClasses::REL_JMP, 1 << 7, 1 << 17),
-    (BranchClasses::OTHER, 1 << 8, 1 << 22),
+/// and their capture bit in IA32_LBR_CTL. The two registers order jumps
+/// differently.
+const CLASSES: [(BranchClasses, LbrSelect, LbrCtl); 7] = [
+    (BranchClasses::COND, LbrSelect::JCC, LbrCtl::COND),
+    (BranchClasses::REL_CALL, LbrSelect::NEAR_REL_CALL, LbrCtl::NEAR_REL_CALL),
+    (BranchClasses::IND_CALL, LbrSelect::NEAR_IND_CALL, LbrCtl::NEAR_IND_CALL),
+    (BranchClasses::RET, LbrSelect::NEAR_RET, LbrCtl::NEAR_RET),
+    (BranchClasses::IND_JMP, LbrSelect::NEAR_IND_JMP, LbrCtl::NEAR_IND_JMP),
+    (BranchClasses::REL_JMP, LbrSelect::NEAR_REL_JMP, LbrCtl::NEAR_REL_JMP),
+    (BranchClasses::OTHER, LbrSelect::FAR_BRANCH, LbrCtl::OTHER_BRANCH),
 ];
 
 /// What a register value makes the hardware record.
@@ -113,7 +100,7 @@ impl Captured {
 pub fn to_register(filter: BranchFilter, register: FilterRegister) -> Result<u64, FilterError> {
     let value = to_register_disarmed(filter, register)?;
     Ok(match register {
-        FilterRegister::LbrCtl { .. } => value | LBR_CTL_ENABLE,
+        FilterRegister::LbrCtl { .. } => value | LbrCtl::LBR_EN.bits(),
         FilterRegister::None | FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
             value
         }
@@ -167,30 +154,28 @@ pub fn to_register_beside(
         }
         FilterRegister::LbrSelect { jumps_swallow_calls, .. } => {
             if filter.contains(BranchFilter::STACK) {
-                return Ok(suppress(filter, classes) | SELECT_EN_CALLSTACK);
+                return Ok((suppress(filter, classes) | LbrSelect::EN_CALLSTACK).bits());
             }
-            Ok(suppress(filter, opened(classes, jumps_swallow_calls)))
+            Ok(suppress(filter, opened(classes, jumps_swallow_calls)).bits())
         }
-        FilterRegister::AmdSelect => Ok(suppress(filter, classes)),
+        FilterRegister::AmdSelect => Ok(suppress(filter, classes).bits()),
         FilterRegister::LbrCtl { cpl, branch, .. } => {
-            let mut value = 0;
+            let mut value = LbrCtl::empty();
             if cpl {
-                value |= if filter.contains(BranchFilter::KERNEL) { LBR_CTL_OS } else { 0 };
-                value |= if filter.contains(BranchFilter::USER) { LBR_CTL_USR } else { 0 };
+                value.set(LbrCtl::OS, filter.contains(BranchFilter::KERNEL));
+                value.set(LbrCtl::USR, filter.contains(BranchFilter::USER));
             } else if !filter.contains(BranchFilter::RINGS) {
                 return Err(FilterError::NoRingFilter { asked });
             }
             if branch {
                 for (class, _, capture) in CLASSES {
-                    value |= if classes.contains(class) { capture } else { 0 };
+                    value.set(capture, classes.contains(class));
                 }
             } else if !classes.is_all() {
                 return Err(FilterError::NoTypeFilter { asked });
             }
-            if filter.contains(BranchFilter::STACK) {
-                value |= LBR_CTL_CALL_STACK;
-            }
-            Ok(value)
+            value.set(LbrCtl::CALL_STACK, filter.contains(BranchFilter::STACK));
+            Ok(value.bits())
         }
     }
 }
@@ -204,8 +189,8 @@ pub fn to_register_beside(
 /// [`FilterError::UndefinedCallStack`] for a call-stack mode whose records are
 /// undefined (SDM 17.9).
 pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, FilterError> {
-    let reserved = value & !writable(register);
-    if reserved != 0 {
+    let reserved = value & !register.writable();
+    if reserved != 0 && register != FilterRegister::None {
         return Err(FilterError::Reserved { value, reserved, register: register.name() });
     }
     let captured = match register {
@@ -217,26 +202,27 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
             enabled: None,
         },
         FilterRegister::LbrSelect { jumps_swallow_calls, .. } => {
-            let mut captured = unsuppressed(value);
+            let mut captured = unsuppressed(LbrSelect::from_bits_retain(value));
             if jumps_swallow_calls && !captured.call_stack {
                 captured.classes = reached(captured.classes);
             }
             captured
         }
-        FilterRegister::AmdSelect => unsuppressed(value),
+        FilterRegister::AmdSelect => unsuppressed(LbrSelect::from_bits_retain(value)),
         FilterRegister::LbrCtl { cpl, branch, .. } => {
+            let value = LbrCtl::from_bits_retain(value);
             let mut classes = BranchClasses::all();
             if branch {
                 for (class, _, capture) in CLASSES {
-                    classes.set(class, value & capture != 0);
+                    classes.set(class, value.contains(capture));
                 }
             }
             Captured {
-                user: !cpl || value & LBR_CTL_USR != 0,
-                kernel: !cpl || value & LBR_CTL_OS != 0,
+                user: !cpl || value.contains(LbrCtl::USR),
+                kernel: !cpl || value.contains(LbrCtl::OS),
                 classes,
-                call_stack: value & LBR_CTL_CALL_STACK != 0,
-                enabled: Some(value & LBR_CTL_ENABLE != 0),
+                call_stack: value.contains(LbrCtl::CALL_STACK),
+                enabled: Some(value.contains(LbrCtl::LBR_EN)),
             }
         }
     };
@@ -261,50 +247,47 @@ pub fn software_filter(filter: BranchFilter, register: FilterRegister) -> Option
     (!stack && opened(wanted, true) != wanted).then_some(wanted)
 }
 
-/// The bits of the register that may be set.
-const fn writable(register: FilterRegister) -> u64 {
-    match register {
-        FilterRegister::None => u64::MAX,
-        FilterRegister::AmdSelect | FilterRegister::LbrSelect { call_stack: false, .. } => 0x1FF,
-        FilterRegister::LbrSelect { call_stack: true, .. } => 0x3FF,
-        FilterRegister::LbrCtl { cpl, branch, call_stack } => {
-            let mut mask = LBR_CTL_ENABLE;
-            if cpl {
-                mask |= LBR_CTL_OS | LBR_CTL_USR;
+impl FilterRegister {
+    /// The bits of the register that may be set; 0 where there is none.
+    #[must_use]
+    pub const fn writable(self) -> u64 {
+        match self {
+            FilterRegister::None => 0,
+            FilterRegister::AmdSelect | FilterRegister::LbrSelect { call_stack: false, .. } => {
+                LbrSelect::SUPPRESS.bits()
             }
-            if branch {
-                mask |= 0x7F_0000;
+            FilterRegister::LbrSelect { call_stack: true, .. } => {
+                LbrSelect::SUPPRESS.union(LbrSelect::EN_CALLSTACK).bits()
             }
-            if call_stack {
-                mask |= LBR_CTL_CALL_STACK;
+            FilterRegister::LbrCtl { cpl, branch, call_stack } => {
+                LbrCtl::offered(cpl, branch, call_stack).bits()
             }
-            mask
         }
     }
 }
 
 /// Intent to suppress bits: what is not wanted is suppressed.
-fn suppress(filter: BranchFilter, classes: BranchClasses) -> u64 {
-    let mut value = 0;
-    value |= if filter.contains(BranchFilter::KERNEL) { 0 } else { SELECT_CPL_EQ_0 };
-    value |= if filter.contains(BranchFilter::USER) { 0 } else { SELECT_CPL_NEQ_0 };
+fn suppress(filter: BranchFilter, classes: BranchClasses) -> LbrSelect {
+    let mut value = LbrSelect::empty();
+    value.set(LbrSelect::CPL_EQ_0, !filter.contains(BranchFilter::KERNEL));
+    value.set(LbrSelect::CPL_NEQ_0, !filter.contains(BranchFilter::USER));
     for (class, suppressed, _) in CLASSES {
-        value |= if classes.contains(class) { 0 } else { suppressed };
+        value.set(suppressed, !classes.contains(class));
     }
     value
 }
 
 /// Suppress bits to intent.
-fn unsuppressed(value: u64) -> Captured {
+fn unsuppressed(value: LbrSelect) -> Captured {
     let mut classes = BranchClasses::empty();
     for (class, suppressed, _) in CLASSES {
-        classes.set(class, value & suppressed == 0);
+        classes.set(class, !value.contains(suppressed));
     }
     Captured {
-        user: value & SELECT_CPL_NEQ_0 == 0,
-        kernel: value & SELECT_CPL_EQ_0 == 0,
+        user: !value.contains(LbrSelect::CPL_NEQ_0),
+        kernel: !value.contains(LbrSelect::CPL_EQ_0),
         classes,
-        call_stack: value & SELECT_EN_CALLSTACK != 0,
+        call_stack: value.contains(LbrSelect::EN_CALLSTACK),
         enabled: None,
     }
 }

@@ -1,66 +1,72 @@
 //! Arm's Branch Record Buffer Extension (FEAT_BRBE). EL0 cannot read these
 //! registers: the types serve to decode captured values. Source: BRBE.
 
-use super::bits;
+use super::{
+    field::{Code, Field, code},
+    fields, words,
+};
 
-/// BRBINF&lt;n&gt;_EL1: what is known about record n besides its addresses.
-/// Bits without a method are RES0 and ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BrbInf(pub u64);
+const SOURCE: &str = "BRBE";
+
+fields! {
+    /// BRBINF&lt;n&gt;_EL1: what is known about record n besides its addresses.
+    /// Bits without a method are RES0 and ignored.
+    BrbInf, "BRBE" {
+        mispredicted MPRED [5] "mispredicted" / "predicted";
+        transactional T [16] "inside a transaction" / "not inside a transaction";
+        last_failed LASTFAILED [17] "a transaction failed before this record"
+            / "no transaction failed before";
+        cycles_unknown CCU [46] "the cycle count is unknown" / "the cycle count is known";
+    }
+    and [VALID, EL, TYPE, CC_MANT, CC_EXP]
+}
+
+const VALID: Field = Field::codes(
+    "VALID",
+    (1, 0),
+    "which addresses were recorded",
+    &[
+        code(0, "", "no record: the end of the list"),
+        code(1, "", "the target address only"),
+        code(2, "", "the source address only"),
+        code(3, "", "both addresses"),
+    ],
+    SOURCE,
+);
+const EL: Field = Field::codes(
+    "EL",
+    (7, 6),
+    "exception level",
+    &[code(0, "EL0", ""), code(1, "EL1", ""), code(2, "EL2", ""), code(3, "EL3", "")],
+    SOURCE,
+);
+const TYPE: Field =
+    Field::codes("TYPE", (13, 8), "type of the branch or exception", BrbeType::CODES, SOURCE);
+const CC_MANT: Field =
+    Field::value("CC_MANT", (39, 32), "mantissa of the cycle count", words::brbe_cycles, SOURCE);
+const CC_EXP: Field =
+    Field::value("CC_EXP", (45, 40), "exponent of the cycle count", words::brbe_exponent, SOURCE);
 
 impl BrbInf {
-    /// The register's name.
-    pub const NAME: &'static str = "BRBINFn_EL1";
-
     /// Bits 1:0, VALID.
     #[must_use]
     pub const fn valid(self) -> BrbeValid {
-        match bits(self.0, 0, 2) {
+        match VALID.of(self.0) {
             0 => BrbeValid::None,
             1 => BrbeValid::TargetOnly,
             2 => BrbeValid::SourceOnly,
             _ => BrbeValid::Both,
         }
     }
-    /// Bit 5, MPRED: mispredicted.
-    #[must_use]
-    pub const fn mispredicted(self) -> bool {
-        bits(self.0, 5, 1) != 0
-    }
     /// Bits 7:6, EL: exception level, 0 to 3.
     #[must_use]
     pub const fn el(self) -> u8 {
-        bits(self.0, 6, 2) as u8
+        EL.of(self.0) as u8
     }
     /// Bits 13:8, TYPE.
     #[must_use]
     pub const fn branch_type(self) -> BrbeType {
-        BrbeType(bits(self.0, 8, 6) as u8)
-    }
-    /// Bit 16, T: in a transaction.
-    #[must_use]
-    pub const fn transactional(self) -> bool {
-        bits(self.0, 16, 1) != 0
-    }
-    /// Bit 17, LASTFAILED: a transaction failed or was cancelled before.
-    #[must_use]
-    pub const fn last_failed(self) -> bool {
-        bits(self.0, 17, 1) != 0
-    }
-    /// Bits 39:32, CC_MANT.
-    #[must_use]
-    pub const fn cycle_mantissa(self) -> u8 {
-        bits(self.0, 32, 8) as u8
-    }
-    /// Bits 45:40, CC_EXP.
-    #[must_use]
-    pub const fn cycle_exponent(self) -> u8 {
-        bits(self.0, 40, 6) as u8
-    }
-    /// Bit 46, CCU: the cycle count is unknown.
-    #[must_use]
-    pub const fn cycles_unknown(self) -> bool {
-        bits(self.0, 46, 1) != 0
+        BrbeType(TYPE.of(self.0) as u8)
     }
     /// The cycle count that mantissa and exponent make: the mantissa alone
     /// where the exponent is 0, else (mantissa + 256) × 2^(exponent − 1).
@@ -71,8 +77,8 @@ impl BrbInf {
         if self.cycles_unknown() {
             return None;
         }
-        let mantissa = self.cycle_mantissa() as u64;
-        match self.cycle_exponent() {
+        let mantissa = CC_MANT.of(self.0);
+        match CC_EXP.of(self.0) {
             0 => Some(mantissa),
             exponent @ 1..=56 => Some((mantissa | 0x100) << (exponent - 1)),
             _ => None,
@@ -101,34 +107,34 @@ pub enum BrbeValid {
 pub struct BrbeType(pub u8);
 
 impl BrbeType {
-    /// Every documented code with Arm's name, lower case, codes ascending.
-    pub const NAMES: [(u8, &'static str); 20] = [
-        (0x00, "direct_uncond"),
-        (0x01, "indirect"),
-        (0x02, "direct_link"),
-        (0x03, "indirect_link"),
-        (0x05, "ret"),
-        (0x07, "eret"),
-        (0x08, "direct_cond"),
-        (0x21, "debug_halt"),
-        (0x22, "call"),
-        (0x23, "trap"),
-        (0x24, "serror"),
-        (0x26, "insn_debug"),
-        (0x27, "data_debug"),
-        (0x2A, "align_fault"),
-        (0x2B, "insn_fault"),
-        (0x2C, "data_fault"),
-        (0x2E, "irq"),
-        (0x2F, "fiq"),
-        (0x30, "impdef_trap_el3"),
-        (0x39, "debug_exit"),
+    /// Every documented code with Arm's name, ascending.
+    pub const CODES: &'static [Code] = &[
+        code(0x00, "DIRECT_UNCOND", ""),
+        code(0x01, "INDIRECT", ""),
+        code(0x02, "DIRECT_LINK", ""),
+        code(0x03, "INDIRECT_LINK", ""),
+        code(0x05, "RET", ""),
+        code(0x07, "ERET", ""),
+        code(0x08, "DIRECT_COND", ""),
+        code(0x21, "DEBUG_HALT", ""),
+        code(0x22, "CALL", ""),
+        code(0x23, "TRAP", ""),
+        code(0x24, "SERROR", ""),
+        code(0x26, "INSN_DEBUG", ""),
+        code(0x27, "DATA_DEBUG", ""),
+        code(0x2A, "ALIGN_FAULT", ""),
+        code(0x2B, "INSN_FAULT", ""),
+        code(0x2C, "DATA_FAULT", ""),
+        code(0x2E, "IRQ", ""),
+        code(0x2F, "FIQ", ""),
+        code(0x30, "IMPDEF_TRAP_EL3", ""),
+        code(0x39, "DEBUG_EXIT", ""),
     ];
 
-    /// Arm's name, lower case; `None` for a code that nobody documents.
+    /// Arm's name; `None` for a code that nobody documents.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        Self::NAMES.iter().find(|(code, _)| *code == self.0).map(|(_, name)| *name)
+        Self::CODES.iter().find(|code| code.first == u64::from(self.0)).map(|code| code.name)
     }
 }
 
@@ -140,3 +146,96 @@ impl core::fmt::Debug for BrbeType {
         }
     }
 }
+
+/// One bit of a register that only `explain` reads.
+const fn flag(name: &'static str, bit: u8, set: &'static str, clear: &'static str) -> Field {
+    Field::flag(name, bit, set, clear, SOURCE)
+}
+
+/// BRBSRC and BRBTGT.
+pub(crate) const ADDRESS: &[Field] =
+    &[Field::value("ADDRESS", (63, 0), "address", words::address, SOURCE)];
+
+/// BRBIDR0.
+pub(crate) const IDR0: &[Field] = &[
+    Field::codes(
+        "NUMREC",
+        (7, 0),
+        "number of records",
+        &[
+            code(8, "", "8 records"),
+            code(16, "", "16 records"),
+            code(32, "", "32 records"),
+            code(64, "", "64 records"),
+        ],
+        SOURCE,
+    ),
+    Field::value("FORMAT", (11, 8), "format of records", words::number, SOURCE),
+    Field::codes("CC", (15, 12), "cycle counter", &[code(5, "", "20-bit cycle counter")], SOURCE),
+];
+
+/// BRBCR.
+pub(crate) const CR: &[Field] = &[
+    flag("E0BRE", 0, "branches at EL0 are recorded", "branches at EL0 are not recorded"),
+    flag(
+        "ExBRE",
+        1,
+        "branches at this exception level are recorded",
+        "branches at this exception level are not recorded",
+    ),
+    flag("CC", 3, "cycles are counted", "cycles are not counted"),
+    flag("MPRED", 4, "mispredictions are recorded", "mispredictions are not recorded"),
+    Field::codes(
+        "TS",
+        (6, 5),
+        "clock of the timestamp",
+        &[
+            code(1, "", "virtual time"),
+            code(2, "", "guest physical time"),
+            code(3, "", "physical time"),
+        ],
+        SOURCE,
+    ),
+    flag(
+        "FZP",
+        8,
+        "a counter overflow freezes recording",
+        "a counter overflow does not freeze recording",
+    ),
+    flag("FZPSS", 9, "a snapshot freezes recording", "a snapshot does not freeze recording"),
+    flag("ERTN", 22, "exception returns are recorded", "exception returns are not recorded"),
+    flag("EXCEPTION", 23, "exceptions are recorded", "exceptions are not recorded"),
+];
+
+/// BRBFCR.
+pub(crate) const FCR: &[Field] = &[
+    flag(
+        "LASTFAILED",
+        6,
+        "a transaction failed after the newest record",
+        "no transaction failed after it",
+    ),
+    flag("PAUSED", 7, "recording is paused", "recording is not paused"),
+    flag("EnI", 16, "the types below are left out", "the types below are recorded"),
+    flag("DIRECT", 17, "direct branches match", "direct branches do not match"),
+    flag("INDIRECT", 18, "indirect branches match", "indirect branches do not match"),
+    flag("RTN", 19, "returns match", "returns do not match"),
+    flag("INDCALL", 20, "indirect calls match", "indirect calls do not match"),
+    flag("DIRCALL", 21, "direct calls match", "direct calls do not match"),
+    flag(
+        "CONDDIR",
+        22,
+        "conditional direct branches match",
+        "conditional direct branches do not match",
+    ),
+    Field::codes(
+        "BANK",
+        (29, 28),
+        "records that can be read",
+        &[code(0, "", "records 0 to 31"), code(1, "", "records 32 to 63")],
+        SOURCE,
+    ),
+];
+
+/// BRBTS.
+pub(crate) const TS: &[Field] = &[Field::value("TS", (63, 0), "timestamp", words::number, SOURCE)];

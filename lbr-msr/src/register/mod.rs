@@ -1,26 +1,33 @@
-//! Every register as a type, with one grammar.
+//! Every register as a type, with one grammar, and its [fields](Field).
 //!
 //! A control register is a set of flags (`bitflags`) or a newtype with a
 //! method for each field, and implements [`Register`]: `MSR`, `NAME`, `read`,
 //! `read_raw`, `write`, `write_raw`, `update`. Bits that nobody documents
-//! survive a read-modify-write. A register that exists once for each record
-//! is a newtype over its value with [`RecordRegister`]'s grammar: the same,
-//! with the address told by the [`RegisterMap`], because the same value layout stands at
-//! different addresses on different CPUs.
+//! survive a read-modify-write. The registers of a record ([`record`],
+//! [`amd`], [`brbe`]) are newtypes over their value: the same layout stands at
+//! different addresses on different CPUs, which
+//! [`RegisterMap`](crate::caps::RegisterMap) tells.
 //!
-//! [`RegisterMap`]: crate::caps::RegisterMap
+//! Decoding, arming and the filters take their bits from here, and
+//! [`explain`](crate::explain) draws every field. The grammar is for whoever
+//! reads or changes one register: a kernel, or a program of its own.
 
 use crate::{Msr, MsrError, MsrRead, MsrWrite};
 
+pub mod amd;
 pub mod brbe;
-mod control;
-mod netburst;
-mod perfmon;
+pub(crate) mod debugctl;
+pub(crate) mod field;
+pub(crate) mod perfmon;
 pub mod record;
+pub(crate) mod select;
+mod words;
 
-pub use control::{AmdLbrSelect, DbgExtnCfg, DebugCtl, LbrCtl, LbrDepth, LbrSelect, Tos};
-pub use netburst::{DebugCtlA, NetBurstTos};
+pub use amd::{AmdLbrSelect, DbgExtnCfg};
+pub use debugctl::{DebugCtl, DebugCtlA};
+pub use field::{Code, Field};
 pub use perfmon::{PerfCapabilities, PerfGlobalStatus, PerfGlobalStatusReset, RtitCtl};
+pub use select::{LbrCtl, LbrDepth, LbrSelect, NetBurstTos, Tos};
 
 /// A register with one address.
 pub trait Register: Copy + Sized {
@@ -28,8 +35,8 @@ pub trait Register: Copy + Sized {
     const MSR: Msr;
     /// Its name in the manual.
     const NAME: &'static str;
-    /// The bits that have a name here. All others are preserved by
-    /// [`write`](Self::write).
+    /// The bits that are described here and belong to branch records. All
+    /// others are preserved by [`write`](Self::write).
     const DOCUMENTED: u64;
 
     /// The register's value as this type; every bit is kept.
@@ -61,8 +68,8 @@ pub trait Register: Copy + Sized {
     /// # Errors
     /// [`MsrError`] of either access.
     fn write(self, msr: &mut impl MsrWrite) -> Result<(), MsrError> {
-        let kept = Self::read_raw(msr)? & !Self::DOCUMENTED;
-        Self::write_raw(msr, kept | (self.raw() & Self::DOCUMENTED))
+        let others = Self::read_raw(msr)? & !Self::DOCUMENTED;
+        Self::write_raw(msr, others | (self.raw() & Self::DOCUMENTED))
     }
 
     /// Writes these 64 bits, reserved ones included.
@@ -86,55 +93,57 @@ pub trait Register: Copy + Sized {
     }
 }
 
-/// A register that exists once for each record. `at` is the address of the
-/// one in question, as [`RegisterMap`](crate::caps::RegisterMap) gives it.
-pub trait RecordRegister: Copy + Sized {
-    /// Its name in the manual, `n` standing for the index.
-    const NAME: &'static str;
-
-    /// The register's value as this type; every bit is kept.
-    fn from_raw(value: u64) -> Self;
-
-    /// All 64 bits.
-    fn raw(self) -> u64;
-
-    /// Reads the register.
-    ///
-    /// # Errors
-    /// [`MsrError`] of the access.
-    fn read(msr: &mut impl MsrRead, at: Msr) -> Result<Self, MsrError> {
-        msr.read(at).map(Self::from_raw)
-    }
-
-    /// Writes all 64 bits. Records have no bits to preserve: the CPU
-    /// overwrites the whole register at the next branch.
-    ///
-    /// # Errors
-    /// [`MsrError`] of the access.
-    fn write(self, msr: &mut impl MsrWrite, at: Msr) -> Result<(), MsrError> {
-        msr.write(at, self.raw())
-    }
-}
-
-/// Gives a `bitflags` type the grammar of a register.
-macro_rules! flag_register {
-    ($type:ty, $msr:expr, $name:literal) => {
+/// A register of flags. Each line
+///
+/// ```text
+/// NAME "name in the manual" [bit] "what 1 means" / "what 0 means" needs "condition" in "source";
+/// ```
+///
+/// (second name, condition and source may be left out) is a constant of the
+/// `bitflags` type and a row of its `FIELDS`. `and` adds fields of several
+/// bits, which methods read; `beside` bits of other facilities, which are
+/// drawn and never written.
+macro_rules! flags {
+    (
+        $(#[$doc:meta])*
+        $type:ident = $name:literal at $msr:path, $source:literal {
+            $($flag:ident $($shown:literal)? [$bit:literal] $set:literal / $clear:literal
+                $(needs $exists:literal)? $(in $from:literal)?;)*
+        }
+        $(and [$($field:expr),* $(,)?])?
+        $(beside [$($other:expr),* $(,)?])?
+    ) => {
+        bitflags::bitflags! {
+            $(#[$doc])*
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+            pub struct $type: u64 {
+                $(
+                    #[doc = concat!("Bit ", $bit, ": ", $set, ".")]
+                    const $flag = 1 << $bit;
+                )*
+                // Other bits may be set and are not ours to drop.
+                const _ = !0;
+            }
+        }
+        impl $type {
+            /// The fields, from bit 0 up; bits between them are reserved.
+            pub const FIELDS: &'static [$crate::register::Field] =
+                &$crate::register::field::ascending([
+                    $($crate::register::Field::flag(
+                        $crate::register::first!($($shown,)? stringify!($flag)),
+                        $bit,
+                        $set,
+                        $clear,
+                        $crate::register::first!($($from,)? $source),
+                    )$(.needs($exists))?,)*
+                    $($($field,)*)?
+                    $($($other,)*)?
+                ]);
+        }
         impl $crate::register::Register for $type {
             const MSR: $crate::Msr = $msr;
             const NAME: &'static str = $name;
-            const DOCUMENTED: u64 = {
-                // The unnamed flag that keeps unknown bits is not counted.
-                let mut bits = 0;
-                let mut i = 0;
-                while i < <$type as bitflags::Flags>::FLAGS.len() {
-                    let flag = &<$type as bitflags::Flags>::FLAGS[i];
-                    if flag.is_named() {
-                        bits |= flag.value().bits();
-                    }
-                    i += 1;
-                }
-                bits | <$type>::FIELDS
-            };
+            const DOCUMENTED: u64 = $(1 << $bit)|* $($(| $field.mask())*)?;
             fn from_raw(value: u64) -> Self {
                 Self::from_bits_retain(value)
             }
@@ -144,7 +153,70 @@ macro_rules! flag_register {
         }
     };
 }
-pub(crate) use flag_register;
+
+/// A register whose value is read by methods: a newtype with its `FIELDS`.
+/// Each line
+///
+/// ```text
+/// method NAME [bit] "what 1 means" / "what 0 means";
+/// ```
+///
+/// is a method and a row; `and` adds fields of several bits. With
+/// `= "name" at ADDRESS` it is a [`Register`].
+macro_rules! fields {
+    (
+        $(#[$doc:meta])*
+        $type:ident $(= $name:literal at $msr:path)?, $source:literal {
+            $($method:ident $flag:ident [$bit:literal] $set:literal / $clear:literal;)*
+        }
+        $(and [$($field:expr),* $(,)?])?
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct $type(pub u64);
+
+        impl $type {
+            /// The fields, from bit 0 up; bits between them are reserved.
+            pub const FIELDS: &'static [$crate::register::Field] =
+                &$crate::register::field::ascending([
+                    $($crate::register::Field::flag(
+                        stringify!($flag), $bit, $set, $clear, $source,
+                    ),)*
+                    $($($field,)*)?
+                ]);
+            $(
+                #[doc = concat!("Bit ", $bit, ", ", stringify!($flag), ": ", $set, ".")]
+                #[must_use]
+                #[inline]
+                pub const fn $method(self) -> bool {
+                    self.0 >> $bit & 1 != 0
+                }
+            )*
+        }
+        $(
+            impl $crate::register::Register for $type {
+                const MSR: $crate::Msr = $msr;
+                const NAME: &'static str = $name;
+                const DOCUMENTED: u64 = $crate::register::field::mask_of(Self::FIELDS);
+                fn from_raw(value: u64) -> Self {
+                    $type(value)
+                }
+                fn raw(self) -> u64 {
+                    self.0
+                }
+            }
+        )?
+    };
+}
+
+/// The first of one or two: what a line says, or else what its table says.
+macro_rules! first {
+    ($first:expr $(, $second:expr)?) => {
+        $first
+    };
+}
+
+pub(crate) use {fields, first, flags};
 
 /// `count` bits of `value` from bit `low` up. `count` is 1 to 64 and
 /// `low + count` at most 64.

@@ -1,111 +1,136 @@
 //! Registers of other facilities that say something about branch records.
 
-use super::{bits, flag_register};
-use crate::{LbrFormat, address};
+use super::{Field, field::replacing, flags, words};
+use crate::{LbrFormat, address, format};
 
-bitflags::bitflags! {
+flags! {
     /// IA32_PERF_CAPABILITIES, read-only; exists where CPUID.01H:ECX\[15\].
-    /// SDM 18.18, figure 18-49. On hybrid parts it differs between core
-    /// types.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub struct PerfCapabilities: u64 {
-        /// The PEBS assist is trap-like. SDM 18.18.
-        const PEBS_TRAP = 1 << 6;
-        /// PEBS records save architectural registers. SDM 18.18.
-        const PEBS_SAVE_ARCH_REGS = 1 << 7;
-        /// IA32_DEBUGCTL\[14\] (FREEZE_WHILE_SMM) may be set. SDM 18.18.
-        const SMM_FREEZE = 1 << 12;
-        /// IA32_A_PMCx, the full-width aliases of the counters, exist. SDM 18.18.
-        const FW_WRITE = 1 << 13;
-        /// Adaptive PEBS baseline. Linux `msr-index.h`.
-        const PEBS_BASELINE = 1 << 14;
-        /// PERF_METRICS (0x329) exists. Linux `msr-index.h`.
-        const PERF_METRICS = 1 << 15;
-        /// PEBS output to Intel PT. Linux `msr-index.h`.
-        const PEBS_OUTPUT_PT = 1 << 16;
-        /// Timed PEBS: retire latency. Linux `perf_event.h`.
-        const PEBS_TIMING_INFO = 1 << 17;
-        /// RDPMC of the metrics can clear them. Linux.
-        const RDPMC_METRICS_CLEAR = 1 << 19;
-        const _ = !0;
+    /// On hybrid parts it differs between core types.
+    PerfCapabilities = "IA32_PERF_CAPABILITIES" at address::IA32_PERF_CAPABILITIES, "SDM 18.18" {
+        PEBS_TRAP [6] "the PEBS assist is trap-like" / "the PEBS assist is fault-like";
+        PEBS_SAVE_ARCH_REGS [7] "PEBS records save architectural registers"
+            / "PEBS records do not save architectural registers";
+        SMM_FREEZE [12] "IA32_DEBUGCTL.FREEZE_WHILE_SMM may be set"
+            / "IA32_DEBUGCTL.FREEZE_WHILE_SMM does not exist";
+        FW_WRITE [13] "IA32_A_PMCx, full-width counter aliases, exist"
+            / "no full-width counter aliases";
+        PEBS_BASELINE [14] "adaptive PEBS with a baseline" / "no adaptive PEBS"
+            in "Linux perf_event.h";
+        PERF_METRICS [15] "PERF_METRICS (0x329) exists" / "no PERF_METRICS"
+            in "Linux perf_event.h";
+        PEBS_OUTPUT_PT [16] "PEBS can write to Intel PT" / "PEBS cannot write to Intel PT"
+            in "Linux perf_event.h";
+        PEBS_TIMING_INFO [17] "timed PEBS: retire latency" / "no timed PEBS"
+            in "Linux perf_event.h";
+        RDPMC_METRICS_CLEAR [19] "RDPMC of the metrics can clear them"
+            / "RDPMC does not clear the metrics" in "Linux perf_event.h";
     }
+    and [LBR_FMT, PEBS_REC_FMT]
 }
 
-impl PerfCapabilities {
-    /// LBR_FMT and PEBS_REC_FMT.
-    const FIELDS: u64 = 0x3F | 0xF << 8;
+pub(crate) const LBR_FMT: Field =
+    Field::codes("LBR_FMT", (5, 0), "format of branch records", format::CODES, "SDM 17.4.8.1")
+        .otherwise("nobody documents this format");
+const PEBS_REC_FMT: Field =
+    Field::value("PEBS_REC_FMT", (11, 8), "PEBS record layout", words::pebs_format, "SDM 18.18");
 
+impl PerfCapabilities {
     /// Bits 5:0, LBR_FMT: the record format. SDM 17.4.8.1.
     #[must_use]
     pub const fn lbr_format(self) -> LbrFormat {
-        LbrFormat(bits(self.bits(), 0, 6) as u8)
+        LbrFormat(LBR_FMT.of(self.bits()) as u8)
     }
     /// Bits 11:8, PEBS_REC_FMT: the PEBS record layout. SDM 18.18.
     #[must_use]
     pub const fn pebs_record_format(self) -> u8 {
-        bits(self.bits(), 8, 4) as u8
-    }
-}
-flag_register!(PerfCapabilities, address::IA32_PERF_CAPABILITIES, "IA32_PERF_CAPABILITIES");
-
-bitflags::bitflags! {
-    /// IA32_PERF_GLOBAL_STATUS: the bits that concern branch records. SDM
-    /// 18.2.4.1.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub struct PerfGlobalStatus: u64 {
-        /// Recording is frozen although DEBUGCTL.LBR is still 1 (perfmon
-        /// version 4 and later). SDM 17.4.7.
-        const LBR_FRZ = 1 << 58;
-        /// The counters are frozen. SDM 17.4.7.
-        const CTR_FRZ = 1 << 59;
-        /// Anti-side-channel interference: an SGX enclave influenced the
-        /// counters. SDM 18.2.4.1.
-        const ASCI = 1 << 60;
-        const _ = !0;
+        PEBS_REC_FMT.of(self.bits()) as u8
     }
 }
 
-impl PerfGlobalStatus {
-    const FIELDS: u64 = 0;
+flags! {
+    /// IA32_PERF_GLOBAL_STATUS: the bits that concern branch records. LBR_FRZ
+    /// is set from perfmon version 4 on, while DEBUGCTL.LBR stays 1.
+    PerfGlobalStatus = "IA32_PERF_GLOBAL_STATUS" at address::IA32_PERF_GLOBAL_STATUS, "SDM 18.2.4.1" {
+        LBR_FRZ [58] "recording is frozen, whatever DEBUGCTL.LBR says"
+            / "recording is not frozen" in "SDM 17.4.7";
+        CTR_FRZ [59] "the counters are frozen" / "the counters are not frozen" in "SDM 17.4.7";
+        ASCI [60] "an SGX enclave influenced the counters"
+            / "no SGX enclave influenced the counters";
+    }
+    beside [
+        Field::value("OVF_PMC", (31, 0), "general counters that overflowed", words::overflows, STATUS),
+        Field::value("OVF_FIXED_CTR", (47, 32), "fixed counters that overflowed", words::overflows, STATUS),
+        other((57, 48), "OTHER", "of other facilities", STATUS),
+        Field::flag("OVF_UNCORE", 61, "an uncore counter overflowed", "no uncore counter overflowed", STATUS),
+        Field::flag("OVF_BUF", 62, "the DS buffer overflowed", "the DS buffer did not overflow", STATUS),
+        Field::flag("COND_CHGD", 63, "the state of the facility changed",
+            "the state of the facility did not change", STATUS),
+    ]
 }
-flag_register!(PerfGlobalStatus, address::IA32_PERF_GLOBAL_STATUS, "IA32_PERF_GLOBAL_STATUS");
 
-bitflags::bitflags! {
+flags! {
     /// IA32_PERF_GLOBAL_STATUS_RESET: a 1 clears the status bit of the same
-    /// place. SDM 18.2.4.2.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub struct PerfGlobalStatusReset: u64 {
-        /// Clears LBR_FRZ: recording goes on.
-        const LBR_FRZ = 1 << 58;
-        /// Clears CTR_FRZ.
-        const CTR_FRZ = 1 << 59;
-        /// Clears ASCI.
-        const ASCI = 1 << 60;
-        const _ = !0;
+    /// place.
+    PerfGlobalStatusReset = "IA32_PERF_GLOBAL_STATUS_RESET" at address::IA32_PERF_GLOBAL_STATUS_RESET,
+    "SDM 18.2.4.2" {
+        LBR_FRZ [58] "clears LBR_FRZ: recording goes on" / "leaves LBR_FRZ"
+            in "SDM 17.4.7, 18.2.4.2";
+        CTR_FRZ [59] "clears CTR_FRZ: the counters go on" / "leaves CTR_FRZ"
+            in "SDM 17.4.7, 18.2.4.2";
+        ASCI [60] "clears ASCI" / "leaves ASCI";
     }
+    beside [
+        other((57, 0), "OTHER", CLEARS, "SDM 18.2.4.2"),
+        other((63, 61), "OTHER_HIGH", CLEARS, "SDM 18.2.4.2"),
+    ]
 }
 
-impl PerfGlobalStatusReset {
-    const FIELDS: u64 = 0;
-}
-flag_register!(
-    PerfGlobalStatusReset,
-    address::IA32_PERF_GLOBAL_STATUS_RESET,
-    "IA32_PERF_GLOBAL_STATUS_RESET"
-);
-
-bitflags::bitflags! {
+flags! {
     /// IA32_RTIT_CTL of Intel PT: the one bit that concerns branch records.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub struct RtitCtl: u64 {
-        /// Tracing is on. On 06_3D, 47, 4E, 4F, 56 and 5E the branch-record
-        /// registers then read 0 and drop writes. SDM 36.3.1.2.
-        const TRACE_EN = 1 << 0;
-        const _ = !0;
+    /// While it is set the branch-record registers of 06_3D, 47, 4E, 4F, 56
+    /// and 5E read 0 and drop writes.
+    RtitCtl = "IA32_RTIT_CTL" at address::IA32_RTIT_CTL, "SDM 36.3.1.2" {
+        TRACE_EN "TraceEn" [0] "Intel PT traces; branch records may read 0 and drop writes"
+            / "Intel PT does not trace";
     }
+    beside [other((63, 1), "TRACE_CONFIG", "what Intel PT traces", "SDM 36.2.7")]
 }
 
-impl RtitCtl {
-    const FIELDS: u64 = 0;
+const STATUS: &str = "SDM 18.2.4.1";
+const CLEARS: &str = "clears the status bits of the same places";
+const LINUX: &str = "Linux msr-index.h";
+
+/// Bits that do not concern branch records.
+const fn other(
+    place: (u8, u8),
+    name: &'static str,
+    about: &'static str,
+    source: &'static str,
+) -> Field {
+    Field::value(name, place, about, words::not_of_branches, source)
 }
-flag_register!(RtitCtl, address::IA32_RTIT_CTL, "IA32_RTIT_CTL");
+
+/// PerfCntrGlobalStatus of AMD.
+pub(crate) const AMD_STATUS: [Field; 3] = [
+    other((57, 0), "OTHER", "of other facilities", LINUX),
+    Field::flag("LBRS_FROZEN", 58, "a PMI has frozen recording", "recording is not frozen", LINUX)
+        .needs("CPUID.80000022H:EAX[2]"),
+    other((63, 59), "OTHER_HIGH", "of other facilities", LINUX),
+];
+
+/// PerfCntrGlobalStatusClr of AMD.
+pub(crate) const AMD_STATUS_CLR: [Field; 3] = replacing(
+    &AMD_STATUS,
+    &[
+        other((57, 0), "OTHER", CLEARS, LINUX),
+        Field::flag(
+            "LBRS_FROZEN",
+            58,
+            "clears LBRS_FROZEN: recording goes on",
+            "leaves LBRS_FROZEN",
+            LINUX,
+        )
+        .needs("CPUID.80000022H:EAX[2]"),
+        other((63, 59), "OTHER_HIGH", CLEARS, LINUX),
+    ],
+);

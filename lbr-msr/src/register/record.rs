@@ -1,86 +1,76 @@
-//! The registers that hold records: FROM, TO and INFO of each format.
+//! The registers that hold Intel's records: FROM, TO and INFO of each format.
 //!
 //! Each type is a 64-bit value with a method for each field. Decoding is
-//! built from these methods, so a bit position is written once.
+//! built from these methods. A FROM or TO that is an address and nothing else
+//! (formats 1, 2, 5 and 7, Architectural LBR, P6, NetBurst models 3 and
+//! later) needs no type.
 
-use super::{RecordRegister, bits, sign_extend};
-use crate::record::{BranchSpec, HwBranchType};
+use super::{
+    field::{Code, Field, code},
+    fields, sign_extend, words,
+};
+use crate::record::HwBranchType;
 
-/// Gives a newtype the grammar of a record register.
-macro_rules! record_register {
-    ($($type:ident = $name:literal),* $(,)?) => {$(
-        impl RecordRegister for $type {
-            const NAME: &'static str = $name;
-            fn from_raw(value: u64) -> Self {
-                $type(value)
-            }
-            fn raw(self) -> u64 {
-                self.0
-            }
-        }
-    )*};
+const FORMATS: &str = "SDM 17.4.8.1";
+const ARCH: &str = "Linux msr-index.h";
+
+/// The low part of an address under copies of bit 47, which reach to `high`.
+const fn data(words: super::field::Words, source: &'static str) -> Field {
+    Field::value("Data", (47, 0), "the low 48 bits of the address", words, source)
+}
+const fn sign(high: u8, source: &'static str) -> Field {
+    Field::value("SIGN_EXT", (high, 48), "copies of bit 47", words::sign_copies, source)
 }
 
-record_register! {
-    PackedRecord = "MSR_LASTBRANCH_n",
-    PlainFrom = "MSR_LASTBRANCH_n_FROM_IP",
-    PlainTo = "MSR_LASTBRANCH_n_TO_IP",
-    FlagsFrom = "MSR_LASTBRANCH_n_FROM_IP",
-    TsxFrom = "MSR_LASTBRANCH_n_FROM_IP",
-    CyclesTo = "MSR_LASTBRANCH_n_TO_IP",
-    LbrInfo = "MSR_LBR_INFO_n",
-    ArchInfo = "IA32_LBR_n_INFO",
-    AmdFrom = "AMD_SAMP_BR_FROM_n",
-    AmdTo = "AMD_SAMP_BR_TO_n",
-}
+/// A whole address: linear or effective, as the CPU wrote it.
+pub(crate) const ADDRESS: &[Field] =
+    &[Field::value("IP", (63, 0), "linear or effective address", words::address, FORMATS)];
+/// FROM of Architectural LBR.
+pub(crate) const ARCH_FROM: &[Field] = &[Field::value(
+    "IP",
+    (63, 0),
+    "linear or effective address (CPUID.1CH:EAX[31]); all ones where it is hidden",
+    words::address_or_hidden,
+    "Linux intel/lbr.c",
+)];
+/// A whole address of 48 bits.
+pub(crate) const ADDRESS_48: &[Field] =
+    &[data(words::address, "SDM Table 17-9, 17.10"), sign(63, "SDM Table 17-9, 17.10")];
 
-/// Format 0, Pentium M, Yonah, NetBurst models 0 to 2: both ends of the branch in one register. SDM
-/// 17.12, 17.13; Linux `intel/lbr.c`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PackedRecord(pub u64);
+const PACKED_FROM: Field =
+    Field::value("FROM", (31, 0), "where the branch came from", words::address_alone, "SDM 17.13");
+const PACKED_TO: Field =
+    Field::value("TO", (63, 32), "where it went", words::address_alone, "SDM 17.13");
+
+fields! {
+    /// Format 0, Pentium M, Yonah, NetBurst models 0 to 2: both ends of the
+    /// branch in one register. SDM 17.12, 17.13; Linux `intel/lbr.c`.
+    PackedRecord, "SDM 17.13" {}
+    and [PACKED_FROM, PACKED_TO]
+}
 
 impl PackedRecord {
     /// Bits 31:0: where the branch came from.
     #[must_use]
     pub const fn from_ip(self) -> u64 {
-        bits(self.0, 0, 32)
+        PACKED_FROM.of(self.0)
     }
     /// Bits 63:32: where it went.
     #[must_use]
     pub const fn to_ip(self) -> u64 {
-        bits(self.0, 32, 32)
+        PACKED_TO.of(self.0)
     }
 }
 
-/// FROM without flags: formats 1, 2, 5 and 7, Architectural LBR, P6,
-/// NetBurst models 3 and later, AMD BRS. SDM 17.4.8.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PlainFrom(pub u64);
-
-impl PlainFrom {
-    /// Bits 63:0: the address, canonical as the CPU wrote it.
-    #[must_use]
-    pub const fn ip(self) -> u64 {
-        self.0
+fields! {
+    /// FROM of format 3 (Nehalem to Ivy Bridge) and format 6 (Goldmont). The
+    /// SDM of 2009 describes MISPRED the other way round; later editions and
+    /// Linux agree on this.
+    FlagsFrom, "SDM Table 17-8, 17.6" {
+        mispredicted MISPRED [63] "mispredicted: direction or target" / "predicted";
     }
+    and [data(words::address_under_flag, "SDM Table 17-8, 17.6"), sign(62, "SDM Table 17-8, 17.6")]
 }
-
-/// TO without cycles: all formats but 6. SDM Table 17-9.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PlainTo(pub u64);
-
-impl PlainTo {
-    /// Bits 63:0: the address, canonical as the CPU wrote it.
-    #[must_use]
-    pub const fn ip(self) -> u64 {
-        self.0
-    }
-}
-
-/// FROM of formats 3 and 6. SDM Table 17-8 (Nehalem to Ivy Bridge), 17.6
-/// (Goldmont).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FlagsFrom(pub u64);
 
 impl FlagsFrom {
     /// Bits 62:0, sign-extended: the address.
@@ -88,17 +78,18 @@ impl FlagsFrom {
     pub const fn ip(self) -> u64 {
         sign_extend(self.0, 63)
     }
-    /// Bit 63, MISPRED: direction or target was mispredicted. The SDM of 2009
-    /// describes the opposite; later editions and Linux agree on this.
-    #[must_use]
-    pub const fn mispredicted(self) -> bool {
-        bits(self.0, 63, 1) != 0
-    }
 }
 
-/// FROM of format 4. SDM Table 17-14.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TsxFrom(pub u64);
+fields! {
+    /// FROM of format 4. With TSX_ABORT FROM is the address at the abort, TO
+    /// the fallback handler (RTM) or the start of the region (HLE).
+    TsxFrom, "SDM Table 17-14" {
+        abort TSX_ABORT [61] "a transaction was aborted here" / "no abort";
+        in_tx IN_TSX [62] "inside a transaction" / "not inside a transaction";
+        mispredicted MISPRED [63] "mispredicted: direction or target" / "predicted";
+    }
+    and [data(words::address_under_tsx, "SDM Table 17-14"), sign(60, "SDM Table 17-14")]
+}
 
 impl TsxFrom {
     /// Bits 60:0, sign-extended: the address.
@@ -106,28 +97,25 @@ impl TsxFrom {
     pub const fn ip(self) -> u64 {
         sign_extend(self.0, 61)
     }
-    /// Bit 61, TSX_ABORT: a transaction was aborted here. FROM is then the
-    /// address at the abort, TO the fallback handler (RTM) or the start of
-    /// the region (HLE).
-    #[must_use]
-    pub const fn abort(self) -> bool {
-        bits(self.0, 61, 1) != 0
-    }
-    /// Bit 62, IN_TSX: retired inside a transaction.
-    #[must_use]
-    pub const fn in_tx(self) -> bool {
-        bits(self.0, 62, 1) != 0
-    }
-    /// Bit 63, MISPRED.
-    #[must_use]
-    pub const fn mispredicted(self) -> bool {
-        bits(self.0, 63, 1) != 0
-    }
 }
 
-/// TO of format 6. SDM Table 17-7.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CyclesTo(pub u64);
+/// A count of core cycles.
+const fn cycles(bits: (u8, u8), source: &'static str) -> Field {
+    const ABOUT: &str = "core cycles since the previous record, saturating at 65535";
+    Field::value("CYC_CNT", bits, ABOUT, words::cycles, source)
+}
+const TO_CYCLES: Field = cycles((63, 48), "SDM Table 17-7");
+const INFO_CYCLES: Field = cycles((15, 0), "SDM Table 17-16");
+
+/// The count at which CYC_CNT saturates, in formats 5 to 7 and in
+/// Architectural LBR.
+pub const CYCLES_MAX: u16 = u16::MAX;
+
+fields! {
+    /// TO of format 6.
+    CyclesTo, "SDM Table 17-7" {}
+    and [data(words::address_under_cycles, "SDM Table 17-7"), TO_CYCLES]
+}
 
 impl CyclesTo {
     /// Bits 47:0, sign-extended: the address. The bits above are not stored.
@@ -139,167 +127,102 @@ impl CyclesTo {
     /// at [`CYCLES_MAX`].
     #[must_use]
     pub const fn cycles(self) -> u16 {
-        bits(self.0, 48, 16) as u16
+        TO_CYCLES.of(self.0) as u16
     }
 }
 
-/// The count at which CYC_CNT saturates, in formats 5 to 7 and in
-/// Architectural LBR.
-pub const CYCLES_MAX: u16 = u16::MAX;
-
-/// INFO of formats 5 and 7. SDM Table 17-16. Bits 60:16 are reserved and may
-/// hold anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LbrInfo(pub u64);
+fields! {
+    /// INFO of formats 5 and 7. Bits 60:16 are reserved and may hold anything.
+    LbrInfo, "SDM Table 17-16" {
+        abort TSX_ABORT [61] "a transaction was aborted here" / "no abort";
+        in_tx IN_TSX [62] "inside a transaction" / "not inside a transaction";
+        mispredicted MISPRED [63] "mispredicted: direction or target" / "predicted";
+    }
+    and [INFO_CYCLES]
+}
 
 impl LbrInfo {
     /// Bits 15:0, CYC_CNT: core cycles since the previous record, saturating
     /// at [`CYCLES_MAX`].
     #[must_use]
     pub const fn cycles(self) -> u16 {
-        bits(self.0, 0, 16) as u16
-    }
-    /// Bit 61, TSX_ABORT.
-    #[must_use]
-    pub const fn abort(self) -> bool {
-        bits(self.0, 61, 1) != 0
-    }
-    /// Bit 62, IN_TSX.
-    #[must_use]
-    pub const fn in_tx(self) -> bool {
-        bits(self.0, 62, 1) != 0
-    }
-    /// Bit 63, MISPRED.
-    #[must_use]
-    pub const fn mispredicted(self) -> bool {
-        bits(self.0, 63, 1) != 0
+        INFO_CYCLES.of(self.0) as u16
     }
 }
 
-/// INFO of Architectural LBR. SDM24 Tables 20-2 and 20-3; Linux `msr-index.h`.
-/// Which fields mean something is told by CPUID leaf 1CH ECX.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ArchInfo(pub u64);
+fields! {
+    /// INFO of Architectural LBR. SDM24 Tables 20-2 and 20-3. Which fields
+    /// mean something is told by CPUID leaf 1CH ECX.
+    ArchInfo, "Linux msr-index.h" {
+        cycles_valid CYC_CNT_VALID [60] "CYC_CNT holds a count" / "CYC_CNT holds no count";
+        abort TSX_ABORT [61] "a transaction was aborted here" / "no abort";
+        in_tx IN_TSX [62] "inside a transaction" / "not inside a transaction";
+        mispredicted MISPRED [63] "mispredicted: direction or target" / "predicted";
+    }
+    and [ARCH_CYCLES, PMC_COUNTS[0], PMC_COUNTS[1], PMC_COUNTS[2], PMC_COUNTS[3], BR_TYPE]
+}
+
+const ARCH_CYCLES: Field = Field::value(
+    "CYC_CNT",
+    (15, 0),
+    "core cycles since the previous record, saturating at 65535, where CYC_CNT_VALID",
+    words::valid_cycles,
+    ARCH,
+);
+const PMC_COUNTS: [Field; 4] = [
+    pmc_count("PMC0_CNT", 32),
+    pmc_count("PMC1_CNT", 34),
+    pmc_count("PMC2_CNT", 36),
+    pmc_count("PMC3_CNT", 38),
+];
+const fn pmc_count(name: &'static str, low: u8) -> Field {
+    const ABOUT: &str =
+        "occurrences of the counter's event, saturating at 3, where CPUID.1CH:ECX[19:16]";
+    Field::value(name, (low + 1, low), ABOUT, words::occurrences, ARCH)
+}
+const BR_TYPE: Field =
+    Field::codes("BR_TYPE", (59, 56), "type of the branch", BR_TYPES, "SDM24 Table 20-2");
+const BR_TYPES: &[Code] = &[
+    code(0, "COND", "Jcc, J*CXZ, LOOP*"),
+    code(1, "NEAR_IND_JMP", "JMP r/m"),
+    code(2, "NEAR_REL_JMP", "JMP rel"),
+    code(3, "NEAR_IND_CALL", "CALL r/m"),
+    code(4, "NEAR_REL_CALL", "CALL rel, not to the next instruction"),
+    code(5, "NEAR_RET", "near RET"),
+    Code {
+        first: 8,
+        last: 15,
+        name: "OTHER_BRANCH",
+        words: "far transfer, interrupt, exception or the like",
+    },
+];
 
 impl ArchInfo {
     /// Bits 15:0, CYC_CNT, saturating at [`CYCLES_MAX`]; means something only
     /// where [`cycles_valid`](Self::cycles_valid).
     #[must_use]
     pub const fn cycles(self) -> u16 {
-        bits(self.0, 0, 16) as u16
+        ARCH_CYCLES.of(self.0) as u16
     }
     /// Bits 33+2i:32+2i: occurrences of general counter `i` (0 to 3),
     /// saturating at 3. A higher `i` is taken modulo 4.
     #[must_use]
     pub const fn counter(self, i: u32) -> u8 {
-        bits(self.0, 32 + 2 * (i & 3), 2) as u8
-    }
-    /// Bits 59:56, BR_TYPE, as written.
-    #[must_use]
-    pub const fn branch_type_code(self) -> u8 {
-        bits(self.0, 56, 4) as u8
+        PMC_COUNTS[(i & 3) as usize].of(self.0) as u8
     }
     /// Bits 59:56, BR_TYPE; `None` for the reserved codes 6 and 7. All of 8
     /// to 15 are [`HwBranchType::Other`].
     #[must_use]
     pub const fn branch_type(self) -> Option<HwBranchType> {
-        const TYPES: [Option<HwBranchType>; 16] = [
-            Some(HwBranchType::Cond),
-            Some(HwBranchType::IndJmp),
-            Some(HwBranchType::RelJmp),
-            Some(HwBranchType::IndCall),
-            Some(HwBranchType::RelCall),
-            Some(HwBranchType::Ret),
-            None,
-            None,
-            Some(HwBranchType::Other),
-            Some(HwBranchType::Other),
-            Some(HwBranchType::Other),
-            Some(HwBranchType::Other),
-            Some(HwBranchType::Other),
-            Some(HwBranchType::Other),
-            Some(HwBranchType::Other),
-            Some(HwBranchType::Other),
-        ];
-        TYPES[(self.branch_type_code() & 0xF) as usize]
+        Some(match BR_TYPE.of(self.0) {
+            0 => HwBranchType::Cond,
+            1 => HwBranchType::IndJmp,
+            2 => HwBranchType::RelJmp,
+            3 => HwBranchType::IndCall,
+            4 => HwBranchType::RelCall,
+            5 => HwBranchType::Ret,
+            8..=15 => HwBranchType::Other,
+            _ => return None,
+        })
     }
-    /// Bit 60, CYC_CNT_VALID.
-    #[must_use]
-    pub const fn cycles_valid(self) -> bool {
-        bits(self.0, 60, 1) != 0
-    }
-    /// Bit 61, TSX_ABORT.
-    #[must_use]
-    pub const fn abort(self) -> bool {
-        bits(self.0, 61, 1) != 0
-    }
-    /// Bit 62, IN_TSX.
-    #[must_use]
-    pub const fn in_tx(self) -> bool {
-        bits(self.0, 62, 1) != 0
-    }
-    /// Bit 63, MISPRED.
-    #[must_use]
-    pub const fn mispredicted(self) -> bool {
-        bits(self.0, 63, 1) != 0
-    }
-}
-
-/// FROM of AMD LbrExtV2. Linux `amd/lbr.c`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AmdFrom(pub u64);
-
-impl AmdFrom {
-    /// Bits 57:0 hold the address; it is sign-extended from the CPU's width
-    /// of virtual addresses (48 or 57), not from bit 57.
-    #[must_use]
-    pub const fn ip(self, virt_bits: u8) -> u64 {
-        sign_extend(self.0, amd_width(virt_bits))
-    }
-    /// Bit 63: mispredicted.
-    #[must_use]
-    pub const fn mispredicted(self) -> bool {
-        bits(self.0, 63, 1) != 0
-    }
-}
-
-/// TO of AMD LbrExtV2 and BRS. Linux `amd/lbr.c`, `amd/brs.c`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AmdTo(pub u64);
-
-impl AmdTo {
-    /// What Linux writes into TO of BRS records that are not to be believed.
-    pub const BRS_POISON: AmdTo = AmdTo(0xFFFF_FFFF_FFFF_FFFE);
-
-    /// Bits 57:0 hold the address, as in [`AmdFrom::ip`].
-    #[must_use]
-    pub const fn ip(self, virt_bits: u8) -> u64 {
-        sign_extend(self.0, amd_width(virt_bits))
-    }
-    /// Bit 62, spec (LbrExtV2).
-    #[must_use]
-    pub const fn speculative(self) -> bool {
-        bits(self.0, 62, 1) != 0
-    }
-    /// Bit 63, valid (LbrExtV2).
-    #[must_use]
-    pub const fn valid(self) -> bool {
-        bits(self.0, 63, 1) != 0
-    }
-    /// Bits 63:62 together (LbrExtV2); `None` where both are 0: no record.
-    #[must_use]
-    pub const fn spec(self) -> Option<BranchSpec> {
-        const SPEC: [Option<BranchSpec>; 4] = [
-            None,
-            Some(BranchSpec::WrongPath),
-            Some(BranchSpec::NonSpecCorrectPath),
-            Some(BranchSpec::SpecCorrectPath),
-        ];
-        SPEC[bits(self.0, 62, 2) as usize]
-    }
-}
-
-/// A record holds 58 bits of address, whatever width CPUID claims.
-const fn amd_width(virt_bits: u8) -> u32 {
-    if virt_bits > 58 { 58 } else { virt_bits as u32 }
 }

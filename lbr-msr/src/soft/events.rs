@@ -1,11 +1,10 @@
 //! What happens to the registers beside branches and accesses.
 
 use crate::caps::{Facility, Quirks};
+use crate::register::{DebugCtl, LbrCtl, PerfGlobalStatus};
 
 use super::Fault;
 use super::encode::{Encoding, Slot, low32};
-use super::filter::ctl;
-use super::ring::bits::*;
 use super::ring::{Control, SoftLbr};
 
 impl SoftLbr {
@@ -14,7 +13,7 @@ impl SoftLbr {
     /// the CPU clears DEBUGCTL.LBR itself, from 4 on it sets
     /// GLOBAL_STATUS.LBR_FRZ. SDM 17.4.7.
     pub fn pmi(&mut self) {
-        let freezes = self.debugctl & DEBUGCTL_FREEZE_LBRS_ON_PMI != 0
+        let freezes = self.debugctl & DebugCtl::FREEZE_LBRS_ON_PMI.bits() != 0
             && !self.model.quirks.contains(Quirks::NO_FREEZE_ON_PMI)
             && !self.faults.has(Fault::NoFreezeOnPmi);
         if freezes && self.faults.has(Fault::FreezeEarly) {
@@ -22,12 +21,12 @@ impl SoftLbr {
         }
         let streamlined = self.freezes_by_status();
         if freezes && streamlined {
-            self.status |= STATUS_LBR_FRZ;
+            self.status |= PerfGlobalStatus::LBR_FRZ.bits();
         } else if freezes {
             self.disable();
         }
-        if streamlined && self.debugctl & DEBUGCTL_FREEZE_PERFMON_ON_PMI != 0 {
-            self.status |= STATUS_CTR_FRZ;
+        if streamlined && self.debugctl & DebugCtl::FREEZE_PERFMON_ON_PMI.bits() != 0 {
+            self.status |= PerfGlobalStatus::CTR_FRZ.bits();
         }
         self.refresh();
     }
@@ -37,8 +36,8 @@ impl SoftLbr {
     /// SDM 17.4.2, 17.4.3. AMD's stacks are not documented to stop; their
     /// one-entry pair does.
     pub fn debug_exception(&mut self) {
-        self.debugctl &= !(DEBUGCTL_LBR | DEBUGCTL_BTF);
-        self.lbr_ctl &= !ctl::LBR_EN;
+        self.debugctl &= !(DebugCtl::LBR.bits() | DebugCtl::BTF.bits());
+        self.lbr_ctl &= !LbrCtl::LBR_EN.bits();
         self.refresh();
     }
 
@@ -49,10 +48,10 @@ impl SoftLbr {
     pub fn exception(&mut self) {
         let beside = self.has_pair();
         let on = match self.model.control {
-            Control::LbrCtl => self.lbr_ctl & ctl::LBR_EN != 0,
-            Control::DebugCtl | Control::DbgExtnCfg => self.debugctl & DEBUGCTL_LBR != 0,
+            Control::LbrCtl => self.lbr_ctl & LbrCtl::LBR_EN.bits() != 0,
+            Control::DebugCtl | Control::DbgExtnCfg => self.debugctl & DebugCtl::LBR.bits() != 0,
         };
-        if !on || self.status & STATUS_LBR_FRZ != 0 || self.trace_hides_lbr() {
+        if !on || self.status & PerfGlobalStatus::LBR_FRZ.bits() != 0 || self.trace_hides_lbr() {
             return;
         }
         self.ler = if beside { self.pair } else { self.last_exception() };
@@ -83,7 +82,7 @@ impl SoftLbr {
             Control::LbrCtl => self.lbr_ctl,
             Control::DbgExtnCfg => self.dbg_extn_cfg,
         };
-        control & self.model.map.enable != 0 && self.status & STATUS_LBR_FRZ == 0
+        control & self.model.map.enable != 0 && self.status & PerfGlobalStatus::LBR_FRZ.bits() == 0
     }
 
     /// The core was in a C-state deeper than C1. Where the CPU keeps its

@@ -3,55 +3,21 @@
 
 use crate::caps::FilterRegister;
 use crate::record::HwBranchType;
+use crate::register::{LbrCtl, LbrSelect};
 
 use super::{Fault, Faults, Retired};
 
-/// MSR_LBR_SELECT and AMD's LBR_SELECT: suppress bits. SDM 17.7.2, Linux
-/// amd/lbr.c.
-pub(super) mod select {
-    pub(in crate::soft) const CPL_EQ_0: u64 = 1 << 0;
-    pub(in crate::soft) const CPL_NEQ_0: u64 = 1 << 1;
-    pub(in crate::soft) const JCC: u64 = 1 << 2;
-    pub(in crate::soft) const NEAR_REL_CALL: u64 = 1 << 3;
-    pub(in crate::soft) const NEAR_IND_CALL: u64 = 1 << 4;
-    pub(in crate::soft) const NEAR_RET: u64 = 1 << 5;
-    pub(in crate::soft) const NEAR_IND_JMP: u64 = 1 << 6;
-    pub(in crate::soft) const NEAR_REL_JMP: u64 = 1 << 7;
-    pub(in crate::soft) const FAR_BRANCH: u64 = 1 << 8;
-    /// All of them.
-    pub(in crate::soft) const SUPPRESS: u64 = 0x1FF;
-    /// The one that enables. SDM 17.9.
-    pub(in crate::soft) const EN_CALLSTACK: u64 = 1 << 9;
-}
-
-/// IA32_LBR_CTL: capture bits. Linux msr-index.h.
-pub(super) mod ctl {
-    pub(in crate::soft) const LBR_EN: u64 = 1 << 0;
-    pub(in crate::soft) const OS: u64 = 1 << 1;
-    pub(in crate::soft) const USR: u64 = 1 << 2;
-    pub(in crate::soft) const CALL_STACK: u64 = 1 << 3;
-    pub(in crate::soft) const COND: u64 = 1 << 16;
-    pub(in crate::soft) const NEAR_REL_JMP: u64 = 1 << 17;
-    pub(in crate::soft) const NEAR_IND_JMP: u64 = 1 << 18;
-    pub(in crate::soft) const NEAR_REL_CALL: u64 = 1 << 19;
-    pub(in crate::soft) const NEAR_IND_CALL: u64 = 1 << 20;
-    pub(in crate::soft) const NEAR_RET: u64 = 1 << 21;
-    pub(in crate::soft) const OTHER_BRANCH: u64 = 1 << 22;
-    pub(in crate::soft) const BRANCHES: u64 = 0x7F << 16;
-    pub(in crate::soft) const ALL: u64 = BRANCHES | OS | USR;
-}
-
 /// The faults that make a filter ineffective: its suppress and capture bit.
 const IGNORED: [(Fault, u64, u64); 9] = [
-    (Fault::IgnoresRing0, select::CPL_EQ_0, ctl::OS),
-    (Fault::IgnoresUser, select::CPL_NEQ_0, ctl::USR),
-    (Fault::IgnoresCond, select::JCC, ctl::COND),
-    (Fault::IgnoresRelCall, select::NEAR_REL_CALL, ctl::NEAR_REL_CALL),
-    (Fault::IgnoresIndCall, select::NEAR_IND_CALL, ctl::NEAR_IND_CALL),
-    (Fault::IgnoresRet, select::NEAR_RET, ctl::NEAR_RET),
-    (Fault::IgnoresIndJmp, select::NEAR_IND_JMP, ctl::NEAR_IND_JMP),
-    (Fault::IgnoresRelJmp, select::NEAR_REL_JMP, ctl::NEAR_REL_JMP),
-    (Fault::IgnoresFar, select::FAR_BRANCH, ctl::OTHER_BRANCH),
+    (Fault::IgnoresRing0, LbrSelect::CPL_EQ_0.bits(), LbrCtl::OS.bits()),
+    (Fault::IgnoresUser, LbrSelect::CPL_NEQ_0.bits(), LbrCtl::USR.bits()),
+    (Fault::IgnoresCond, LbrSelect::JCC.bits(), LbrCtl::COND.bits()),
+    (Fault::IgnoresRelCall, LbrSelect::NEAR_REL_CALL.bits(), LbrCtl::NEAR_REL_CALL.bits()),
+    (Fault::IgnoresIndCall, LbrSelect::NEAR_IND_CALL.bits(), LbrCtl::NEAR_IND_CALL.bits()),
+    (Fault::IgnoresRet, LbrSelect::NEAR_RET.bits(), LbrCtl::NEAR_RET.bits()),
+    (Fault::IgnoresIndJmp, LbrSelect::NEAR_IND_JMP.bits(), LbrCtl::NEAR_IND_JMP.bits()),
+    (Fault::IgnoresRelJmp, LbrSelect::NEAR_REL_JMP.bits(), LbrCtl::NEAR_REL_JMP.bits()),
+    (Fault::IgnoresFar, LbrSelect::FAR_BRANCH.bits(), LbrCtl::OTHER_BRANCH.bits()),
 ];
 
 const CLASSES: [HwBranchType; 7] = [
@@ -114,7 +80,11 @@ impl Filter {
         };
         let captures = matches!(register, FilterRegister::LbrCtl { .. });
         if !filter.call_stack {
-            let bits = if captures { ctl::ALL } else { select::SUPPRESS };
+            let bits = if captures {
+                LbrCtl::RINGS.union(LbrCtl::BRANCHES).bits()
+            } else {
+                LbrSelect::SUPPRESS.bits()
+            };
             let mut value = if faults.has(Fault::FilterPolarity) { value ^ bits } else { value };
             for (fault, suppress, capture) in IGNORED {
                 if faults.has(fault) && captures {
@@ -157,7 +127,7 @@ impl Filter {
             FilterRegister::None => Filter::EVERYTHING,
             FilterRegister::AmdSelect => suppress(value, false),
             FilterRegister::LbrSelect { jumps_swallow_calls, call_stack } => {
-                if call_stack && value & select::EN_CALLSTACK != 0 {
+                if call_stack && value & LbrSelect::EN_CALLSTACK.bits() != 0 {
                     call_stack_select(value)
                 } else {
                     suppress(value, jumps_swallow_calls)
@@ -184,23 +154,23 @@ fn bitmap(pass: impl Fn(HwBranchType, bool, bool) -> bool) -> u32 {
 /// MSR_LBR_SELECT outside call-stack mode, and AMD's LBR_SELECT.
 fn suppress(value: u64, jumps_swallow_calls: bool) -> Filter {
     let pass = bitmap(|class, _, user| {
-        let ring = if user { select::CPL_NEQ_0 } else { select::CPL_EQ_0 };
+        let ring = if user { LbrSelect::CPL_NEQ_0.bits() } else { LbrSelect::CPL_EQ_0.bits() };
         let kind = match class {
-            HwBranchType::Cond => select::JCC,
-            HwBranchType::IndJmp => select::NEAR_IND_JMP,
-            HwBranchType::RelJmp => select::NEAR_REL_JMP,
-            HwBranchType::IndCall => select::NEAR_IND_CALL,
-            HwBranchType::RelCall => select::NEAR_REL_CALL,
-            HwBranchType::Ret => select::NEAR_RET,
-            HwBranchType::Other => select::FAR_BRANCH,
+            HwBranchType::Cond => LbrSelect::JCC.bits(),
+            HwBranchType::IndJmp => LbrSelect::NEAR_IND_JMP.bits(),
+            HwBranchType::RelJmp => LbrSelect::NEAR_REL_JMP.bits(),
+            HwBranchType::IndCall => LbrSelect::NEAR_IND_CALL.bits(),
+            HwBranchType::RelCall => LbrSelect::NEAR_REL_CALL.bits(),
+            HwBranchType::Ret => LbrSelect::NEAR_RET.bits(),
+            HwBranchType::Other => LbrSelect::FAR_BRANCH.bits(),
         };
         // SDM Table 17-11 against 17-12: before Sandy Bridge the jump bits do
         // not except calls and returns.
         let swallowed_by = match class {
             HwBranchType::IndCall | HwBranchType::Ret if jumps_swallow_calls => {
-                select::NEAR_IND_JMP
+                LbrSelect::NEAR_IND_JMP.bits()
             }
-            HwBranchType::RelCall if jumps_swallow_calls => select::NEAR_REL_JMP,
+            HwBranchType::RelCall if jumps_swallow_calls => LbrSelect::NEAR_REL_JMP.bits(),
             _ => 0,
         };
         value & (ring | kind | swallowed_by) == 0
@@ -211,14 +181,14 @@ fn suppress(value: u64, jumps_swallow_calls: bool) -> Filter {
 /// MSR_LBR_SELECT with EN_CALLSTACK. SDM 17.9 names the one combination of
 /// the branch bits that is defined, and allows at most one ring bit.
 fn call_stack_select(value: u64) -> Filter {
-    const ONE: u64 = select::JCC | select::NEAR_IND_JMP | select::NEAR_REL_JMP | select::FAR_BRANCH;
-    const ZERO: u64 = select::NEAR_REL_CALL | select::NEAR_IND_CALL | select::NEAR_RET;
-    const RINGS: u64 = select::CPL_EQ_0 | select::CPL_NEQ_0;
+    const ONE: u64 = LbrSelect::BRANCHES_OF_CALL_STACK.bits();
+    const ZERO: u64 = LbrSelect::BRANCHES.bits() & !ONE;
+    const RINGS: u64 = LbrSelect::RINGS.bits();
     if value & (ONE | ZERO) != ONE || value & RINGS == RINGS {
         return Filter::UNDEFINED;
     }
     let pass = bitmap(|class, zero_length, user| {
-        let ring = if user { select::CPL_NEQ_0 } else { select::CPL_EQ_0 };
+        let ring = if user { LbrSelect::CPL_NEQ_0.bits() } else { LbrSelect::CPL_EQ_0.bits() };
         value & ring == 0 && moves_call_stack(class, zero_length)
     });
     Filter { pass, call_stack: true, undefined: false, hide: 0 }
@@ -237,22 +207,23 @@ fn moves_call_stack(class: HwBranchType, zero_length: bool) -> bool {
 
 /// IA32_LBR_CTL. A filter that leaf 1CH does not offer lets everything through.
 fn capture(value: u64, cpl: bool, branch: bool) -> Filter {
-    const CALLS: u64 = ctl::NEAR_REL_CALL | ctl::NEAR_IND_CALL | ctl::NEAR_RET;
-    let call_stack = value & ctl::CALL_STACK != 0;
+    const CALLS: u64 = LbrCtl::BRANCHES_OF_CALL_STACK.bits();
+    let call_stack = value & LbrCtl::CALL_STACK.bits() != 0;
     // As in MSR_LBR_SELECT, calls and returns and nothing else.
-    if call_stack && branch && value & ctl::BRANCHES != CALLS {
+    if call_stack && branch && value & LbrCtl::BRANCHES.bits() != CALLS {
         return Filter::UNDEFINED;
     }
-    let lands = |user: bool| !cpl || value & if user { ctl::USR } else { ctl::OS } != 0;
+    let lands =
+        |user: bool| !cpl || value & if user { LbrCtl::USR.bits() } else { LbrCtl::OS.bits() } != 0;
     let pass = bitmap(|class, zero_length, user| {
         let kind = match class {
-            HwBranchType::Cond => ctl::COND,
-            HwBranchType::IndJmp => ctl::NEAR_IND_JMP,
-            HwBranchType::RelJmp => ctl::NEAR_REL_JMP,
-            HwBranchType::IndCall => ctl::NEAR_IND_CALL,
-            HwBranchType::RelCall => ctl::NEAR_REL_CALL,
-            HwBranchType::Ret => ctl::NEAR_RET,
-            HwBranchType::Other => ctl::OTHER_BRANCH,
+            HwBranchType::Cond => LbrCtl::COND.bits(),
+            HwBranchType::IndJmp => LbrCtl::NEAR_IND_JMP.bits(),
+            HwBranchType::RelJmp => LbrCtl::NEAR_REL_JMP.bits(),
+            HwBranchType::IndCall => LbrCtl::NEAR_IND_CALL.bits(),
+            HwBranchType::RelCall => LbrCtl::NEAR_REL_CALL.bits(),
+            HwBranchType::Ret => LbrCtl::NEAR_RET.bits(),
+            HwBranchType::Other => LbrCtl::OTHER_BRANCH.bits(),
         };
         // SDM24 Table 20-2: NEAR_REL_CALL is "not to the next IP".
         let uncounted = zero_length && class == HwBranchType::RelCall;

@@ -9,11 +9,12 @@ use crate::address::{
     MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP, MSR_LER_TO_LIP_NETBURST, Msr,
 };
 use crate::caps::{Facility, FilterRegister, Layout, Order, Quirks};
+use crate::register::{
+    DbgExtnCfg, DebugCtl, DebugCtlA, LbrCtl, PerfCapabilities, Register as _, RtitCtl,
+};
 
 use super::Fault;
 use super::encode::Encoding;
-use super::filter::{ctl, select};
-use super::ring::bits::*;
 use super::ring::{Control, SoftLbr};
 
 /// A register of a record.
@@ -42,12 +43,6 @@ enum Register {
     StatusReset,
     RtitCtl,
 }
-
-/// Bits of DBG_EXTN_CFG that BRS takes. Linux amd/brs.c.
-const BRS_CFG: u64 = 1 << 2 | DBG_EXTN_CFG_ONES | BRS_VB | BRS_MSROFF | 7 << 24;
-
-/// IA32_PERF_CAPABILITIES\[12\]: DEBUGCTL.FREEZE_WHILE_SMM may be set. SDM 18.18.
-const SMM_FREEZE: u64 = 1 << 12;
 
 impl SoftLbr {
     #[inline]
@@ -180,7 +175,7 @@ impl SoftLbr {
                 return Some(());
             }
             Register::Tos => self.set_tos(value),
-            Register::Select => self.select = only(value, self.select_bits())?,
+            Register::Select => self.select = only(value, self.model.filter.writable())?,
             Register::LbrCtl => self.lbr_ctl = only(value, self.lbr_ctl_bits())?,
             Register::Depth => {
                 self.depth = self.supported_depth(value)?;
@@ -192,7 +187,7 @@ impl SoftLbr {
                 let mut value = only(value, self.debugctl_bits())?;
                 if self.model.control == Control::LbrCtl {
                     // Dead on CPUs with Architectural LBR: ignored, reads 0.
-                    value &= !DEBUGCTL_LBR;
+                    value &= !DebugCtl::LBR.bits();
                 }
                 self.debugctl = value;
             }
@@ -207,7 +202,7 @@ impl SoftLbr {
             }
             Register::StatusReset => self.status &= !value,
             Register::RtitCtl => {
-                let stops = self.trace_hides_lbr() && value & TRACE_EN == 0;
+                let stops = self.trace_hides_lbr() && value & RtitCtl::TRACE_EN.bits() == 0;
                 self.rtit_ctl = value;
                 if stops {
                     self.clear_records();
@@ -225,28 +220,12 @@ impl SoftLbr {
             || self.model.quirks.contains(Quirks::READ_ONLY_RECORDS)
     }
 
-    /// The bits that LBR_SELECT takes.
-    fn select_bits(&self) -> u64 {
-        match self.model.filter {
-            FilterRegister::LbrSelect { call_stack: true, .. } => {
-                select::SUPPRESS | select::EN_CALLSTACK
-            }
-            FilterRegister::LbrSelect { call_stack: false, .. }
-            | FilterRegister::AmdSelect
-            | FilterRegister::LbrCtl { .. }
-            | FilterRegister::None => select::SUPPRESS,
-        }
-    }
-
     /// The bits of IA32_LBR_CTL that CPUID leaf 1CH offers.
     fn lbr_ctl_bits(&self) -> u64 {
-        let FilterRegister::LbrCtl { cpl, branch, call_stack } = self.model.filter else {
-            return ctl::LBR_EN;
-        };
-        ctl::LBR_EN
-            | if cpl { ctl::OS | ctl::USR } else { 0 }
-            | if call_stack { ctl::CALL_STACK } else { 0 }
-            | if branch { ctl::BRANCHES } else { 0 }
+        match self.model.filter {
+            FilterRegister::LbrCtl { .. } => self.model.filter.writable(),
+            _ => LbrCtl::LBR_EN.bits(),
+        }
     }
 
     /// IA32_LBR_DEPTH takes the depths of the mask. CPUID leaf 1CH EAX\[7:0\].
@@ -262,54 +241,44 @@ impl SoftLbr {
         if self.model.order != Order::Saturating {
             return Some(value);
         }
-        only(value, BRS_CFG).filter(|v| v & DBG_EXTN_CFG_ONES == DBG_EXTN_CFG_ONES)
+        only(value, DbgExtnCfg::OF_BRS | DbgExtnCfg::MUST_BE_SET)
+            .filter(|v| v & DbgExtnCfg::MUST_BE_SET == DbgExtnCfg::MUST_BE_SET)
     }
 
     /// The bits that DEBUGCTL takes, as far as the capabilities tell.
     /// SDM 17.4.1, 17.11.1, 17.13, 17.14.
     fn debugctl_bits(&self) -> u64 {
-        const LBR_BTF: u64 = 0b11;
-        const PINS: u64 = 0xF << 2;
-        const BTS: u64 = 0b11 << 7;
-        const BTS_OFF: u64 = 0b11 << 9;
-        const FREEZE_ON_PMI: u64 = DEBUGCTL_FREEZE_LBRS_ON_PMI | DEBUGCTL_FREEZE_PERFMON_ON_PMI;
-        const UNCORE_PMI: u64 = 1 << 13;
-        const FREEZE_WHILE_SMM: u64 = 1 << 14;
-        const RTM_DEBUG: u64 = 1 << 15;
-        const BLD: u64 = 1 << 2;
-
+        const STEP: DebugCtl = DebugCtl::LBR.union(DebugCtl::BTF);
+        const PINS: DebugCtl = DebugCtl::from_bits_retain(DebugCtl::PINS);
+        const BTS: DebugCtl = DebugCtl::BTS.union(DebugCtl::BTINT);
         let model = &self.model;
+        let mut bits = STEP;
         match model.facility {
-            Facility::P6 => return LBR_BTF | PINS | DEBUGCTL_TR,
-            // MSR_DEBUGCTLA: LBR, BTF, TR, BTS, BTINT, BTS_OFF_OS, BTS_OFF_USR.
-            Facility::NetBurst => return 0x7F,
+            Facility::P6 => bits |= PINS | DebugCtl::TR,
+            Facility::NetBurst => return DebugCtlA::DOCUMENTED,
             Facility::AmdLbrV2 | Facility::AmdBrs | Facility::AmdSingle => {
-                let freeze = model.quirks.contains(Quirks::STREAMLINED_FREEZE);
-                return LBR_BTF | PINS | if freeze { FREEZE_ON_PMI } else { 0 };
+                bits |= PINS;
+                bits.set(DebugCtl::FREEZES, model.quirks.contains(Quirks::STREAMLINED_FREEZE));
             }
             Facility::IntelLegacy if self.encoding() == Encoding::Packed => {
-                return LBR_BTF | PINS | DEBUGCTL_TR | BTS;
+                bits |= PINS | DebugCtl::TR | BTS;
             }
-            Facility::IntelLegacy | Facility::IntelArch => {}
+            Facility::IntelLegacy | Facility::IntelArch => {
+                bits |= DebugCtl::TR | BTS | DebugCtl::BTS_OFF;
+                let tsx = matches!(
+                    model.layout,
+                    Layout::Legacy { tsx: true, .. } | Layout::Arch { tsx: true, .. }
+                );
+                let perf = model.perf_capabilities.map(PerfCapabilities::from_bits_retain);
+                let smm = perf.is_some_and(|perf| perf.contains(PerfCapabilities::SMM_FREEZE));
+                bits.set(DebugCtl::BLD, model.control == Control::LbrCtl);
+                bits.set(DebugCtl::FREEZES, perf.is_some() && model.perfmon_version > 1);
+                bits.set(DebugCtl::ENABLE_UNCORE_PMI, model.filter != FilterRegister::None);
+                bits.set(DebugCtl::FREEZE_WHILE_SMM, smm);
+                bits.set(DebugCtl::RTM_DEBUG, tsx);
+            }
         }
-        let mut bits = LBR_BTF | DEBUGCTL_TR | BTS | BTS_OFF;
-        if model.control == Control::LbrCtl {
-            bits |= BLD;
-        }
-        if model.perf_capabilities.is_some() && model.perfmon_version > 1 {
-            bits |= FREEZE_ON_PMI;
-        }
-        if model.filter != FilterRegister::None {
-            bits |= UNCORE_PMI;
-        }
-        if model.perf_capabilities.unwrap_or(0) & SMM_FREEZE != 0 {
-            bits |= FREEZE_WHILE_SMM;
-        }
-        if matches!(model.layout, Layout::Legacy { tsx: true, .. } | Layout::Arch { tsx: true, .. })
-        {
-            bits |= RTM_DEBUG;
-        }
-        bits
+        bits.bits()
     }
 
     fn fault(&self, msr: Msr, access: Access) -> MsrError {

@@ -1,9 +1,10 @@
 //! The register file and what a retired branch does to it.
 
 use crate::caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor};
+use crate::register::{DbgExtnCfg, DebugCtl, LbrCtl, PerfGlobalStatus, RtitCtl, amd::MSROFF};
 
 use super::encode::{Encoding, Slot};
-use super::filter::{Filter, ctl, selector_of};
+use super::filter::{Filter, selector_of};
 use super::{Fault, Faults, Retired};
 
 /// The most records that any of the facilities can hold: depth mask bit 7 of
@@ -12,30 +13,6 @@ pub(super) const MAX_DEPTH: usize = 64;
 
 /// FROM of a record whose branch started in a ring that is not recorded.
 const HIDDEN: u64 = !0;
-
-/// Fields of registers that are tested on every change of state.
-pub(super) mod bits {
-    /// DEBUGCTL.LBR.
-    pub(in crate::soft) const DEBUGCTL_LBR: u64 = 1 << 0;
-    pub(in crate::soft) const DEBUGCTL_BTF: u64 = 1 << 1;
-    pub(in crate::soft) const DEBUGCTL_TR: u64 = 1 << 6;
-    pub(in crate::soft) const DEBUGCTL_FREEZE_LBRS_ON_PMI: u64 = 1 << 11;
-    pub(in crate::soft) const DEBUGCTL_FREEZE_PERFMON_ON_PMI: u64 = 1 << 12;
-    /// GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
-    pub(in crate::soft) const STATUS_LBR_FRZ: u64 = 1 << 58;
-    /// GLOBAL_STATUS.CTR_FRZ.
-    pub(in crate::soft) const STATUS_CTR_FRZ: u64 = 1 << 59;
-    /// RTIT_CTL.TraceEn. SDM 36.2.7.
-    pub(in crate::soft) const TRACE_EN: u64 = 1 << 0;
-    /// DBG_EXTN_CFG of BRS: valid branches present. Linux amd/brs.c.
-    pub(in crate::soft) const BRS_VB: u64 = 1 << 5;
-    /// DBG_EXTN_CFG of BRS: index of the next record, four bits.
-    pub(in crate::soft) const BRS_MSROFF_SHIFT: u32 = 16;
-    pub(in crate::soft) const BRS_MSROFF: u64 = 0xF << BRS_MSROFF_SHIFT;
-    /// DBG_EXTN_CFG\[4:3\], which "must be written 11b".
-    pub(in crate::soft) const DBG_EXTN_CFG_ONES: u64 = 3 << 3;
-}
-use bits::*;
 
 /// Which register enables recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -353,11 +330,12 @@ impl SoftLbr {
 
     /// AMD BRS: writes at MSROFF, which wraps to 0 when the last is written.
     fn fill(&mut self, branch: &Retired) {
-        let next = ((self.dbg_extn_cfg & BRS_MSROFF) >> BRS_MSROFF_SHIFT) as usize;
+        let next = (MSROFF.of(self.dbg_extn_cfg)) as usize;
         self.top = next.min(self.depth - 1);
         self.put(branch);
         let offset = if self.top + 1 >= self.ring_depth() { 0 } else { self.top as u64 + 1 };
-        self.dbg_extn_cfg = self.dbg_extn_cfg & !BRS_MSROFF | offset << BRS_MSROFF_SHIFT | BRS_VB;
+        self.dbg_extn_cfg =
+            self.dbg_extn_cfg & !MSROFF.mask() | offset << MSROFF.low | DbgExtnCfg::VB.bits();
         if offset == 0 {
             self.refresh();
         }
@@ -423,7 +401,8 @@ impl SoftLbr {
     /// Intel PT is tracing on a CPU where that takes the LBR away.
     #[inline]
     pub(super) const fn trace_hides_lbr(&self) -> bool {
-        self.rtit_ctl & TRACE_EN != 0 && self.model.quirks.contains(Quirks::PT_DISABLES)
+        self.rtit_ctl & RtitCtl::TRACE_EN.bits() != 0
+            && self.model.quirks.contains(Quirks::PT_DISABLES)
     }
 
     /// PMIs freeze by GLOBAL_STATUS.LBR_FRZ and leave the enable bit alone.
@@ -445,7 +424,7 @@ impl SoftLbr {
     /// change of a control register.
     pub(super) fn refresh(&mut self) {
         let value = match self.model.control {
-            Control::LbrCtl => self.lbr_ctl & !ctl::LBR_EN,
+            Control::LbrCtl => self.lbr_ctl & !LbrCtl::LBR_EN.bits(),
             Control::DebugCtl | Control::DbgExtnCfg => self.select,
         };
         // Freezing and thawing leave the filter as it is.
@@ -458,12 +437,12 @@ impl SoftLbr {
             self.filter_value = value;
         }
         let filter = self.filter;
-        let branch_trace =
-            self.model.quirks.contains(Quirks::TR_CONFLICTS) && self.debugctl & DEBUGCTL_TR != 0;
+        let branch_trace = self.model.quirks.contains(Quirks::TR_CONFLICTS)
+            && self.debugctl & DebugCtl::TR.bits() != 0;
         let full = self.model.order == Order::Saturating
-            && self.dbg_extn_cfg & (BRS_VB | BRS_MSROFF) == BRS_VB;
+            && self.dbg_extn_cfg & (DbgExtnCfg::VB.bits() | MSROFF.mask()) == DbgExtnCfg::VB.bits();
         let enabled = self.control() & self.model.map.enable != 0
-            && self.status & STATUS_LBR_FRZ == 0
+            && self.status & PerfGlobalStatus::LBR_FRZ.bits() == 0
             && !self.trace_hides_lbr();
 
         if self.was_on && !enabled && self.faults.has(Fault::DuplicateNewest) {
@@ -477,7 +456,7 @@ impl SoftLbr {
             _ if filter.call_stack => Mode::CallStack,
             _ => Mode::Ring,
         };
-        self.pair_on = self.has_pair() && self.debugctl & DEBUGCTL_LBR != 0;
+        self.pair_on = self.has_pair() && self.debugctl & DebugCtl::LBR.bits() != 0;
         self.watch = if self.pair_on { !0 } else { self.pass };
     }
 
@@ -499,7 +478,7 @@ impl SoftLbr {
         self.status = 0;
         self.rtit_ctl = 0;
         self.dbg_extn_cfg = match self.model.control {
-            Control::DbgExtnCfg => DBG_EXTN_CFG_ONES,
+            Control::DbgExtnCfg => DbgExtnCfg::MUST_BE_SET,
             Control::DebugCtl | Control::LbrCtl => 0,
         };
         self.refresh();
@@ -511,7 +490,7 @@ impl SoftLbr {
         if self.model.control != Control::LbrCtl {
             return self.reset();
         }
-        self.lbr_ctl &= !ctl::LBR_EN;
+        self.lbr_ctl &= !LbrCtl::LBR_EN.bits();
         self.debugctl = 0;
         self.status = 0;
         self.rtit_ctl = 0;

@@ -1,19 +1,17 @@
-//! Values in words.
+//! What a value means, where it takes more than a list of codes: numbers,
+//! addresses, and bits that other bits govern. Each function is given the
+//! field, its value, and that of the register.
 
 use alloc::{
     format,
     string::{String, ToString},
 };
 
-use super::Field;
-use crate::{
-    LbrFormat,
-    register::{
-        bits,
-        brbe::{BrbInf, BrbeType},
-        record::{CYCLES_MAX, CyclesTo, FlagsFrom, TsxFrom},
-        sign_extend,
-    },
+use super::{
+    Field, LbrSelect, bits,
+    brbe::BrbInf,
+    record::{ArchInfo, CYCLES_MAX, CyclesTo, FlagsFrom, TsxFrom},
+    sign_extend,
 };
 
 pub(super) fn number(_: &Field, value: u64, _: u64) -> String {
@@ -88,51 +86,21 @@ pub(super) fn cycles(_: &Field, value: u64, _: u64) -> String {
     }
 }
 
-/// Architectural LBR: bit 60 says whether the count holds.
+/// Architectural LBR, which says whether the count holds.
 pub(super) fn valid_cycles(field: &Field, value: u64, register: u64) -> String {
-    match bits(register, 60, 1) {
-        0 => "no count: CYC_CNT_VALID is 0".to_string(),
-        _ => cycles(field, value, register),
+    if ArchInfo(register).cycles_valid() {
+        cycles(field, value, register)
+    } else {
+        "no count: CYC_CNT_VALID is 0".to_string()
     }
 }
 
-pub(super) fn counter(_: &Field, value: u64, _: u64) -> String {
+pub(super) fn occurrences(_: &Field, value: u64, _: u64) -> String {
     match value {
         3 => "3 or more occurrences".to_string(),
         1 => "1 occurrence".to_string(),
         n => format!("{n} occurrences"),
     }
-}
-
-pub(super) fn branch_type(_: &Field, value: u64, _: u64) -> String {
-    match value {
-        0 => "COND: Jcc, J*CXZ, LOOP*",
-        1 => "NEAR_IND_JMP: JMP r/m",
-        2 => "NEAR_REL_JMP: JMP rel",
-        3 => "NEAR_IND_CALL: CALL r/m",
-        4 => "NEAR_REL_CALL: CALL rel, not to the next instruction",
-        5 => "NEAR_RET: near RET",
-        8..=15 => "OTHER_BRANCH: far transfer, interrupt, exception or the like",
-        _ => "reserved code",
-    }
-    .to_string()
-}
-
-pub(super) fn lbr_format(_: &Field, value: u64, _: u64) -> String {
-    let words = match value {
-        0 => "packed 32-bit offsets, FROM in the low and TO in the high half",
-        1 => "64-bit linear addresses, no flags",
-        2 => "64-bit effective addresses, no flags",
-        3 => "effective addresses, MISPRED in FROM[63]",
-        4 => "effective addresses, MISPRED, IN_TSX and TSX_ABORT in FROM[63:61]",
-        5 => "effective addresses, flags and cycles in LBR_INFO",
-        6 => "linear addresses, MISPRED in FROM[63], cycles in TO[63:48]",
-        7 => "linear addresses, flags and cycles in LBR_INFO",
-        0x3F => return "no model-specific LBR; Architectural LBR where CPUID says so".to_string(),
-        _ => return format!("{value:#x}: nobody documents this format"),
-    };
-    let name = u8::try_from(value).ok().and_then(|code| LbrFormat(code).name()).unwrap_or("");
-    format!("{name}: {words}")
 }
 
 pub(super) fn pebs_format(_: &Field, value: u64, _: u64) -> String {
@@ -150,15 +118,12 @@ pub(super) fn depth(_: &Field, value: u64, _: u64) -> String {
 /// EN_CALLSTACK of MSR_LBR_SELECT, which works with certain other bits only.
 /// SDM 17.9.
 pub(super) fn call_stack_mode(_: &Field, value: u64, register: u64) -> String {
-    const BRANCHES: u64 = 0x1FC;
-    // JCC, NEAR_IND_JMP, NEAR_REL_JMP and FAR_BRANCH; calls and returns stay.
-    const NEEDED: u64 = 1 << 2 | 1 << 6 | 1 << 7 | 1 << 8;
-    const RINGS: u64 = 0b11;
+    let others = LbrSelect::from_bits_retain(register);
     if value == 0 {
         "no call-stack mode"
-    } else if register & BRANCHES != NEEDED {
+    } else if others & LbrSelect::BRANCHES != LbrSelect::BRANCHES_OF_CALL_STACK {
         "call-stack mode, but bits 8:2 are not 1110001b as it needs: the records are undefined"
-    } else if register & RINGS == RINGS {
+    } else if others.contains(LbrSelect::RINGS) {
         "call-stack mode, but with both rings suppressed: the records are undefined"
     } else {
         "call-stack mode: calls push, returns pop"
@@ -168,21 +133,21 @@ pub(super) fn call_stack_mode(_: &Field, value: u64, register: u64) -> String {
 
 /// NEAR_REL_CALL of Nehalem's MSR_LBR_SELECT.
 pub(super) fn relative_call_beside_jump(_: &Field, value: u64, register: u64) -> String {
-    beside_jump("near relative calls", value, register, 7, "NEAR_REL_JMP")
+    beside_jump("near relative calls", value, register, LbrSelect::NEAR_REL_JMP, "NEAR_REL_JMP")
 }
 
 /// NEAR_IND_CALL of Nehalem's MSR_LBR_SELECT.
 pub(super) fn indirect_call_beside_jump(_: &Field, value: u64, register: u64) -> String {
-    beside_jump("near indirect calls", value, register, 6, "NEAR_IND_JMP")
+    beside_jump("near indirect calls", value, register, LbrSelect::NEAR_IND_JMP, "NEAR_IND_JMP")
 }
 
 /// NEAR_RET of Nehalem's MSR_LBR_SELECT.
 pub(super) fn return_beside_jump(_: &Field, value: u64, register: u64) -> String {
-    beside_jump("near returns", value, register, 6, "NEAR_IND_JMP")
+    beside_jump("near returns", value, register, LbrSelect::NEAR_IND_JMP, "NEAR_IND_JMP")
 }
 
-fn beside_jump(what: &str, value: u64, register: u64, jump: u32, name: &str) -> String {
-    match (value, bits(register, jump, 1)) {
+fn beside_jump(what: &str, value: u64, register: u64, jump: LbrSelect, name: &str) -> String {
+    match (value, register & jump.bits()) {
         (0, 0) => format!("{what} are recorded"),
         (0, _) => format!("{what} are not recorded all the same: {name} swallows them"),
         _ => format!("{what} are not recorded"),
@@ -208,19 +173,11 @@ fn one_bits(value: u64) -> String {
     list
 }
 
-pub(super) fn elsewhere(_: &Field, value: u64, _: u64) -> String {
+pub(super) fn not_of_branches(_: &Field, value: u64, _: u64) -> String {
     match value {
         0 => "0; of no concern to branch records".to_string(),
         _ => format!("{value:#x}; of no concern to branch records"),
     }
-}
-
-pub(super) fn must_be_3(_: &Field, value: u64, _: u64) -> String {
-    match value {
-        3 => "11b, as they must be written",
-        _ => "not 11b, as they must be written",
-    }
-    .to_string()
 }
 
 pub(super) fn msroff(_: &Field, value: u64, _: u64) -> String {
@@ -228,25 +185,6 @@ pub(super) fn msroff(_: &Field, value: u64, _: u64) -> String {
         0 => "none written yet, or all 16: record 15 is the newest".to_string(),
         n => format!("record {n} is written next, record {} is the newest", n - 1),
     }
-}
-
-pub(super) fn brbe_valid(_: &Field, value: u64, _: u64) -> String {
-    match value {
-        0 => "no record: the end of the list",
-        1 => "the target address only",
-        2 => "the source address only",
-        _ => "both addresses",
-    }
-    .to_string()
-}
-
-pub(super) fn brbe_el(_: &Field, value: u64, _: u64) -> String {
-    format!("EL{value}")
-}
-
-pub(super) fn brbe_type(_: &Field, value: u64, _: u64) -> String {
-    let name = u8::try_from(value).ok().and_then(|code| BrbeType(code).name());
-    name.map_or_else(|| "reserved code".to_string(), str::to_ascii_uppercase)
 }
 
 /// The count, told at its mantissa.
@@ -262,38 +200,5 @@ pub(super) fn brbe_exponent(_: &Field, value: u64, _: u64) -> String {
     match value {
         0 => "the mantissa alone".to_string(),
         e => format!("(256 + mantissa) << {}", e - 1),
-    }
-}
-
-pub(super) fn brbe_numrec(_: &Field, value: u64, _: u64) -> String {
-    match value {
-        8 | 16 | 32 | 64 => format!("{value} records"),
-        _ => "reserved code".to_string(),
-    }
-}
-
-pub(super) fn brbe_counter(_: &Field, value: u64, _: u64) -> String {
-    match value {
-        5 => "20-bit cycle counter",
-        _ => "reserved code",
-    }
-    .to_string()
-}
-
-pub(super) fn brbe_clock(_: &Field, value: u64, _: u64) -> String {
-    match value {
-        1 => "virtual time",
-        2 => "guest physical time",
-        3 => "physical time",
-        _ => "reserved code",
-    }
-    .to_string()
-}
-
-pub(super) fn brbe_bank(_: &Field, value: u64, _: u64) -> String {
-    match value {
-        0 => "records 0 to 31".to_string(),
-        1 => "records 32 to 63".to_string(),
-        _ => "reserved code".to_string(),
     }
 }

@@ -1,0 +1,395 @@
+//! Every register that manuals name: where it is, on which CPUs, with which
+//! fields.
+//!
+//! CPUs are named by the short names of the [table](crate::table)'s
+//! generations, and AMD's by [`AMD_ONE`], [`AMD_BRS`] and [`AMD_V2`].
+
+use crate::{
+    address::*,
+    register::{
+        AmdLbrSelect, DbgExtnCfg, DebugCtl, DebugCtlA, Field, LbrCtl, LbrDepth, LbrSelect,
+        NetBurstTos, PerfCapabilities, PerfGlobalStatus, PerfGlobalStatusReset, RtitCtl, Tos,
+        amd::{self, AmdFrom, AmdTo},
+        brbe::{self, BrbInf},
+        debugctl, perfmon,
+        record::{
+            ADDRESS, ADDRESS_48, ARCH_FROM, ArchInfo, CyclesTo, FlagsFrom, LbrInfo, PackedRecord,
+            TsxFrom,
+        },
+        select::{SWALLOWING, WITH_STACK, tos},
+    },
+};
+
+/// AMD's CPUs with a pair of registers and no more.
+pub(super) const AMD_ONE: &str = "one record";
+/// Zen 3.
+pub(super) const AMD_BRS: &str = "BRS";
+/// Zen 4 and later.
+pub(super) const AMD_V2: &str = "LbrExtV2";
+
+/// A register that manuals name.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The manual's name, with `{n}` where an index stands.
+    pub(super) name: &'static str,
+    /// Other names. `MSR_` and `IA32_` in front are never needed.
+    pub(super) aliases: &'static [&'static str],
+    pub(super) source: &'static str,
+    pub(super) summary: &'static str,
+    /// Without a CPU the first is taken.
+    pub(super) variants: &'static [Variant],
+}
+
+/// What a register is on some CPUs.
+#[derive(Debug)]
+pub(super) struct Variant {
+    pub(super) place: Place,
+    /// Which generations; none for Arm's registers.
+    pub(super) on: &'static [&'static str],
+    /// The same in words.
+    pub(super) cpus: &'static str,
+    /// Ascending; gaps are reserved.
+    pub(super) fields: &'static [Field],
+    /// Bits of fields that these CPUs lack.
+    pub(super) lacks: u64,
+}
+
+/// Where a register is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// One MSR.
+    At(Msr),
+    /// `count` MSRs, each `stride` above the one before.
+    Each { first: Msr, stride: u32, count: u32 },
+    /// One of Arm's system registers: op0 is 2 and CRn 9.
+    System { op1: u8, crm: u8, op2: u8 },
+    /// `count` of Arm's system registers: op0 is 2, op1 1, CRn 8, CRm the low
+    /// four bits of the index, and its fifth goes above the two of `op2`.
+    SystemEach { count: u32, op2: u8 },
+}
+
+impl Entry {
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        [self.name].into_iter().chain(self.aliases.iter().copied())
+    }
+}
+
+impl Variant {
+    /// How many there are; `None` for a register without an index.
+    pub(super) const fn count(&self) -> Option<u32> {
+        match self.place {
+            Place::At(_) | Place::System { .. } => None,
+            Place::Each { count, .. } | Place::SystemEach { count, .. } => Some(count),
+        }
+    }
+
+    const fn lacking(self, lacks: u64) -> Variant {
+        Variant { lacks, ..self }
+    }
+}
+
+const fn entry(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    source: &'static str,
+    summary: &'static str,
+    variants: &'static [Variant],
+) -> Entry {
+    Entry { name, aliases, source, summary, variants }
+}
+
+/// A register that exists once.
+const fn one(
+    msr: Msr,
+    on: &'static [&'static str],
+    cpus: &'static str,
+    fields: &'static [Field],
+) -> Variant {
+    Variant { place: Place::At(msr), on, cpus, fields, lacks: 0 }
+}
+
+/// A register for each of `count` records, `stride` apart.
+const fn each(
+    (first, stride, count): (Msr, u32, u32),
+    on: &'static [&'static str],
+    cpus: &'static str,
+    fields: &'static [Field],
+) -> Variant {
+    Variant { place: Place::Each { first, stride, count }, on, cpus, fields, lacks: 0 }
+}
+
+/// One of Arm's.
+const fn arm(place: Place, fields: &'static [Field]) -> Variant {
+    Variant { place, on: &[], cpus: "Arm", fields, lacks: 0 }
+}
+const fn system(op1: u8, crm: u8, op2: u8) -> Place {
+    Place::System { op1, crm, op2 }
+}
+
+/// CPUs with IA32_DEBUGCTL as it is today.
+const MODERN: &[&str] = &["BNL", "SLM", "KNL", "NHM", "SNB", "HSW", "SKL", "GLM", "GLP", "TNT"];
+/// CPUs of which some or all announce PDCM. The last NetBurst CPUs do.
+const PDCM: &[&str] = &[
+    "YNH", "C2", "BNL", "SLM", "KNL", "NHM", "SNB", "HSW", "SKL", "GLM", "GLP", "TNT", "ARCH",
+    "NB3",
+];
+/// CPUs with perfmon version 2 or later.
+const PERFMON_2: (&[&str], &str) = (
+    &["C2", "BNL", "SLM", "KNL", "NHM", "SNB", "HSW", "SKL", "GLM", "GLP", "TNT", "ARCH"],
+    "Intel with perfmon version 2 or later",
+);
+/// CPUs of which some or all have Intel PT, Broadwell first.
+const PT: &[&str] = &["HSW", "SKL", "GLM", "GLP", "TNT", "ARCH"];
+/// CPUs with the last-exception pair at 1DDH. Pentium M is left out: its
+/// table has the two swapped, and nothing else confirms that.
+const LER: (&[&str], &str) = (
+    &["YNH", "C2", "BNL", "SLM", "KNL", "NHM", "SNB", "HSW", "SKL", "GLM", "GLP", "TNT"],
+    "Core and later, model-specific LBR",
+);
+const NETBURST: &[&str] = &["NB0", "NB3"];
+const FORMAT_1: (&[&str], &str) =
+    (&["BNL", "SLM"], "LBR_FMT 1, Bonnell, Saltwell, Silvermont, Airmont");
+const FORMAT_3: (&[&str], &str) = (&["NHM", "SNB"], "LBR_FMT 3, Nehalem to Ivy Bridge");
+/// CPUs in which INFO holds the flags.
+const FORMAT_5: (&[&str], &str) =
+    (&["SKL", "GLP", "TNT"], "LBR_FMT 5 and 7, Skylake to Rocket Lake, Goldmont Plus, Tremont");
+const FORMAT_6: &str = "LBR_FMT 6, Goldmont";
+const KNL: &str = "Knights Landing and Mill, which report LBR_FMT 1 but have MISPRED";
+const ARCH: (&[&str], &str) = (&["ARCH"], "Architectural LBR");
+const EVERY_AMD: &[&str] = &[AMD_ONE, AMD_BRS, AMD_V2];
+const ZEN_4: (&[&str], &str) = (&[AMD_V2], "AMD LbrExtV2, Zen 4 and later");
+const ZEN_3: (&[&str], &str) = (&[AMD_BRS], "AMD BRS, Zen 3");
+
+const OLD_FROM: Msr = MSR_LASTBRANCH_0_FROM_IP_CORE2;
+const OLD_TO: Msr = MSR_LASTBRANCH_0_TO_IP_CORE2;
+const FROM: Msr = MSR_LASTBRANCH_0_FROM_IP;
+const TO: Msr = MSR_LASTBRANCH_0_TO_IP;
+
+const SUPPRESSES: &str = "filter: bits 0 to 8 suppress what they name; 0 records everything";
+const NEWEST_FROM: &str =
+    "where the branch of this record came from; 0 where there is none; record 0 is the newest";
+const LAST_EXCEPTION: &str = "last branch before the last exception or interrupt";
+const EXCEPTION_FROM: &str =
+    "where the last branch before the last exception or interrupt came from";
+const EXCEPTION_TO: &str = "where the last branch before the last exception or interrupt went";
+const LINUX: &str = "Linux msr-index.h";
+
+/// Where a name or an address fits several and no CPU is given, the first is
+/// taken: current CPUs stand before older ones.
+#[rustfmt::skip]
+pub(super) static ENTRIES: &[Entry] = &[
+    entry("IA32_PERF_CAPABILITIES", &[], "SDM 18.18",
+        "what performance monitoring can do; exists where CPUID.01H:ECX[15] (PDCM) is 1, read-only",
+        &[one(IA32_PERF_CAPABILITIES, PDCM, "Intel with PDCM", PerfCapabilities::FIELDS)]),
+    entry("IA32_PERF_GLOBAL_STATUS", &[], "SDM 18.2.4.1",
+        "what performance monitoring reports; freeze bits from perfmon version 4 on",
+        &[one(IA32_PERF_GLOBAL_STATUS, PERFMON_2.0, PERFMON_2.1, PerfGlobalStatus::FIELDS)]),
+    entry("IA32_PERF_GLOBAL_STATUS_RESET", &["PERF_GLOBAL_OVF_CTRL"], "SDM 18.2.4.2",
+        "a 1 clears the status bit of the same place",
+        &[one(IA32_PERF_GLOBAL_STATUS_RESET, PERFMON_2.0, PERFMON_2.1, PerfGlobalStatusReset::FIELDS)]),
+    entry("IA32_RTIT_CTL", &[], "SDM 36.2.7",
+        "Intel Processor Trace, which excludes branch records on some cores",
+        &[one(IA32_RTIT_CTL, PT, "Intel with Processor Trace", RtitCtl::FIELDS)]),
+
+    entry("IA32_DEBUGCTL", &["DEBUGCTLMSR"], "SDM 17.4.1",
+        "switches branch recording and tracing on; the kernel owns most bits, so read, modify, write",
+        &[
+            one(IA32_DEBUGCTL, MODERN, "Intel Nehalem, Bonnell and later with model-specific LBR", DebugCtl::FIELDS),
+            one(IA32_DEBUGCTL, &["C2"], "Core 2", DebugCtl::FIELDS).lacking(DebugCtl::AFTER_CORE_2.bits()),
+            one(IA32_DEBUGCTL, &["YNH"], "Core Solo and Duo", DebugCtl::FIELDS).lacking(DebugCtl::AFTER_YONAH.bits()),
+        ]),
+    entry("IA32_DEBUGCTL", &["DEBUGCTLMSR"], "SDM 17.4.1",
+        "freezing and tracing; branch recording is in IA32_LBR_CTL",
+        &[one(IA32_DEBUGCTL, ARCH.0, "Intel with Architectural LBR", &debugctl::ARCH)]),
+    entry("DEBUGCTLMSR", &["IA32_DEBUGCTL"], "SDM 17.13, 17.14",
+        "switches branch recording on; controls the breakpoint pins",
+        &[one(IA32_DEBUGCTL, &["P6", "PM"], "P6 and Pentium M", debugctl::P6)]),
+    entry("MSR_DEBUGCTLA", &["IA32_DEBUGCTL"], "SDM 17.11.1",
+        "switches branch recording and tracing on; another order than IA32_DEBUGCTL",
+        &[one(IA32_DEBUGCTL, NETBURST, "NetBurst", DebugCtlA::FIELDS)]),
+
+    entry("MSR_LBR_SELECT", &[], "SDM 17.7.2",
+        SUPPRESSES,
+        &[
+            one(MSR_LBR_SELECT, &["HSW", "SKL", "GLM", "GLP", "TNT"],
+                "Haswell and later, Goldmont and later: with call-stack mode", &WITH_STACK),
+            one(MSR_LBR_SELECT, &["SNB", "KNL"],
+                "Sandy Bridge, Ivy Bridge, Knights Landing: without call-stack mode", LbrSelect::FIELDS)
+                .lacking(LbrSelect::EN_CALLSTACK.bits()),
+            one(MSR_LBR_SELECT, &["NHM", "SLM"],
+                "Nehalem, Westmere, Silvermont: jump bits swallow calls and returns", &SWALLOWING)
+                .lacking(LbrSelect::EN_CALLSTACK.bits()),
+        ]),
+    entry("IA32_LBR_CTL", &["ARCH_LBR_CTL"], LINUX,
+        "Architectural LBR: bits capture what they name; CPUID leaf 1CH EBX tells which may be set",
+        &[one(IA32_LBR_CTL, ARCH.0, ARCH.1, LbrCtl::FIELDS)]),
+    entry("IA32_LBR_DEPTH", &["ARCH_LBR_DEPTH"], "Linux intel/lbr.c",
+        "Architectural LBR: depth; any write clears every record",
+        &[one(IA32_LBR_DEPTH, ARCH.0, ARCH.1, LbrDepth::FIELDS)]),
+    entry("MSR_LASTBRANCH_TOS", &["LBR_TOS", "TOS"], "SDM 17.4.8",
+        "index of the newest record; older ones stand below, modulo the depth",
+        &[
+            one(MSR_LASTBRANCH_TOS, &["SKL", "GLM", "GLP", "TNT"], "32 records", Tos::FIELDS),
+            one(MSR_LASTBRANCH_TOS, &["NHM", "SNB", "HSW"], "16 records", &[tos(3, "SDM 17.4.8")]),
+            one(MSR_LASTBRANCH_TOS, &["PM", "YNH", "BNL", "SLM", "KNL"], "8 records", &[tos(2, "SDM 17.5.1")]),
+            one(MSR_LASTBRANCH_TOS, &["C2"], "4 records", &[tos(1, "SDM 17.4.8")]),
+        ]),
+    entry("MSR_LASTBRANCH_TOS", &["LBR_TOS", "TOS"], "SDM 17.11.2",
+        "index of the newest record; read-only",
+        &[
+            one(MSR_LASTBRANCH_TOS_NETBURST, &["NB3"], "NetBurst, 16 records", NetBurstTos::FIELDS),
+            one(MSR_LASTBRANCH_TOS_NETBURST, &["NB0"], "NetBurst, 4 records", &[tos(1, "SDM 17.11.2")]),
+        ]),
+
+    entry("MSR_LASTBRANCH_{n}_FROM_IP", &[], "SDM 17.4.8.1",
+        "where the branch of this record came from; 0 where there is none",
+        &[
+            each((FROM, 1, 32), FORMAT_5.0, FORMAT_5.1, ADDRESS_48),
+            each((FROM, 1, 16), &["HSW"], "LBR_FMT 4, Haswell, Broadwell", TsxFrom::FIELDS),
+            each((FROM, 1, 16), FORMAT_3.0, FORMAT_3.1, FlagsFrom::FIELDS),
+            each((FROM, 1, 32), &["GLM"], FORMAT_6, FlagsFrom::FIELDS),
+            each((FROM, 1, 8), &["KNL"], KNL, FlagsFrom::FIELDS),
+            each((OLD_FROM, 1, 8), FORMAT_1.0, FORMAT_1.1, ADDRESS),
+            each((OLD_FROM, 1, 4), &["C2"], "LBR_FMT 2, Core 2", ADDRESS),
+            each((FROM, 1, 16), &["NB3"], "NetBurst models 3 and later", ADDRESS),
+        ]),
+    entry("MSR_LASTBRANCH_{n}_TO_IP", &[], "SDM 17.4.8.1",
+        "where the branch of this record went",
+        &[
+            each((TO, 1, 32), FORMAT_5.0, FORMAT_5.1, ADDRESS_48),
+            each((TO, 1, 16), &["HSW"], "LBR_FMT 4, Haswell, Broadwell", ADDRESS_48),
+            each((TO, 1, 16), FORMAT_3.0, FORMAT_3.1, ADDRESS_48),
+            each((TO, 1, 32), &["GLM"], FORMAT_6, CyclesTo::FIELDS),
+            each((TO, 1, 8), &["KNL"], KNL, ADDRESS_48),
+            each((OLD_TO, 1, 8), FORMAT_1.0, FORMAT_1.1, ADDRESS),
+            each((OLD_TO, 1, 4), &["C2"], "LBR_FMT 2, Core 2", ADDRESS),
+            each((TO, 1, 16), &["NB3"], "NetBurst models 3 and later", ADDRESS),
+        ]),
+    entry("MSR_LBR_INFO_{n}", &["LASTBRANCH_{n}_INFO"], "SDM Table 17-16",
+        "flags and cycles of this record; 62:61 mean something only where CPUID announces TSX",
+        &[each((MSR_LBR_INFO_0, 1, 32), FORMAT_5.0, FORMAT_5.1, LbrInfo::FIELDS)]),
+    entry("IA32_LBR_{n}_FROM_IP", &["LBR_FROM_{n}", "LASTBRANCH_{n}_FROM_IP"], LINUX,
+        NEWEST_FROM,
+        &[each((IA32_LBR_0_FROM_IP, 1, 32), ARCH.0, ARCH.1, ARCH_FROM)]),
+    entry("IA32_LBR_{n}_TO_IP", &["LBR_TO_{n}", "LASTBRANCH_{n}_TO_IP"], LINUX,
+        "where the branch of this record went; record 0 is the newest",
+        &[each((IA32_LBR_0_TO_IP, 1, 32), ARCH.0, ARCH.1, ADDRESS)]),
+    entry("IA32_LBR_{n}_INFO", &["LBR_INFO_{n}"], LINUX,
+        "what is known about this record; CPUID leaf 1CH ECX tells which fields are valid",
+        &[each((IA32_LBR_0_INFO, 1, 32), ARCH.0, ARCH.1, ArchInfo::FIELDS)]),
+
+    entry("MSR_LER_FROM_LIP", &[], "EDK2", LAST_EXCEPTION,
+        &[
+            one(MSR_LER_FROM_LIP, LER.0, LER.1, ADDRESS),
+            one(MSR_LER_FROM_LIP_NETBURST, NETBURST, "NetBurst", ADDRESS),
+        ]),
+    entry("MSR_LER_TO_LIP", &[], "EDK2", LAST_EXCEPTION,
+        &[
+            one(MSR_LER_TO_LIP, LER.0, LER.1, ADDRESS),
+            one(MSR_LER_TO_LIP_NETBURST, NETBURST, "NetBurst", ADDRESS),
+        ]),
+    entry("IA32_LER_FROM_IP", &["LER_FROM_LIP"], "EDK2", LAST_EXCEPTION,
+        &[one(MSR_LER_FROM_LIP, ARCH.0, ARCH.1, ADDRESS)]),
+    entry("IA32_LER_TO_IP", &["LER_TO_LIP"], "EDK2", LAST_EXCEPTION,
+        &[one(MSR_LER_TO_LIP, ARCH.0, ARCH.1, ADDRESS)]),
+    entry("IA32_LER_INFO", &[], "EDK2", LAST_EXCEPTION,
+        &[one(IA32_LER_INFO, ARCH.0, ARCH.1, ArchInfo::FIELDS)]),
+    entry("LASTBRANCHFROMIP", &[], "SDM 17.14", "where the last branch came from",
+        &[one(MSR_LASTBRANCHFROMIP, &["P6"], "P6", ADDRESS)]),
+    entry("LASTBRANCHTOIP", &[], "SDM 17.14", "where the last branch went",
+        &[one(MSR_LASTBRANCHTOIP, &["P6"], "P6", ADDRESS)]),
+    entry("LASTINTFROMIP", &[], "SDM 17.14", EXCEPTION_FROM,
+        &[one(MSR_LER_FROM_LIP, &["P6"], "P6", ADDRESS)]),
+    entry("LASTINTTOIP", &[], "SDM 17.14", EXCEPTION_TO,
+        &[one(MSR_LER_TO_LIP, &["P6"], "P6", ADDRESS)]),
+    // Without a CPU 1DBH is P6's and AMD's register.
+    entry("MSR_LASTBRANCH_{n}", &[], "SDM 17.4.8.1",
+        "both ends of the branch of this record; 0 where there is none",
+        &[
+            each((OLD_FROM, 1, 8), &["PM", "YNH"], "Pentium M, Core Solo and Duo", PackedRecord::FIELDS),
+            each((MSR_LASTBRANCHFROMIP, 1, 4), &["NB0"], "NetBurst models 0 to 2", PackedRecord::FIELDS),
+        ]),
+
+    entry("DebugCtl", &["AMD_DEBUGCTL", "IA32_DEBUGCTL"], "APM",
+        "switches recording of the last branch on",
+        &[one(IA32_DEBUGCTL, EVERY_AMD, "AMD", debugctl::AMD)]),
+    entry("LBR_SELECT", &["AMD_LBR_SELECT", "AMD64_LBR_SELECT"], "Linux amd/lbr.c",
+        SUPPRESSES,
+        &[one(AMD_LBR_SELECT, ZEN_4.0, ZEN_4.1, AmdLbrSelect::FIELDS)]),
+    entry("PerfCntrGlobalStatus", &["AMD_PERF_CNTR_GLOBAL_STATUS", "AMD64_PERF_CNTR_GLOBAL_STATUS"], LINUX,
+        "what performance monitoring reports",
+        &[one(AMD_PERF_CNTR_GLOBAL_STATUS, ZEN_4.0, ZEN_4.1, &perfmon::AMD_STATUS)]),
+    entry("PerfCntrGlobalStatusClr",
+        &["AMD_PERF_CNTR_GLOBAL_STATUS_CLR", "AMD64_PERF_CNTR_GLOBAL_STATUS_CLR"], LINUX,
+        "a 1 clears the status bit of the same place",
+        &[one(AMD_PERF_CNTR_GLOBAL_STATUS_CLR, ZEN_4.0, ZEN_4.1, &perfmon::AMD_STATUS_CLR)]),
+    entry("DBG_EXTN_CFG", &["AMD_DBG_EXTN_CFG"], LINUX,
+        "switches branch recording on; read, modify, write",
+        &[
+            one(AMD_DBG_EXTN_CFG, ZEN_4.0, ZEN_4.1, DbgExtnCfg::FIELDS).lacking(DbgExtnCfg::OF_BRS),
+            one(AMD_DBG_EXTN_CFG, ZEN_3.0, ZEN_3.1, DbgExtnCfg::FIELDS).lacking(DbgExtnCfg::LBRV2EN.bits()),
+        ]),
+    entry("AMD_SAMP_BR_FROM_{n}", &[], LINUX, NEWEST_FROM,
+        &[each((AMD_SAMP_BR_FROM, 2, 16), ZEN_4.0, ZEN_4.1, AmdFrom::FIELDS)]),
+    entry("AMD_SAMP_BR_TO_{n}", &[], LINUX,
+        "where the branch of this record went; VALID and SPEC both 0: no record",
+        &[each((AMD_SAMP_BR_TO, 2, 16), ZEN_4.0, ZEN_4.1, AmdTo::FIELDS)]),
+    entry("AMD_SAMP_BR_FROM_{n}", &[], LINUX,
+        "where the branch of this record came from; 0 where there is none",
+        &[each((AMD_SAMP_BR_FROM, 2, 16), ZEN_3.0, ZEN_3.1, amd::BRS_FROM)]),
+    entry("AMD_SAMP_BR_TO_{n}", &[], LINUX,
+        "where the branch of this record went",
+        &[each((AMD_SAMP_BR_TO, 2, 16), ZEN_3.0, ZEN_3.1, amd::BRS_TO)]),
+    entry("LastBranchFromIP", &[], "APM", "where the last branch came from",
+        &[one(MSR_LASTBRANCHFROMIP, EVERY_AMD, "AMD", amd::PAIR)]),
+    entry("LastBranchToIP", &[], "APM", "where the last branch went",
+        &[one(MSR_LASTBRANCHTOIP, EVERY_AMD, "AMD", amd::PAIR)]),
+    entry("LastExcpFromIP", &["LastIntFromIP"], "APM", EXCEPTION_FROM,
+        &[one(MSR_LER_FROM_LIP, EVERY_AMD, "AMD", amd::PAIR)]),
+    entry("LastExcpToIP", &["LastIntToIP"], "APM", EXCEPTION_TO,
+        &[one(MSR_LER_TO_LIP, EVERY_AMD, "AMD", amd::PAIR)]),
+
+    entry("BRBINF{n}_EL1", &[], "BRBE",
+        "what is known about this record; record 0 of a bank is its newest",
+        &[arm(Place::SystemEach { count: 32, op2: 0 }, BrbInf::FIELDS)]),
+    entry("BRBSRC{n}_EL1", &[], "BRBE", "where the branch of this record came from",
+        &[arm(Place::SystemEach { count: 32, op2: 1 }, brbe::ADDRESS)]),
+    entry("BRBTGT{n}_EL1", &[], "BRBE", "where the branch of this record went",
+        &[arm(Place::SystemEach { count: 32, op2: 2 }, brbe::ADDRESS)]),
+    entry("BRBINFINJ_EL1", &[], "BRBE", "information of a record to be injected",
+        &[arm(system(1, 1, 0), BrbInf::FIELDS)]),
+    entry("BRBSRCINJ_EL1", &[], "BRBE", "source of a record to be injected",
+        &[arm(system(1, 1, 1), brbe::ADDRESS)]),
+    entry("BRBTGTINJ_EL1", &[], "BRBE", "target of a record to be injected",
+        &[arm(system(1, 1, 2), brbe::ADDRESS)]),
+    entry("BRBIDR0_EL1", &[], "BRBE", "what BRBE can do",
+        &[arm(system(1, 2, 0), brbe::IDR0)]),
+    entry("BRBCR_EL1", &[], "BRBE", "at which exception levels what is recorded",
+        &[arm(system(1, 0, 0), brbe::CR)]),
+    entry("BRBCR_EL2", &[], "BRBE", "the same, at EL2",
+        &[arm(system(4, 0, 0), brbe::CR)]),
+    entry("BRBCR_EL12", &[], "BRBE", "BRBCR_EL1, as EL2 reaches it with VHE",
+        &[arm(system(5, 0, 0), brbe::CR)]),
+    entry("BRBFCR_EL1", &[], "BRBE", "which types are recorded, which bank is read",
+        &[arm(system(1, 0, 1), brbe::FCR)]),
+    entry("BRBTS_EL1", &[], "BRBE",
+        "when the records were frozen, in the clock that BRBCR.TS names",
+        &[arm(system(1, 0, 2), brbe::TS)]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::GENERATIONS;
+
+    #[test]
+    fn generations_are_called_as_in_the_table() {
+        let known =
+            |name: &&str| EVERY_AMD.contains(name) || GENERATIONS.iter().any(|g| &g.group == name);
+        for entry in ENTRIES {
+            let on = entry.variants.iter().flat_map(|variant| variant.on);
+            let unknown: alloc::vec::Vec<_> = on.filter(|name| !known(name)).collect();
+            assert!(unknown.is_empty(), "{}: {unknown:?}", entry.name);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The register at 1D9H, under each of its names.
+
+use super::{
+    field::{Field, replacing},
+    flags,
+};
+use crate::address;
+
+flags! {
+    /// IA32_DEBUGCTL of P6-family cores from Core on, and AMD's DebugCtl. SDM
+    /// 17.4.1. NetBurst has another order: [`DebugCtlA`].
+    ///
+    /// The kernel owns BTF, BLD, the BTS bits and bits 11, 12 and 14: always
+    /// read, modify, write.
+    DebugCtl = "IA32_DEBUGCTL" at address::IA32_DEBUGCTL, "SDM 17.4.1" {
+        LBR [0] "branches are recorded" / "branches are not recorded";
+        BTF [1] "TF single-steps on branches" / "TF single-steps on instructions";
+        BLD [2] "bus locks raise #DB" / "bus locks raise no #DB"
+            needs "CPUID.07H:ECX[24]" in "Linux msr-index.h";
+        TR [6] "branch trace messages are sent" / "no branch trace messages";
+        BTS [7] "branch trace messages go to the BTS buffer" / "the BTS buffer is not used";
+        BTINT [8] "a full BTS buffer interrupts" / "the BTS buffer wraps around";
+        BTS_OFF_OS [9] "no BTS or BTM at CPL 0" / "BTS and BTM at CPL 0 too";
+        BTS_OFF_USR [10] "no BTS or BTM at CPL > 0" / "BTS and BTM at CPL > 0 too";
+        FREEZE_LBRS_ON_PMI [11] "a PMI stops recording" / "recording goes on at a PMI"
+            needs "PDCM and perfmon version 2" in "SDM 17.4.7";
+        FREEZE_PERFMON_ON_PMI [12] "a PMI stops the counters" / "the counters go on at a PMI"
+            needs "PDCM and perfmon version 2" in "SDM 17.4.7";
+        ENABLE_UNCORE_PMI [13] "uncore PMIs are received" / "no uncore PMIs"
+            needs "06_1AH or later" in "SDM figure 17-11";
+        FREEZE_WHILE_SMM [14] "recording and counting stop in SMM" / "SMM stops nothing"
+            needs "IA32_PERF_CAPABILITIES[12]";
+        RTM_DEBUG [15] "advanced debugging of RTM regions" / "no advanced RTM debugging"
+            needs "CPUID.07H:EBX[11]" in "EDK2";
+    }
+}
+
+impl DebugCtl {
+    /// The stops at a PMI.
+    pub(crate) const FREEZES: DebugCtl =
+        DebugCtl::FREEZE_LBRS_ON_PMI.union(DebugCtl::FREEZE_PERFMON_ON_PMI);
+    /// The bits that take BTS and BTM out of a ring.
+    pub(crate) const BTS_OFF: DebugCtl = DebugCtl::BTS_OFF_OS.union(DebugCtl::BTS_OFF_USR);
+    /// Bits 5:2 on P6, Pentium M and older AMD parts: the breakpoint pins.
+    pub(crate) const PINS: u64 = 0xF << 2;
+    /// What Core 2 lacks: bus-lock detection, the uncore, RTM.
+    pub(crate) const AFTER_CORE_2: DebugCtl =
+        DebugCtl::BLD.union(DebugCtl::ENABLE_UNCORE_PMI).union(DebugCtl::RTM_DEBUG);
+    /// What Core Solo and Duo lack: also BTS by ring, and all freezes.
+    pub(crate) const AFTER_YONAH: DebugCtl = DebugCtl::AFTER_CORE_2
+        .union(DebugCtl::BTS_OFF)
+        .union(DebugCtl::FREEZES)
+        .union(DebugCtl::FREEZE_WHILE_SMM);
+}
+
+flags! {
+    /// MSR_DEBUGCTLA of NetBurst: the address of IA32_DEBUGCTL, other bits.
+    DebugCtlA = "MSR_DEBUGCTLA" at address::IA32_DEBUGCTL, "SDM 17.11.1" {
+        LBR [0] "branches are recorded" / "branches are not recorded";
+        BTF [1] "TF single-steps on branches" / "TF single-steps on instructions";
+        TR [2] "branch trace messages are sent" / "no branch trace messages";
+        BTS [3] "branch trace messages go to the BTS buffer" / "the BTS buffer is not used";
+        BTINT [4] "a full BTS buffer interrupts" / "the BTS buffer wraps around";
+        BTS_OFF_OS [5] "no BTS at CPL 0" / "BTS at CPL 0 too";
+        BTS_OFF_USR [6] "no BTS at CPL > 0" / "BTS at CPL > 0 too";
+    }
+}
+
+/// IA32_DEBUGCTL where Architectural LBR does the recording.
+pub(crate) const ARCH: [Field; 13] = {
+    const DEAD: &str = "has no effect: IA32_LBR_CTL.LBREn records branches";
+    replacing(DebugCtl::FIELDS, &[Field::flag("LBR", 0, DEAD, DEAD, "SDM 17.4.1")])
+};
+
+/// A breakpoint pin, `$note` saying which parts have it.
+macro_rules! pin {
+    ($n:literal $note:literal, $source:literal) => {
+        Field::flag(
+            concat!("PB", $n),
+            2 + $n,
+            concat!("pin BP", $n, " shows breakpoint matches", $note),
+            concat!("pin BP", $n, " shows performance events", $note),
+            $source,
+        )
+    };
+}
+
+const BTF: [&str; 2] = ["TF single-steps on branches", "TF single-steps on instructions"];
+
+/// DEBUGCTLMSR of P6 and Pentium M.
+pub(crate) const P6: &[Field] = &[
+    Field::flag("LBR", 0, "the last branch is recorded", "branches are not recorded", "SDM 17.14"),
+    Field::flag("BTF", 1, BTF[0], BTF[1], "SDM 17.13, 17.14"),
+    pin!(0 "", "SDM 17.13, 17.14"),
+    pin!(1 "", "SDM 17.13, 17.14"),
+    pin!(2 "", "SDM 17.13, 17.14"),
+    pin!(3 "", "SDM 17.13, 17.14"),
+    Field::flag(
+        "TR",
+        6,
+        "branch trace messages are sent; LBR contents are undefined",
+        "no branch trace messages",
+        "SDM 17.4.4, 17.14",
+    ),
+];
+
+const AMD_FREEZES: &str = "CPUID.80000022H:EAX[2]";
+
+/// DebugCtl of AMD.
+pub(crate) const AMD: &[Field] = &[
+    Field::flag("LBR", 0, "the last branch is recorded", "branches are not recorded", "APM"),
+    Field::flag("BTF", 1, BTF[0], BTF[1], "APM"),
+    pin!(0 " (old parts)", "APM"),
+    pin!(1 " (old parts)", "APM"),
+    pin!(2 " (old parts)", "APM"),
+    pin!(3 " (old parts)", "APM"),
+    DebugCtl::FIELDS[8].needs(AMD_FREEZES).cited("Linux amd/lbr.c"),
+    DebugCtl::FIELDS[9].needs(AMD_FREEZES).cited("Linux amd/lbr.c"),
+];

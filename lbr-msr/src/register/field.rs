@@ -1,0 +1,256 @@
+//! A register's fields as data: the bits, the manual's name, what the values
+//! mean, and where that is written.
+//!
+//! Each register is described once, by the fields beside its type. The type
+//! takes its bits from them, and [`explain`](crate::explain) draws them.
+
+use alloc::{
+    format,
+    string::{String, ToString},
+};
+
+use super::bits;
+
+/// Some adjacent bits of a register.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The manual's name; `reserved` where it has none.
+    pub name: &'static str,
+    /// The highest bit, 0 to 63.
+    pub high: u8,
+    /// The lowest bit, at most `high`.
+    pub low: u8,
+    /// The manual and place that describe the field, as the crate's
+    /// documentation abbreviates them.
+    pub source: &'static str,
+    meaning: Meaning,
+}
+
+/// How a field's value turns into words.
+#[derive(Clone, Copy, Debug)]
+enum Meaning {
+    /// One bit.
+    Flag {
+        set: &'static str,
+        clear: &'static str,
+        /// What tells that the bit exists, where not every CPU with the
+        /// register has it.
+        exists: Option<&'static str>,
+    },
+    /// Each value has a meaning of its own.
+    Codes { about: &'static str, codes: &'static [Code], other: &'static str },
+    /// A number, or a value that means something only with other bits.
+    Value { about: &'static str, words: Words },
+    /// Bits without a meaning.
+    Reserved,
+}
+
+/// What a field means, from its value and that of the register.
+pub(crate) type Words = fn(&Field, u64, u64) -> String;
+
+/// What one value of a field, or several adjacent ones, stand for.
+#[derive(Clone, Copy, Debug)]
+pub struct Code {
+    /// The lowest value.
+    pub first: u64,
+    /// The highest value.
+    pub last: u64,
+    /// The manual's name; empty where it has none.
+    pub name: &'static str,
+    /// In words; empty where the name says it all.
+    pub words: &'static str,
+}
+
+impl Code {
+    /// Name and words together.
+    #[must_use]
+    pub fn meaning(&self) -> String {
+        match (self.name, self.words) {
+            ("", alone) | (alone, "") => alone.to_string(),
+            (name, words) => format!("{name}: {words}"),
+        }
+    }
+}
+
+/// One value's meaning.
+pub(crate) const fn code(value: u64, name: &'static str, words: &'static str) -> Code {
+    Code { first: value, last: value, name, words }
+}
+
+impl Field {
+    /// A control or state of one bit.
+    pub(crate) const fn flag(
+        name: &'static str,
+        bit: u8,
+        set: &'static str,
+        clear: &'static str,
+        source: &'static str,
+    ) -> Field {
+        let meaning = Meaning::Flag { set, clear, exists: None };
+        Field { name, high: bit, low: bit, source, meaning }
+    }
+
+    /// A field whose values each have a meaning; the others are reserved.
+    pub(crate) const fn codes(
+        name: &'static str,
+        (high, low): (u8, u8),
+        about: &'static str,
+        codes: &'static [Code],
+        source: &'static str,
+    ) -> Field {
+        let meaning = Meaning::Codes { about, codes, other: "reserved code" };
+        Field { name, high, low, source, meaning }
+    }
+
+    /// A number, or what only the other bits tell the meaning of.
+    pub(crate) const fn value(
+        name: &'static str,
+        (high, low): (u8, u8),
+        about: &'static str,
+        words: Words,
+        source: &'static str,
+    ) -> Field {
+        Field { name, high, low, source, meaning: Meaning::Value { about, words } }
+    }
+
+    pub(crate) const fn reserved(high: u8, low: u8, source: &'static str) -> Field {
+        Field { name: "reserved", high, low, source, meaning: Meaning::Reserved }
+    }
+
+    /// A flag that exists only where there is what `condition` names.
+    pub(crate) const fn needs(self, condition: &'static str) -> Field {
+        match self.meaning {
+            Meaning::Flag { set, clear, .. } => {
+                Field { meaning: Meaning::Flag { set, clear, exists: Some(condition) }, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The same field, described elsewhere.
+    pub(crate) const fn cited(self, source: &'static str) -> Field {
+        Field { source, ..self }
+    }
+
+    /// A field with codes, of which the unlisted ones mean this.
+    pub(crate) const fn otherwise(self, other: &'static str) -> Field {
+        match self.meaning {
+            Meaning::Codes { about, codes, .. } => {
+                Field { meaning: Meaning::Codes { about, codes, other }, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// Whether no manual describes these bits.
+    #[must_use]
+    pub const fn is_reserved(&self) -> bool {
+        matches!(self.meaning, Meaning::Reserved)
+    }
+
+    /// How many bits it has.
+    #[must_use]
+    pub const fn width(&self) -> u32 {
+        (self.high - self.low) as u32 + 1
+    }
+
+    /// The bits in their place.
+    #[must_use]
+    pub const fn mask(&self) -> u64 {
+        (u64::MAX >> (64 - self.width())) << self.low
+    }
+
+    /// The field's value in a register that holds `register`.
+    #[must_use]
+    #[inline]
+    pub const fn of(&self, register: u64) -> u64 {
+        bits(register, self.low as u32, self.width())
+    }
+
+    /// The values that have a meaning of their own, ascending; none for a
+    /// flag, a number and reserved bits.
+    #[must_use]
+    pub const fn known_codes(&self) -> &'static [Code] {
+        match self.meaning {
+            Meaning::Codes { codes, .. } => codes,
+            _ => &[],
+        }
+    }
+
+    /// What the field's value in a register that holds `register` means.
+    #[must_use]
+    pub fn meaning(&self, register: u64) -> String {
+        let value = self.of(register);
+        match self.meaning {
+            Meaning::Flag { set, .. } if value != 0 => set.to_string(),
+            Meaning::Flag { clear, .. } => clear.to_string(),
+            Meaning::Codes { codes, other, .. } => codes
+                .iter()
+                .find(|code| (code.first..=code.last).contains(&value))
+                .map_or_else(|| other.to_string(), Code::meaning),
+            Meaning::Value { words, .. } => words(self, value, register),
+            Meaning::Reserved if value == 0 => "reserved".to_string(),
+            Meaning::Reserved => "reserved, and not zero".to_string(),
+        }
+    }
+
+    /// What the field means, whatever its value.
+    #[must_use]
+    pub fn about(&self) -> String {
+        match self.meaning {
+            Meaning::Flag { set, clear, exists: None } => format!("1: {set}; 0: {clear}"),
+            Meaning::Flag { set, clear, exists: Some(condition) } => {
+                format!("1: {set}; 0: {clear}; needs {condition}")
+            }
+            Meaning::Codes { about, .. } | Meaning::Value { about, .. } => about.to_string(),
+            Meaning::Reserved => "reserved".to_string(),
+        }
+    }
+}
+
+/// The fields from bit 0 up.
+pub(crate) const fn ascending<const N: usize>(mut fields: [Field; N]) -> [Field; N] {
+    let mut i = 1;
+    while i < N {
+        let mut j = i;
+        while j > 0 && fields[j].low < fields[j - 1].low {
+            let field = fields[j];
+            fields[j] = fields[j - 1];
+            fields[j - 1] = field;
+            j -= 1;
+        }
+        i += 1;
+    }
+    fields
+}
+
+/// The fields, with these in place of those at the same bits: where a CPU's
+/// register differs in a few.
+pub(crate) const fn replacing<const N: usize>(fields: &[Field], by: &[Field]) -> [Field; N] {
+    let mut all = [fields[0]; N];
+    assert!(fields.len() == N);
+    let mut i = 0;
+    while i < N {
+        all[i] = fields[i];
+        let mut j = 0;
+        while j < by.len() {
+            if by[j].low == fields[i].low {
+                all[i] = by[j];
+            }
+            j += 1;
+        }
+        i += 1;
+    }
+    all
+}
+
+/// All bits of these fields.
+pub(crate) const fn mask_of(fields: &[Field]) -> u64 {
+    let mut mask = 0;
+    let mut i = 0;
+    while i < fields.len() {
+        mask |= fields[i].mask();
+        i += 1;
+    }
+    mask
+}

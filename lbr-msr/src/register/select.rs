@@ -1,0 +1,207 @@
+//! The registers that filter and place Intel's records.
+
+use super::{
+    field::{Field, replacing},
+    fields, flags, words,
+};
+use crate::address;
+
+flags! {
+    /// MSR_LBR_SELECT: bits 0 to 8 **suppress** what they name, bit 9
+    /// enables. Zero records everything. AMD's LBR_SELECT has the same nine.
+    ///
+    /// On Nehalem, Westmere and Silvermont NEAR_IND_JMP also swallows
+    /// indirect calls and returns, NEAR_REL_JMP relative calls.
+    LbrSelect = "MSR_LBR_SELECT" at address::MSR_LBR_SELECT, "SDM 17.7.2, Tables 17-11 to 17-13" {
+        CPL_EQ_0 [0] "branches that end in ring 0 are not recorded"
+            / "branches that end in ring 0 are recorded";
+        CPL_NEQ_0 [1] "branches that end in a ring > 0 are not recorded"
+            / "branches that end in a ring > 0 are recorded";
+        JCC [2] "conditional branches are not recorded" / "conditional branches are recorded";
+        NEAR_REL_CALL [3] "near relative calls are not recorded"
+            / "near relative calls are recorded";
+        NEAR_IND_CALL [4] "near indirect calls are not recorded"
+            / "near indirect calls are recorded";
+        NEAR_RET [5] "near returns are not recorded" / "near returns are recorded";
+        NEAR_IND_JMP [6] "near indirect jumps are not recorded"
+            / "near indirect jumps are recorded";
+        NEAR_REL_JMP [7] "near relative jumps are not recorded"
+            / "near relative jumps are recorded";
+        FAR_BRANCH [8] "far branches, interrupts and exceptions are not recorded"
+            / "far branches, interrupts and exceptions are recorded";
+        EN_CALLSTACK [9] "call-stack mode: calls push, returns pop" / "no call-stack mode"
+            in "SDM 17.9";
+    }
+}
+
+impl LbrSelect {
+    /// Bits 1:0.
+    pub(crate) const RINGS: LbrSelect = LbrSelect::CPL_EQ_0.union(LbrSelect::CPL_NEQ_0);
+    /// Bits 8:2.
+    pub(crate) const BRANCHES: LbrSelect = LbrSelect::BRANCHES_OF_CALL_STACK
+        .union(LbrSelect::NEAR_REL_CALL)
+        .union(LbrSelect::NEAR_IND_CALL)
+        .union(LbrSelect::NEAR_RET);
+    /// What call-stack mode needs of bits 8:2: calls and returns alone stay.
+    /// SDM 17.9.
+    pub(crate) const BRANCHES_OF_CALL_STACK: LbrSelect = LbrSelect::JCC
+        .union(LbrSelect::NEAR_IND_JMP)
+        .union(LbrSelect::NEAR_REL_JMP)
+        .union(LbrSelect::FAR_BRANCH);
+    /// Bits 8:0, all that every CPU with the register has.
+    pub(crate) const SUPPRESS: LbrSelect = LbrSelect::RINGS.union(LbrSelect::BRANCHES);
+}
+
+/// With call-stack mode, which works with certain other bits only.
+pub(crate) const WITH_STACK: [Field; 10] = replacing(
+    LbrSelect::FIELDS,
+    &[Field::value(
+        "EN_CALLSTACK",
+        (9, 9),
+        "1: call-stack mode: calls push, returns pop; 0: no call-stack mode",
+        words::call_stack_mode,
+        "SDM 17.9",
+    )],
+);
+
+/// Where the jump bits swallow calls and returns, so that what the bits of
+/// those say depends on them.
+pub(crate) const SWALLOWING: [Field; 10] = {
+    const SOURCE: &str = "SDM 17.7.2, Table 17-11";
+    replacing(
+        LbrSelect::FIELDS,
+        &[
+            Field::value(
+                "NEAR_REL_CALL",
+                (3, 3),
+                "1: near relative calls are not recorded; 0: they are, where NEAR_REL_JMP is 0 too",
+                words::relative_call_beside_jump,
+                SOURCE,
+            ),
+            Field::value(
+                "NEAR_IND_CALL",
+                (4, 4),
+                "1: near indirect calls are not recorded; 0: they are, where NEAR_IND_JMP is 0 too",
+                words::indirect_call_beside_jump,
+                SOURCE,
+            ),
+            Field::value(
+                "NEAR_RET",
+                (5, 5),
+                "1: near returns are not recorded; 0: they are, where NEAR_IND_JMP is 0 too",
+                words::return_beside_jump,
+                SOURCE,
+            ),
+            Field::flag(
+                "NEAR_IND_JMP",
+                6,
+                "near indirect jumps, calls and returns are not recorded",
+                "near indirect jumps are recorded",
+                SOURCE,
+            ),
+            Field::flag(
+                "NEAR_REL_JMP",
+                7,
+                "near relative jumps and calls are not recorded",
+                "near relative jumps are recorded",
+                SOURCE,
+            ),
+        ],
+    )
+};
+
+flags! {
+    /// IA32_LBR_CTL of Architectural LBR: bits **capture** what they name.
+    /// Which may be set is told by CPUID leaf 1CH EBX; setting another
+    /// raises #GP. LBREn is cleared by #DB, and saved and cleared by SMI.
+    LbrCtl = "IA32_LBR_CTL" at address::IA32_LBR_CTL, "SDM24 Table 20-3" {
+        LBR_EN "LBREn" [0] "branches are recorded" / "branches are not recorded"
+            in "Linux msr-index.h";
+        OS [1] "branches that end at CPL 0 are recorded"
+            / "branches that end at CPL 0 are not recorded" in "Linux msr-index.h";
+        USR [2] "branches that end at CPL > 0 are recorded"
+            / "branches that end at CPL > 0 are not recorded" in "Linux msr-index.h";
+        CALL_STACK [3] "call-stack mode: calls push, returns pop" / "no call-stack mode"
+            in "Linux msr-index.h";
+        COND [16] "conditional branches are recorded" / "conditional branches are not recorded";
+        NEAR_REL_JMP [17] "near relative jumps are recorded"
+            / "near relative jumps are not recorded";
+        NEAR_IND_JMP [18] "near indirect jumps are recorded"
+            / "near indirect jumps are not recorded";
+        NEAR_REL_CALL [19] "near relative calls are recorded"
+            / "near relative calls are not recorded";
+        NEAR_IND_CALL [20] "near indirect calls are recorded"
+            / "near indirect calls are not recorded";
+        NEAR_RET [21] "near returns are recorded" / "near returns are not recorded";
+        OTHER_BRANCH [22] "far branches, interrupts and exceptions are recorded"
+            / "far branches, interrupts and exceptions are not recorded";
+    }
+}
+
+impl LbrCtl {
+    /// Bits 2:1.
+    pub(crate) const RINGS: LbrCtl = LbrCtl::OS.union(LbrCtl::USR);
+    /// What call-stack mode needs of bits 22:16: calls and returns.
+    pub(crate) const BRANCHES_OF_CALL_STACK: LbrCtl =
+        LbrCtl::NEAR_REL_CALL.union(LbrCtl::NEAR_IND_CALL).union(LbrCtl::NEAR_RET);
+    /// Bits 22:16.
+    pub(crate) const BRANCHES: LbrCtl = LbrCtl::BRANCHES_OF_CALL_STACK
+        .union(LbrCtl::COND)
+        .union(LbrCtl::NEAR_REL_JMP)
+        .union(LbrCtl::NEAR_IND_JMP)
+        .union(LbrCtl::OTHER_BRANCH);
+
+    /// The bits that may be set where CPUID leaf 1CH EBX announces the rings
+    /// (bit 0), the branch bits (bit 1) and call stacks (bit 2).
+    #[must_use]
+    pub const fn offered(rings: bool, branches: bool, call_stack: bool) -> LbrCtl {
+        let none = LbrCtl::empty();
+        LbrCtl::LBR_EN
+            .union(if rings { LbrCtl::RINGS } else { none })
+            .union(if branches { LbrCtl::BRANCHES } else { none })
+            .union(if call_stack { LbrCtl::CALL_STACK } else { none })
+    }
+}
+
+fields! {
+    /// IA32_LBR_DEPTH: how many entries Architectural LBR keeps. Any write
+    /// clears every record; an unsupported depth raises #GP.
+    LbrDepth = "IA32_LBR_DEPTH" at address::IA32_LBR_DEPTH, "Linux intel/lbr.c" {}
+    and [Field::value(
+        "DEPTH",
+        (63, 0),
+        "number of records kept, not a code",
+        words::depth,
+        "Linux intel/lbr.c",
+    )]
+}
+
+fields! {
+    /// MSR_LASTBRANCH_TOS: where the most recent record is.
+    Tos = "MSR_LASTBRANCH_TOS" at address::MSR_LASTBRANCH_TOS, "SDM 17.4.8" {}
+    and [tos(4, "SDM 17.4.8")]
+}
+
+fields! {
+    /// MSR_LASTBRANCH_TOS of NetBurst, at another address and read-only.
+    NetBurstTos = "MSR_LASTBRANCH_TOS" at address::MSR_LASTBRANCH_TOS_NETBURST, "SDM 17.11.2" {}
+    and [tos(3, "SDM 17.11.2")]
+}
+
+/// TOS of a ring of 2^(`high` + 1) records.
+pub(crate) const fn tos(high: u8, source: &'static str) -> Field {
+    Field::value("TOS", (high, 0), "index of the newest record", words::tos, source)
+}
+
+impl Tos {
+    /// The index of the newest record in a ring of `depth`: the low
+    /// log2(depth) bits, because those above are not promised to be 0. SDM
+    /// 17.5.1. A depth of 0 has no index and yields 0.
+    #[must_use]
+    pub const fn index(self, depth: u32) -> u32 {
+        match self.0.checked_rem(depth as u64) {
+            Some(index) => index as u32,
+            None => 0,
+        }
+    }
+}
