@@ -1,5 +1,5 @@
-//! Where a branch source hands its branches over, and waits while the sampler
-//! thread drains.
+//! The recorder as a source sees it: where it hands its branches over, and
+//! waits while a sampler thread drains.
 //!
 //! Each thread of the target has registers of its own behind a lock. The
 //! sampler thread holds the lock for a whole drain, so that the source waits
@@ -10,26 +10,19 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::Thread;
 use std::time::Duration;
 
-use lbr_msr::arm::Allowlisted;
+use lbr_msr::arm::{Allowlisted, ArmError};
+use lbr_msr::caps::LbrCaps;
 use lbr_msr::record::Event;
 use lbr_msr::soft::{Retired, SoftLbr};
 use lbr_msr::{MsrError, MsrWrite};
 
-use crate::drain::{Drain, RawStack};
-use crate::session::OpenError;
-
-/// A thread of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ThreadId {
-    /// Process.
-    pub pid: u32,
-    /// Thread.
-    pub tid: u32,
-}
+use crate::config::RecordConfig;
+use crate::drain::{Drain, DrainError, Mode, Placement, RawStack};
+use crate::target::ThreadId;
 
 /// The recorder has stopped (Ctrl-C, a failed sink): the source should end its
 /// run.
@@ -57,9 +50,28 @@ impl BranchRegisters for Allowlisted<SoftLbr> {
     }
 }
 
-/// Opens and arms the registers of a new thread.
-pub(crate) type Open =
-    Box<dyn Fn(ThreadId) -> Result<(Box<dyn BranchRegisters>, Drain), OpenError> + Send + Sync>;
+/// Why the registers of a thread could not be made ready.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// They cannot be armed.
+    #[error(transparent)]
+    Arm(#[from] ArmError),
+    /// They cannot be drained.
+    #[error(transparent)]
+    Drain(#[from] DrainError),
+}
+
+impl From<MsrError> for OpenError {
+    fn from(error: MsrError) -> OpenError {
+        OpenError::Arm(error.into())
+    }
+}
+
+/// Makes the registers of a thread of the target: cleared, the filter and the
+/// depth set, recording on.
+pub type OpenRegisters =
+    Box<dyn Fn(ThreadId) -> Result<Box<dyn BranchRegisters>, OpenError> + Send + Sync>;
 
 /// How often the requester and the sampler look before they sleep: about the
 /// length of a drain, since sleeping costs several.
@@ -138,18 +150,20 @@ impl Cell {
     }
 }
 
-/// What source, sampler and decoder share.
+/// What source, samplers and decoder share.
 pub(crate) struct Shared {
+    caps: LbrCaps,
+    mode: Mode,
     /// Ring changes after which a source asks for a drain; `None`: never.
     period: Option<u64>,
     /// Whether the source sees the kernel. One that does not cannot say where
     /// a branch into the kernel lands, and such a branch enters no ring.
     sees_kernel: bool,
-    open: Open,
+    open: Option<OpenRegisters>,
     work: Mutex<VecDeque<Work>>,
-    sampler: OnceLock<Thread>,
+    samplers: Mutex<Vec<Thread>>,
     sampler_sleeps: AtomicBool,
-    /// The source has ended: the sampler drains what is left and ends.
+    /// The target has ended: the samplers drain what is left and end.
     ended: AtomicBool,
     /// The user wants an end. What is recorded is kept.
     stop: Arc<AtomicBool>,
@@ -157,29 +171,40 @@ pub(crate) struct Shared {
     failed: AtomicBool,
     open_failure: Mutex<Option<OpenError>>,
     events: mpsc::Sender<Event>,
+    /// Ends when the decoder has taken every stack.
+    decoded: Mutex<mpsc::Receiver<()>>,
     retired: AtomicU64,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
 }
 
 impl Shared {
     pub(crate) fn new(
+        config: &mut RecordConfig,
         period: Option<u64>,
         sees_kernel: bool,
-        open: Open,
-        stop: Arc<AtomicBool>,
         events: mpsc::Sender<Event>,
+        decoded: mpsc::Receiver<()>,
     ) -> Arc<Shared> {
         Arc::new(Shared {
+            caps: config.caps.clone(),
+            mode: config.mode(),
             period,
             sees_kernel,
-            open,
+            open: config.open.take(),
             work: Mutex::new(VecDeque::new()),
-            sampler: OnceLock::new(),
+            samplers: Mutex::default(),
             sampler_sleeps: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            stop,
+            stop: Arc::clone(&config.stop),
             failed: AtomicBool::new(false),
             open_failure: Mutex::new(None),
             events,
+            decoded: Mutex::new(decoded),
             retired: AtomicU64::new(0),
         })
     }
@@ -195,7 +220,7 @@ impl Shared {
     /// Stops everybody: nothing more can be recorded.
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Release);
-        self.wake_sampler();
+        self.wake_samplers();
     }
 
     pub(crate) fn take_open_failure(&self) -> Option<OpenError> {
@@ -208,10 +233,13 @@ impl Shared {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// The source has ended.
+    /// The target has ended, or is held at its end. Returns when all samplers
+    /// have drained what it left, and the decoder has taken that.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        self.wake_sampler();
+        self.wake_samplers();
+        // A decoder that fails drops its end.
+        let _ = lock(&self.decoded).recv();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -226,19 +254,29 @@ impl Shared {
         lock(&self.work).push_back(work);
         // Pairs with the sampler's order: flag first, then a last look.
         if self.sampler_sleeps.load(Ordering::SeqCst) {
-            self.wake_sampler();
+            self.wake_samplers();
         }
     }
 
-    fn wake_sampler(&self) {
-        if let Some(sampler) = self.sampler.get() {
-            sampler.unpark();
-        }
+    fn wake_samplers(&self) {
+        lock(&self.samplers).iter().for_each(Thread::unpark);
     }
 
-    /// Names the calling thread as the sampler.
-    pub(crate) fn i_am_the_sampler(&self) {
-        let _ = self.sampler.set(std::thread::current());
+    /// Has the calling thread woken when there is something to do.
+    pub(crate) fn i_am_a_sampler(&self) {
+        lock(&self.samplers).push(std::thread::current());
+    }
+
+    /// Opens and arms the registers of a new thread.
+    fn open(&self, thread: ThreadId) -> Result<State, OpenError> {
+        let Some(open) = &self.open else {
+            let why = "nothing makes registers for a thread of the target";
+            let facility = self.caps.facility;
+            return Err(DrainError::Unsupported { facility, why }.into());
+        };
+        let mut registers = open(thread)?;
+        let drain = Drain::begin(&self.caps, self.mode, Placement::SourceWaits, &mut *registers)?;
+        Ok(State { registers, drain })
     }
 
     /// The next thing to do; `None` after `limit` or when woken for nothing.
@@ -287,14 +325,14 @@ impl Gate {
         if self.is_closed() {
             return Err(Closed);
         }
-        let (registers, drain) = (self.shared.open)(thread).map_err(|error| {
+        let state = self.shared.open(thread).map_err(|error| {
             lock(&self.shared.open_failure).get_or_insert(error);
             self.shared.fail();
             Closed
         })?;
         let cell = Arc::new(Cell {
             thread,
-            state: Mutex::new(State { registers, drain }),
+            state: Mutex::new(state),
             handshake: AtomicU8::new(IDLE),
             waiter: Mutex::new(None),
             fresh: AtomicBool::new(false),
@@ -312,6 +350,13 @@ impl Gate {
             return Err(Closed);
         }
         self.shared.send(event)
+    }
+
+    /// The target has ended, or is held at its end until its branches are
+    /// recorded: ends the sampling, and returns when every stack has been
+    /// decoded. Nothing can be retired any more; events can still be emitted.
+    pub fn end(&self) {
+        self.shared.end();
     }
 
     /// Whether the recorder wants the source to stop.
@@ -367,9 +412,8 @@ impl Ring {
         }
     }
 
-    /// Has what is in the ring drained now, and waits for it: for a moment
-    /// after which the branches before could no longer be told apart from
-    /// those after, such as an exec.
+    /// Drains the ring now, and returns when that is done. For moments such as
+    /// an exec: from there on the same addresses are other code.
     ///
     /// # Errors
     /// [`Closed`].

@@ -1,26 +1,25 @@
-//! How branches get recorded: pinning, draining, integrity, the sampler
-//! thread, targets, and sources of branches where the CPU records none.
+//! How branches get recorded: one engine ([`record`]) over any
+//! [`Source`](source::Source), from freezing and draining a ring to the samples
+//! that leave it.
 //!
 //! It never prints. What is recorded leaves as
 //! [`Event`](lbr_msr::record::Event)s through a
 //! [`Sink`](lbr_msr::record::Sink).
 
 pub mod clock;
-mod decoder;
+pub mod config;
 pub mod drain;
+mod engine;
 pub mod gate;
 pub mod guard;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub mod hardware;
 pub mod keeper;
 mod maps;
+pub mod outlet;
 mod pace;
-pub mod pin;
-pub mod session;
+mod rings;
 pub mod source;
 pub mod target;
-pub mod thread;
 
-pub use decoder::{Classify, Keep, Tally};
+pub use config::{Classify, Keep, RecordConfig, Sampling};
+pub use engine::{RecordError, Summary, Tally, record};
 pub use pace::{DEFAULT_HZ, Pace, fresh_seed};
-pub use session::{RecordConfig, RecordError, Sampling, Summary, record, record_on};

@@ -5,7 +5,7 @@ use std::io;
 use lbr_msr::record::Mmap;
 use nix::libc;
 
-use crate::gate::ThreadId;
+use crate::target::ThreadId;
 
 /// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -11,15 +11,13 @@ use lbr_msr::caps::LbrCaps;
 use lbr_msr::record::{Event, Head, HwBranchType, Label, Sample, Sink};
 use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
-use sampler::gate::ThreadId;
-use sampler::hardware::target::{Emit, Target};
-use sampler::hardware::{
-    Code, CpuRing, HardwareConfig, HardwareSummary, RecordUntil, Switches, may_go_first, record,
-};
-use sampler::pin::allowed;
+use sampler::config::{Queue, WhenFull};
+use sampler::source::cpu::target::{Emit, Target};
+use sampler::source::cpu::{Code, CpuRing, Cpus, RecordUntil, Switches, may_go_first};
 use sampler::source::{Exit, SourceError};
 use sampler::target::Affinity;
-use sampler::thread::{Queue, WhenFull};
+use sampler::target::ThreadId;
+use sampler::{RecordConfig, RecordError, Sampling, Summary};
 
 const ID: ThreadId = ThreadId { pid: 70, tid: 71 };
 /// The script: branch n of a CPU goes from here.
@@ -125,7 +123,7 @@ impl RecordUntil for Sleep {
     }
 }
 
-type Act = Box<dyn FnMut(&AtomicBool, Emit<'_>) + Send>;
+type Act = Box<dyn FnMut(&dyn Fn() -> bool) + Send>;
 
 /// A target whose branches are made by the test.
 struct Scripted {
@@ -135,7 +133,7 @@ struct Scripted {
 }
 
 impl Scripted {
-    fn new(act: impl FnMut(&AtomicBool, Emit<'_>) + Send + 'static) -> Scripted {
+    fn new(act: impl FnMut(&dyn Fn() -> bool) + Send + 'static) -> Scripted {
         Scripted { act: Box::new(act), code: None, switches: None }
     }
 }
@@ -172,8 +170,8 @@ impl Target for Scripted {
     fn start(&mut self, _: Emit<'_>) -> Result<(), SourceError> {
         Ok(())
     }
-    fn wait(&mut self, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), SourceError> {
-        (self.act)(stop, emit);
+    fn wait(&mut self, is_over: &dyn Fn() -> bool, _: Emit<'_>) -> Result<(), SourceError> {
+        (self.act)(is_over);
         Ok(())
     }
     fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
@@ -181,17 +179,25 @@ impl Target for Scripted {
     }
 }
 
-fn config(caps: &LbrCaps, hz: u32) -> HardwareConfig {
-    HardwareConfig {
-        caps: caps.clone(),
-        call_stack: false,
-        allowed: Affinity::current().unwrap(),
-        hz,
-        seed: 11,
+fn config(caps: &LbrCaps, hz: u32) -> RecordConfig {
+    RecordConfig {
+        sampling: Sampling::Rate { hz, seed: 11 },
         queue: Queue { stacks: 65_536, when_full: WhenFull::Drop },
-        keep: None,
-        stop: Arc::default(),
+        ..RecordConfig::new(caps.clone())
     }
+}
+
+fn record<'a, S: Sink + Send>(
+    rings: Vec<CpuRing<'a>>,
+    target: &'a mut Scripted,
+    config: RecordConfig,
+    sink: &mut S,
+) -> Result<Summary, RecordError<S::Error>>
+where
+    S::Error: Send,
+{
+    let allowed = Affinity::current().unwrap();
+    sampler::record(&mut Cpus::new(rings, target, allowed), config, sink)
 }
 
 fn preset(name: &str) -> SoftCpu {
@@ -203,11 +209,7 @@ fn user(cpu: &SoftCpu) -> u64 {
     if cpu.caps.registers.depth.is_some() { 0x7F_0004 } else { 0x001 }
 }
 
-fn run(
-    rings: &mut [Shared],
-    target: &mut Scripted,
-    config: HardwareConfig,
-) -> (HardwareSummary, Vec<Event>) {
+fn run(rings: &mut [Shared], target: &mut Scripted, config: RecordConfig) -> (Summary, Vec<Event>) {
     let mut events = Vec::new();
     let rings = rings.iter_mut().map(|ring| CpuRing { registers: ring, same_cpu: None }).collect();
     let summary = record(rings, target, config, &mut events).unwrap();
@@ -250,7 +252,7 @@ fn stacks_from_beside_are_parts_of_what_ran() {
             ring.one_call = one_call;
             let recorded = Arc::new(Mutex::new(Vec::new()));
             let (into, from) = (Arc::clone(&recorded), ring.clone());
-            let mut target = Scripted::new(move |_, _| {
+            let mut target = Scripted::new(move |_| {
                 let mut recorded = into.lock().unwrap();
                 for n in 0..6_000 {
                     if from.retire(n) {
@@ -266,7 +268,7 @@ fn stacks_from_beside_are_parts_of_what_ran() {
             });
             let rings = std::slice::from_mut(&mut ring);
             let (all, events) = run(rings, &mut target, config(&cpu.caps, 3_000));
-            let summary = all.summary;
+            let summary = &all;
             assert!(summary.drains > 50, "{name} {summary:?}");
             assert_eq!((summary.exit, summary.retired), (Exit::Code(3), None));
             assert!(!summary.complete, "a rate promises nothing");
@@ -282,7 +284,7 @@ fn stacks_from_beside_are_parts_of_what_ran() {
                     sample.stack.oldest_first().map(|entry| number(entry.from)).collect();
                 assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{name}");
             }
-            let [cpu] = all.cpus[..] else { panic!("one CPU") };
+            let [cpu] = all.samplers[..] else { panic!("one CPU") };
             assert_eq!((cpu.cpu, cpu.same_cpu, cpu.taken_over), (5, false, false));
             assert_eq!(cpu.drains, summary.drains);
         }
@@ -292,10 +294,10 @@ fn stacks_from_beside_are_parts_of_what_ran() {
 #[test]
 fn on_the_cpu_itself_nothing_is_missing() {
     let cpu = preset("06_5E");
-    let number = *allowed().last().unwrap();
+    let number = Affinity::current().unwrap().cpus().last().unwrap();
     let mut ring = Shared::armed(&cpu, user(&cpu), number);
     let from = ring.clone();
-    let mut target = Scripted::new(move |_, _| {
+    let mut target = Scripted::new(move |_| {
         // Goes on only while the ring is on: the sampler has the CPU otherwise.
         let mut n = 0;
         while n < 3_000 {
@@ -320,11 +322,11 @@ fn on_the_cpu_itself_nothing_is_missing() {
     let samples: Vec<&Sample> = samples(&events).collect();
     assert_eq!(check_against(&everything, &samples), Some(2_999));
     let first = may_go_first();
-    assert_eq!((all.cpus[0].same_cpu, all.cpus[0].first), (true, first));
+    assert_eq!((all.samplers[0].same_cpu, all.samplers[0].first), (true, first));
     assert!(samples.iter().all(|sample| sample.stack.integrity.cut != first));
     // What does not join is said not to: everything between is accounted for.
     let joined = samples.iter().filter(|s| s.stack.integrity.head == Head::Joined).count();
-    assert_eq!(samples.len() - joined, usize::try_from(all.summary.not_joined).unwrap());
+    assert_eq!(samples.len() - joined, usize::try_from(all.not_joined).unwrap());
     assert!(joined > 20, "{all:?}");
 }
 
@@ -387,7 +389,7 @@ fn two_cpus_at_once_for_ten_thousand_drains_lose_nothing_unnoticed() {
     let from = rings.clone();
     let memory = Arc::new(AtomicU64::new(0));
     let grown = Arc::clone(&memory);
-    let mut target = Scripted::new(move |_, _| {
+    let mut target = Scripted::new(move |_| {
         let mut n = 0;
         let mut early = None;
         while from.iter().any(|ring| ring.freezes() < 10_000) {
@@ -410,9 +412,9 @@ fn two_cpus_at_once_for_ten_thousand_drains_lose_nothing_unnoticed() {
     let mut fast = config(&cpu.caps, 20_000);
     fast.queue = Queue { stacks: 512, when_full: WhenFull::Drop };
     let all = record(rings, &mut target, fast, &mut count).unwrap();
-    assert!(all.cpus.iter().all(|cpu| cpu.drains >= 10_000), "{all:?}");
+    assert!(all.samplers.iter().all(|cpu| cpu.drains >= 10_000), "{all:?}");
     assert_eq!((count.broken, count.out_of_order), (0, 0), "{all:?}");
-    assert_eq!(count.stacks, all.summary.samples);
+    assert_eq!(count.stacks, all.samples);
     // 16,000 stacks of 32 entries, kept, would be more than that.
     assert!(memory.load(Ordering::Relaxed) < 8 * 1024, "KiB: {memory:?}");
 }
@@ -425,7 +427,7 @@ fn each_label_is_seen() {
         let from = ring.clone();
         let switches = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&switches);
-        let mut target = Scripted::new(move |_, _| {
+        let mut target = Scripted::new(move |_| {
             from.drains_at_least(2);
             for n in 0..10 {
                 from.retire(n);
@@ -489,7 +491,7 @@ fn each_label_is_seen() {
         ("wiped", Label::Wiped),
     ] {
         let (all, events) = act(what);
-        let summary = all.summary;
+        let summary = &all;
         let seen = summary.labels.get(&label).copied().unwrap_or_default();
         assert!(seen.stacks > 0, "{what}: {summary:?}");
         let lost: u64 = events
@@ -506,8 +508,8 @@ fn each_label_is_seen() {
         assert_eq!(written, !label.is_excluded(), "{what}");
         // Whether it was the target's alone is not known, and it claims nothing.
         let is_unsure = samples(&events).any(|s| s.stack.integrity.head == Head::Unknown);
-        assert_eq!((is_unsure, all.cpus[0].switched > 0), (what == "switch", what == "switch"));
-        assert_eq!(all.cpus[0].taken_over, what == "foreign", "{what}");
+        assert_eq!((is_unsure, all.samplers[0].switched > 0), (what == "switch", what == "switch"));
+        assert_eq!(all.samplers[0].taken_over, what == "foreign", "{what}");
     }
 }
 
@@ -516,7 +518,7 @@ fn the_stack_after_a_mixed_one_does_not_join() {
     let cpu = preset("06_5E");
     let mut ring = Shared::armed(&cpu, user(&cpu), 0);
     let from = ring.clone();
-    let mut target = Scripted::new(move |_, _| {
+    let mut target = Scripted::new(move |_| {
         from.drains_at_least(1);
         for n in [1, 2, 3] {
             while !from.retire(n) {}
@@ -567,7 +569,7 @@ fn a_full_queue_drops_and_counts_and_never_waits() {
     let (into, from) = (Arc::clone(&recorded), ring.clone());
     let over = Arc::new(AtomicBool::new(false));
     let ends = Arc::clone(&over);
-    let mut target = Scripted::new(move |_, _| {
+    let mut target = Scripted::new(move |_| {
         let mut recorded = into.lock().unwrap();
         for n in 0..3_000 {
             if from.retire(n) {
@@ -584,7 +586,7 @@ fn a_full_queue_drops_and_counts_and_never_waits() {
     let mut sink = Slow { events: Vec::new(), ring: ring.clone(), over };
     let rings = vec![CpuRing { registers: &mut ring, same_cpu: None }];
     let all = record(rings, &mut target, config, &mut sink).unwrap();
-    assert!(all.summary.dropped > 10, "{all:?}");
+    assert!(all.dropped > 10, "{all:?}");
     let told: u64 = sink
         .events
         .iter()
@@ -593,8 +595,8 @@ fn a_full_queue_drops_and_counts_and_never_waits() {
             _ => 0,
         })
         .sum();
-    assert_eq!(told, all.summary.dropped, "each drop is announced");
-    assert!(all.summary.not_joined > 0, "{all:?}");
+    assert_eq!(told, all.dropped, "each drop is announced");
+    assert!(all.not_joined > 0, "{all:?}");
     let samples: Vec<&Sample> = samples(&sink.events).collect();
     check_against(&recorded.lock().unwrap(), &samples);
 }
@@ -605,9 +607,9 @@ fn a_failed_drain_ends_the_recording() {
     let mut ring = Shared::armed(&cpu, user(&cpu), 0);
     // A second reader of another CPU's registers: TOS is elsewhere there.
     let other = preset("06_8F");
-    let mut target = Scripted::new(|stop, _| {
+    let mut target = Scripted::new(|is_over| {
         let since = Instant::now();
-        while !stop.load(Ordering::Relaxed) {
+        while !is_over() {
             assert!(since.elapsed() < Duration::from_secs(60), "nobody stopped the target");
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -3,14 +3,13 @@
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use lbr_msr::insn::{self, Insn};
 use lbr_msr::record::Event;
 use object::{Object, ObjectSection, ObjectSymbol};
-use sampler::hardware::same_cpu::Control;
-use sampler::hardware::target::{Process, Program, Target, WholeCpu};
+use sampler::source::cpu::same_cpu::Control;
+use sampler::source::cpu::target::{Process, Program, Target, WholeCpu};
 use sampler::source::{Command, Exit, SourceError};
 use sampler::target::{Affinity, find};
 
@@ -31,7 +30,7 @@ fn run(words: &[&str]) -> (Exit, Vec<Event>) {
     let mut events = Vec::new();
     let mut emit = |event| events.push(event);
     program.start(&mut emit).unwrap();
-    program.wait(&AtomicBool::new(false), &mut emit).unwrap();
+    program.wait(&|| false, &mut emit).unwrap();
     let exit = program.finish(&mut emit).unwrap();
     (exit.unwrap(), events)
 }
@@ -72,7 +71,7 @@ fn a_program_that_is_stopped_by_the_user_is_ended() {
     let mut program = launch(&["sleep", "60"]).unwrap();
     let mut emit = |_| {};
     program.start(&mut emit).unwrap();
-    program.wait(&AtomicBool::new(true), &mut emit).unwrap();
+    program.wait(&|| true, &mut emit).unwrap();
     assert_eq!(program.finish(&mut emit).unwrap(), Some(Exit::Signal(15)));
 }
 
@@ -105,7 +104,7 @@ fn a_process_is_moved_and_moved_back() {
         std::thread::yield_now();
     }
     let before = Affinity::of(tid).unwrap();
-    let first = sampler::pin::allowed()[0];
+    let first = Affinity::current().unwrap().cpus().next().unwrap();
     let only = before.only(first).unwrap();
     let mut process = Process::attach(child.id(), &only, None).unwrap();
     assert_eq!(Affinity::of(tid).unwrap().list(), first.to_string());
@@ -121,17 +120,17 @@ fn a_process_is_moved_and_moved_back() {
     let limit = Some(Duration::from_millis(30));
     let mut process = Process::attach(child.id(), &before, limit).unwrap();
     let since = Instant::now();
-    process.wait(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    process.wait(&|| false, &mut |_| {}).unwrap();
     assert!(since.elapsed() >= Duration::from_millis(30));
     let mut process = Process::attach(child.id(), &before, None).unwrap();
     child.kill().unwrap();
-    process.wait(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    process.wait(&|| false, &mut |_| {}).unwrap();
     assert_eq!(process.finish(&mut |_| {}).unwrap(), None);
     child.wait().unwrap();
     let error = Process::attach(child.id(), &before, None).unwrap_err();
     assert!(matches!(error, SourceError::Os { .. }), "{error}");
     let mut cpu = WholeCpu { limit };
-    cpu.wait(&AtomicBool::new(false), &mut |_| {}).unwrap();
+    cpu.wait(&|| false, &mut |_| {}).unwrap();
 }
 
 /// The code of the function that thaws, sleeps and freezes, in a program.
@@ -140,7 +139,7 @@ fn row(program: &Path) -> Option<(u64, Vec<u8>)> {
     let file = object::File::parse(&*bytes).ok()?;
     let symbol = file
         .symbols()
-        .find(|symbol| symbol.name().is_ok_and(|name| name.contains("hardware8same_cpu3row")))?;
+        .find(|symbol| symbol.name().is_ok_and(|name| name.contains("cpu8same_cpu3row")))?;
     let section = file.section_by_index(symbol.section_index()?).ok()?;
     let code = section.data_range(symbol.address(), symbol.size()).ok()??;
     Some((symbol.address(), code.to_vec()))

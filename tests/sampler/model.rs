@@ -8,7 +8,8 @@ use lbr_msr::caps::{
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::Retired;
 use lbr_msr::{LbrFormat, Msr, MsrError, MsrRead, MsrWrite};
-use sampler::gate::{BranchRegisters, ThreadId};
+use sampler::gate::BranchRegisters;
+use sampler::target::ThreadId;
 
 pub(crate) const THREAD: ThreadId = ThreadId { pid: 7, tid: 8 };
 

@@ -4,9 +4,10 @@ use std::sync::Mutex;
 
 use lbr_msr::record::Event;
 use lbr_msr::soft::Retired;
-use sampler::gate::{Closed, ThreadId};
+use sampler::gate::Closed;
 use sampler::source::ptrace::{Ptrace, Recorder, Retire};
 use sampler::source::{Command, Exit, SourceError, SourceNotes};
+use sampler::target::ThreadId;
 
 pub(crate) use crate::support::programs::{BARE, Program, build};
 

@@ -3,7 +3,7 @@
 
 use lbr_msr::record::{BranchType, Event, HwBranchType as H};
 use sampler::source::ptrace::Ptrace;
-use sampler::source::{BranchSource, Exit};
+use sampler::source::{Exit, Source};
 
 use crate::program::{BARE, Keeper, Program, Told, build, run};
 

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use lbr_msr::record::{BranchType, Event, HwBranchType as H, Mmap};
 use lbr_msr::soft::Retired;
-use sampler::gate::{Closed, ThreadId};
+use sampler::gate::Closed;
 use sampler::source::ptrace::{Recorder, Retire};
 use sampler::source::qemu::{Emulated, Qemu};
-use sampler::source::{BranchSource, Command, Exit, SourceError};
+use sampler::source::{Command, Exit, Source, SourceError};
+use sampler::target::ThreadId;
 
 use crate::program::{self, BARE, Keeper, Program, Run, Told, build, from_main, turns};
 use crate::support::skip::skipped;

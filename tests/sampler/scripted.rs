@@ -7,10 +7,11 @@ use lbr_msr::access::Op;
 use lbr_msr::record::{Event, HwBranchType, Sink, SourceKnowledge};
 use lbr_msr::soft::Retired;
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
-use sampler::RecordConfig;
-use sampler::gate::{BranchRegisters, Gate, ThreadId};
-use sampler::session::{Arm, OpenRegisters};
-use sampler::source::{BranchSource, Exit, SourceError, SourceNotes};
+use sampler::gate::OpenRegisters;
+use sampler::gate::{BranchRegisters, Gate};
+use sampler::source::{Decoding, Exit, Source, SourceError, SourceNotes};
+use sampler::target::ThreadId;
+use sampler::{Classify, RecordConfig, RecordError, Summary};
 
 use crate::model::{Model, Shape, caps};
 
@@ -25,12 +26,13 @@ pub(crate) type Script = Box<dyn Fn(&Gate, ThreadId) + Send + Sync>;
 pub(crate) struct Scripted {
     pub(crate) scripts: Vec<Script>,
     pub(crate) knowledge: SourceKnowledge,
+    pub(crate) classify: Option<Classify>,
     pub(crate) result: Option<SourceError>,
 }
 
 impl Scripted {
     pub(crate) fn new(scripts: Vec<Script>) -> Scripted {
-        Scripted { scripts, knowledge: ENDS_ONLY, result: None }
+        Scripted { scripts, knowledge: ENDS_ONLY, classify: None, result: None }
     }
 
     /// So many distinct branches on each thread.
@@ -55,13 +57,17 @@ pub(crate) fn branch(tid: u32, n: u64) -> Retired {
     Retired::user(from, from + 2, HwBranchType::Cond)
 }
 
-impl BranchSource for Scripted {
+impl Source<'_> for Scripted {
     fn name(&self) -> &'static str {
         "script"
     }
 
     fn knowledge(&self) -> SourceKnowledge {
         self.knowledge
+    }
+
+    fn decoding(&mut self) -> Decoding {
+        Decoding { classify: self.classify.take(), ..Decoding::default() }
     }
 
     fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {
@@ -135,8 +141,17 @@ pub(crate) fn models(shape: Shape, depth: u32, call_stack: bool) -> OpenRegister
     Box::new(move |_| Ok(Box::new(Model { call_stack, ..Model::armed(shape, depth) })))
 }
 
-pub(crate) fn armed_already() -> Arm {
-    Box::new(|_| Ok(()))
+/// Records with these registers, which are armed already.
+pub(crate) fn record_on<S: Sink + Send>(
+    source: &mut Scripted,
+    config: RecordConfig,
+    open: OpenRegisters,
+    sink: &mut S,
+) -> Result<Summary, RecordError<S::Error>>
+where
+    S::Error: Send,
+{
+    sampler::record(source, RecordConfig { open: Some(open), ..config }, sink)
 }
 
 /// Takes so many events, then fails.

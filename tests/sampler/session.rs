@@ -10,11 +10,11 @@ use lbr_msr::record::{
     BranchEntry, BranchType, Comm, Event, Head, HwBranchType, Label, Sample, SourceKnowledge,
 };
 use lbr_msr::soft::Retired;
+use sampler::config::{Queue, WhenFull};
 use sampler::drain::DrainError;
-use sampler::session::OpenError;
+use sampler::gate::OpenError;
 use sampler::source::{Exit, SourceError};
-use sampler::thread::{Queue, WhenFull};
-use sampler::{RecordError, Sampling, Summary, record_on};
+use sampler::{RecordError, Sampling, Summary};
 
 use crate::model::{Model, SHAPES, Shape};
 use crate::scripted::*;
@@ -48,7 +48,7 @@ fn record(
     let depth = config.caps.depth;
     let open = models(shape, depth, config.call_stack);
     let mut events = Vec::new();
-    let summary = record_on(source, config, open, armed_already(), &mut events).unwrap();
+    let summary = record_on(source, config, open, &mut events).unwrap();
     (summary, events)
 }
 
@@ -92,7 +92,7 @@ fn the_sampler_reaches_the_rings_by_address_alone_and_within_the_budget() {
     let mut events = Vec::new();
     let mut source = Scripted::straight(1, 100);
     let config = config(Shape::Info, 16);
-    let summary = record_on(&mut source, config, open, armed_already(), &mut events).unwrap();
+    let summary = record_on(&mut source, config, open, &mut events).unwrap();
     assert!(summary.complete);
     // What `begin` read before, and what the end reads after, are no drains.
     let drains: Vec<usize> =
@@ -161,12 +161,13 @@ fn what_the_source_does_not_know_is_absent() {
 #[test]
 fn types_come_from_the_code_and_the_rest_of_the_filter_from_the_closure() {
     let mut config = config(Shape::Flags, 16);
-    config.classify = Some(Box::new(|pid, from| {
+    let mut source = Scripted::straight(1, 100);
+    source.classify = Some(Box::new(|pid, from| {
         assert_eq!(pid, 100);
         (from % 8 == 0).then_some(BranchType::COND)
     }));
     config.keep = Some(Box::new(|entry| entry.branch_type == Some(BranchType::COND)));
-    let (summary, events) = record(&mut Scripted::straight(1, 100), config, Shape::Flags);
+    let (summary, events) = record(&mut source, config, Shape::Flags);
     assert_eq!((summary.branches, summary.filtered), (50, 50));
     assert!(summary.complete, "every branch that was asked for is there");
     let froms = &by_thread(&events)[&1];
@@ -256,12 +257,12 @@ fn a_wipe_is_announced_and_breaks_completeness() {
             self.0.retire(branch)
         }
     }
-    let open: sampler::session::OpenRegisters =
+    let open: sampler::gate::OpenRegisters =
         Box::new(|_| Ok(Box::new(Wiped(Model::armed(Shape::Arch, 16), 0))));
     let mut events = Vec::new();
     let mut source = Scripted::straight(1, 60);
     let config = config(Shape::Arch, 16);
-    let summary = record_on(&mut source, config, open, armed_already(), &mut events).unwrap();
+    let summary = record_on(&mut source, config, open, &mut events).unwrap();
     assert!(!summary.complete);
     assert_eq!(summary.lost, 1);
     // 15 drained, 4 wiped, 11 in the stack that was excluded, 30 after.
@@ -286,7 +287,7 @@ fn a_full_queue_makes_a_waiting_session_wait() {
     let mut sink = Slow::default();
     let open = models(Shape::Arch, 8, false);
     let mut source = Scripted::straight(3, 100);
-    let summary = record_on(&mut source, config, open, armed_already(), &mut sink).unwrap();
+    let summary = record_on(&mut source, config, open, &mut sink).unwrap();
     assert!(summary.complete, "{summary:?}");
     for (tid, froms) in by_thread(&sink.events) {
         assert_eq!(froms, expected(tid, 100));
@@ -300,7 +301,7 @@ fn a_full_queue_drops_and_counts_where_nobody_can_wait() {
     let mut sink = Slow::default();
     let open = models(Shape::Arch, 8, false);
     let mut source = Scripted::straight(1, 700);
-    let summary = record_on(&mut source, config, open, armed_already(), &mut sink).unwrap();
+    let summary = record_on(&mut source, config, open, &mut sink).unwrap();
     assert!(summary.dropped > 0 && !summary.complete, "{summary:?}");
     assert_eq!(summary.samples + summary.dropped, 100);
     assert_eq!(summary.drains, 101, "the last finds nothing");
@@ -361,14 +362,9 @@ fn a_source_that_fails_is_the_error_and_its_branches_are_kept() {
     let mut source = Scripted::straight(1, 100);
     source.result = Some(SourceError::NotFound { program: "nope".to_owned() });
     let mut events = Vec::new();
-    let error = record_on(
-        &mut source,
-        config(Shape::Arch, 8),
-        models(Shape::Arch, 8, false),
-        armed_already(),
-        &mut events,
-    )
-    .unwrap_err();
+    let error =
+        record_on(&mut source, config(Shape::Arch, 8), models(Shape::Arch, 8, false), &mut events)
+            .unwrap_err();
     assert!(matches!(error, RecordError::Source(SourceError::NotFound { .. })), "{error}");
     assert_eq!(by_thread(&events)[&1], expected(1, 100));
 }
@@ -380,7 +376,6 @@ fn a_sink_that_fails_stops_every_thread() {
         &mut source,
         config(Shape::Arch, 8),
         models(Shape::Arch, 8, false),
-        armed_already(),
         &mut FullDisk { room: 5 },
     )
     .unwrap_err();
@@ -400,7 +395,6 @@ fn threads_that_panic_are_reported_and_nobody_hangs() {
         &mut Scripted::straight(2, 100_000),
         config(Shape::Arch, 8),
         models(Shape::Arch, 8, false),
-        armed_already(),
         &mut Panics,
     )
     .unwrap_err();
@@ -416,7 +410,6 @@ fn threads_that_panic_are_reported_and_nobody_hangs() {
         &mut Scripted::new(vec![script]),
         config(Shape::Arch, 8),
         models(Shape::Arch, 8, false),
-        armed_already(),
         &mut events,
     )
     .unwrap_err();
@@ -426,7 +419,7 @@ fn threads_that_panic_are_reported_and_nobody_hangs() {
 
 #[test]
 fn rings_that_cannot_be_armed_or_drained_are_typed_errors() {
-    let not_armed: sampler::session::OpenRegisters =
+    let not_armed: sampler::gate::OpenRegisters =
         Box::new(|_| Ok(Box::new(Model { control: 0, ..Model::armed(Shape::Arch, 8) })));
     let tolerant = || -> Scripted {
         Scripted::new(vec![Box::new(|gate, thread| {
@@ -437,25 +430,23 @@ fn rings_that_cannot_be_armed_or_drained_are_typed_errors() {
     };
     let mut events: Vec<Event> = Vec::new();
     let config8 = || config(Shape::Arch, 8);
-    let error =
-        record_on(&mut tolerant(), config8(), not_armed, armed_already(), &mut events).unwrap_err();
+    let error = record_on(&mut tolerant(), config8(), not_armed, &mut events).unwrap_err();
     assert!(
         matches!(error, RecordError::Arm(OpenError::Drain(DrainError::NotArmed { .. }))),
         "{error}"
     );
 
-    let faults: sampler::session::OpenRegisters = Box::new(|_| {
+    let faults: sampler::gate::OpenRegisters = Box::new(|_| {
         Ok(Box::new(Model { fault: Some(lbr_msr::Msr(0x1602)), ..Model::armed(Shape::Arch, 8) }))
     });
-    let error =
-        record_on(&mut tolerant(), config8(), faults, armed_already(), &mut events).unwrap_err();
+    let error = record_on(&mut tolerant(), config8(), faults, &mut events).unwrap_err();
     assert!(matches!(error, RecordError::Drain(_)), "{error}");
     assert!(error.to_string().contains("0x1602"), "{error}");
 
     let mut none = config8();
     none.sampling = Sampling::Period(0);
     let open = models(Shape::Arch, 8, false);
-    let error = record_on(&mut tolerant(), none, open, armed_already(), &mut events).unwrap_err();
+    let error = record_on(&mut tolerant(), none, open, &mut events).unwrap_err();
     assert!(matches!(error, RecordError::PeriodZero), "{error}");
 }
 

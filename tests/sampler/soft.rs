@@ -186,10 +186,9 @@ fn record(
     change: impl FnOnce(&mut RecordConfig),
     source: &mut Scripted,
 ) -> (Summary, Vec<BranchEntry>) {
-    let mut config = RecordConfig::new(caps.clone());
+    let mut config = RecordConfig::modelled(caps.clone(), None, select).unwrap();
     change(&mut config);
     let mut events: Vec<Event> = Vec::new();
-    config.select = select;
     let summary = sampler::record(source, config, &mut events).unwrap();
     let entries = events
         .iter()

@@ -3,22 +3,21 @@
 use std::time::Duration;
 
 use lbr_msr::record::Event;
-use sampler::pin::{PinError, allowed, pin_current_thread};
-use sampler::thread::{Queue, WhenFull};
-use sampler::{Pace, RecordError, record_on};
+use sampler::Pace;
+use sampler::config::{Queue, WhenFull};
+use sampler::target::{Affinity, Moved, SourceError};
 
 use crate::model::Shape;
 use crate::scripted::*;
 
 #[test]
 fn a_cpu_out_of_range_is_refused_with_the_list() {
-    // 5000 is beyond the kernel's set: core_affinity alone would abort.
+    let allowed = Affinity::current().unwrap();
+    // 5000 is beyond the kernel's set.
     for cpu in [5000, u32::MAX, 1023] {
-        let error = std::thread::spawn(move || pin_current_thread(cpu)).join().unwrap();
-        match error {
-            Err(PinError::NotAllowed { cpu: asked, allowed: list }) => {
-                assert_eq!(asked, cpu);
-                assert_eq!(list, allowed());
+        match allowed.pin_this_thread(cpu) {
+            Err(SourceError::NoSuchCpu { cpu: asked, allowed: list }) => {
+                assert_eq!((asked, list), (cpu, allowed.list()));
             }
             other => panic!("{other:?}"),
         }
@@ -26,38 +25,22 @@ fn a_cpu_out_of_range_is_refused_with_the_list() {
 }
 
 #[test]
-fn a_pinned_thread_is_where_it_was_pinned() {
-    let cpus = allowed();
-    assert!(!cpus.is_empty());
-    for cpu in cpus {
+fn a_pinned_thread_is_where_it_was_pinned_and_comes_back() {
+    let allowed = Affinity::current().unwrap();
+    assert!(allowed.cpus().next().is_some());
+    for cpu in allowed.cpus() {
         std::thread::spawn(move || {
-            pin_current_thread(cpu).unwrap();
+            let moved = Moved::to(&allowed).unwrap();
+            allowed.pin_this_thread(cpu).unwrap();
             assert_eq!(nix::sched::sched_getcpu().unwrap(), cpu as usize);
             // Afterwards there is nothing else to choose from.
-            assert_eq!(allowed(), [cpu]);
+            assert_eq!(Affinity::current().unwrap().cpus().collect::<Vec<_>>(), [cpu]);
+            drop(moved);
+            assert_eq!(Affinity::current().unwrap().list(), allowed.list());
         })
         .join()
         .unwrap();
     }
-}
-
-#[test]
-fn a_session_pins_its_sampler_or_says_why_not() {
-    let mut config8 = config(Shape::Arch, 8);
-    config8.sampler_cpu = allowed().first().copied();
-    let mut events: Vec<Event> = Vec::new();
-    let open = models(Shape::Arch, 8, false);
-    let mut source = Scripted::straight(1, 100);
-    assert!(record_on(&mut source, config8, open, armed_already(), &mut events).unwrap().complete);
-
-    let mut config8 = config(Shape::Arch, 8);
-    config8.sampler_cpu = Some(5000);
-    // The source is never started: this one would fail the test.
-    let mut source = Scripted::new(vec![Box::new(|_, _| panic!("started without a sampler"))]);
-    let open = models(Shape::Arch, 8, false);
-    let error = record_on(&mut source, config8, open, armed_already(), &mut events).unwrap_err();
-    assert!(matches!(error, RecordError::Pin(PinError::NotAllowed { cpu: 5000, .. })), "{error}");
-    assert!(error.to_string().contains("allowed: "), "{error}");
 }
 
 #[test]
@@ -90,7 +73,7 @@ fn eight_threads_share_one_sampler() {
     let mut events: Vec<Event> = Vec::new();
     let open = models(Shape::Info, 32, false);
     let mut source = Scripted::straight(8, 5_000);
-    let summary = record_on(&mut source, config, open, armed_already(), &mut events).unwrap();
+    let summary = record_on(&mut source, config, open, &mut events).unwrap();
     assert!(summary.complete, "{summary:?}");
     let mut last = std::collections::BTreeMap::new();
     let mut time = 0;

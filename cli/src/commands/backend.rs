@@ -5,104 +5,87 @@ use std::fs;
 use anyhow::anyhow;
 use clap::ValueEnum;
 use lbr_msr::{
-    LbrCaps, MsrError, MsrRead, MsrWrite,
-    access::{Device, MsrSafe, Op, Root},
-    address::{IA32_PERF_CAPABILITIES, Msr},
+    LbrCaps, MsrError, MsrRead,
+    access::Root,
+    address::IA32_PERF_CAPABILITIES,
     arm::{ArmError, ArmPlan, Need},
     filter::FilterError,
     probe::{GivenPerfCapabilities, Unsupported, Why, probe_assuming},
 };
 use sampler::guard::GuardError;
+use sampler::source::cpu::registers::{self, Registers};
 
 use super::machine::MachineArgs;
 use super::probe::is_wrong_assumption;
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, USAGE};
 
-/// Where the registers are.
+/// What records branches: every command's `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
-    /// msr-safe where it allows what is needed, else msr
+    /// The CPU's registers where they can be used (msr-safe before msr), else what stands in for them
     Auto,
-    /// The msr driver, /dev/cpu/N/msr
+    /// The CPU's registers through the msr driver, /dev/cpu/N/msr
     Msr,
-    /// msr-safe, /dev/cpu/N/msr_safe and /dev/cpu/msr_batch
+    /// The CPU's registers through msr-safe, /dev/cpu/N/msr_safe and /dev/cpu/msr_batch
     MsrSafe,
-    /// A software LBR
+    /// No registers of the CPU: the software LBR (`lbr time`: single-stepping alone)
     Soft,
 }
 
+impl Backend {
+    /// The driver that was asked for by name.
+    fn driver(self) -> Option<&'static str> {
+        match self {
+            Backend::Auto | Backend::Soft => None,
+            Backend::Msr => Some("msr"),
+            Backend::MsrSafe => Some("msr-safe"),
+        }
+    }
+
+    /// Takes the registers where they can be had. A backend that was asked for
+    /// by name is refused where it cannot be had; left to us, software stands in.
+    pub(crate) fn choose<T>(
+        self,
+        registers: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<Choice<T>, Failure> {
+        if self == Backend::Soft {
+            return Ok(Choice::Software(None));
+        }
+        match (registers(), self.driver()) {
+            (Ok(registers), _) => Ok(Choice::Registers(registers)),
+            // What was typed is wrong for any backend.
+            (Err(failure), _) if failure.code == USAGE => Err(failure),
+            (Err(failure), None) => Ok(Choice::Software(Some(failure))),
+            (Err(Failure { code, error }), Some(name)) => Err(Failure {
+                code,
+                error: anyhow!("--backend {name}: {error:#}; --backend soft works"),
+            }),
+        }
+    }
+}
+
+/// What records.
+pub(crate) enum Choice<T> {
+    /// The registers of this machine's CPUs.
+    Registers(T),
+    /// Software, with the refusal of the registers where nobody asked for it.
+    Software(Option<Failure>),
+}
+
 /// The registers of a CPU of this machine.
-#[derive(Debug)]
-pub(crate) enum Hardware {
-    /// Through the msr driver.
-    Msr(Device),
-    /// Through msr-safe.
-    MsrSafe(MsrSafe),
-}
+pub(crate) type Hardware = Box<dyn Registers>;
 
-impl Hardware {
-    /// What the first write will do to the kernel, to be said on stderr before
-    /// it; `None` where it is tainted already. msr-safe leaves it as it is.
-    pub(crate) fn taint_notice(&self, root: &Root) -> Option<&'static str> {
-        let tainted = || {
-            fs::read_to_string(root.join("proc/sys/kernel/tainted"))
-                .ok()
-                .and_then(|text| text.trim().parse::<u64>().ok())
-                .is_some_and(|taint| taint & OUT_OF_SPEC != 0)
-        };
-        match self {
-            Hardware::Msr(_) if !tainted() => {
-                Some("writing MSRs taints the kernel (CPU_OUT_OF_SPEC) until it is booted anew")
-            }
-            Hardware::Msr(_) | Hardware::MsrSafe(_) => None,
-        }
-    }
-}
-
-impl MsrRead for Hardware {
-    fn cpu(&self) -> u32 {
-        match self {
-            Hardware::Msr(registers) => registers.cpu(),
-            Hardware::MsrSafe(registers) => registers.cpu(),
-        }
-    }
-
-    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        match self {
-            Hardware::Msr(registers) => registers.read(msr),
-            Hardware::MsrSafe(registers) => registers.read(msr),
-        }
-    }
-
-    fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
-        match self {
-            Hardware::Msr(registers) => registers.read_many(msrs, out),
-            Hardware::MsrSafe(registers) => registers.read_many(msrs, out),
-        }
-    }
-
-    fn one_call(&self) -> bool {
-        match self {
-            Hardware::Msr(registers) => registers.one_call(),
-            Hardware::MsrSafe(registers) => registers.one_call(),
-        }
-    }
-}
-
-impl MsrWrite for Hardware {
-    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
-        match self {
-            Hardware::Msr(registers) => registers.write(msr, value),
-            Hardware::MsrSafe(registers) => registers.write(msr, value),
-        }
-    }
-
-    fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
-        match self {
-            Hardware::Msr(registers) => registers.run(batch),
-            Hardware::MsrSafe(registers) => registers.run(batch),
-        }
-    }
+/// What the first write will do to the kernel, to be said on stderr before it;
+/// `None` where it is tainted already, or the driver leaves it as it is.
+pub(crate) fn taint_notice(registers: &dyn Registers, root: &Root) -> Option<&'static str> {
+    let tainted = || {
+        fs::read_to_string(root.join("proc/sys/kernel/tainted"))
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok())
+            .is_some_and(|taint| taint & OUT_OF_SPEC != 0)
+    };
+    (registers.taints() && !tainted())
+        .then_some("writing MSRs taints the kernel (CPU_OUT_OF_SPEC) until it is booted anew")
 }
 
 /// Opens the registers of a CPU for reading alone, and finds out what they
@@ -174,27 +157,7 @@ pub(crate) fn open(
     needs: &[Need],
     write: bool,
 ) -> Result<Hardware, MsrError> {
-    let device = || {
-        let opened =
-            if write { Device::open_for_writing(cpu, root) } else { Device::open(cpu, root) };
-        opened.map(Hardware::Msr)
-    };
-    let msr_safe = || {
-        let opened = MsrSafe::open(cpu, root, write)?;
-        opened.check(needs)?;
-        Ok(Hardware::MsrSafe(opened))
-    };
-    match backend {
-        Backend::Msr => device(),
-        Backend::MsrSafe => msr_safe(),
-        Backend::Auto | Backend::Soft => {
-            if root.join(&format!("dev/cpu/{cpu}/msr_safe")).exists() {
-                msr_safe().or_else(|_| device())
-            } else {
-                device()
-            }
-        }
-    }
+    registers::open(backend.driver(), cpu, root, needs, write)
 }
 
 /// The exit status of a register that could not be read or written.

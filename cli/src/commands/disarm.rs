@@ -115,7 +115,7 @@ fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<Found, Fa
         let root = args.machine.root();
         let registers = backend::open_for(&plan, args.backend, cpu, &root)?;
         if !std::mem::replace(announced, true)
-            && let Some(notice) = registers.taint_notice(&root)
+            && let Some(notice) = backend::taint_notice(&*registers, &root)
         {
             say!("{notice}");
         }

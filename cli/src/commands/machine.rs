@@ -15,6 +15,7 @@ use lbr_msr::{
     },
     soft::SoftCpu,
 };
+use sampler::target::Affinity;
 
 use super::{cpus::CpuList, number::hex};
 use crate::exit::{Failure, NO_LBR, OrExit, USAGE};
@@ -75,7 +76,7 @@ impl MachineArgs {
     /// The CPU to use where none is named: the last that this process may run
     /// on, for CPU 0 has most of the interrupts.
     pub(crate) fn usual_cpu(&self) -> Result<u32, Failure> {
-        let mut allowed = sampler::pin::allowed();
+        let mut allowed: Vec<u32> = Affinity::current()?.cpus().collect();
         if !self.is_live() {
             let cpus = self.cpus()?;
             allowed.retain(|allowed| cpus.iter().any(|found| found.cpu == *allowed));

@@ -18,7 +18,7 @@ use super::bracket::{Body, Bracket, Layout, Ran, Registers, Switch};
 use super::child::{Child, Counts, Fault, NoResult, Setting};
 use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, total};
 use super::ring::{Full, Reading, Ring};
-use sampler::target::Affinity;
+use sampler::target::{Affinity, Moved};
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -362,7 +362,7 @@ impl Session {
         let pin = shared.and_then(|(allowed, cpu)| allowed.only(cpu).ok()).or(setting.pin);
         let setting = Setting { pin, descriptor: -1, lifeline: -1, ..setting.clone() };
         let mut place = Place::new(&bracket, &setting, start(bracket.start()))?;
-        let _turns = Turns::new(pin, allowed);
+        let _moved = pin.and_then(|pin| Moved::to(&pin).ok());
         let soft = &self.options.soft_cpu;
         let value = select(self.options.filter, &body, soft.caps.filter)?;
         let keep = kept(self.options.filter);
@@ -404,26 +404,6 @@ struct Stepped {
     counts: Option<Counts>,
     runs: u32,
     vary: bool,
-}
-
-/// While it lives, the calling thread shares a CPU with what it steps through.
-struct Turns(Option<Affinity>);
-
-impl Turns {
-    fn new(pin: Option<Affinity>, before: Option<Affinity>) -> Turns {
-        match pin {
-            Some(pin) if pin.apply(0).is_ok() => Turns(before),
-            _ => Turns(None),
-        }
-    }
-}
-
-impl Drop for Turns {
-    fn drop(&mut self) {
-        if let Some(before) = self.0 {
-            let _ = before.apply(0);
-        }
-    }
 }
 
 /// The classes that are left of a filter once it has passed the ring.

@@ -49,7 +49,7 @@ use lbr_msr::record::Head;
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use crate::clock::monotonic_ns;
-use crate::gate::ThreadId;
+use crate::target::ThreadId;
 use ring::{Edge, Kind, Ring, Slot};
 use slots::{Counted, Live, read_if_present};
 pub use stack::{Accesses, MAX_DEPTH, RawStack};

@@ -3,7 +3,7 @@
 
 use lbr_msr::record::{Head, Integrity, Label, RawEntry};
 
-use crate::gate::ThreadId;
+use crate::target::ThreadId;
 
 /// The most records a [`RawStack`] holds, and so the deepest ring that can be
 /// drained. No facility documented so far has more than 64.

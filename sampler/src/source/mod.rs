@@ -1,102 +1,25 @@
-//! Branch sources: what stands in for the CPU's own recording where there is
-//! none.
+//! Where branches come from: the registers of this machine's CPUs, or a program
+//! that runs under something that sees each of its branches.
+//!
+//! A source is a file (or folder) here that implements [`Source`].
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod cpu;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod ptrace;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod qemu;
 
-use std::path::PathBuf;
+use std::fmt;
+use std::ops::Range;
 
 use lbr_msr::record::SourceKnowledge;
 
+use crate::config::{Classify, Owns, RecordConfig};
 use crate::gate::Gate;
-
-/// How the target ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// It exited with this status.
-    Code(i32),
-    /// A signal killed it.
-    Signal(i32),
-}
-
-impl Exit {
-    /// The status a shell would report: the code, or 128 + signal.
-    #[must_use]
-    pub const fn status(self) -> i32 {
-        match self {
-            Exit::Code(code) => code,
-            Exit::Signal(signal) => 128 + signal,
-        }
-    }
-}
-
-/// What to run and from where to record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// Program, as typed; looked up in PATH where it has no slash.
-    pub program: String,
-    /// Its arguments, without the program.
-    pub args: Vec<String>,
-    /// Recording starts when execution first reaches this address of the
-    /// program's file (as its symbol table counts, before relocation).
-    pub from: Option<u64>,
-    /// Whether child processes are recorded too.
-    pub follow_children: bool,
-    /// Logical CPU to pin the target to.
-    pub cpu: Option<u32>,
-}
-
-/// Why a source could not run its target.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SourceError {
-    /// There is no such program.
-    #[error("{program}: not found in PATH")]
-    NotFound {
-        /// As typed.
-        program: String,
-    },
-    /// It cannot be executed.
-    #[error("{}: {cause}", path.display())]
-    NotExecutable {
-        /// The file.
-        path: PathBuf,
-        /// The system's words.
-        cause: std::io::Error,
-    },
-    /// It is not a 64-bit x86 program.
-    #[error("{}: {what}; the software LBR runs x86-64 ELF programs", path.display())]
-    NotX86_64 {
-        /// The file.
-        path: PathBuf,
-        /// What it is instead.
-        what: String,
-    },
-    /// It cannot be pinned there.
-    #[error("there is no CPU {cpu} to run on; this process may use: {allowed}")]
-    NoSuchCpu {
-        /// As asked.
-        cpu: u32,
-        /// The CPUs of our own affinity mask, as a list of ranges.
-        allowed: String,
-    },
-    /// The asked start was never reached.
-    #[error("the program ended before it reached {symbol}: nothing was recorded")]
-    NeverReached {
-        /// The address or name asked for.
-        symbol: String,
-    },
-    /// A system call that tracing needs failed.
-    #[error("{what}: {cause}")]
-    Os {
-        /// What was tried.
-        what: String,
-        /// The system's words.
-        cause: std::io::Error,
-    },
-}
+use crate::outlet::Sampler;
+use crate::rings;
+pub use crate::target::{Command, Exit, SourceError};
 
 /// What a source saw and could not turn into branches. Shown in every summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,17 +43,49 @@ pub struct SourceNotes {
     pub threads_left: u64,
 }
 
-/// Runs a target and retires its taken branches into the recorder's rings.
-pub trait BranchSource {
+/// What the decoder has to know of the code that ran.
+#[derive(Default)]
+pub struct Decoding {
+    /// Names the types of branches; called for each.
+    pub classify: Option<Classify>,
+    /// Tells the target's branches from others; `None` where all are its own.
+    pub owns: Option<Owns>,
+    /// Code of a sampler that runs while a ring is on. Returns of the kernel to
+    /// it are no part of the recording.
+    pub ours: Option<Range<u64>>,
+}
+
+impl fmt::Debug for Decoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoding").field("ours", &self.ours).finish_non_exhaustive()
+    }
+}
+
+/// What can be recorded. The lifetime is that of registers it borrows.
+pub trait Source<'a> {
     /// The name shown to people: `ptrace`, `qemu-x86_64`.
     fn name(&self) -> &'static str;
 
     /// What it knows beside the two ends of each branch.
     fn knowledge(&self) -> SourceKnowledge;
 
-    /// Runs the target to its end, or until the gate closes.
+    /// What it knows of the code. Called once, before [`run`](Self::run).
+    fn decoding(&mut self) -> Decoding {
+        Decoding::default()
+    }
+
+    /// The work of its samplers, each of which gets a thread. Called once, on
+    /// the thread that will run the source. By default one sampler drains the
+    /// rings that [`run`](Self::run) opens at the gate.
+    fn samplers(&mut self, config: &RecordConfig) -> Vec<Sampler<'a>> {
+        vec![rings::sampler(config.sampling.pace(0))]
+    }
+
+    /// Runs the target to its end, or until the gate closes. The samplers are
+    /// ready.
     ///
     /// # Errors
-    /// [`SourceError`]. The target is dead when this returns, either way.
+    /// [`SourceError`]. A target that was started is dead when this returns,
+    /// either way.
     fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError>;
 }

@@ -70,7 +70,7 @@ pub(super) fn snapshot(
     let affinity = Affinity::current()?;
     leave_cpu(args.cpu);
 
-    let notice = registers.taint_notice(&root);
+    let notice = backend::taint_notice(&*registers, &root);
     let ready = Ready::new(registers, plan).map_err(backend::not_armed)?;
     if ready.saved().in_use() {
         say!(

@@ -1,30 +1,25 @@
 //! Recording from the registers of this machine's CPUs.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use lbr_msr::arm::{ArmOptions, ArmPlan};
 use lbr_msr::filter::{software_filter, to_register_disarmed};
-use lbr_msr::record::{Event, Sink, SourceKnowledge};
+use lbr_msr::record::{Event, SourceKnowledge};
 use lbr_msr::{BranchFilter, LbrCaps};
 use profile::note::Source;
-use profile::perf_data::{Meta, Rate, Writer};
 use profile::symbols::RunningKernel;
+use sampler::config::{Queue, WhenFull};
 use sampler::guard::{Armed, Ready};
-use sampler::hardware::same_cpu::Control;
-use sampler::hardware::target::{Process, Program, Target, WholeCpu};
-use sampler::hardware::{self, Awake, CpuRing, Elsewhere, HardwareConfig, RecordUntil};
-use sampler::source::Command;
-use sampler::target::{Affinity, find};
-use sampler::thread::{Queue, WhenFull};
-use sampler::{DEFAULT_HZ, fresh_seed, keeper};
+use sampler::source::cpu::same_cpu::Control;
+use sampler::source::cpu::target::{Process, Program, Target, WholeCpu};
+use sampler::source::cpu::{Awake, CpuRing, Cpus, RecordUntil, may_go_first, unrecordable};
+use sampler::target::{Affinity, Command, Moved, SourceError, find};
+use sampler::{DEFAULT_HZ, RecordConfig, RecordError, Sampling, fresh_seed, keeper};
 
-use super::backend::Chosen;
-use super::sink::Watched;
-use super::{Placing, Record, software, summary};
+use super::output::{Output, meta};
+use super::{Placing, Record, software};
 use crate::commands::backend::{self as registers, Hardware};
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE};
 use crate::present::out::say;
@@ -32,39 +27,78 @@ use crate::present::out::say;
 /// Stacks that wait for the decoder, CPU by CPU: four seconds at the usual rate.
 const QUEUE: usize = 4096;
 
+/// The registers that are recorded from.
+pub(super) struct Chosen {
+    /// What they are, alike on all CPUs.
+    caps: LbrCaps,
+    /// Of which CPUs.
+    cpus: Vec<u32>,
+}
+
+/// Finds out what there is to record from.
+pub(super) fn look(args: &Record) -> Result<Chosen, Failure> {
+    let machine = args.machine();
+    let cpus = match &args.cpu {
+        Some(list) => list.cpus().to_vec(),
+        None => vec![machine.usual_cpu()?],
+    };
+    let mut found: Option<LbrCaps> = None;
+    for &cpu in &cpus {
+        let (caps, _) = registers::look(args.backend, cpu, &machine)?;
+        match &found {
+            Some(first) if first.registers != caps.registers || first.layout != caps.layout => {
+                return Err(anyhow!(
+                    "the branch records of CPU {cpu} are not like those of CPU {}: record them \
+                     apart from each other",
+                    cpus.first().copied().unwrap_or(0)
+                ))
+                .or_exit(USAGE);
+            }
+            Some(_) => {}
+            None => found = Some(caps),
+        }
+    }
+    let caps = found.ok_or_else(|| anyhow!("no CPU was named"))?;
+    Ok(Chosen { caps, cpus })
+}
+
 /// Records. Everything that can be refused is, before the first write.
 pub(super) fn record(args: &Record, chosen: Chosen) -> Outcome {
-    let Chosen { caps, cpus, backend, .. } = chosen;
+    let Chosen { caps, cpus } = chosen;
     refuse_what_needs_software(args)?;
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
     let plan = plan(filter, &caps)?;
     let root = args.machine().root();
     let rings = cpus
         .iter()
-        .map(|cpu| registers::open_for(&plan, backend, *cpu, &root))
+        .map(|cpu| registers::open_for(&plan, args.backend, *cpu, &root))
         .collect::<Result<Vec<Hardware>, Failure>>()?;
-    let placing = placing(args, &rings, &cpus)?;
     // For the sampler on the CPU itself, which passes by the wrapper that
     // limits writes: it writes the control register alone.
-    let descriptors = rings.iter().map(descriptor).collect::<std::io::Result<Vec<_>>>()?;
-    let notice = rings.first().and_then(|ring| ring.taint_notice(&root));
-    let through = match rings.first() {
-        Some(Hardware::MsrSafe(_)) => "msr-safe",
-        _ => "/dev/cpu/N/msr",
-    };
+    let descriptors =
+        rings.iter().map(|ring| ring.same_cpu()).collect::<std::io::Result<Vec<_>>>()?;
+    let placement = placement(args, &descriptors, &cpus)?;
+    let first = rings.first().context("no CPU to record")?;
+    let notice = registers::taint_notice(&**first, &root);
     let desc = description(&caps);
     let allowed = Affinity::current()?;
     let list = allowed.only_these(&cpus).or_exit(USAGE)?;
-    say!("recording on {desc} through {through}, CPU {}, {}", list.list(), placing.words());
+    say!(
+        "recording on {desc} through {}, CPU {}, {}",
+        first.driver().through,
+        list.list(),
+        placement.words()
+    );
 
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .context("signals cannot be listened for")?;
-    }
+    let sampling = Sampling::Rate {
+        hz: args.freq.unwrap_or(DEFAULT_HZ),
+        seed: args.seed.unwrap_or_else(fresh_seed),
+    };
+    let knowledge = SourceKnowledge::HARDWARE;
+    let mut meta = meta(&caps, desc, filter, Source::Hardware, knowledge, sampling);
+    meta.event = event_name(filter).to_owned();
     let mut target = target(args, &list)?;
-    let writer = Writer::create(&args.output, meta(args, filter, &caps, desc))
-        .with_context(|| format!("cannot write {}", args.output.display()))?;
+    let mut output = Output::create(args, meta)?;
     let awake = (!args.allow_cstates).then(|| Awake::hold(&root));
     if let Some(Err(cause)) = &awake {
         say!(
@@ -73,53 +107,39 @@ pub(super) fn record(args: &Record, chosen: Chosen) -> Outcome {
         );
     }
     // The keeper, which arming starts, inherits it.
-    let _elsewhere = Elsewhere::go(allowed, &cpus);
+    let _moved = Moved::off(&cpus, &allowed);
     let mut armed = arm(rings, &plan, notice)?;
 
-    let config = HardwareConfig {
-        caps: caps.clone(),
+    let config = RecordConfig {
         call_stack: plan.call_stack(),
-        allowed,
-        hz: args.freq.unwrap_or(DEFAULT_HZ),
-        seed: args.seed.unwrap_or_else(fresh_seed),
+        sampling,
         queue: Queue { stacks: QUEUE, when_full: WhenFull::Drop },
         keep: software_filter(filter, caps.filter).map(software::keep),
-        stop: Arc::clone(&stop),
+        ..RecordConfig::new(caps)
     };
     let (control, enable) = plan.control();
     let to_sample = armed.iter_mut().zip(&cpus).zip(&descriptors);
     let to_sample = to_sample
         .map(|((armed, cpu), descriptor)| CpuRing {
             registers: armed.registers(),
-            same_cpu: descriptor.as_ref().filter(|_| placing.is_same_cpu()).map(|descriptor| {
+            same_cpu: descriptor.as_ref().filter(|_| placement.is_same_cpu()).map(|descriptor| {
                 let descriptor = descriptor.as_fd();
                 let control = Control { descriptor, cpu: *cpu, msr: control, enable };
                 Box::new(control) as Box<dyn RecordUntil + Send>
             }),
         })
         .collect();
-    let mut sink = Watched::new(writer);
     if filter.contains(BranchFilter::KERNEL) {
-        tell_kernel(&mut sink)?;
+        tell_kernel(&mut output)?;
     }
-    let recorded = hardware::record(to_sample, &mut *target, config, &mut sink);
+    let recorded = output.record(&mut Cpus::new(to_sample, &mut *target, allowed), config);
     let restored = restore(armed);
-    // What was recorded before a failure is worth keeping: the file is finished either way.
-    let finished = sink.finish().finish_file();
     drop(awake);
     let recorded = recorded.map_err(|error| match error {
-        sampler::RecordError::Drain(error) => registers::refused(error),
+        RecordError::Drain(error) => registers::refused(error),
         error => Failure { code: FAILED, error: error.into() },
-    })?;
-    restored?;
-    finished.with_context(|| format!("cannot finish {}", args.output.display()))?;
-    summary::print(&recorded.summary, SourceKnowledge::HARDWARE, &args.output, &stop);
-    summary::print_cpus(&recorded.cpus);
-    if args.report {
-        crate::commands::report::hot(&args.output)?;
-    }
-    // A status is 0 to 255, or 128 + a signal's number.
-    Ok(u8::try_from(recorded.summary.exit.status()).unwrap_or(FAILED))
+    });
+    output.finish(recorded.and_then(|recorded| restored.map(|()| recorded)), knowledge)
 }
 
 fn refuse_what_needs_software(args: &Record) -> Result<(), Failure> {
@@ -138,7 +158,7 @@ fn refuse_what_needs_software(args: &Record) -> Result<(), Failure> {
 }
 
 fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<ArmPlan, Failure> {
-    if let Some(why) = hardware::unrecordable(caps) {
+    if let Some(why) = unrecordable(caps) {
         let name = caps.cpu.uarch.as_deref().map_or_else(|| caps.cpu.key(), str::to_owned);
         let error = anyhow!("{name} cannot be recorded from: {why}; --backend soft works");
         return Err(Failure { code: NO_LBR, error });
@@ -151,32 +171,38 @@ fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<ArmPlan, Failure> {
 
 /// Where drains run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Placement {
     SameCpu { first: bool },
     Beside { in_one_call: bool },
 }
 
-impl Place {
+impl Placement {
     const fn is_same_cpu(self) -> bool {
-        matches!(self, Place::SameCpu { .. })
+        matches!(self, Placement::SameCpu { .. })
     }
 
     const fn words(self) -> &'static str {
         match self {
-            Place::SameCpu { first: true } => "drained on it with SCHED_FIFO",
-            Place::SameCpu { first: false } => {
+            Placement::SameCpu { first: true } => "drained on it with SCHED_FIFO",
+            Placement::SameCpu { first: false } => {
                 "drained on it without SCHED_FIFO (not permitted): every stack is cut"
             }
-            Place::Beside { in_one_call: true } => "drained from beside it, in one call",
-            Place::Beside { in_one_call: false } => "drained from beside it: every stack is cut",
+            Placement::Beside { in_one_call: true } => "drained from beside it, in one call",
+            Placement::Beside { in_one_call: false } => {
+                "drained from beside it: every stack is cut"
+            }
         }
     }
 }
 
-fn placing(args: &Record, rings: &[Hardware], cpus: &[u32]) -> Result<Place, Failure> {
-    let in_one_call = rings.iter().any(|ring| matches!(ring, Hardware::MsrSafe(_)));
+fn placement(
+    args: &Record,
+    descriptors: &[Option<OwnedFd>],
+    cpus: &[u32],
+) -> Result<Placement, Failure> {
+    let in_one_call = descriptors.iter().any(Option::is_none);
     let has_others = Affinity::current()?.without(cpus).is_some();
-    let beside = Place::Beside { in_one_call };
+    let beside = Placement::Beside { in_one_call };
     match args.placement {
         Placing::Same if in_one_call => Err(anyhow!(
             "--placement same: msr-safe's calls leave branches of lbr itself in the ring; it \
@@ -190,20 +216,13 @@ fn placing(args: &Record, rings: &[Hardware], cpus: &[u32]) -> Result<Place, Fai
         Placing::Beside => Ok(beside),
         Placing::Auto if in_one_call => Ok(beside),
         Placing::Auto | Placing::Same => {
-            let first = hardware::may_go_first();
+            let first = may_go_first();
             if !first && has_others && args.placement == Placing::Auto {
                 Ok(beside)
             } else {
-                Ok(Place::SameCpu { first })
+                Ok(Placement::SameCpu { first })
             }
         }
-    }
-}
-
-fn descriptor(registers: &Hardware) -> std::io::Result<Option<OwnedFd>> {
-    match registers {
-        Hardware::Msr(device) => device.as_fd().try_clone_to_owned().map(Some),
-        Hardware::MsrSafe(_) => Ok(None),
     }
 }
 
@@ -255,7 +274,7 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>, Failure> {
     if let Some(pid) = args.pid {
         let process = Process::attach(pid, cpus, limit).map_err(|error| {
             let code = match &error {
-                sampler::source::SourceError::Os { cause, .. }
+                SourceError::Os { cause, .. }
                     if cause.kind() == std::io::ErrorKind::PermissionDenied =>
                 {
                     NOT_PERMITTED
@@ -281,36 +300,25 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>, Failure> {
     Ok(Box::new(launched.map_err(|error| software::refused(error, args))?))
 }
 
-fn meta(args: &Record, filter: BranchFilter, caps: &LbrCaps, desc: String) -> Meta {
-    let mut meta = Meta::of_this_machine();
-    let cpu = &caps.cpu;
-    let vendor = cpu.vendor.as_str();
-    meta.cpuid = Some(format!("{vendor},{},{},{}", cpu.family, cpu.model, cpu.stepping));
-    meta.cpudesc = Some(desc);
-    meta.filter = filter;
-    meta.event = match (filter.contains(BranchFilter::USER), filter.contains(BranchFilter::KERNEL))
-    {
+/// perf's name of what is recorded.
+fn event_name(filter: BranchFilter) -> &'static str {
+    match (filter.contains(BranchFilter::USER), filter.contains(BranchFilter::KERNEL)) {
         (true, false) => "branches:u",
         (false, true) => "branches:k",
         _ => "branches",
     }
-    .to_owned();
-    meta.knowledge = SourceKnowledge::HARDWARE;
-    meta.source = Source::Hardware;
-    meta.rate = Rate::Frequency(u64::from(args.freq.unwrap_or(DEFAULT_HZ)));
-    meta
 }
 
 /// Where the kernel lies, so that its branches can be named later. They are
 /// recorded all the same where it does not say.
-fn tell_kernel(sink: &mut Watched<Writer<std::fs::File>>) -> Result<(), Failure> {
+fn tell_kernel(output: &mut Output<'_>) -> Result<(), Failure> {
     let mappings = RunningKernel::default().mappings(0);
     let mappings = mappings.unwrap_or_else(|why| {
         say!("branches of the kernel will have no names: {why}");
         Vec::new()
     });
     for mapping in mappings {
-        sink.event(&Event::Mmap(Box::new(mapping))).context("cannot write the recording")?;
+        output.event(&Event::Mmap(Box::new(mapping)))?;
     }
     Ok(())
 }

@@ -1,9 +1,8 @@
 //! `lbr record`: run a program and record its branches.
 
-mod backend;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod hardware;
-mod sink;
+mod output;
 mod software;
 mod summary;
 
@@ -13,8 +12,7 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use lbr_msr::probe::Assumption;
 
-use backend::Choice;
-
+use super::backend::{Backend, Choice};
 use super::{cpus::CpuList, machine::MachineArgs};
 use crate::exit::{Failure, Outcome, USAGE};
 
@@ -128,19 +126,6 @@ pub(crate) struct Record {
     command: Vec<String>,
 }
 
-/// What records the branches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Backend {
-    /// The CPU's registers where they can be used, else the software LBR
-    Auto,
-    /// The CPU's registers through /dev/cpu/N/msr
-    Msr,
-    /// The CPU's registers through msr-safe
-    MsrSafe,
-    /// The software LBR
-    Soft,
-}
-
 /// What runs the program under the software LBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Source {
@@ -178,11 +163,15 @@ impl Record {
 
 /// Runs the command.
 pub(crate) fn run(args: &Record) -> Outcome {
-    let why = match backend::choose(args)? {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    let choice = args.backend.choose(|| hardware::look(args))?;
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    let choice = Choice::<()>::Software(None);
+    let why = match choice {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Choice::Hardware(chosen) => return hardware::record(args, chosen),
+        Choice::Registers(chosen) => return hardware::record(args, chosen),
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-        Choice::Hardware(_) => None,
+        Choice::Registers(()) => None,
         Choice::Software(why) => why,
     };
     if args.command.is_empty() {

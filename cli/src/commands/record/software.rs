@@ -1,25 +1,19 @@
 //! Recording on the software LBR.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use anyhow::{Context, anyhow};
 use lbr_msr::BranchFilter;
-use lbr_msr::arm::{ArmOptions, ArmPlan};
 use lbr_msr::caps::{FilterRegister, LbrCaps};
 use lbr_msr::filter::{BranchClasses, software_filter, to_register_disarmed};
 use lbr_msr::record::{BranchEntry, BranchType};
 use lbr_msr::soft::SoftCpu;
-use profile::perf_data::{Meta, Rate, Writer};
 use profile::symbols::find_symbol;
-use sampler::session::{RecordConfig, RecordError, Sampling, record as run_session};
 use sampler::source::ptrace::Ptrace;
 use sampler::source::qemu::Qemu;
-use sampler::source::{BranchSource, Command, SourceError};
-use sampler::{Classify, Keep, fresh_seed, target};
+use sampler::source::{Command, Source as BranchSource, SourceError};
+use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 
-use super::sink::Watched;
-use super::{Record, Source, summary};
+use super::output::{Output, meta};
+use super::{Record, Source};
 use crate::commands::cpus::CpuList;
 use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::present::out::say;
@@ -32,7 +26,9 @@ pub(super) fn record(args: &Record, why: Option<&str>) -> Outcome {
     let cpu = SoftCpu::preset(&args.soft_cpu).or_exit(USAGE)?;
     let ring = ring_filter(filter, &cpu.caps)?;
     // One-entry and read-only facilities refuse, before a file is written over.
-    ArmPlan::new(&cpu.caps, ring.select, ArmOptions::default()).or_exit(NO_LBR)?;
+    let caps = cpu.caps.clone();
+    let config =
+        RecordConfig::modelled(caps, cpu.perf_capabilities, ring.select).or_exit(NO_LBR)?;
     let sampling = sampling(args, &cpu.caps);
     let mut tracer = tracer(args)?;
 
@@ -45,54 +41,14 @@ pub(super) fn record(args: &Record, why: Option<&str>) -> Outcome {
         say!("single-stepping, which is slow: {why}");
     }
 
-    let mut meta = Meta::of_this_machine();
-    meta.cmdline.push(format!("# {desc}"));
-    meta.cpudesc = Some(desc);
-    let identity = &cpu.caps.cpu;
-    meta.cpuid = Some(format!(
-        "{},{},{},{}",
-        identity.vendor.as_str(),
-        identity.family,
-        identity.model,
-        identity.stepping
-    ));
-    meta.filter = filter;
     let knowledge = tracer.source.knowledge();
-    meta.knowledge = knowledge;
-    meta.source = profile::note::Source::Software;
-    meta.rate = match sampling {
-        Sampling::Period(period) => Rate::Period(period),
-        Sampling::Rate { hz, .. } => Rate::Frequency(u64::from(hz)),
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .context("signals cannot be listened for")?;
-    }
-    let writer = Writer::create(&args.output, meta)
-        .with_context(|| format!("cannot write {}", args.output.display()))?;
-    let mut sink = Watched::new(writer);
-    let config = RecordConfig {
-        perf_capabilities: cpu.perf_capabilities,
-        select: ring.select,
-        sampling,
-        call_stack: filter.contains(BranchFilter::STACK),
-        classify: Some(tracer.classify),
-        keep: ring.keep,
-        stop: Arc::clone(&stop),
-        ..RecordConfig::new(cpu.caps)
-    };
-    let recorded = run_session(&mut *tracer.source, config, &mut sink);
-    // What was recorded before a failure is worth keeping: the file is finished either way.
-    let finished = sink.finish().finish_file();
-    let recorded = recorded.map_err(|error| failure(error, args))?;
-    finished.with_context(|| format!("cannot finish {}", args.output.display()))?;
-    summary::print(&recorded, knowledge, &args.output, &stop);
-    if args.report {
-        crate::commands::report::hot(&args.output)?;
-    }
-    // A status is 0 to 255, or 128 + a signal's number.
-    Ok(u8::try_from(recorded.exit.status()).unwrap_or(FAILED))
+    let origin = profile::note::Source::Software;
+    let mut meta = meta(&cpu.caps, desc.clone(), filter, origin, knowledge, sampling);
+    meta.cmdline.push(format!("# {desc}"));
+    let mut output = Output::create(args, meta)?;
+    let config = RecordConfig { sampling, keep: ring.keep, ..config };
+    let recorded = output.record(&mut *tracer.source, config);
+    output.finish(recorded.map_err(|error| failure(error, args)), knowledge)
 }
 
 /// The filter with its ring named: the sources under the software LBR see no
@@ -155,8 +111,7 @@ fn sampling(args: &Record, caps: &LbrCaps) -> Sampling {
 
 /// What runs the program.
 struct Tracer {
-    source: Box<dyn BranchSource>,
-    classify: Classify,
+    source: Box<dyn BranchSource<'static>>,
     /// Why the faster source was not taken, where nobody decided it.
     why_slow: Option<String>,
 }
@@ -170,16 +125,14 @@ fn tracer(args: &Record) -> Result<Tracer, Failure> {
     match qemu {
         Ok(qemu) => {
             let source = qemu.program(command).map_err(|error| refused(error, args))?;
-            let classify = Box::new(source.classifier());
-            Ok(Tracer { source: Box::new(source), classify, why_slow: None })
+            Ok(Tracer { source: Box::new(source), why_slow: None })
         }
         Err(Some(why)) if args.source == Source::Qemu => {
             Err(Failure { code: FAILED, error: anyhow!("--source qemu: {why}") })
         }
         Err(why_slow) => {
             let source = Ptrace::new(command).map_err(|error| refused(error, args))?;
-            let classify = Box::new(source.classifier());
-            Ok(Tracer { source: Box::new(source), classify, why_slow })
+            Ok(Tracer { source: Box::new(source), why_slow })
         }
     }
 }

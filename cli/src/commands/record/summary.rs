@@ -2,34 +2,31 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use lbr_msr::record::{Label, SourceKnowledge};
 use sampler::Summary;
-use sampler::hardware::CpuReport;
+use sampler::outlet::SamplerReport;
 use sampler::source::SourceNotes;
 
 use crate::present::number::counted;
 use crate::present::out::say;
 
 /// Prints it.
-pub(super) fn print(
-    summary: &Summary,
-    knowledge: SourceKnowledge,
-    output: &Path,
-    stopped: &AtomicBool,
-) {
-    anstream::eprint!("{}", text(summary, knowledge, output, stopped.load(Ordering::Relaxed)));
+pub(super) fn print(summary: &Summary, knowledge: SourceKnowledge, output: &Path, stopped: bool) {
+    anstream::eprint!("{}", text(summary, knowledge, output, stopped));
+    if knowledge == SourceKnowledge::HARDWARE {
+        print_cpus(&summary.samplers);
+    }
 }
 
 /// Prints what each CPU's sampler did.
-pub(super) fn print_cpus(cpus: &[CpuReport]) {
+fn print_cpus(cpus: &[SamplerReport]) {
     for cpu in cpus {
         say!("{}", cpu_line(cpu));
     }
 }
 
-fn cpu_line(cpu: &CpuReport) -> String {
+fn cpu_line(cpu: &SamplerReport) -> String {
     let mut line = format!("CPU {}: {}", cpu.cpu, counted(cpu.drains, "drain", "drains"));
     if cpu.drains > 0 {
         let each = cpu.accesses as f64 / cpu.drains as f64;

@@ -7,11 +7,11 @@ use lbr_msr::LbrCaps;
 use lbr_msr::arm::{ArmOptions, ArmPlan};
 use sampler::guard::Ready;
 use sampler::keeper;
-use sampler::target::Affinity;
+use sampler::target::{Affinity, Moved};
 
+use super::TimeArgs;
 use super::counted::Source;
-use super::{Backend, TimeArgs};
-use crate::commands::backend::{self, Backend as Device};
+use crate::commands::backend::{self, Backend, Choice};
 use crate::commands::machine::MachineArgs;
 use crate::exit::{Failure, OrExit, USAGE};
 use crate::present::out::say;
@@ -30,28 +30,19 @@ pub(super) fn measure(args: &TimeArgs, options: Options, body: &Body) -> Result<
     };
     let chosen = args.cpu.map_or_else(|| machine.usual_cpu(), Ok);
     // Stepping needs a CPU too, if only to be counted on one.
-    let cpu = chosen.as_ref().ok().or(sampler::pin::allowed().last()).copied().unwrap_or(0);
+    let cpu = chosen.as_ref().ok().copied().or(allowed.cpus().last()).unwrap_or(0);
     let pin = allowed.only(cpu).or_exit(USAGE)?;
     let options = Options { pin: Some(pin), ..options };
-    let (device, name) = match args.backend {
-        Backend::Soft => return Ok(stepped(args, options, body, None)),
-        Backend::Auto => (Device::Auto, None),
-        Backend::Msr => (Device::Msr, Some("msr")),
-        Backend::MsrSafe => (Device::MsrSafe, Some("msr-safe")),
-    };
-    let prepared =
-        chosen.and_then(|_| backend::look(device, cpu, &machine)).and_then(|(caps, _)| {
-            let plan = plan(&caps, &options, body)?;
-            Ok((caps, plan))
-        });
-    match (prepared, name) {
-        (Ok((caps, plan)), _) => hardware(device, cpu, &machine, caps, plan, options, body),
-        (Err(failure), _) if failure.code == USAGE => Err(failure),
-        (Err(failure), None) => Ok(stepped(args, options, body, Some(&failure))),
-        (Err(Failure { code, error }), Some(name)) => Err(Failure {
-            code,
-            error: anyhow!("--backend {name}: {error:#}; --backend soft works"),
-        }),
+    let prepared = args.backend.choose(|| {
+        let (caps, _) = backend::look(args.backend, chosen?, &machine)?;
+        let plan = plan(&caps, &options, body)?;
+        Ok((caps, plan))
+    })?;
+    match prepared {
+        Choice::Registers((caps, plan)) => {
+            hardware(args.backend, cpu, &machine, caps, plan, options, body)
+        }
+        Choice::Software(why) => Ok(stepped(args, options, body, why.as_ref())),
     }
 }
 
@@ -69,7 +60,7 @@ fn plan(caps: &LbrCaps, options: &Options, body: &Body) -> Result<ArmPlan, Failu
 }
 
 fn hardware(
-    device: Device,
+    backend: Backend,
     cpu: u32,
     machine: &MachineArgs,
     caps: LbrCaps,
@@ -78,22 +69,14 @@ fn hardware(
     body: &Body,
 ) -> Result<Measured, Failure> {
     let root = machine.root();
-    let registers = backend::open_for(&plan, device, cpu, &root)?;
-    let (name, node) = match &registers {
-        backend::Hardware::Msr(_) => ("msr", root.msr_node(cpu)),
-        backend::Hardware::MsrSafe(_) => {
-            ("msr-safe", root.join(&format!("dev/cpu/{cpu}/msr_safe")))
-        }
-    };
+    let registers = backend::open_for(&plan, backend, cpu, &root)?;
+    let (name, node) = (registers.driver().name, registers.node(&root));
     // This program is not to run between the brackets.
-    let elsewhere = Affinity::current()?.without(&[cpu]);
-    match elsewhere.map(|others| others.apply(0)) {
-        Some(Ok(())) => {}
-        _ => {
-            say!("lbr may run on no other CPU than {cpu}: more runs than elsewhere are interrupted")
-        }
+    let moved = Moved::off(&[cpu], &Affinity::current()?);
+    if moved.is_none() {
+        say!("lbr may run on no other CPU than {cpu}: more runs than elsewhere are interrupted");
     }
-    let notice = registers.taint_notice(&root);
+    let notice = backend::taint_notice(&*registers, &root);
     let ready = Ready::new(registers, plan).map_err(backend::not_armed)?;
     if ready.saved().in_use() {
         say!(

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args};
 use lab::measure::{MeasureError, Options};
 use lbr_msr::BranchFilter;
 use lbr_msr::probe::Assumption;
@@ -23,6 +23,7 @@ use lbr_msr::soft::SoftCpu;
 use code::Code;
 use counted::Counted;
 
+use crate::commands::backend::Backend;
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::present::out::say;
 
@@ -137,19 +138,6 @@ pub(crate) struct TimeArgs {
     /// Draw the distributions: into FILE (.svg or .png), or as text
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     plot: Option<Option<PathBuf>>,
-}
-
-/// What records the branches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Backend {
-    /// The CPU's registers where they can be used, else none
-    Auto,
-    /// The CPU's registers through /dev/cpu/N/msr
-    Msr,
-    /// The CPU's registers through msr-safe
-    MsrSafe,
-    /// None: single-stepping alone
-    Soft,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

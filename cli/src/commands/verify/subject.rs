@@ -39,7 +39,8 @@ pub(super) fn verify(
     let [one] = &mut ready;
     if one.writes() {
         if std::mem::take(notice)
-            && let Some(notice) = one.subject().registers().taint_notice(&args.machine.root())
+            && let Some(notice) =
+                backend::taint_notice(&**one.subject().registers(), &args.machine.root())
         {
             say!("{notice}");
         }
@@ -74,11 +75,7 @@ fn open(
         registers = backend::open(args.backend, cpu, &root, &preserved.needs(), true)
             .map_err(backend::refused)?;
     }
-    let node = match &registers {
-        Hardware::Msr(_) => "msr",
-        Hardware::MsrSafe(_) => "msr_safe",
-    };
-    let path = root.join(&format!("dev/cpu/{cpu}/{node}"));
+    let path = registers.node(&root);
     let descriptor: File = OpenOptions::new()
         .read(true)
         .write(config.write)

@@ -20,11 +20,9 @@ use lbr_msr::probe::RecordedCpuid;
 use lbr_msr::soft::machine;
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 use nix::libc;
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
 
-use sampler::hardware::same_cpu::transferred;
-use sampler::pin::{PinError, pin_current_thread};
+use sampler::source::cpu::same_cpu::transferred;
+use sampler::target::{Affinity, Moved, SourceError};
 
 use super::{Kernel, Kind, Knows, Ran, RunError, Subject, Switch};
 use memory::{Code, Data, Untouched};
@@ -50,19 +48,8 @@ pub struct RealSubject<M> {
     root: Root,
     untouched: Untouched,
     random: u64,
-    /// Where the thread may run again afterwards.
-    _affinity: Affinity,
-}
-
-/// The CPUs that the thread of this value could run on.
-#[derive(Debug)]
-struct Affinity(CpuSet);
-
-impl Drop for Affinity {
-    fn drop(&mut self) {
-        // CPUs that have gone offline since are no loss.
-        let _ = sched_setaffinity(Pid::from_raw(0), &self.0);
-    }
+    /// The thread may run elsewhere again afterwards.
+    _moved: Moved,
 }
 
 impl<M: std::fmt::Debug> std::fmt::Debug for RealSubject<M> {
@@ -80,10 +67,7 @@ impl<M: std::fmt::Debug> std::fmt::Debug for RealSubject<M> {
 pub enum RealError {
     /// This thread cannot run on it.
     #[error(transparent)]
-    Pin(#[from] PinError),
-    /// Where the thread may run cannot be found out.
-    #[error("the CPUs that this process may run on cannot be read: {0}")]
-    Affinity(io::Error),
+    Pin(#[from] SourceError),
     /// No memory for the code.
     #[error("no memory for the code to run: {0}")]
     Memory(io::Error),
@@ -106,11 +90,11 @@ impl<M: MsrWrite> RealSubject<M> {
         cpuid: RecordedCpuid,
         root: Root,
     ) -> Result<RealSubject<M>, RealError> {
-        let before = sched_getaffinity(Pid::from_raw(0));
-        let affinity = Affinity(before.map_err(|errno| RealError::Affinity(errno.into()))?);
-        pin_current_thread(registers.cpu())?;
+        let allowed = Affinity::current()?;
+        let moved = Moved::to(&allowed)?;
+        allowed.pin_this_thread(registers.cpu())?;
         Ok(RealSubject {
-            _affinity: affinity,
+            _moved: moved,
             kind: kind_of(&cpuid, &mut registers),
             registers,
             descriptor,

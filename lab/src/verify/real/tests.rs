@@ -28,7 +28,7 @@ const KERNELS: [Kernel; 14] = [
 
 fn subject() -> (RealSubject<SoftLbr>, std::fs::File) {
     let cpu = SoftCpu::preset("06_5E").expect("a preset");
-    let first = *sampler::pin::allowed().first().expect("a CPU");
+    let first = allowed().first().copied().expect("a CPU");
     let registers = SoftLbr::new(&cpu.caps, cpu.perf_capabilities).on_cpu(first);
     let file = tempfile::tempfile().expect("a file");
     let descriptor = file.try_clone().expect("a descriptor").into();
@@ -37,6 +37,11 @@ fn subject() -> (RealSubject<SoftLbr>, std::fs::File) {
 }
 
 const SWITCH: Switch = Switch { msr: Msr(0x1D9), on: 0x4801, off: 0x4800 };
+
+/// The CPUs that this thread may run on.
+fn allowed() -> Vec<u32> {
+    sampler::target::Affinity::current().expect("a mask").cpus().collect()
+}
 
 #[test]
 fn every_kernel_runs_and_ends_with_recording_off() {
@@ -174,10 +179,10 @@ fn numbers_asked_for_are_numbers_taken() {
 
 #[test]
 fn a_subject_gives_the_other_cpus_back() {
-    let before = sampler::pin::allowed();
+    let before = allowed();
     {
         let (subject, _file) = subject();
-        assert_eq!(sampler::pin::allowed(), [subject.cpu()]);
+        assert_eq!(allowed(), [subject.cpu()]);
     }
-    assert_eq!(sampler::pin::allowed(), before);
+    assert_eq!(allowed(), before);
 }

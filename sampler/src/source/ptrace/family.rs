@@ -9,9 +9,9 @@ use nix::unistd::Pid;
 use super::task::{Process, Task, is_thread_of};
 use super::tracer::{Stop, Tracer, exit_of, os, task_event};
 use super::{Recorder, Retire, sys};
-use crate::gate::ThreadId;
 use crate::source::SourceError;
 use crate::target;
+use crate::target::ThreadId;
 
 impl<R: Recorder> Tracer<'_, R> {
     /// Stops tracing a child that is stopped, and delivers `signal` (0: none).

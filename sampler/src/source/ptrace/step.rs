@@ -15,8 +15,8 @@ use super::task::{Call, Passage, Pending, comm, next_ip};
 use super::tracer::{Stop, Tracer, os};
 use super::{Recorder, Retire};
 use crate::clock::monotonic_ns;
-use crate::gate::ThreadId;
 use crate::maps;
+use crate::target::ThreadId;
 
 /// The code segment of 64-bit programs, Linux arch/x86/include/asm/segment.h.
 const USER_CS: u64 = 0x33;

@@ -6,8 +6,8 @@ use std::fs;
 use nix::libc::user_regs_struct;
 
 use super::code::{Code, Decoded};
-use crate::gate::ThreadId;
 use crate::maps::Mapping;
+use crate::target::ThreadId;
 
 /// How far a system call that is run from stop to stop has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,9 @@ use super::start::Start;
 use super::task::{Passage, Process, Task};
 use super::{Ptrace, Recorder, Sites, sys};
 use crate::clock::monotonic_ns;
-use crate::gate::{Closed, ThreadId};
+use crate::gate::Closed;
 use crate::source::{Exit, SourceError, SourceNotes};
+use crate::target::ThreadId;
 use crate::target::{self, Held, Program};
 
 /// Why the loop ends early.

@@ -18,9 +18,10 @@ use super::record::{Corrupt, Record};
 use super::shared::Shared;
 use super::{Emulated, code, find};
 use crate::clock::monotonic_ns;
-use crate::gate::{Closed, ThreadId};
+use crate::gate::Closed;
 use crate::source::ptrace::{Recorder, Retire};
 use crate::source::{Exit, SourceError, SourceNotes};
+use crate::target::ThreadId;
 
 /// Records taken from one ring before the next has its turn.
 const BATCH: u64 = 1024;

@@ -41,7 +41,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use lbr_msr::record::{BranchType, SourceKnowledge};
 
 use super::ptrace::Recorder;
-use super::{BranchSource, Command, Exit, SourceError, SourceNotes};
+use super::{Command, Decoding, Exit, Source, SourceError, SourceNotes};
 use crate::gate::Gate;
 use crate::target::{self, Affinity};
 use reader::Sites;
@@ -116,7 +116,7 @@ impl Emulated {
         move |pid, from| sites.read().unwrap_or_else(PoisonError::into_inner).get(pid, from)
     }
 
-    /// [`run`](BranchSource::run) into any recorder.
+    /// [`run`](Source::run) into any recorder.
     ///
     /// Returns when the program has ended. When the recorder closes, it is
     /// killed; processes that it forked are left alone.
@@ -131,13 +131,17 @@ impl Emulated {
     }
 }
 
-impl BranchSource for Emulated {
+impl Source<'_> for Emulated {
     fn name(&self) -> &'static str {
         "qemu-x86_64"
     }
 
     fn knowledge(&self) -> SourceKnowledge {
         SourceKnowledge { mispredict: false, cycles: false, kernel: false }
+    }
+
+    fn decoding(&mut self) -> Decoding {
+        Decoding { classify: Some(Box::new(self.classifier())), ..Decoding::default() }
     }
 
     fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lbr_msr::insn::{Insn, decode};
 use lbr_msr::record::{BranchType, Comm, Event};
 
-use crate::decoder::Classify;
-use crate::gate::ThreadId;
+use crate::config::{Classify, Owns};
 use crate::maps::{self, Mapping};
 use crate::source::ptrace::code::read;
+use crate::target::ThreadId;
 
 /// Knows which addresses of user code are the target's.
 pub trait Code: Send {
@@ -25,6 +25,25 @@ pub trait Code: Send {
     /// Whether the target has, or had, executable memory there. As of the last
     /// [`look`](Self::look).
     fn owns(&self, address: u64) -> bool;
+}
+
+/// Asks a target's code about the branches of a stack.
+pub(super) fn owns(mut code: Box<dyn Code>) -> Owns {
+    Box::new(move |time, entries, events| {
+        let is_outside = |code: &dyn Code| {
+            entries
+                .iter()
+                .flat_map(|entry| [entry.from, entry.to])
+                // The kernel's half belongs to nobody: a return from it, a
+                // start that the CPU hides.
+                .any(|address| address >> 63 == 0 && !code.owns(address))
+        };
+        if !is_outside(&*code) {
+            return true;
+        }
+        events.extend(code.look(time));
+        !is_outside(&*code)
+    })
 }
 
 /// Counts how often the target had to give up its CPU.

@@ -39,11 +39,6 @@ impl Moment {
     pub(super) fn since(self, before: Moment) -> Option<u64> {
         (self.cpu == before.cpu).then(|| self.cycles.wrapping_sub(before.cycles))
     }
-
-    /// The logical CPU it was taken on.
-    pub(super) const fn cpu(self) -> u32 {
-        self.cpu
-    }
 }
 
 #[cfg(test)]
@@ -57,10 +52,11 @@ mod tests {
             return;
         };
         std::thread::spawn(move || {
-            let cpu = crate::pin::allowed()[0];
-            crate::pin::pin_current_thread(cpu).expect("pinned");
+            let allowed = crate::target::Affinity::current().expect("a mask");
+            let cpu = allowed.cpus().next().expect("a CPU");
+            allowed.pin_this_thread(cpu).expect("pinned");
             let (before, after) = (clock.now(), clock.now());
-            assert_eq!(after.cpu(), cpu);
+            assert_eq!(after.cpu, cpu);
             assert!(after.since(before).is_some_and(|cycles| cycles < 1 << 40));
         })
         .join()

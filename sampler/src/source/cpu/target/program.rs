@@ -1,8 +1,6 @@
-//! What is recorded: a program that is started, a process that runs already,
-//! or whatever runs on a CPU.
+//! A program that is started.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lbr_msr::record::{Event, Task};
@@ -12,65 +10,17 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::code::{Code, ProcessCode, ProcessSwitches, Switches, classifier, comm};
+use super::{Emit, LONG_NAP, Target};
 use crate::clock::monotonic_ns;
-use crate::decoder::Classify;
-use crate::gate::ThreadId;
+use crate::config::Classify;
+use crate::source::cpu::code::{Code, ProcessCode, ProcessSwitches, Switches, classifier, comm};
 use crate::source::ptrace::sys;
-use crate::source::{Command, Exit, SourceError};
-use crate::target::{Affinity, Held};
+use crate::target::{Affinity, Command, Exit, Held, SourceError, ThreadId};
 
-/// Whoever ran on a CPU: perf's -1.
-pub const ANYBODY: ThreadId = ThreadId { pid: u32::MAX, tid: u32::MAX };
-
-/// Sleeps between two looks at the target.
+/// Shortest sleep between two looks at the program.
 const SHORT_NAP: Duration = Duration::from_micros(50);
-const LONG_NAP: Duration = Duration::from_millis(2);
 /// How long a stopped recording waits for a program that it asked to end.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Takes events from a target.
-pub type Emit<'a> = &'a mut dyn FnMut(Event);
-
-/// What is recorded on hardware. The branches come from the registers; this is
-/// who makes them.
-pub trait Target {
-    /// Whose they are, as far as is known: a process and its main thread, or
-    /// [`ANYBODY`]. Registers do not tell threads apart.
-    fn id(&self) -> ThreadId;
-
-    /// Its code; `None` where anybody's branches are wanted.
-    fn code(&self) -> Option<Box<dyn Code>>;
-
-    /// Names the type of the branch at an address, from its code; `None` where
-    /// that cannot be read.
-    fn classify(&self) -> Option<Classify> {
-        None
-    }
-
-    /// A count of how often it lost its CPU, where that can be had.
-    fn switches(&self) -> Option<Box<dyn Switches>>;
-
-    /// Recording is on: lets it run.
-    ///
-    /// # Errors
-    /// [`SourceError`].
-    fn start(&mut self, emit: Emit<'_>) -> Result<(), SourceError>;
-
-    /// Returns when it has ended, or is about to and held there, or when
-    /// `stop` is set.
-    ///
-    /// # Errors
-    /// [`SourceError`].
-    fn wait(&mut self, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), SourceError>;
-
-    /// Recording is off: lets it end. How it ended; `None` for what goes on
-    /// without us.
-    ///
-    /// # Errors
-    /// [`SourceError`].
-    fn finish(&mut self, emit: Emit<'_>) -> Result<Option<Exit>, SourceError>;
-}
 
 /// A program that we start: held behind its `execve` until recording is on,
 /// and at its end until what is left in the rings is drained.
@@ -212,9 +162,9 @@ impl Target for Program {
         self.go_on(0)
     }
 
-    fn wait(&mut self, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), SourceError> {
+    fn wait(&mut self, is_over: &dyn Fn() -> bool, emit: Emit<'_>) -> Result<(), SourceError> {
         let mut nap = Nap::default();
-        while self.state == State::Runs && !stop.load(Ordering::Relaxed) {
+        while self.state == State::Runs && !is_over() {
             let Some(status) = self.look()? else {
                 nap.take();
                 continue;
@@ -282,148 +232,6 @@ impl Drop for Program {
                 Ok(Some(_)) | Err(_) => return,
             }
         }
-    }
-}
-
-/// A process that runs already, moved to the recorded CPUs until this is
-/// dropped.
-#[derive(Debug)]
-pub struct Process {
-    id: ThreadId,
-    code: ProcessCode,
-    moved: Vec<(i32, Affinity)>,
-    /// When to end by ourselves.
-    limit: Option<Duration>,
-}
-
-impl Process {
-    /// Moves the threads of `pid` to these CPUs. Threads that it starts later
-    /// inherit that.
-    ///
-    /// # Errors
-    /// [`SourceError`]: there is no such process, or it may not be moved.
-    pub fn attach(
-        pid: u32,
-        cpus: &Affinity,
-        limit: Option<Duration>,
-    ) -> Result<Process, SourceError> {
-        let id = ThreadId { pid, tid: pid };
-        let mut process = Process { id, code: ProcessCode::new(id), moved: Vec::new(), limit };
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|cause| {
-            SourceError::Os { what: format!("looking at process {pid}"), cause }
-        })?;
-        for task in tasks.flatten() {
-            let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            let before = match Affinity::of(tid) {
-                Ok(before) => before,
-                // A thread may end at any time.
-                Err(SourceError::Os { cause, .. }) if is_gone(&cause) => continue,
-                Err(error) => return Err(error),
-            };
-            match cpus.apply(tid) {
-                Ok(()) => process.moved.push((tid, before)),
-                Err(SourceError::Os { cause, .. }) if is_gone(&cause) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(process)
-    }
-
-    fn is_there(&self) -> bool {
-        // A zombie still has its folder, and no more memory.
-        std::fs::read_link(format!("/proc/{}/exe", self.id.pid)).is_ok()
-    }
-}
-
-fn is_gone(cause: &std::io::Error) -> bool {
-    cause.raw_os_error() == Some(libc::ESRCH)
-}
-
-impl Target for Process {
-    fn id(&self) -> ThreadId {
-        self.id
-    }
-
-    fn code(&self) -> Option<Box<dyn Code>> {
-        Some(Box::new(self.code.clone()))
-    }
-
-    fn classify(&self) -> Option<Classify> {
-        Some(classifier())
-    }
-
-    fn switches(&self) -> Option<Box<dyn Switches>> {
-        Some(Box::new(ProcessSwitches::new(self.id.pid)))
-    }
-
-    fn start(&mut self, emit: Emit<'_>) -> Result<(), SourceError> {
-        let time = monotonic_ns();
-        comm(self.id, time, false).into_iter().chain(self.code.look(time)).for_each(emit);
-        Ok(())
-    }
-
-    fn wait(&mut self, stop: &AtomicBool, _: Emit<'_>) -> Result<(), SourceError> {
-        wait_until(stop, self.limit, || !self.is_there());
-        Ok(())
-    }
-
-    fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
-        Ok(None)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        for (tid, before) in &self.moved {
-            // It may have ended.
-            let _ = before.apply(*tid);
-        }
-    }
-}
-
-/// Whatever runs on the recorded CPUs.
-#[derive(Clone, Copy, Debug)]
-pub struct WholeCpu {
-    /// When to end by itself; `None`: when the recording is stopped.
-    pub limit: Option<Duration>,
-}
-
-impl Target for WholeCpu {
-    fn id(&self) -> ThreadId {
-        ANYBODY
-    }
-
-    fn code(&self) -> Option<Box<dyn Code>> {
-        None
-    }
-
-    fn switches(&self) -> Option<Box<dyn Switches>> {
-        None
-    }
-
-    fn start(&mut self, _: Emit<'_>) -> Result<(), SourceError> {
-        Ok(())
-    }
-
-    fn wait(&mut self, stop: &AtomicBool, _: Emit<'_>) -> Result<(), SourceError> {
-        wait_until(stop, self.limit, || false);
-        Ok(())
-    }
-
-    fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
-        Ok(None)
-    }
-}
-
-fn wait_until(stop: &AtomicBool, limit: Option<Duration>, ended: impl Fn() -> bool) {
-    let since = Instant::now();
-    while !stop.load(Ordering::Relaxed)
-        && limit.is_none_or(|limit| since.elapsed() < limit)
-        && !ended()
-    {
-        std::thread::sleep(LONG_NAP);
     }
 }
 

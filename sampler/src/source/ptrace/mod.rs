@@ -41,8 +41,9 @@ use std::time::Duration;
 use lbr_msr::record::{BranchType, Event, SourceKnowledge};
 use lbr_msr::soft::Retired;
 
-use super::{BranchSource, Command, Exit, SourceError, SourceNotes};
-use crate::gate::{Closed, Gate, Ring, ThreadId};
+use super::{Command, Decoding, Exit, Source, SourceError, SourceNotes};
+use crate::gate::{Closed, Gate, Ring};
+use crate::target::ThreadId;
 use crate::target::{self, Affinity};
 use tracer::{Shared, Tracer};
 
@@ -157,7 +158,7 @@ impl Ptrace {
         }
     }
 
-    /// [`run`](BranchSource::run) into any recorder.
+    /// [`run`](Source::run) into any recorder.
     ///
     /// Returns when all threads of the target have ended, and of its children
     /// where they are followed. When the recorder closes, they are killed.
@@ -193,13 +194,17 @@ impl Ptrace {
     }
 }
 
-impl BranchSource for Ptrace {
+impl Source<'_> for Ptrace {
     fn name(&self) -> &'static str {
         "ptrace"
     }
 
     fn knowledge(&self) -> SourceKnowledge {
         SourceKnowledge { mispredict: false, cycles: false, kernel: false }
+    }
+
+    fn decoding(&mut self) -> Decoding {
+        Decoding { classify: Some(Box::new(self.classifier())), ..Decoding::default() }
     }
 
     fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {

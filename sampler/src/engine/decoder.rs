@@ -3,27 +3,17 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::ops::Range;
 use std::sync::mpsc;
 
 use lbr_msr::caps::Layout;
 use lbr_msr::decode::decode;
 use lbr_msr::record::{
-    BranchEntry, BranchStack, BranchType, Event, Head, Label, Lost, Sample, Sink, SourceKnowledge,
+    BranchEntry, BranchStack, Event, Head, Label, Lost, Sample, Sink, SourceKnowledge,
 };
 
+use crate::config::Keep;
 use crate::drain::RawStack;
-
-/// Whether all of these branches are the target's, as a recording of a CPU has
-/// to ask. May tell of mappings that it finds, with the time given.
-pub(crate) type Owns = Box<dyn FnMut(u64, &[BranchEntry], &mut Vec<Event>) -> bool + Send>;
-
-/// Names the type of the branch at an address of a process, from its code.
-pub type Classify = Box<dyn FnMut(u32, u64) -> Option<BranchType> + Send>;
-
-/// Whether an entry is wanted: the part of a filter that the ring's own cannot
-/// express.
-pub type Keep = Box<dyn FnMut(&BranchEntry) -> bool + Send>;
+use crate::source::Decoding;
 
 /// Stacks and branches of one label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,20 +83,16 @@ const fn time_of(event: &Event) -> u64 {
 }
 
 pub(crate) struct Decoder<'a, S: Sink> {
-    pub(crate) layout: Layout,
-    pub(crate) knowledge: SourceKnowledge,
-    pub(crate) classify: Option<Classify>,
-    pub(crate) keep: Option<Keep>,
-    pub(crate) owns: Option<Owns>,
-    /// Code of the sampler that runs while a ring is on. Returns of the kernel
-    /// to it are no part of the recording.
-    pub(crate) ours: Option<Range<u64>>,
+    layout: Layout,
+    knowledge: SourceKnowledge,
+    code: Decoding,
+    keep: Option<Keep>,
     /// What the next sample of a thread on a CPU must say of its head, as no
     /// sample was made of a stack before it: it was excluded, or none of its
     /// branches was to be kept and it did not join either.
     owed: BTreeMap<(u32, u32), Head>,
-    pub(crate) sink: &'a mut S,
-    pub(crate) events: mpsc::Receiver<Event>,
+    sink: &'a mut S,
+    events: mpsc::Receiver<Event>,
     waiting: BinaryHeap<Reverse<Waiting>>,
     arrived: u64,
     decoded: Decoded,
@@ -116,16 +102,16 @@ impl<'a, S: Sink> Decoder<'a, S> {
     pub(crate) fn new(
         layout: Layout,
         knowledge: SourceKnowledge,
+        code: Decoding,
+        keep: Option<Keep>,
         sink: &'a mut S,
         events: mpsc::Receiver<Event>,
     ) -> Decoder<'a, S> {
         Decoder {
             layout,
             knowledge,
-            classify: None,
-            keep: None,
-            owns: None,
-            ours: None,
+            code,
+            keep,
             owed: BTreeMap::new(),
             sink,
             events,
@@ -197,7 +183,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
     }
 
     fn is_the_targets(&mut self, time: u64, entries: &[BranchEntry]) -> Result<bool, S::Error> {
-        let Some(owns) = &mut self.owns else { return Ok(true) };
+        let Some(owns) = &mut self.code.owns else { return Ok(true) };
         let mut events = Vec::new();
         let is_owned = owns(time, entries, &mut events);
         events.iter().try_for_each(|event| self.sink.event(event))?;
@@ -222,7 +208,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
                 continue;
             };
             let is_kernels = entry.from >> 63 != 0;
-            if is_kernels && self.ours.as_ref().is_some_and(|ours| ours.contains(&entry.to)) {
+            if is_kernels && self.code.ours.as_ref().is_some_and(|ours| ours.contains(&entry.to)) {
                 continue;
             }
             let mut entry = self.knowledge.mask(entry);
@@ -231,7 +217,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
                 entry.cycles = None;
                 entry.cycles_saturated = None;
             }
-            if let Some(classify) = &mut self.classify {
+            if let Some(classify) = &mut self.code.classify {
                 entry.branch_type = classify(raw.thread.pid, entry.from).or(entry.branch_type);
             }
             entries.push(entry);
@@ -253,13 +239,6 @@ impl<'a, S: Sink> Decoder<'a, S> {
         }
         let waiting = Waiting { time: time_of(&event), order: self.arrived, event };
         self.waiting.push(Reverse(waiting));
-    }
-
-    /// Takes events until nobody can send any.
-    pub(crate) fn wait_for_the_rest(&mut self) {
-        while let Ok(event) = self.events.recv() {
-            self.arrive(event);
-        }
     }
 
     fn emit_until(&mut self, time: u64) -> Result<(), S::Error> {
@@ -284,7 +263,7 @@ mod tests {
     use lbr_msr::record::RawEntry;
 
     use super::*;
-    use crate::gate::ThreadId;
+    use crate::target::ThreadId;
 
     const USER: u64 = 0x40_1000;
     const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
@@ -303,9 +282,9 @@ mod tests {
     fn heads(before: &[(u64, Head, Label)]) -> (Vec<Head>, u64) {
         let mut events: Vec<Event> = Vec::new();
         let (_sender, received) = mpsc::channel();
-        let mut decoder =
-            Decoder::new(Layout::Plain, SourceKnowledge::HARDWARE, &mut events, received);
-        decoder.ours = Some(OURS..OURS + 16);
+        let code = Decoding { ours: Some(OURS..OURS + 16), ..Decoding::default() };
+        let knowledge = SourceKnowledge::HARDWARE;
+        let mut decoder = Decoder::new(Layout::Plain, knowledge, code, None, &mut events, received);
         for (to, head, label) in before {
             let from = if *to == OURS { KERNEL } else { USER };
             decoder.stack(&stack(from, *to, *head, *label)).expect("a vector takes all");

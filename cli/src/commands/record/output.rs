@@ -1,0 +1,140 @@
+//! The file that is recorded into, and on a terminal how much is in it.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use lbr_msr::record::{Event, Sink, SourceKnowledge};
+use lbr_msr::{BranchFilter, LbrCaps};
+use profile::note::Source as Origin;
+use profile::perf_data::{Meta, Rate, WriteError, Writer};
+use sampler::source::Source;
+use sampler::{RecordConfig, RecordError, Sampling, Summary, record};
+
+use super::{Record, summary};
+use crate::exit::{FAILED, Failure, Outcome};
+
+/// What the file says of a recording. `desc`: the CPU in words.
+pub(super) fn meta(
+    caps: &LbrCaps,
+    desc: String,
+    filter: BranchFilter,
+    origin: Origin,
+    knowledge: SourceKnowledge,
+    sampling: Sampling,
+) -> Meta {
+    let mut meta = Meta::of_this_machine();
+    let cpu = &caps.cpu;
+    let vendor = cpu.vendor.as_str();
+    meta.cpuid = Some(format!("{vendor},{},{},{}", cpu.family, cpu.model, cpu.stepping));
+    meta.cpudesc = Some(desc);
+    meta.filter = filter;
+    meta.knowledge = knowledge;
+    meta.source = origin;
+    meta.rate = match sampling {
+        Sampling::Period(period) => Rate::Period(period),
+        Sampling::Rate { hz, .. } => Rate::Frequency(u64::from(hz)),
+    };
+    meta
+}
+
+/// A recording under way: the file, and what ends it.
+pub(super) struct Output<'a> {
+    args: &'a Record,
+    sink: Watched<Writer<File>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl<'a> Output<'a> {
+    /// Creates the file. From here on SIGINT and SIGTERM end the recording.
+    pub(super) fn create(args: &'a Record, meta: Meta) -> Result<Output<'a>, Failure> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))
+                .context("signals cannot be listened for")?;
+        }
+        let writer = Writer::create(&args.output, meta)
+            .with_context(|| format!("cannot write {}", args.output.display()))?;
+        Ok(Output { args, sink: Watched::new(writer), stop })
+    }
+
+    /// Writes an event of before the recording.
+    pub(super) fn event(&mut self, event: &Event) -> Result<(), Failure> {
+        Ok(self.sink.event(event).context("cannot write the recording")?)
+    }
+
+    /// Records.
+    pub(super) fn record(
+        &mut self,
+        source: &mut dyn Source<'_>,
+        config: RecordConfig,
+    ) -> Result<Summary, RecordError<WriteError>> {
+        let config = RecordConfig { stop: Arc::clone(&self.stop), ..config };
+        record(source, config, &mut self.sink)
+    }
+
+    /// Finishes the file and says what is in it. What was recorded before a
+    /// failure is worth keeping: the file is finished either way.
+    pub(super) fn finish(
+        self,
+        recorded: Result<Summary, Failure>,
+        knowledge: SourceKnowledge,
+    ) -> Outcome {
+        let Output { args, sink, stop } = self;
+        let finished = sink.finish().finish_file();
+        let recorded = recorded?;
+        finished.with_context(|| format!("cannot finish {}", args.output.display()))?;
+        summary::print(&recorded, knowledge, &args.output, stop.load(Ordering::Relaxed));
+        if args.report {
+            crate::commands::report::hot(&args.output)?;
+        }
+        // A status is 0 to 255, or 128 + a signal's number.
+        Ok(u8::try_from(recorded.exit.status()).unwrap_or(FAILED))
+    }
+}
+
+/// A short recording needs no display.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A sink that counts the branches on their way into another one.
+struct Watched<S> {
+    inner: S,
+    bar: ProgressBar,
+    since: Instant,
+    branches: u64,
+}
+
+impl<S> Watched<S> {
+    /// Draws on stderr, if that is a terminal.
+    fn new(inner: S) -> Watched<S> {
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {human_pos} branches, {elapsed}")
+        {
+            bar.set_style(style);
+        }
+        Watched { inner, bar, since: Instant::now(), branches: 0 }
+    }
+
+    /// Takes the display away and gives the inner sink back.
+    fn finish(self) -> S {
+        self.bar.finish_and_clear();
+        self.inner
+    }
+}
+
+impl<S: Sink> Sink for Watched<S> {
+    type Error = S::Error;
+
+    fn event(&mut self, event: &Event) -> Result<(), S::Error> {
+        if let Event::Sample(sample) = event {
+            self.branches += sample.stack.entries.len() as u64;
+            if self.since.elapsed() > PATIENCE {
+                self.bar.set_position(self.branches);
+            }
+        }
+        self.inner.event(event)
+    }
+}

@@ -1,0 +1,90 @@
+//! The decoder's end of the queues: the stacks of all samplers, brought into
+//! the order of their times.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lbr_msr::record::Sink;
+use rtrb::Consumer;
+
+use super::decoder::{Decoded, Decoder};
+use crate::drain::RawStack;
+
+/// Stacks held back at most. A sampler that is this far behind the others
+/// loses its place in the order.
+const MOST_HELD: usize = 4096;
+
+/// A stack that waits for older ones of other samplers.
+struct Held(RawStack);
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        self.0.time == other.0.time
+    }
+}
+impl Eq for Held {}
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Held {
+    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
+        self.0.time.cmp(&other.0.time)
+    }
+}
+
+/// Takes stacks until all samplers have gone and their queues are empty, which
+/// it tells by `caught_up`; then events until the source `is_over`, which can
+/// send no more.
+///
+/// `reached`: from when on each sampler may still have stacks.
+pub(super) fn decode_all<S: Sink>(
+    mut decoder: Decoder<'_, S>,
+    mut queues: Vec<Consumer<RawStack>>,
+    reached: &[AtomicU64],
+    caught_up: mpsc::Sender<()>,
+    is_over: &mpsc::Receiver<()>,
+) -> Result<Decoded, S::Error> {
+    let mut held = BinaryHeap::new();
+    loop {
+        // Asked before looking: what was pushed before is seen.
+        let is_last_look = queues.iter().all(Consumer::is_abandoned);
+        let mut is_idle = true;
+        if let [queue] = &mut *queues {
+            // In order already.
+            while let Ok(stack) = queue.pop() {
+                decoder.stack(&stack)?;
+                is_idle = false;
+            }
+        } else {
+            let reached = reached.iter().map(|time| time.load(Ordering::Acquire)).min();
+            for queue in &mut queues {
+                while let Ok(stack) = queue.pop() {
+                    held.push(Reverse(Held(stack)));
+                }
+            }
+            while held.peek().is_some_and(|Reverse(Held(oldest))| {
+                is_last_look || Some(oldest.time) < reached || held.len() > MOST_HELD
+            }) {
+                if let Some(Reverse(Held(stack))) = held.pop() {
+                    decoder.stack(&stack)?;
+                    is_idle = false;
+                }
+            }
+        }
+        if is_last_look {
+            drop(caught_up);
+            // Nothing is ever sent: it ends.
+            let _ = is_over.recv();
+            return decoder.finish();
+        }
+        if is_idle {
+            decoder.collect();
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The recording engine: whatever the source, its samplers drain on threads of
+//! their own into bounded queues, one decoder turns what they drained into
+//! samples and hands them to the sink, in the order of time.
+//!
+//! ```text
+//! source ─┬─ sampler ── queue ─┬─ decoder ── sink
+//!         ├─ sampler ── queue ─┤
+//!         └─ events ───────────┘
+//! ```
+
+mod decoder;
+mod merge;
+mod summary;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
+use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
+use std::time::Duration;
+
+use lbr_msr::MsrError;
+use lbr_msr::record::Sink;
+use rtrb::RingBuffer;
+
+use crate::clock::monotonic_ns;
+use crate::config::{RecordConfig, Sampling};
+use crate::gate::{Gate, OpenError, Shared};
+use crate::outlet::{Outlet, SamplerError};
+use crate::source::Source;
+use crate::target::SourceError;
+use decoder::Decoder;
+
+pub use decoder::Tally;
+pub use summary::Summary;
+
+/// Why a recording failed. What the sink took until then is kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError<E> {
+    /// A period that cannot be.
+    #[error("a period of 0 branches is no period; use 1 or more")]
+    PeriodZero,
+    /// The source failed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The sink failed.
+    #[error("the recording could not be written: {0}")]
+    Sink(E),
+    /// A ring could not be armed or drained at all.
+    #[error("the branch records could not be armed: {0}")]
+    Arm(OpenError),
+    /// A drain failed.
+    #[error("the branch records could not be drained: {0}")]
+    Drain(MsrError),
+    /// A thread could not be started.
+    #[error("the {name} thread could not be started: {cause}")]
+    Spawn {
+        /// Which.
+        name: &'static str,
+        /// The system's words.
+        cause: std::io::Error,
+    },
+    /// A thread panicked: a defect of this program.
+    #[error(
+        "the {name} thread panicked; this is a defect, please report it with the message above"
+    )]
+    Panicked {
+        /// Which.
+        name: &'static str,
+    },
+}
+
+impl<E> From<SamplerError> for RecordError<E> {
+    fn from(error: SamplerError) -> RecordError<E> {
+        match error {
+            SamplerError::Begin(error) => RecordError::Arm(OpenError::Drain(error)),
+            SamplerError::Drain(error) => RecordError::Drain(error),
+            SamplerError::Place(error) => RecordError::Source(error),
+        }
+    }
+}
+
+/// Records a source until its target ends or [`RecordConfig::stop`] is set.
+///
+/// The source runs on the calling thread; the samplers and the decoder (which
+/// calls the sink) on others. Returns when all have ended.
+///
+/// # Errors
+/// [`RecordError`].
+pub fn record<'a, S>(
+    source: &mut (dyn Source<'a> + '_),
+    mut config: RecordConfig,
+    sink: &mut S,
+) -> Result<Summary, RecordError<S::Error>>
+where
+    S: Sink + Send,
+    S::Error: Send,
+{
+    let (period, seed) = match config.sampling {
+        Sampling::Period(0) => return Err(RecordError::PeriodZero),
+        Sampling::Period(period) => (Some(period), None),
+        Sampling::Rate { seed, .. } => (None, Some(seed)),
+    };
+    let started = monotonic_ns();
+    let (knowledge, layout) = (source.knowledge(), config.caps.layout);
+    let models = config.open.is_some();
+    let samplers = source.samplers(&config);
+    let count = samplers.len();
+    let (events, received) = mpsc::channel();
+    let (caught_up, is_caught_up) = mpsc::channel();
+    let decoder =
+        Decoder::new(layout, knowledge, source.decoding(), config.keep.take(), sink, received);
+    let shared = Shared::new(&mut config, period, knowledge.kernel, events, is_caught_up);
+    let reached: Vec<AtomicU64> = samplers.iter().map(|_| AtomicU64::new(0)).collect();
+
+    let ended = scope(|threads| {
+        // Whatever goes wrong from here on, nobody waits for the dead.
+        let guard = FailOnDrop(&shared);
+        let (ready, is_ready) = mpsc::channel();
+        let (mut queues, mut running) = (Vec::new(), Vec::new());
+        for (sampler, reached) in samplers.into_iter().zip(&reached) {
+            let (producer, consumer) = RingBuffer::new(config.queue.stacks.max(1));
+            queues.push(consumer);
+            let when_full = config.queue.when_full;
+            let outlet = Outlet::new(&shared, producer, when_full, reached, ready.clone());
+            running.push(spawn(threads, "sampler", &shared, move || outlet.run(sampler))?);
+        }
+        drop(ready);
+        let (going, is_over) = mpsc::channel();
+        let decoder = {
+            let reached = &*reached;
+            spawn(threads, "decoder", &shared, move || {
+                merge::decode_all(decoder, queues, reached, caught_up, &is_over)
+            })?
+        };
+        // A sampler that fails drops its end.
+        let is_ready = is_ready.iter().take(count).count() == count;
+        let gate = Gate::new(Arc::clone(&shared));
+        let ran = is_ready.then(|| catch_unwind(AssertUnwindSafe(|| source.run(&gate))));
+        shared.end();
+        let sampled: Vec<_> = running.into_iter().map(|each| join("sampler", each)).collect();
+        drop(going);
+        let decoded = join("decoder", decoder);
+        // Rings that outlive their source must not wait for a sampler.
+        drop(guard);
+
+        if let Some(error) = shared.take_open_failure() {
+            return Err(RecordError::Arm(error));
+        }
+        let reports = sampled
+            .into_iter()
+            .map(|sampled| Ok(sampled??))
+            .collect::<Result<Vec<_>, RecordError<S::Error>>>()?;
+        let decoded = decoded?.map_err(RecordError::Sink)?;
+        match ran {
+            Some(Ok(ran)) => Ok((ran?, reports, decoded)),
+            Some(Err(_)) | None => Err(RecordError::Panicked { name: "source" }),
+        }
+    });
+    let ((exit, notes), reports, decoded) = ended?;
+    let retired = models.then(|| shared.retired());
+    let summary = Summary::new((source.name(), exit, notes), reports, decoded, retired);
+    let may_be_complete =
+        !config.call_stack && period.is_some_and(|period| period < u64::from(config.caps.depth));
+    Ok(Summary {
+        time: Duration::from_nanos(monotonic_ns().saturating_sub(started)),
+        seed,
+        complete: summary.complete && may_be_complete,
+        ..summary
+    })
+}
+
+/// Stops everybody when it is dropped, be it by an error or a panic.
+struct FailOnDrop<'a>(&'a Shared);
+
+impl Drop for FailOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.fail();
+    }
+}
+
+/// Starts a thread; where it fails or panics, the recording fails.
+fn spawn<'scope, 'env, T, F, E, R>(
+    threads: &'scope Scope<'scope, 'env>,
+    name: &'static str,
+    shared: &'scope Shared,
+    run: R,
+) -> Result<ScopedJoinHandle<'scope, Result<T, F>>, RecordError<E>>
+where
+    R: FnOnce() -> Result<T, F> + Send + 'scope,
+    T: Send + 'scope,
+    F: Send + 'scope,
+{
+    let run = move || {
+        let guard = FailOnDrop(shared);
+        let done = run()?;
+        std::mem::forget(guard);
+        Ok(done)
+    };
+    let spawned = Builder::new().name(format!("lbr-{name}")).spawn_scoped(threads, run);
+    spawned.map_err(|cause| RecordError::Spawn { name, cause })
+}
+
+fn join<T, E>(name: &'static str, thread: ScopedJoinHandle<'_, T>) -> Result<T, RecordError<E>> {
+    thread.join().map_err(|_| RecordError::Panicked { name })
+}

@@ -1,0 +1,111 @@
+//! What a recording came to.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lbr_msr::record::Label;
+
+use super::decoder::{Decoded, Tally};
+use crate::outlet::SamplerReport;
+use crate::source::SourceNotes;
+use crate::target::Exit;
+
+/// What a recording came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Name of the source.
+    pub source: &'static str,
+    /// How the target ended; code 0 for one that goes on without us.
+    pub exit: Exit,
+    /// What the source could not turn into branches.
+    pub notes: SourceNotes,
+    /// Stacks and branches of each label, as drained.
+    pub labels: BTreeMap<Label, Tally>,
+    /// Samples that went to the sink.
+    pub samples: u64,
+    /// Branches in them.
+    pub branches: u64,
+    /// Branches that the software filter left out.
+    pub filtered: u64,
+    /// Records that hold no branch although the ring said so.
+    pub unreadable: u64,
+    /// Stacks with branches that do not join to the one before (snapshots,
+    /// which never do, are not counted).
+    pub not_joined: u64,
+    /// Stacks dropped because a queue was full.
+    pub dropped: u64,
+    /// Stacks that are missing from the recording and announced as lost there:
+    /// the dropped ones, and those whose label excludes them.
+    pub lost: u64,
+    /// Drains.
+    pub drains: u64,
+    /// Register accesses of all drains.
+    pub accesses: u64,
+    /// Register accesses of the most expensive drain.
+    pub most_accesses: u32,
+    /// Records that the filter let into the rings; `None` for hardware, which
+    /// does not say.
+    pub retired: Option<u64>,
+    /// Wall-clock time from before the target's start until the last drain.
+    pub time: Duration,
+    /// Seed of the jitter; `None` with a period.
+    pub seed: Option<u64>,
+    /// Every taken branch that the filter asks for is in the recording once
+    /// and in order, thread by thread, from the start (to a stop, if the
+    /// recording was stopped). Checked against [`retired`](Self::retired).
+    pub complete: bool,
+    /// What each sampler did.
+    pub samplers: Vec<SamplerReport>,
+}
+
+impl Summary {
+    /// Adds up what the samplers and the decoder counted. `retired` as in the
+    /// field; whether the recording is complete is yet to be said.
+    pub(super) fn new(
+        (source, exit, notes): (&'static str, Exit, SourceNotes),
+        samplers: Vec<SamplerReport>,
+        decoded: Decoded,
+        retired: Option<u64>,
+    ) -> Summary {
+        let sum = |of: fn(&SamplerReport) -> u64| samplers.iter().map(of).sum();
+        let mut summary = Summary {
+            source,
+            exit,
+            notes,
+            labels: decoded.labels,
+            samples: decoded.samples,
+            branches: decoded.branches,
+            filtered: decoded.filtered,
+            unreadable: decoded.unreadable,
+            not_joined: decoded.not_joined,
+            dropped: sum(|sampler| sampler.dropped),
+            lost: decoded.lost,
+            drains: sum(|sampler| sampler.drains),
+            accesses: sum(|sampler| sampler.accesses),
+            most_accesses: samplers.iter().map(|each| each.most_accesses).max().unwrap_or(0),
+            retired,
+            time: Duration::ZERO,
+            seed: None,
+            complete: false,
+            samplers,
+        };
+        summary.complete = decoded.cut == 0 && summary.is_one_stream();
+        summary
+    }
+
+    /// Everything that was retired is there, and joins.
+    fn is_one_stream(&self) -> bool {
+        let notes = &self.notes;
+        let drained: u64 = self.labels.values().map(|tally| tally.branches).sum();
+        self.labels.keys().all(|label| *label == Label::Stream)
+            && Some(drained) == self.retired
+            && self.not_joined == 0
+            && self.unreadable == 0
+            && self.dropped == 0
+            && !self.samplers.iter().any(|sampler| sampler.taken_over)
+            && notes.undecoded == 0
+            && notes.invisible == 0
+            && notes.unresolved == 0
+            && notes.threads_left == 0
+    }
+}

@@ -1,0 +1,187 @@
+//! The registers of this machine's CPUs: a sampler thread for each, the target
+//! beside them.
+//!
+//! # Placements
+//!
+//! - **On the CPU of the target**, with SCHED_FIFO over it: the target cannot
+//!   run while its ring is read, so nothing is missing between two drains, and
+//!   [the way from thaw to freeze](same_cpu) takes no branch. Where the
+//!   sampler itself had to wait in that time, or was kept from its CPU, the
+//!   next stack claims no join. Without SCHED_FIFO the target may run between
+//!   freeze and thaw, and every stack is cut.
+//! - **Beside it**, from another CPU: every register access interrupts the CPU
+//!   of the target, which runs on between them. Every stack is contiguous
+//!   inside and cut. Where registers are reached in one call (msr-safe) one
+//!   interrupt does it all, and nothing is cut.
+//!
+//! # Whose branches
+//!
+//! Records carry no process. Of a [`Target`] with code of its
+//! own, a stack with a user-mode branch from or to anywhere else is `mixed`.
+//! One across which the target (if it has one thread) lost its CPU
+//! involuntarily, other than to our sampler, claims no join: most often a
+//! kernel thread ran, but what runs at the same addresses, such as a forked
+//! child on that CPU or another program that is not position-independent,
+//! cannot be told apart.
+//! Mappings are looked at where the target starts and ends and whenever a
+//! branch lies outside of those known: one that comes and goes without a
+//! recorded branch is missed.
+
+mod code;
+mod cycles;
+mod first;
+mod held;
+mod msr;
+mod msr_safe;
+pub mod registers;
+pub mod same_cpu;
+mod sampler;
+pub mod target;
+
+use std::time::Duration;
+
+use lbr_msr::caps::{Facility, FilterRegister, LbrCaps};
+use lbr_msr::record::SourceKnowledge;
+use lbr_msr::{MsrError, MsrWrite};
+
+use super::{Decoding, Exit, Source, SourceError, SourceNotes};
+use crate::config::{RecordConfig, Sampling};
+use crate::gate::Gate;
+use crate::outlet::{Outlet, Sampler};
+use crate::pace::{DEFAULT_HZ, Pace};
+use crate::target::{Affinity, Moved};
+pub use code::{Code, Switches};
+pub use first::{Awake, may_go_first};
+use same_cpu::Control;
+use sampler::CpuSampler;
+use target::Target;
+
+/// The sentence for a CPU whose ring has no filter (Core 2, Bonnell): `None`
+/// where it has one.
+#[must_use]
+pub fn unrecordable(caps: &LbrCaps) -> Option<&'static str> {
+    let is_ring = caps.facility == Facility::IntelLegacy;
+    (is_ring && caps.filter == FilterRegister::None).then_some(
+        "its ring has no filter, and between any two register accesses the kernel's own branches \
+         overwrite every slot: user code cannot be recorded through the msr driver",
+    )
+}
+
+/// Waits on the target's CPU with recording on.
+pub trait RecordUntil {
+    /// Writes `thawed` to the control register, sleeps until `deadline` of
+    /// CLOCK_MONOTONIC, switches recording off; returns what the control
+    /// register held before that.
+    ///
+    /// # Errors
+    /// The access that failed.
+    fn record_until(&mut self, thawed: u64, deadline: Duration) -> Result<u64, MsrError>;
+}
+
+impl RecordUntil for Control<'_> {
+    fn record_until(&mut self, thawed: u64, deadline: Duration) -> Result<u64, MsrError> {
+        Control::record_until(self, thawed, deadline)
+    }
+}
+
+/// The armed registers of one CPU.
+pub struct CpuRing<'a> {
+    /// The registers; recording is on.
+    pub registers: &'a mut (dyn MsrWrite + Send),
+    /// To drain from the CPU itself; `None` drains from beside it.
+    pub same_cpu: Option<Box<dyn RecordUntil + Send + 'a>>,
+}
+
+impl std::fmt::Debug for CpuRing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CpuRing")
+            .field("cpu", &self.registers.cpu())
+            .field("same_cpu", &self.same_cpu.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The armed rings of CPUs, and what runs on these. The caller has armed the
+/// rings and restores them afterwards.
+///
+/// The target is seen to on the calling thread. That thread and those it starts
+/// are kept off the recorded CPUs, if there are others.
+pub struct Cpus<'a> {
+    rings: Vec<CpuRing<'a>>,
+    target: &'a mut dyn Target,
+    allowed: Affinity,
+    moved: Option<Moved>,
+}
+
+impl std::fmt::Debug for Cpus<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cpus").field("rings", &self.rings).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Cpus<'a> {
+    /// `allowed`: the CPUs that this process may run on, as they were before it
+    /// [left](Moved::off) the recorded ones.
+    pub fn new(rings: Vec<CpuRing<'a>>, target: &'a mut dyn Target, allowed: Affinity) -> Cpus<'a> {
+        Cpus { rings, target, allowed, moved: None }
+    }
+}
+
+impl<'a> Source<'a> for Cpus<'a> {
+    fn name(&self) -> &'static str {
+        "hardware"
+    }
+
+    fn knowledge(&self) -> SourceKnowledge {
+        SourceKnowledge::HARDWARE
+    }
+
+    fn decoding(&mut self) -> Decoding {
+        Decoding {
+            classify: self.target.classify(),
+            owns: self.target.code().map(code::owns),
+            ours: Some(same_cpu::ours()),
+        }
+    }
+
+    fn samplers(&mut self, config: &RecordConfig) -> Vec<Sampler<'a>> {
+        let cpus: Vec<u32> = self.rings.iter().map(|ring| ring.registers.cpu()).collect();
+        self.moved = Moved::off(&cpus, &self.allowed);
+        let rings = std::mem::take(&mut self.rings).into_iter().zip(0..);
+        let samplers = rings.map(|(ring, nth)| {
+            let sampler = CpuSampler {
+                registers: ring.registers,
+                same_cpu: ring.same_cpu,
+                allowed: self.allowed,
+                caps: config.caps.clone(),
+                mode: config.mode(),
+                thread: self.target.id(),
+                pace: pace(config.sampling, nth),
+                switches: self.target.switches(),
+            };
+            Box::new(move |outlet: &mut Outlet<'_>| sampler.run(outlet)) as Sampler<'a>
+        });
+        samplers.collect()
+    }
+
+    fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {
+        let mut emit = |event| {
+            // Where nobody listens, the decoder's failure is reported.
+            let _ = gate.emit(event);
+        };
+        let is_over = || gate.is_closed();
+        let ran = self.target.start(&mut emit).and_then(|()| self.target.wait(&is_over, &mut emit));
+        // Types are read from the target's code, which is there until it ends.
+        gate.end();
+        // It is let go whatever else went wrong.
+        let exit = self.target.finish(&mut emit);
+        self.moved = None;
+        ran?;
+        Ok((exit?.unwrap_or(Exit::Code(0)), SourceNotes::default()))
+    }
+}
+
+/// Registers know no period, and raise no interrupt that could end one.
+fn pace(sampling: Sampling, nth: u64) -> Pace {
+    sampling.pace(nth).unwrap_or_else(|| Pace::new(DEFAULT_HZ, nth))
+}

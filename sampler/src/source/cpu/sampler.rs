@@ -1,0 +1,172 @@
+//! The sampler thread of one CPU.
+
+use std::time::Duration;
+
+use lbr_msr::caps::LbrCaps;
+use lbr_msr::record::Head;
+use lbr_msr::{MsrError, MsrWrite};
+
+use super::RecordUntil;
+use super::code::Switches;
+use super::cycles::{Clock, Moment};
+use super::first::go_first;
+use super::held::{Given, held};
+use crate::clock::monotonic_ns;
+use crate::drain::{Drain, Mode, Placement, RawStack};
+use crate::outlet::{Outlet, SamplerError};
+use crate::pace::Pace;
+use crate::target::{Affinity, ThreadId};
+
+/// One CPU's sampler, before it runs.
+pub(super) struct CpuSampler<'a> {
+    pub(super) registers: &'a mut (dyn MsrWrite + Send),
+    /// How to share the CPU with the target; `None` drains from another CPU.
+    pub(super) same_cpu: Option<Box<dyn RecordUntil + Send + 'a>>,
+    /// The CPUs this process may run on.
+    pub(super) allowed: Affinity,
+    pub(super) caps: LbrCaps,
+    pub(super) mode: Mode,
+    pub(super) thread: ThreadId,
+    pub(super) pace: Pace,
+    pub(super) switches: Option<Box<dyn Switches>>,
+}
+
+impl CpuSampler<'_> {
+    /// Drains until the recording is over, and once more.
+    pub(super) fn run(mut self, outlet: &mut Outlet<'_>) -> Result<(), SamplerError> {
+        let same_cpu = self.same_cpu.take();
+        let cpu = self.registers.cpu();
+        outlet.report.cpu = cpu;
+        if same_cpu.is_some() {
+            self.allowed.pin_this_thread(cpu).map_err(SamplerError::Place)?;
+            outlet.report.same_cpu = true;
+            outlet.report.first = go_first().is_ok();
+        }
+        let placement =
+            if outlet.report.first { Placement::SameCpuFirst } else { Placement::Beside };
+        let drain = Drain::begin(&self.caps, self.mode, placement, self.registers)
+            .map_err(SamplerError::Begin)?;
+        let own_switches = u64::from(outlet.report.same_cpu);
+        let mut running =
+            Running { sampler: self, drain, clock: Clock::find(), outlet, own_switches };
+        match same_cpu {
+            Some(wait) => running.beneath(wait),
+            None => running.beside(),
+        }
+        .map_err(SamplerError::Drain)
+    }
+}
+
+struct Running<'a, 'b, 'c> {
+    sampler: CpuSampler<'a>,
+    drain: Drain,
+    clock: Option<Clock>,
+    outlet: &'b mut Outlet<'c>,
+    /// Switches of the target between two drains that are our doing.
+    own_switches: u64,
+}
+
+impl Running<'_, '_, '_> {
+    /// On the CPU of the target: the ring is on only while this thread sleeps.
+    fn beneath(&mut self, mut wait: Box<dyn RecordUntil + Send + '_>) -> Result<(), MsrError> {
+        let thread = self.sampler.thread;
+        // What it holds so far is not the target's: some of it is our own.
+        let (_, mut thawed) = self.drain.drain_frozen(self.sampler.registers, thread, None)?;
+        self.settle();
+        let mut frozen = Given::now();
+        self.outlet.ready();
+        let mut next = monotonic_ns();
+        while !self.outlet.is_over() {
+            next = self.tick_after(next);
+            let thaw = Given::now();
+            let seen = wait.record_until(thawed, Duration::from_nanos(next))?;
+            let freeze = Given::now();
+            if !held(std::mem::replace(&mut frozen, freeze), thaw, freeze) {
+                self.outlet.report.not_held += 1;
+                self.drain.may_have_missed();
+            }
+            let before = self.clock.map(Clock::now);
+            let (stack, value) =
+                self.drain.drain_frozen(self.sampler.registers, thread, Some(seen))?;
+            self.count_cycles(before);
+            thawed = value;
+            self.take(stack);
+        }
+        let (control, _) = self.drain.control();
+        self.sampler.registers.write(control, thawed)?;
+        self.look_whose()
+    }
+
+    /// From another CPU, or in one call: the ring is off only during a drain.
+    fn beside(&mut self) -> Result<(), MsrError> {
+        let thread = self.sampler.thread;
+        // What came before the target's start is not its own.
+        self.drain.drain(self.sampler.registers, thread)?;
+        self.settle();
+        self.outlet.ready();
+        let mut next = monotonic_ns();
+        loop {
+            next = self.tick_after(next);
+            let mut is_last = self.outlet.is_over();
+            while !is_last {
+                let left = next.saturating_sub(monotonic_ns());
+                if left == 0 {
+                    break;
+                }
+                std::thread::park_timeout(Duration::from_nanos(left));
+                is_last = self.outlet.is_over();
+            }
+            self.outlet.reach(monotonic_ns());
+            let before = self.clock.map(Clock::now);
+            let stack = self.drain.drain(self.sampler.registers, thread)?;
+            self.count_cycles(before);
+            self.take(stack);
+            if is_last {
+                return self.look_whose();
+            }
+        }
+    }
+
+    /// From tick to tick, so that lateness does not slow the rate; what was
+    /// missed altogether is not made up for.
+    fn tick_after(&mut self, tick: u64) -> u64 {
+        let interval = u64::try_from(self.sampler.pace.next_interval().as_nanos());
+        let now = monotonic_ns();
+        self.outlet.reach(now);
+        tick.saturating_add(interval.unwrap_or(0)).max(now)
+    }
+
+    fn count_cycles(&mut self, before: Option<Moment>) {
+        let cycles = self.clock.zip(before).and_then(|(clock, before)| clock.now().since(before));
+        if let Some(cycles) = cycles {
+            let (drains, total) = self.outlet.report.timed.unwrap_or((0, 0));
+            self.outlet.report.timed = Some((drains + 1, total.saturating_add(cycles)));
+        }
+    }
+
+    /// Switches until now are nobody's concern.
+    fn settle(&mut self) {
+        if let Some(switches) = &mut self.sampler.switches {
+            switches.since_last();
+        }
+    }
+
+    fn take(&mut self, mut stack: RawStack) {
+        let switched = self.sampler.switches.as_mut().and_then(|switches| switches.since_last());
+        if switched.is_some_and(|count| count > self.own_switches) {
+            self.outlet.report.switched += 1;
+            // Whoever ran instead may have had the same addresses.
+            if stack.integrity.head == Head::Joined && !stack.entries().is_empty() {
+                stack.integrity.head = Head::Unknown;
+            }
+        }
+        if !self.outlet.push(stack) {
+            self.drain.stack_dropped();
+        }
+    }
+
+    fn look_whose(&mut self) -> Result<(), MsrError> {
+        self.outlet.report.taken_over = !self.drain.is_still_ours(self.sampler.registers)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! A process that runs already.
+
+use std::time::Duration;
+
+use nix::libc;
+
+use super::{Emit, Target, wait_until};
+use crate::clock::monotonic_ns;
+use crate::config::Classify;
+use crate::source::cpu::code::{Code, ProcessCode, ProcessSwitches, Switches, classifier, comm};
+use crate::target::{Affinity, Exit, SourceError, ThreadId};
+
+/// A process that runs already, moved to the recorded CPUs until this is
+/// dropped.
+#[derive(Debug)]
+pub struct Process {
+    id: ThreadId,
+    code: ProcessCode,
+    moved: Vec<(i32, Affinity)>,
+    /// When to end by ourselves.
+    limit: Option<Duration>,
+}
+
+impl Process {
+    /// Moves the threads of `pid` to these CPUs. Threads that it starts later
+    /// inherit that.
+    ///
+    /// # Errors
+    /// [`SourceError`]: there is no such process, or it may not be moved.
+    pub fn attach(
+        pid: u32,
+        cpus: &Affinity,
+        limit: Option<Duration>,
+    ) -> Result<Process, SourceError> {
+        let id = ThreadId { pid, tid: pid };
+        let mut process = Process { id, code: ProcessCode::new(id), moved: Vec::new(), limit };
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|cause| {
+            SourceError::Os { what: format!("looking at process {pid}"), cause }
+        })?;
+        for task in tasks.flatten() {
+            let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let before = match Affinity::of(tid) {
+                Ok(before) => before,
+                // A thread may end at any time.
+                Err(SourceError::Os { cause, .. }) if is_gone(&cause) => continue,
+                Err(error) => return Err(error),
+            };
+            match cpus.apply(tid) {
+                Ok(()) => process.moved.push((tid, before)),
+                Err(SourceError::Os { cause, .. }) if is_gone(&cause) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(process)
+    }
+
+    fn is_there(&self) -> bool {
+        // A zombie still has its folder, and no more memory.
+        std::fs::read_link(format!("/proc/{}/exe", self.id.pid)).is_ok()
+    }
+}
+
+fn is_gone(cause: &std::io::Error) -> bool {
+    cause.raw_os_error() == Some(libc::ESRCH)
+}
+
+impl Target for Process {
+    fn id(&self) -> ThreadId {
+        self.id
+    }
+
+    fn code(&self) -> Option<Box<dyn Code>> {
+        Some(Box::new(self.code.clone()))
+    }
+
+    fn classify(&self) -> Option<Classify> {
+        Some(classifier())
+    }
+
+    fn switches(&self) -> Option<Box<dyn Switches>> {
+        Some(Box::new(ProcessSwitches::new(self.id.pid)))
+    }
+
+    fn start(&mut self, emit: Emit<'_>) -> Result<(), SourceError> {
+        let time = monotonic_ns();
+        comm(self.id, time, false).into_iter().chain(self.code.look(time)).for_each(emit);
+        Ok(())
+    }
+
+    fn wait(&mut self, is_over: &dyn Fn() -> bool, _: Emit<'_>) -> Result<(), SourceError> {
+        wait_until(is_over, self.limit, || !self.is_there());
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Emit<'_>) -> Result<Option<Exit>, SourceError> {
+        Ok(None)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        for (tid, before) in &self.moved {
+            // It may have ended.
+            let _ = before.apply(*tid);
+        }
+    }
+}

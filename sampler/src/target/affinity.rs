@@ -1,0 +1,171 @@
+//! The CPUs that a thread may run on, and pinning.
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::SourceError;
+
+/// The CPUs a task may run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Affinity(CpuSet);
+
+impl Affinity {
+    /// The mask of the calling thread.
+    ///
+    /// # Errors
+    /// [`SourceError::Os`].
+    pub fn current() -> Result<Affinity, SourceError> {
+        Affinity::of(0)
+    }
+
+    /// The mask with that CPU alone, if `self` has it.
+    ///
+    /// # Errors
+    /// [`SourceError::NoSuchCpu`].
+    pub fn only(&self, cpu: u32) -> Result<Affinity, SourceError> {
+        self.only_these(&[cpu])
+    }
+
+    /// The CPUs, in ascending order.
+    pub fn cpus(&self) -> impl Iterator<Item = u32> {
+        let set = self.0;
+        // The kernel's sets are far smaller than 2^32.
+        (0..CpuSet::count() as u32).filter(move |&cpu| set.is_set(cpu as usize).unwrap_or(false))
+    }
+
+    /// Pins the calling thread to one of these CPUs, and sees that it is there.
+    ///
+    /// # Errors
+    /// [`SourceError::NoSuchCpu`], [`SourceError::Os`],
+    /// [`SourceError::NotThere`]. The thread is pinned after the last alone.
+    pub fn pin_this_thread(&self, cpu: u32) -> Result<(), SourceError> {
+        self.only(cpu)?.apply(0)?;
+        match sched_getcpu() {
+            Ok(seen) if seen == cpu as usize => Ok(()),
+            Ok(seen) => Err(SourceError::NotThere { cpu, seen }),
+            Err(cause) => Err(SourceError::Os {
+                what: "asking which CPU this is".to_owned(),
+                cause: cause.into(),
+            }),
+        }
+    }
+
+    /// The mask of a thread; 0 is the calling one.
+    ///
+    /// # Errors
+    /// [`SourceError::Os`].
+    pub fn of(tid: i32) -> Result<Affinity, SourceError> {
+        sched_getaffinity(Pid::from_raw(tid)).map(Affinity).map_err(|cause| SourceError::Os {
+            what: format!("reading the CPU affinity of thread {tid}"),
+            cause: cause.into(),
+        })
+    }
+
+    /// The mask with these CPUs alone, if `self` has them all.
+    ///
+    /// # Errors
+    /// [`SourceError::NoSuchCpu`].
+    pub fn only_these(&self, cpus: &[u32]) -> Result<Affinity, SourceError> {
+        let mut set = CpuSet::new();
+        for &cpu in cpus {
+            let refuse = || SourceError::NoSuchCpu { cpu, allowed: self.list() };
+            let index = usize::try_from(cpu).map_err(|_| refuse())?;
+            if !self.0.is_set(index).unwrap_or(false) {
+                return Err(refuse());
+            }
+            set.set(index).map_err(|_| refuse())?;
+        }
+        Ok(Affinity(set))
+    }
+
+    /// The mask without these CPUs; `None` where nothing is left.
+    #[must_use]
+    pub fn without(&self, cpus: &[u32]) -> Option<Affinity> {
+        let mut set = self.0;
+        for &cpu in cpus {
+            // What lies beyond the set is not in it.
+            let _ = set.unset(cpu as usize);
+        }
+        let left = Affinity(set);
+        left.cpus().next().is_some().then_some(left)
+    }
+
+    /// Gives a thread this mask; 0 is the calling thread.
+    ///
+    /// # Errors
+    /// [`SourceError::Os`].
+    pub fn apply(&self, tid: i32) -> Result<(), SourceError> {
+        sched_setaffinity(Pid::from_raw(tid), &self.0).map_err(|cause| SourceError::Os {
+            what: format!("pinning to CPU {}", self.list()),
+            cause: cause.into(),
+        })
+    }
+
+    /// The CPUs as a list of ranges: `0-3,8`.
+    #[must_use]
+    pub fn list(&self) -> String {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for cpu in self.cpus() {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == cpu => *last = cpu,
+                _ => ranges.push((cpu, cpu)),
+            }
+        }
+        let words = ranges.iter().map(|&(first, last)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        });
+        words.collect::<Vec<_>>().join(",")
+    }
+}
+
+/// While it lives, the calling thread, and the threads and processes it starts,
+/// run on other CPUs; dropping it puts back the mask before.
+#[derive(Debug)]
+pub struct Moved {
+    before: Affinity,
+}
+
+impl Moved {
+    /// Moves the calling thread.
+    ///
+    /// # Errors
+    /// [`SourceError::Os`].
+    pub fn to(cpus: &Affinity) -> Result<Moved, SourceError> {
+        let before = Affinity::current()?;
+        cpus.apply(0)?;
+        Ok(Moved { before })
+    }
+
+    /// Moves the calling thread off these CPUs, for the others of `allowed`:
+    /// what it executes is not to be recorded there. `None` where it stays,
+    /// because there are no others.
+    #[must_use]
+    pub fn off(cpus: &[u32], allowed: &Affinity) -> Option<Moved> {
+        allowed.without(cpus).and_then(|others| Moved::to(&others).ok())
+    }
+}
+
+impl Drop for Moved {
+    fn drop(&mut self) {
+        // The CPUs were ours a moment ago; one that has gone offline is no loss.
+        let _ = self.before.apply(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_listed_as_the_kernel_does() {
+        let list = |cpus: &[usize]| {
+            let mut set = CpuSet::new();
+            cpus.iter().for_each(|&cpu| set.set(cpu).expect("it fits"));
+            Affinity(set).list()
+        };
+        assert_eq!(list(&[]), "");
+        assert_eq!(list(&[0]), "0");
+        assert_eq!(list(&[0, 1, 2, 4, 6, 7]), "0-2,4,6-7");
+    }
+}

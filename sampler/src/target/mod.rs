@@ -1,0 +1,116 @@
+//! The program that is recorded: what to run and from where, finding it,
+//! starting it held back before its first instruction, where it may run, and
+//! how it ended.
+
+mod affinity;
+mod held;
+mod program;
+
+use std::path::PathBuf;
+
+pub use affinity::{Affinity, Moved};
+pub use held::Held;
+pub use program::{Program, find, inspect};
+
+/// A thread of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+}
+
+/// How the target ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this status.
+    Code(i32),
+    /// A signal killed it.
+    Signal(i32),
+}
+
+impl Exit {
+    /// The status a shell would report: the code, or 128 + signal.
+    #[must_use]
+    pub const fn status(self) -> i32 {
+        match self {
+            Exit::Code(code) => code,
+            Exit::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+/// What to run and from where to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Program, as typed; looked up in PATH where it has no slash.
+    pub program: String,
+    /// Its arguments, without the program.
+    pub args: Vec<String>,
+    /// Recording starts when execution first reaches this address of the
+    /// program's file (as its symbol table counts, before relocation).
+    pub from: Option<u64>,
+    /// Whether child processes are recorded too.
+    pub follow_children: bool,
+    /// Logical CPU to pin the target to.
+    pub cpu: Option<u32>,
+}
+
+/// Why a source could not run its target.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// There is no such program.
+    #[error("{program}: not found in PATH")]
+    NotFound {
+        /// As typed.
+        program: String,
+    },
+    /// It cannot be executed.
+    #[error("{}: {cause}", path.display())]
+    NotExecutable {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        cause: std::io::Error,
+    },
+    /// It is not a 64-bit x86 program.
+    #[error("{}: {what}; the software LBR runs x86-64 ELF programs", path.display())]
+    NotX86_64 {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        what: String,
+    },
+    /// It cannot be pinned there.
+    #[error("there is no CPU {cpu} to run on; this process may use: {allowed}")]
+    NoSuchCpu {
+        /// As asked.
+        cpu: u32,
+        /// The CPUs of our own affinity mask, as a list of ranges.
+        allowed: String,
+    },
+    /// The kernel agreed to pin this thread, and it still ran elsewhere.
+    #[error("this thread was pinned to CPU {cpu} and runs on {seen}")]
+    NotThere {
+        /// As asked.
+        cpu: u32,
+        /// Where it was seen.
+        seen: usize,
+    },
+    /// The asked start was never reached.
+    #[error("the program ended before it reached {symbol}: nothing was recorded")]
+    NeverReached {
+        /// The address or name asked for.
+        symbol: String,
+    },
+    /// A system call that tracing needs failed.
+    #[error("{what}: {cause}")]
+    Os {
+        /// What was tried.
+        what: String,
+        /// The system's words.
+        cause: std::io::Error,
+    },
+}

@@ -1,0 +1,105 @@
+//! The file of a program: where it is, and whether it can be recorded.
+
+use std::io;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+use object::read::elf::FileHeader;
+
+use super::SourceError;
+
+/// What kind of file a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// An x86-64 ELF file with this entry address, before relocation.
+    Elf {
+        /// `e_entry`.
+        entry: u64,
+    },
+    /// A script: the kernel runs the interpreter that its first line names.
+    Script,
+}
+
+/// Finds the file of a program as a shell would: as a path where the name has
+/// a slash, in PATH otherwise.
+///
+/// # Errors
+/// [`SourceError::NotFound`], [`SourceError::NotExecutable`].
+pub fn find(program: &str) -> Result<PathBuf, SourceError> {
+    if program.contains('/') {
+        let path = PathBuf::from(program);
+        return executable(&path)
+            .map(|()| path.clone())
+            .map_err(|cause| SourceError::NotExecutable { path, cause });
+    }
+    let mut refused = None;
+    // What execvp(3) takes where PATH is not set.
+    let search = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    for folder in std::env::split_paths(&search).filter(|_| !program.is_empty()) {
+        let path = folder.join(program);
+        match executable(&path) {
+            Ok(()) => return Ok(path),
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+                refused.get_or_insert(SourceError::NotExecutable { path, cause });
+            }
+            Err(_) => {}
+        }
+    }
+    Err(refused.unwrap_or_else(|| SourceError::NotFound { program: program.to_owned() }))
+}
+
+fn executable(path: &Path) -> io::Result<()> {
+    let metadata = std::fs::metadata(path)?;
+    if metadata.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err(io::Error::from_raw_os_error(libc::EACCES));
+    }
+    Ok(())
+}
+
+/// Looks at the first bytes of a program: x86-64 ELF, a script, or nothing
+/// that can be traced.
+///
+/// # Errors
+/// [`SourceError::NotX86_64`], [`SourceError::NotExecutable`] where the file
+/// cannot be read.
+pub fn inspect(path: &Path) -> Result<Program, SourceError> {
+    let refuse =
+        |what: &str| SourceError::NotX86_64 { path: path.to_owned(), what: what.to_owned() };
+    let unreadable = |cause| SourceError::NotExecutable { path: path.to_owned(), cause };
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut header = [0u8; 64];
+    let mut filled = 0;
+    while let Some(rest) = header.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, filled as u64).map_err(unreadable)? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    let header = header.get(..filled).unwrap_or_default();
+    if header.starts_with(b"#!") {
+        return Ok(Program::Script);
+    }
+    if !header.starts_with(&object::elf::ELFMAG) {
+        return Err(refuse("neither an ELF program nor a script with #!"));
+    }
+    if header.get(4) == Some(&object::elf::ELFCLASS32.0) {
+        return Err(refuse("a 32-bit ELF file"));
+    }
+    let elf = object::elf::FileHeader64::<object::Endianness>::parse(header)
+        .map_err(|_| refuse("a damaged ELF file"))?;
+    let endian = elf.endian().map_err(|_| refuse("a damaged ELF file"))?;
+    let machine = elf.e_machine(endian);
+    if machine != object::elf::EM_X86_64 {
+        return Err(refuse(&format!("an ELF file for machine {}", machine.0)));
+    }
+    match elf.e_type(endian) {
+        object::elf::ET_EXEC | object::elf::ET_DYN => {
+            Ok(Program::Elf { entry: elf.e_entry(endian) })
+        }
+        _ => Err(refuse("an ELF file that is no program")),
+    }
+}
