@@ -66,6 +66,11 @@ fn objdump(syntax: &str) -> Option<Vec<(u64, Vec<u8>, String)>> {
         return None;
     };
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    // Between functions lies data, which only their symbols keep apart.
+    if text.lines().filter(|line| line.ends_with(">:")).count() < 2 {
+        skipped("the tests were built without symbols");
+        return None;
+    }
     let lines = text.lines().filter_map(|line| {
         let (address, rest) = line.trim_start().split_once(":\t")?;
         let (bytes, words) = rest.split_once('\t')?;

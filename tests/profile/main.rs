@@ -6,6 +6,7 @@
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
 mod support {
     pub(crate) mod corpus;
+    pub(crate) mod itself;
     pub(crate) mod linked;
     pub(crate) mod mapping;
     pub(crate) mod skip;

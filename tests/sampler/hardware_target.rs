@@ -13,6 +13,8 @@ use sampler::source::cpu::target::{Process, Program, Target, WholeCpu};
 use sampler::source::{Command, Exit, SourceError};
 use sampler::target::{Affinity, find};
 
+use crate::support::itself::with_symbols;
+
 fn launch(words: &[&str]) -> Result<Program, SourceError> {
     let command = Command {
         program: words[0].to_owned(),
@@ -152,7 +154,7 @@ fn no_branch_between_the_first_and_the_last_system_call() {
     let descriptor = null.as_fd();
     let control = Control { descriptor, cpu: 0, msr: lbr_msr::Msr(0x1D9), enable: 1 };
     assert!(control.record_until(1, Duration::ZERO).is_err());
-    let this = std::env::current_exe().unwrap();
+    let Some(this) = with_symbols() else { return };
     let folder = this.parent().unwrap().parent().unwrap().parent().unwrap();
     let mut looked_at: Vec<PathBuf> = Vec::new();
     for program in [this.clone(), folder.join("release/lbr")] {

@@ -7,6 +7,8 @@
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
 mod support {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(crate) mod itself;
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) mod programs;
     pub(crate) mod recorder;
     pub(crate) mod skip;
