@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use lbr_msr::access::MsrError;
+
 use crate::present::out::fail;
 
 /// Why a command did not end well: the exit code and the sentence.
@@ -58,7 +60,15 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
             // Whatever else is read and written is named where it fails.
             let bare = error.chain().len() == 1 && error.is::<std::io::Error>();
             let place = if bare { "standard output: " } else { "" };
-            fail(format_args!("{place}{error:#}"));
+            // What this error lists are lines to be copied.
+            let listed = error
+                .chain()
+                .any(|cause| matches!(cause.downcast_ref(), Some(MsrError::NotListed { .. })));
+            let text = format!("{place}{error:#}");
+            match text.split_once('\n').filter(|_| listed) {
+                Some((what, list)) => fail(what, list.lines()),
+                None => fail(&text, std::iter::empty()),
+            }
             ExitCode::from(code)
         }
     }

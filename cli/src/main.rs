@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod exit;
+mod head;
 mod input;
 mod present;
 mod select;

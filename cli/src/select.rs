@@ -1,19 +1,17 @@
-//! Which samples and which rows count, as arguments; and what is said of those
-//! that do not.
+//! Which samples and which rows count, as arguments.
 
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Args;
+use profile::Flow;
 use profile::maps::{Location, Maps};
-use profile::quality::Quality;
-use profile::select::{Dsos, Field, LeftOut, NotTimes, Selection, Times, Why};
-use serde_json::{Map, Value, json};
+use profile::select::{Dsos, NotTimes, Selection, Times};
+use serde_json::{Value, json};
 
 use crate::commands::cpus::CpuList;
 use crate::exit::{Failure, USAGE};
-use crate::input::Source;
-use crate::present::number::{counted, grouped};
+use crate::present::number::{grouped, part};
 
 /// Names that are offered where none is as asked for.
 const OFFERED: usize = 8;
@@ -81,46 +79,8 @@ fn split(names: &str) -> Vec<String> {
     names.split(is_end).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Refuses names that no recording has, and says which there are.
-pub(crate) fn check(sources: &[Source]) -> Result<(), Failure> {
-    let Some(selection) = sources.first().and_then(|source| source.selection.as_ref()) else {
-        return Ok(());
-    };
-    // What was not read may have it.
-    if sources.iter().any(Source::is_partial) {
-        return Ok(());
-    }
-    let known = |at: usize, of: fn(&Source) -> &[bool]| {
-        sources.iter().any(|source| of(source).get(at).copied().unwrap_or(false))
-    };
-    let nobody = |what: &str, name: &str, are: Vec<String>| {
-        let where_ = match sources {
-            [one] => one.name.clone(),
-            _ => "the recordings".to_owned(),
-        };
-        let error = match are.is_empty() {
-            true => anyhow!("{where_}: no {what} {name:?}: it does not say what any is called"),
-            false => anyhow!("{where_}: no {what} {name:?}; there is {}", offered(are)),
-        };
-        Err(Failure { code: USAGE, error })
-    };
-    for (at, name) in selection.events.iter().enumerate() {
-        if !known(at, |source| &source.names.known_events) {
-            let are = sources.iter().flat_map(|source| source.names.events.clone());
-            return nobody("event with branch stacks is called", name, are.collect());
-        }
-    }
-    for (at, name) in selection.comms.iter().enumerate() {
-        if !known(at, |source| &source.names.known_comms) {
-            let comms = sources.iter().flat_map(|source| &source.names.comms);
-            return nobody("thread is called", name, comms.map(|(name, _)| name.clone()).collect());
-        }
-    }
-    Ok(())
-}
-
 /// The first few names, each once.
-fn offered(names: Vec<String>) -> String {
+pub(crate) fn offered(names: Vec<String>) -> String {
     let mut once: Vec<String> = Vec::new();
     for name in names {
         if !once.contains(&name) {
@@ -131,90 +91,6 @@ fn offered(names: Vec<String>) -> String {
     once.truncate(OFFERED);
     let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
     once.join(", ") + &more
-}
-
-/// What was selected and what was left out, in one line; `None` where nothing
-/// was asked for.
-pub(crate) fn line(sources: &[Source], kept: u64, left: &LeftOut) -> Option<String> {
-    let selection = sources.first()?.selection.as_ref()?;
-    let all = kept.saturating_add(left.samples);
-    let mut line = format!(
-        "selected: {selection}: {} of {}",
-        grouped(kept),
-        counted(all, "sample", "samples")
-    );
-    let out = left_words(left);
-    if !out.is_empty() {
-        line += &format!("; left out: {out}");
-    }
-    Some(line)
-}
-
-/// What was left out, in words; empty where nothing was.
-pub(crate) fn left_words(left: &LeftOut) -> String {
-    let mut words: Vec<String> = left
-        .by
-        .iter()
-        .map(|((field, why), count)| {
-            let what = match (why, field) {
-                (Why::Unsaid, field) => format!("without a {}", field.name()),
-                (Why::Other, Field::Event) => "of other events".to_owned(),
-                (Why::Other, Field::Comm) => "of threads with other names".to_owned(),
-                (Why::Other, Field::Pid) => "of other processes".to_owned(),
-                (Why::Other, Field::Tid) => "of other threads".to_owned(),
-                (Why::Other, Field::Cpu) => "on other CPUs".to_owned(),
-                (Why::Other, Field::Time) => "at other times".to_owned(),
-            };
-            format!("{} {what}", grouped(*count))
-        })
-        .collect();
-    if left.lost > 0 {
-        words.push(format!("{} lost of other tasks", grouped(left.lost)));
-    }
-    words.join(", ")
-}
-
-/// The events, the selection, and what was left out, for JSON.
-pub(crate) fn put_json(json: &mut Value, sources: &[Source], left: &LeftOut) {
-    let mut events: Vec<(String, u64)> = Vec::new();
-    for event in sources.iter().flat_map(Source::events) {
-        match events.iter_mut().find(|(name, _)| *name == event.name) {
-            Some((_, samples)) => *samples = samples.saturating_add(event.samples),
-            None => events.push((event.name.clone(), event.samples)),
-        }
-    }
-    let events = events.into_iter().map(|(name, samples)| {
-        let name = Some(name).filter(|name| !name.is_empty());
-        json!({ "event": name, "samples": samples })
-    });
-    json["events"] = events.collect();
-    json["selected"] = sources.first().and_then(|source| source.selection.as_ref()).map_or(
-        Value::Null,
-        |selection| {
-            let signed = |list: &[u32]| json!(list.iter().map(|n| *n as i32).collect::<Vec<_>>());
-            let times: Vec<String> = selection.times.iter().map(ToString::to_string).collect();
-            let lists = [
-                (Field::Event, json!(selection.events)),
-                (Field::Comm, json!(selection.comms)),
-                (Field::Pid, signed(&selection.pids)),
-                (Field::Tid, signed(&selection.tids)),
-                (Field::Cpu, json!(selection.cpus)),
-                (Field::Time, json!(times)),
-            ];
-            let asked = lists.into_iter().filter(|(_, list)| *list != json!([]));
-            asked.map(|(field, list)| (field.name().to_owned(), list)).collect::<Map<_, _>>().into()
-        },
-    );
-    json["left_out"] = json!(left.samples);
-    let by = left.by.iter().map(|((field, why), count)| {
-        let why = match why {
-            Why::Other => "other",
-            Why::Unsaid => "not_said",
-        };
-        (format!("{}_{why}", field.name()), json!(count))
-    });
-    json["left_out_by"] = by.collect::<Map<_, _>>().into();
-    json["left_out_lost"] = json!(left.lost);
 }
 
 /// Which rows are shown. Every stack was counted as a whole: without some of
@@ -290,6 +166,16 @@ impl DsoArgs {
         Ok(Some(self.rows(unit, (count, of), (rows.len(), all_rows))))
     }
 
+    /// Leaves out the blocks, or the branches, of other files than those asked for.
+    pub(crate) fn keep_flow(&self, flow: &mut Flow, blocks: bool) -> Result<Option<Rows>, Failure> {
+        let Flow { sites, blocks: ran, maps, block_quality, taken, .. } = flow;
+        if blocks {
+            let all = (block_quality.blocks, "blocks");
+            return self.keep(maps, ran, all, |block| (block.exit_location, block.count));
+        }
+        self.keep(maps, sites, (*taken, "branches"), |site| (site.location, site.taken))
+    }
+
     /// What is said of rows that were left out.
     pub(crate) fn rows(
         &self,
@@ -305,13 +191,12 @@ impl Rows {
     /// In a line.
     pub(crate) fn line(&self) -> String {
         let Rows { names, unit, count, of, rows, all_rows } = self;
-        let share = if *of > 0 { *count as f64 / *of as f64 } else { 0.0 };
         format!(
-            "rows of {}: {} of {} {unit} ({:.2} %), {} of {} rows; shares are of all",
+            "rows of {}: {} of {} {unit} ({}), {} of {} rows; shares are of all",
             names.join(" or "),
             grouped(*count),
             grouped(*of),
-            share * 100.0,
+            part(*count, (*of).max(1)),
             grouped(*rows as u64),
             grouped(*all_rows as u64),
         )
@@ -328,9 +213,4 @@ impl Rows {
             "all_rows": self.all_rows,
         })
     }
-}
-
-/// What was selected of recordings that were counted together.
-pub(crate) fn of_quality(sources: &[Source], quality: &Quality) -> Option<String> {
-    line(sources, quality.samples, &quality.left_out)
 }

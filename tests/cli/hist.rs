@@ -240,14 +240,8 @@ fn exits_are_listed_and_drawn_over_each_other() {
     runs.extend((0..50).map(|_| (ENTRY, OTHER_EXIT, 25)));
     let dir = recorded("perf.data", Source::Unsaid, &runs);
     let drawn = text(dir.path(), &["--block", "0x401000"]);
-    assert!(
-        drawn.contains("740   93.67 %           740      13  0x401000 .. 0x401030\n"),
-        "{drawn}"
-    );
-    assert!(
-        drawn.contains("50    6.33 %            50      25  0x401000 .. 0x401044\n"),
-        "{drawn}"
-    );
+    assert!(drawn.contains(" 740  93.67 %  740      13  0x401000 .. 0x401030\n"), "{drawn}");
+    assert!(drawn.contains("  50   6.33 %   50      25  0x401000 .. 0x401044\n"), "{drawn}");
     assert!(drawn.contains("█ to 0x401030: n 740,") && drawn.contains("▒ to 0x401044: n 50,"));
     assert!(drawn.contains("100.00 %  ▒"), "of several the shares are drawn: {drawn}");
     for args in

@@ -268,7 +268,7 @@ fn a_browser_takes_it() {
         (1400, 1000),
         "const table = document.querySelector('#hot table');
          const heads = [...table.tHead.rows[0].cells];
-         const count = heads.findIndex(head => head.textContent === 'Count');
+         const count = heads.findIndex(head => head.textContent === 'count');
          const column = () => [...table.tBodies[0].rows].map(row => row.cells[count].textContent);
          const seen = { before: heads[count].getAttribute('aria-sort') };
          heads[count].querySelector('button').click();

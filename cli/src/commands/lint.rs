@@ -1,17 +1,20 @@
 //! `lbr lint`: whether to trust a recording.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
+use anstyle::Style;
 use clap::Args;
-use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Verdict};
+use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::select::LeftOut;
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Outcome, POOR};
-use crate::input::{self, Source};
-use crate::present::number::{counted, grouped};
-use crate::select::{self, SelectArgs};
+use crate::input::{self, Source, selected};
+use crate::present::json;
+use crate::present::number::{counted, grouped, nonzero, percent};
+use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
+use crate::select::SelectArgs;
 
 /// Say whether the numbers of a recording can be trusted
 ///
@@ -89,7 +92,7 @@ impl Judged {
 
 /// Runs the command.
 pub(crate) fn run(args: &LintArgs) -> Outcome {
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = Out::stdout();
     let mut lints: Vec<Judged> = Vec::new();
     let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
         lints.push(Judged::of(Lint::check(recording, args.stride.0, at)?));
@@ -103,27 +106,29 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
             continue;
         }
         if index > 0 {
-            writeln!(out)?;
+            out.gap()?;
         }
-        writeln!(
-            out,
-            "{}: {} ({}, {}{}{})",
-            source.name,
-            lint.verdict.name(),
-            counted(lint.samples, "sample", "samples"),
-            counted(lint.entries, "entry", "entries"),
-            source.partial().map_or_else(String::new, |partial| format!(", {partial}")),
-            source.events_line().map_or_else(String::new, |events| format!("; {events}")),
+        out.styled(
+            look(lint.verdict),
+            format_args!(
+                "{}: {} ({}, {}{}{})",
+                source.name,
+                lint.verdict.name(),
+                counted(lint.samples, "sample", "samples"),
+                counted(lint.entries, "entry", "entries"),
+                source.partial().map_or_else(String::new, |partial| format!(", {partial}")),
+                source.events_line().map_or_else(String::new, |events| format!("; {events}")),
+            ),
         )?;
-        if let Some(line) = select::line(std::slice::from_ref(source), lint.samples, &lint.left_out)
-        {
-            writeln!(out, "{line}")?;
+        let source = std::slice::from_ref(source);
+        if let Some(line) = selected::line(source, lint.samples, &lint.left_out) {
+            out.line(line)?;
         }
         for finding in &lint.findings {
             print(&mut out, finding)?;
         }
         if lint.findings.is_empty() {
-            writeln!(out, "nothing speaks against it")?;
+            out.line("nothing speaks against it")?;
         }
     }
     if args.input.len() > 1 {
@@ -139,7 +144,7 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
             for verdict in verdicts {
                 json[verdict.name()] = json!(of(verdict));
             }
-            writeln!(out, "{json}")?;
+            json::value(&mut out, &json)?;
         } else {
             let counts: Vec<String> = verdicts
                 .into_iter()
@@ -147,7 +152,12 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
                 .map(|verdict| format!("{} {}", of(verdict), verdict.name()))
                 .collect();
             let name = overall.name();
-            writeln!(out, "\n{} recordings: {name} ({})", lints.len(), counts.join(", "))?;
+            out.gap()?;
+            let counts = counts.join(", ");
+            out.styled(
+                look(overall),
+                format_args!("{} recordings: {name} ({counts})", lints.len()),
+            )?;
         }
     }
     out.flush()?;
@@ -156,9 +166,9 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
 }
 
 /// The findings of one recording and its verdict.
-fn print_json(out: &mut impl Write, lint: &Judged, source: &Source) -> std::io::Result<()> {
+fn print_json(out: &mut Out<'_>, lint: &Judged, source: &Source) -> std::io::Result<()> {
     for finding in &lint.findings {
-        writeln!(out, "{}", finding_json(finding, source))?;
+        json::value(out, &finding_json(finding, source))?;
     }
     let mut summary = json!({
         "view": "verdict",
@@ -170,30 +180,38 @@ fn print_json(out: &mut impl Write, lint: &Judged, source: &Source) -> std::io::
         "software": lint.software,
         "partial": source.is_partial(),
     });
-    select::put_json(&mut summary, std::slice::from_ref(source), &lint.left_out);
-    writeln!(out, "{summary}")
+    selected::put_json(&mut summary, std::slice::from_ref(source), &lint.left_out);
+    json::value(out, &summary)
 }
 
-fn print(out: &mut impl Write, finding: &Finding) -> std::io::Result<()> {
+/// A verdict in colour.
+const fn look(verdict: Verdict) -> Style {
+    match verdict {
+        Verdict::Sound => GOOD,
+        Verdict::Doubtful => DOUBTFUL,
+        Verdict::Poor => BAD,
+    }
+}
+
+fn print(out: &mut Out<'_>, finding: &Finding) -> std::io::Result<()> {
     let Finding { id, severity, count, of, unit, meaning, report, parts } = finding;
-    write!(out, "\n{}: {id}: {}", severity.name(), grouped(*count))?;
-    match finding.share() {
-        Some(share) => {
-            let share = super::report::percent(share);
-            writeln!(out, " of {} {unit} ({share})", grouped(*of))?;
-        }
-        None => writeln!(out)?,
-    }
-    let parts: Vec<String> = parts
-        .iter()
-        .filter(|(_, n)| *n > 0)
-        .map(|(what, n)| format!("{} {what}", grouped(*n)))
-        .collect();
+    let of = match finding.share() {
+        Some(share) => format!(" of {} {unit} ({})", grouped(*of), percent(share)),
+        None => String::new(),
+    };
+    let style = match severity {
+        Severity::Note => Style::new(),
+        Severity::Warning => DOUBTFUL,
+        Severity::Error => BAD,
+    };
+    out.gap()?;
+    out.styled(style, format_args!("{}: {id}: {}{of}", severity.name(), grouped(*count)))?;
+    let parts = nonzero(parts.iter().map(|(what, n)| (what, *n)));
     if !parts.is_empty() {
-        writeln!(out, "  details: {}", parts.join(", "))?;
+        out.line(format_args!("  details: {}", parts.join(", ")))?;
     }
-    writeln!(out, "  means: {meaning}")?;
-    writeln!(out, "  report: {report}")
+    out.line(format_args!("  means: {meaning}"))?;
+    out.line(format_args!("  report: {report}"))
 }
 
 fn finding_json(finding: &Finding, source: &Source) -> Value {

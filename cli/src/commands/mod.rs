@@ -12,6 +12,7 @@ pub(crate) mod hist;
 pub(crate) mod lint;
 mod machine;
 mod number;
+mod page;
 pub(crate) mod probe;
 pub(crate) mod record;
 pub(crate) mod report;
@@ -32,7 +33,10 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Decode(args) => decode::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Record(args) => record::run(&args),
-        Command::Report(args) => report::run(&args),
+        Command::Report(args) => match &args.html {
+            Some(path) => page::run(&args, path),
+            None => report::run(&args),
+        },
         Command::Hist(args) => hist::run(&args),
         Command::Annotate(args) => annotate::run(&args),
         Command::Lint(args) => lint::run(&args),

@@ -1,6 +1,7 @@
 //! Recordings as arguments: opening them, and saying what was odd about them.
 
 mod reread;
+pub(crate) mod selected;
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -21,7 +22,6 @@ pub(crate) use self::reread::Reread;
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::present::number::{counted, grouped};
 use crate::present::out::say;
-use crate::select;
 
 /// Opens a recording, of which some samples count; `-` is standard input.
 pub(crate) fn open(path: &Path, selection: &Arc<Selection>) -> Result<Recording, Failure> {
@@ -237,7 +237,7 @@ pub(crate) fn read_each(
         }
         sources.push(read_one(path, open(at)?, &mut read)?);
     }
-    select::check(&sources)?;
+    selected::check(&sources)?;
     Ok(sources)
 }
 

@@ -1,5 +1,7 @@
 //! Numbers for people.
 
+use std::fmt::Display;
+
 use profile::interval::Interval;
 
 /// A number with its thousands apart: `1,234,567`.
@@ -21,7 +23,7 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
 }
 
 /// Those of the counts that are not zero, each with what it counts.
-pub(crate) fn nonzero<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> Vec<String> {
+pub(crate) fn nonzero(counts: impl IntoIterator<Item = (impl Display, u64)>) -> Vec<String> {
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     counts.map(|(what, count)| format!("{} {what}", grouped(count))).collect()
 }

@@ -7,13 +7,24 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use anstream::{AutoStream, ColorChoice};
-use anstyle::Style;
+use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::escape::escaped;
 
+/// The look of what is as it should be.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+/// Of what is to be looked at.
+pub(crate) const DOUBTFUL: Style = AnsiColor::Yellow.on_default();
+/// Of what is wrong.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Of what is in nobody's way.
+pub(crate) const FAINT: Style = Style::new().dimmed();
+
 /// Cells that the following lines of a long one are set in by.
 const INDENT: usize = 4;
+/// Cells of a terminal that does not say.
+const USUAL: usize = 80;
 /// Narrower terminals are written to as if they were so wide.
 const LEAST: usize = 40;
 
@@ -60,7 +71,8 @@ impl<'a> Out<'a> {
     pub(crate) fn styled(&mut self, style: Style, text: impl Display) -> io::Result<()> {
         let text = text.to_string();
         let style = if self.color { style } else { Style::new() };
-        for line in folded(&escaped(&text), self.width, INDENT) {
+        let indent = INDENT + text.len() - text.trim_start_matches(' ').len();
+        for line in folded(&escaped(&text), self.width, indent.min(LEAST / 2)) {
             writeln!(self.to, "{style}{line}{style:#}")?;
         }
         Ok(())
@@ -85,23 +97,26 @@ impl Write for Out<'_> {
 
 /// Cells of a line of the terminal that this is, unless `--wide`.
 fn width_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
-    let wide = WIDE.get().copied().unwrap_or(false);
-    let size = terminal_size::terminal_size_of(stream).filter(|_| !wide && stream.is_terminal());
-    size.map(|(width, _)| usize::from(width.0).max(LEAST))
+    if !stream.is_terminal() || WIDE.get().copied().unwrap_or(false) {
+        return None;
+    }
+    let size = terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0));
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+    Some(size.or_else(columns).unwrap_or(USUAL).max(LEAST))
 }
 
 /// Says something on standard error. Whether anybody can hear it changes
 /// nothing: a full or closed standard error ends no recording.
 pub(crate) fn tell(text: impl Display) {
-    message(Style::new().bold(), text);
+    message(Style::new().bold(), &text.to_string(), std::iter::empty());
 }
 
-/// Says on standard error why the command failed.
-pub(crate) fn fail(text: impl Display) {
-    message(anstyle::AnsiColor::Red.on_default().bold(), text);
+/// Says on standard error why the command failed, and lists what belongs to it.
+pub(crate) fn fail<'a>(text: &str, list: impl Iterator<Item = &'a str>) {
+    message(BAD, text, list);
 }
 
-fn message(style: Style, text: impl Display) {
+fn message<'a>(style: Style, text: &str, list: impl Iterator<Item = &'a str>) {
     let stderr = io::stderr();
     let color = AutoStream::choice(&stderr) != ColorChoice::Never;
     let style = if color { style } else { Style::new() };
@@ -114,6 +129,10 @@ fn message(style: Style, text: impl Display) {
             Some(rest) => writeln!(message, "{style}lbr:{style:#}{rest}"),
             None => writeln!(message, "{line}"),
         };
+    }
+    for line in list {
+        message += &escaped(line);
+        message.push('\n');
     }
     let _ = stderr.lock().write_all(message.as_bytes());
 }

@@ -13,6 +13,8 @@ use super::shorten::{shortened, without_middle};
 /// Where code lies: its symbol, its file, its line, and what was inlined there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
+    /// A word in front of it, for people.
+    before: &'static str,
     /// Its address; `None` where it was recorded by its symbol.
     pub(crate) address: Option<u64>,
     /// The symbol that covers it, and the bytes from its start.
@@ -69,11 +71,22 @@ impl Place {
             Location::Address(_) => None,
         };
         Place {
+            before: "",
             address: maps.address_of(location, addr),
             symbol: maps.name(location),
             file,
             frames: maps.frames(location),
         }
+    }
+
+    /// An address of which nothing else is known.
+    pub(crate) fn at(address: u64) -> Place {
+        Place { address: Some(address), ..Place::default() }
+    }
+
+    /// The same behind a word.
+    pub(crate) fn after(self, before: &'static str) -> Place {
+        Place { before, ..self }
     }
 
     fn line(&self) -> Option<&SourceLine> {
@@ -84,16 +97,17 @@ impl Place {
     /// was inlined: symbol, else file, else address; and the line where it is
     /// known, `foo+0x1a (foo.c:12)`.
     fn text(&self, name: impl Fn(&str) -> String, with_inlined: bool) -> String {
+        let before = self.before;
         let mut text = match &self.symbol {
             Some(Named { name: symbol, offset }) => {
-                format!("{}+{offset:#x}", name(&escaped(symbol)))
+                format!("{before}{}+{offset:#x}", name(&escaped(symbol)))
             }
             None => {
                 let address = self.address.map(|address| format!("{address:#x}"));
                 let address = address.unwrap_or_else(|| "[unknown]".to_owned());
                 match self.file.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path)) {
-                    Some("[unknown]") | None => address,
-                    Some(file) => format!("{address} ({})", name(&escaped(file))),
+                    Some("[unknown]") | None => format!("{before}{address}"),
+                    Some(file) => format!("{before}{address} ({})", name(&escaped(file))),
                 }
             }
         };
@@ -115,19 +129,17 @@ impl Place {
             return text;
         }
         let bare = Place { frames: Vec::new(), ..self.clone() };
-        for place in [self, &bare] {
+        let bare_alone = bare.clone().after("");
+        // Less of a name says nothing.
+        for (place, least) in [(self, 12), (&bare, 8), (&bare_alone, 4)] {
             let fixed = cells(&place.text(|_| String::new(), false));
-            // Less of a name says nothing.
-            let least = if std::ptr::eq(place, self) { 12 } else { 4 };
             let left = room.saturating_sub(fixed);
-            if left >= least {
-                let text = place.text(|name| shortened(name, left), false);
-                if cells(&text) <= room {
-                    return text;
-                }
+            let text = place.text(|name| shortened(name, left), false);
+            if left >= least && cells(&text) <= room {
+                return text;
             }
         }
-        without_middle(&bare.to_string(), room)
+        without_middle(&bare_alone.to_string(), room)
     }
 
     /// A part of it.

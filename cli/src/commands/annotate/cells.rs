@@ -3,9 +3,9 @@
 use profile::annotate::{Annotated, Branch, Instruction, Target, Timed};
 use profile::interval::Interval;
 
-use super::super::report::percent;
 use super::arrows::Arrows;
-use crate::present::number::grouped;
+use crate::present::number::{dash, grouped, percent};
+use crate::present::table::Heat;
 
 /// Known predictions from which on a sample has a rate.
 const ENOUGH: u64 = 30;
@@ -59,12 +59,7 @@ impl<'a> Columns<'a> {
 
     /// How hot a row is.
     pub(super) fn heat(&self, insn: &Instruction) -> Heat {
-        match insn.count {
-            None | Some(0) => Heat::Cold,
-            Some(count) if count >= self.peak.div_ceil(2) => Heat::Hot,
-            Some(count) if count >= self.peak.div_ceil(10) => Heat::Warm,
-            Some(_) => Heat::Cool,
-        }
+        Heat::of(insn.count.map(|count| count as f64), self.peak as f64)
     }
 }
 
@@ -72,10 +67,6 @@ impl Cells {
     pub(super) fn all(&self) -> [&str; 6] {
         [&self.count, &self.taken, &self.missed, &self.median, &self.p90, &self.ipc]
     }
-}
-
-pub(super) fn dash() -> String {
-    "-".to_owned()
 }
 
 /// The share with the wider side of its interval; `~` where stacks are too few
@@ -179,17 +170,4 @@ fn target_name(annotated: &Annotated, target: &Target) -> Option<String> {
         (name, 0) => Some(name.clone()),
         (name, offset) => Some(format!("{name}+{offset:#x}")),
     }
-}
-
-/// How hot an instruction is, among those of its function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heat {
-    /// Ran at least half as often as the hottest.
-    Hot,
-    /// At least a tenth.
-    Warm,
-    /// Less.
-    Cool,
-    /// Never, or not that anybody knows.
-    Cold,
 }

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use profile::Flow;
 use profile::annotate::{self, Annotated, Hot, Instruction, Syntax};
 
-use super::super::report::percent;
 use super::arrows::Arrows;
-use super::cells::{Columns, HEADINGS, Heat, remark, words};
-use crate::present::number::{counted, grouped};
+use super::cells::{Columns, HEADINGS, remark, words};
+use crate::present::number::{counted, grouped, percent};
+use crate::present::page;
 
 /// Functions on a page at most.
 const FUNCTIONS: usize = 10;
@@ -71,7 +71,7 @@ pub(crate) fn markup(annotated: &Annotated) -> Markup {
                                 td.label colspan="2" { (label) ":" }
                             }
                         }
-                        tr class=(class(columns.heat(insn))) {
+                        tr class=(columns.heat(insn).name()) {
                             @for cell in columns.cells(at, insn).all() { td { (cell) } }
                             td.arrows aria-hidden="true" { (arrows.row(at)) }
                             td { (format!("{:x}", insn.address)) }
@@ -108,15 +108,6 @@ fn runs(annotated: &Annotated) -> Vec<(Range<usize>, bool)> {
     runs
 }
 
-fn class(heat: Heat) -> &'static str {
-    match heat {
-        Heat::Hot => "hot",
-        Heat::Warm => "warm",
-        Heat::Cool => "cool",
-        Heat::Cold => "cold",
-    }
-}
-
 /// The hottest functions, each under its name, with at most so many
 /// instructions together; `None` where none has a name and code.
 pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax) -> Option<Markup> {
@@ -148,25 +139,11 @@ pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax) -> Option<Markup> {
 }
 
 /// A page of one function, or of several.
-pub(super) fn page(title: &str, head: &[String], content: &Markup) -> Markup {
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                link rel="icon" href="data:,";
-                title { (title) }
-                style {
-                    ":root { color-scheme: light dark; } body { font: 15px system-ui, sans-serif; margin: 1.5em; }"
-                    (PreEscaped(STYLE))
-                }
-            }
-            body {
-                h1 { (title) }
-                @for line in head { div { (line) } }
-                (content)
-            }
-        }
-    }
+pub(super) fn page(title: &str, head: &[String], content: &Markup) -> String {
+    let content = html! {
+        h1 { (title) }
+        @for line in head { div { (line) } }
+        (content)
+    };
+    page::page(title, &content, STYLE)
 }

@@ -5,12 +5,11 @@ use std::io::{self, Write};
 use profile::Flow;
 use profile::annotate::{Annotated, Branch, Instruction, Target, Timed};
 use profile::brstack::type_name;
-use profile::interval::Interval;
 use serde_json::{Value, json};
 
-use crate::input::Source;
-use crate::present::json::hex;
-use crate::select;
+use crate::input::{Source, selected};
+use crate::present::json::{self, hex};
+use crate::present::number::ends;
 
 /// Prints the function, its instructions, its blocks.
 pub(super) fn print(
@@ -20,10 +19,7 @@ pub(super) fn print(
     sources: &[Source],
     hottest: bool,
 ) -> io::Result<()> {
-    let mut line = |value: &Value| -> io::Result<()> {
-        serde_json::to_writer(&mut *out, value)?;
-        out.write_all(b"\n")
-    };
+    let mut line = |value: &Value| json::value(out, value);
     line(&function(flow, annotated, sources))?;
     let mut blocks = annotated.basic_blocks();
     if hottest {
@@ -67,7 +63,7 @@ fn function(flow: &Flow, annotated: &Annotated, sources: &[Source]) -> Value {
         "software": quality.software,
         "hardware": quality.hardware,
     });
-    select::put_json(&mut json, sources, &quality.left_out);
+    selected::put_json(&mut json, sources, &quality.left_out);
     json
 }
 
@@ -122,10 +118,6 @@ fn branch(branch: &Branch, seen: bool) -> Value {
         "mispredict_high": high,
         "targets": went,
     })
-}
-
-fn ends(interval: Option<Interval>) -> (Option<f64>, Option<f64>) {
-    interval.map(|Interval { low, high }| (low, high)).unzip()
 }
 
 fn target(target: &Target) -> Value {

@@ -7,7 +7,7 @@ pub(crate) mod html;
 mod json;
 mod text;
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -17,12 +17,13 @@ use profile::annotate::{self, Annotated, Syntax};
 use profile::flow::FlowCounter;
 use profile::maps::Location;
 
-use super::report;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
-use crate::input::{self, Source};
+use crate::head::{finish, quality_line};
+use crate::input::{self, Source, selected};
 use crate::present::number::{counted, grouped};
+use crate::present::out::Out;
 use crate::present::page;
-use crate::select::{self, DsoArgs, SelectArgs};
+use crate::select::{DsoArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Show the code of a function with what a recording says about it.
@@ -101,17 +102,17 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     let mut flow = counter.finish();
     args.symbols.apply(&mut flow.maps);
     let mut head: Vec<String> = sources.iter().map(Source::origin).collect();
-    head.extend(select::of_quality(&sources, &flow.quality));
-    report::flow::keep(&args.dso, &mut flow, false)?;
-    report::flow::keep(&args.dso, &mut flow, true)?;
+    head.extend(selected::of_quality(&sources, &flow.quality));
+    args.dso.keep_flow(&mut flow, false)?;
+    args.dso.keep_flow(&mut flow, true)?;
     let said = sources.iter().any(Source::says_modelled);
     let syntax = args.syntax.into();
     if let (Some(path), None) = (&args.html, &args.symbol) {
         head.extend(sureness(&flow, None, said));
         let functions = html::hottest(&mut flow, syntax);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
-        page::write(path, &html::page("Annotated functions", &head, &content).0)?;
-        report::finish(&sources, &flow.maps);
+        page::write(path, &html::page("Annotated functions", &head, &content))?;
+        finish(&sources, &flow.maps);
         return Ok(DONE);
     }
     let found = match &args.symbol {
@@ -128,9 +129,9 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     head.extend(sureness(&flow, Some(&annotated), said));
     if let Some(path) = &args.html {
         let name = &annotated.function.name;
-        page::write(path, &html::page(name, &head, &html::markup(&annotated)).0)?;
+        page::write(path, &html::page(name, &head, &html::markup(&annotated)))?;
     } else {
-        let mut out = BufWriter::new(anstream::stdout().lock());
+        let mut out = Out::stdout();
         if args.json {
             json::print(&mut out, &flow, &annotated, &sources, args.hottest)?;
         } else {
@@ -139,7 +140,7 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
         }
         out.flush()?;
     }
-    report::finish(&sources, &flow.maps);
+    finish(&sources, &flow.maps);
     Ok(DONE)
 }
 
@@ -153,7 +154,7 @@ fn sureness(flow: &Flow, annotated: Option<&Annotated>, said: bool) -> Vec<Strin
             counted(quality.samples, "sample", "samples"),
             counted(flow.taken, "branch", "branches")
         ),
-        format!("data quality: {}", report::quality_line(quality)),
+        format!("data quality: {}", quality_line(quality)),
     ];
     let cycles = flow.blocks.iter().any(|block| block.cycles.n() > 0);
     if quality.software > 0 && !said {

@@ -5,13 +5,17 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use anstyle::{AnsiColor, Style};
-use profile::annotate::{Annotated, BasicBlock, Instruction};
+use anstyle::Style;
+use profile::annotate::{Annotated, BasicBlock, Instruction, Timed};
 use profile::lines::SourceLine;
 
 use super::arrows::Arrows;
-use super::cells::{Columns, HEADINGS, Heat, dash, ipc, remark, words};
+use super::cells::{Columns, HEADINGS, ipc, remark, words};
+use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped};
+use crate::present::out::{FAINT, Out, cells};
+use crate::present::shorten::{shortened, without_middle};
+use crate::present::table::{Cell, Table};
 
 /// Blocks with cycles that the table below the code shows.
 const BLOCKS: usize = 20;
@@ -25,43 +29,44 @@ pub(super) struct Options {
 
 /// Prints head and code.
 pub(super) fn print(
-    out: &mut impl Write,
+    out: &mut Out<'_>,
     head: &[String],
     annotated: &Annotated,
     options: Options,
 ) -> io::Result<()> {
     for line in head {
-        writeln!(out, "{line}")?;
+        out.line(line)?;
     }
-    writeln!(out, "\n{}\n", super::title(annotated))?;
+    out.gap()?;
+    out.line(super::title(annotated))?;
+    out.gap()?;
     let arrows = (!options.hottest).then(|| Arrows::of(annotated));
-    let mut page = Page::new(annotated, arrows, options.source);
+    let mut page = Page::new(out, annotated, arrows, options.source);
     page.headings(out)?;
     if options.hottest {
         let mut blocks = annotated.basic_blocks();
         blocks.sort_by_key(|block| std::cmp::Reverse(block.count));
         for (rank, block) in blocks.iter().enumerate() {
-            let rank = rank + 1;
-            writeln!(out, "{}", block_title(annotated, rank, block))?;
+            out.line(block_title(annotated, rank + 1, block))?;
             page.rows(out, block.first..block.end)?;
         }
     } else {
         page.rows(out, 0..annotated.instructions.len())?;
     }
     if options.source && !annotated.instructions.iter().any(|insn| insn.source.is_some()) {
-        writeln!(
-            out,
-            "\nno source lines: {} was built without them (-g)",
+        out.gap()?;
+        out.line(format_args!(
+            "no source lines: {} was built without them (-g)",
             annotated.function.path
-        )?;
+        ))?;
     }
     let omitted = page.arrows.as_ref().map_or(0, |arrows| arrows.omitted);
     if omitted > 0 {
-        writeln!(
-            out,
-            "\n{} without an arrow: too many lie over each other",
+        out.gap()?;
+        out.line(format_args!(
+            "{} without an arrow: too many lie over each other",
             counted(omitted as u64, "jump", "jumps")
-        )?;
+        ))?;
     }
     blocks(out, annotated)
 }
@@ -79,50 +84,69 @@ fn block_title(annotated: &Annotated, rank: usize, block: &BasicBlock) -> String
 struct Page<'a> {
     columns: Columns<'a>,
     arrows: Option<Arrows>,
-    /// Of the columns.
-    widths: [usize; 6],
+    /// Of the columns; those without one are not shown.
+    widths: [Option<usize>; 6],
     /// Of addresses.
     address: usize,
     source: Option<Sources>,
 }
 
+/// Columns by how soon they go where a terminal has no room: IPC, p90, p50,
+/// mispredict, taken. The count stays.
+const SPARE: [usize; 5] = [5, 4, 3, 2, 1];
+/// Cells that an instruction is to have.
+const CODE: usize = 28;
+
 impl<'a> Page<'a> {
-    fn new(annotated: &'a Annotated, arrows: Option<Arrows>, source: bool) -> Page<'a> {
+    fn new(
+        out: &Out<'_>,
+        annotated: &'a Annotated,
+        arrows: Option<Arrows>,
+        source: bool,
+    ) -> Page<'a> {
         let columns = Columns::of(annotated);
-        let mut widths = HEADINGS.map(str::len);
+        let mut widths = HEADINGS.map(|heading| Some(cells(heading)));
         for (at, insn) in annotated.instructions.iter().enumerate() {
-            let cells = columns.cells(at, insn);
-            for (width, cell) in widths.iter_mut().zip(cells.all()) {
-                *width = (*width).max(cell.chars().count());
+            let row = columns.cells(at, insn);
+            for (width, cell) in widths.iter_mut().zip(row.all()) {
+                *width = (*width).max(Some(cells(cell)));
             }
         }
         let last = annotated.instructions.last().map_or(0, |insn| insn.address);
-        let address = format!("{last:x}").len();
+        let address = format!("{last:x}").len().max("address".len());
         let source = source.then(Sources::default);
-        Page { columns, arrows, widths, address, source }
+        let mut page = Page { columns, arrows, widths, address, source };
+        for at in SPARE {
+            let fits = out.width.is_none_or(|room| page.before() + CODE <= room);
+            if let Some(width) = page.widths.get_mut(at).filter(|_| !fits) {
+                *width = None;
+            }
+        }
+        page
     }
 
-    fn headings(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Cells in front of an instruction.
+    fn before(&self) -> usize {
         let arrows = self.arrows.as_ref().map_or(0, Arrows::width);
         let arrows = if arrows > 0 { arrows + 1 } else { 0 };
-        writeln!(
-            out,
-            "{}  {:arrows$}{:>address$}  instruction",
-            self.gutter(HEADINGS),
-            "",
-            "address",
-            address = self.address.max("address".len()),
-        )
+        let columns: usize = self.widths.iter().flatten().map(|width| width + 2).sum();
+        columns + arrows + self.address + 2
     }
 
-    fn gutter(&self, cells: [&str; 6]) -> String {
-        let cells: Vec<String> =
-            cells.iter().zip(self.widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
-        cells.join("  ")
+    fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
+        let style = if out.color { Style::new().bold() } else { Style::new() };
+        let gutter = self.gutter(HEADINGS);
+        let rest = self.before() - cells(&gutter) - 2;
+        writeln!(out, "{style}{gutter}{:>rest$}  instruction{style:#}", "address")
+    }
+
+    fn gutter(&self, row: [&str; 6]) -> String {
+        let shown = row.iter().zip(self.widths).filter_map(|(cell, width)| Some((cell, width?)));
+        shown.map(|(cell, width)| format!("{cell:>width$}  ")).collect()
     }
 
     /// Rows of instructions, with their labels and source lines before them.
-    fn rows(&mut self, out: &mut impl Write, range: std::ops::Range<usize>) -> io::Result<()> {
+    fn rows(&mut self, out: &mut Out<'_>, range: std::ops::Range<usize>) -> io::Result<()> {
         let mut line: Option<&SourceLine> = None;
         for at in range {
             let Some(insn) = self.columns.annotated.instructions.get(at) else { break };
@@ -145,10 +169,12 @@ impl<'a> Page<'a> {
     }
 
     /// A row that is no instruction.
-    fn between(&self, out: &mut impl Write, at: usize, text: &str) -> io::Result<()> {
-        let drawn = self.drawn(|arrows| arrows.above(at));
-        let dim = Style::new().dimmed();
-        writeln!(out, "{}  {drawn}{dim}{text}{dim:#}", self.gutter([""; 6]))
+    fn between(&self, out: &mut Out<'_>, at: usize, text: &str) -> io::Result<()> {
+        let dim = if out.color { FAINT } else { Style::new() };
+        let (gutter, drawn) = (self.gutter([""; 6]), self.drawn(|arrows| arrows.above(at)));
+        let room = out.width.map(|width| width.saturating_sub(cells(&gutter) + cells(&drawn)));
+        let text = shortened(&escaped(text), room.unwrap_or(usize::MAX));
+        writeln!(out, "{gutter}{drawn}{dim}{text}{dim:#}")
     }
 
     fn drawn(&self, row: impl Fn(&Arrows) -> String) -> String {
@@ -158,23 +184,24 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn row(&self, out: &mut impl Write, at: usize, insn: &Instruction) -> io::Result<()> {
-        let cells = self.columns.cells(at, insn);
-        let style = match self.columns.heat(insn) {
-            Heat::Hot => AnsiColor::Red.on_default().bold(),
-            Heat::Warm => AnsiColor::Yellow.on_default(),
-            Heat::Cool => Style::new(),
-            Heat::Cold => Style::new().dimmed(),
-        };
+    fn row(&self, out: &mut Out<'_>, at: usize, insn: &Instruction) -> io::Result<()> {
+        let row = self.columns.cells(at, insn);
+        let heat = self.columns.heat(insn).style();
+        let style = if out.color { heat } else { Style::new() };
         let drawn = self.drawn(|arrows| arrows.row(at));
-        let width = self.address.max("address".len());
         let remark = remark(self.columns.annotated, at, insn, self.arrows.as_ref());
-        let remark = remark.map(|remark| format!("  {remark}")).unwrap_or_default();
+        let (mut code, mut remark) = (words(insn), remark.unwrap_or_default());
+        if let Some(room) = out.width.map(|width| width.saturating_sub(self.before())) {
+            code = without_middle(&code, room);
+            let left = room.saturating_sub(cells(&code) + 2);
+            // Of a remark less says nothing.
+            remark = if left < 8 { String::new() } else { without_middle(&remark, left) };
+        }
+        let gap = if remark.is_empty() { "" } else { "  " };
+        let (gutter, width) = (self.gutter(row.all()), self.address);
         let row = format!(
-            "{style}{}{style:#}  {drawn}{:>width$x}  {style}{}{style:#}{remark}",
-            self.gutter(cells.all()),
+            "{style}{gutter}{style:#}{drawn}{:>width$x}  {style}{code}{style:#}{gap}{remark}",
             insn.address,
-            words(insn),
         );
         writeln!(out, "{}", row.trim_end())
     }
@@ -218,37 +245,37 @@ impl Sources {
 }
 
 /// The blocks with cycles, by how often they ran.
-fn blocks(out: &mut impl Write, annotated: &Annotated) -> io::Result<()> {
+fn blocks(out: &mut Out<'_>, annotated: &Annotated) -> io::Result<()> {
     let timed = annotated.blocks.iter().filter(|block| block.cycles.n() > 0);
     let all = timed.clone().count();
     if all == 0 {
         return Ok(());
     }
-    writeln!(
-        out,
-        "\n{:>10}  {:>11}  {:>12}  {:>5}  {:>5}  {:>8}  {:>6}  {:>9}  block",
-        "count", "with cycles", "instructions", "p50", "p90", "mean", "IPC", "saturated"
-    )?;
-    for block in timed.take(BLOCKS) {
-        let cell = |value: Option<u32>| value.map_or_else(dash, |value| value.to_string());
-        writeln!(
-            out,
-            "{:>10}  {:>11}  {:>12}  {:>5}  {:>5}  {:>8}  {:>6}  {:>9}  {:#x}..{:#x}",
-            grouped(block.count),
-            grouped(block.cycles.n()),
-            block.instructions.map_or_else(dash, grouped),
-            cell(block.cycles.quantile(0.5)),
-            cell(block.cycles.quantile(0.9)),
-            block.mean().map_or_else(dash, |mean| format!("{mean:.1}")),
-            ipc(block),
-            grouped(block.cycles.saturated()),
-            block.entry,
-            block.exit,
-        )?;
-    }
+    out.gap()?;
+    let table = Table::<(), &Timed>::new()
+        .number("", "count", |(), block| Cell::Count(block.count))
+        .heat()
+        .number("", "with cycles", |(), block| Cell::Count(block.cycles.n()))
+        .spare(3)
+        .number("", "instructions", |(), block| Cell::count(block.instructions))
+        .spare(2)
+        .number("", "p50", |(), block| Cell::number(block.cycles.quantile(0.5)))
+        .number("", "p90", |(), block| Cell::number(block.cycles.quantile(0.9)))
+        .number("", "mean", |(), block| {
+            Cell::or_absent(block.mean(), |mean| Cell::Decimal(mean, 1))
+        })
+        .spare(1)
+        .number("", "IPC", |(), block| Cell::Stated(ipc(block), block.ipc()))
+        .number("", "saturated", |(), block| Cell::Count(block.cycles.saturated()))
+        .spare(4)
+        .word("", "block", |(), block| {
+            Cell::Word(format!("{:#x}..{:#x}", block.entry, block.exit).into())
+        });
+    table.write_text(out, &mut (), timed.take(BLOCKS))?;
     let more = all.saturating_sub(BLOCKS);
     if more > 0 {
-        writeln!(out, "{} more (--json has them all)", counted(more as u64, "block", "blocks"))?;
+        let more = counted(more as u64, "block", "blocks");
+        out.line(format_args!("{more} more (--json has them all)"))?;
     }
     Ok(())
 }

@@ -1,14 +1,17 @@
 //! The blocks to choose from.
 
 use std::collections::HashMap;
-use std::io::{BufWriter, Write};
+use std::io::Write;
+
+use profile::flow::Block;
 
 use super::select::{Chosen, Key, key};
 use super::{Hist, Read, chart, output, print_json, print_quality};
 use crate::exit::{DONE, Outcome};
 use crate::present::chart::{Histogram, Series, Terminal, sparkline};
 use crate::present::number::grouped;
-use crate::present::out::say;
+use crate::present::out::{Out, say};
+use crate::present::table::{Cell, Table};
 
 /// Cells of the small distribution in a row.
 const CELLS: usize = 24;
@@ -31,7 +34,7 @@ pub(super) fn run(args: &Hist, read: &mut [Read]) -> Outcome {
         );
         return Ok(DONE);
     }
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = Out::stdout();
     if args.json {
         for of in groups.iter().take(limit).flatten() {
             print_json(&mut out, args, read, of)?;
@@ -40,42 +43,49 @@ pub(super) fn run(args: &Hist, read: &mut [Read]) -> Outcome {
         out.flush()?;
         return Ok(DONE);
     }
-    let terminal = Terminal::of_stdout();
     if let Some(note) = super::note(read) {
-        writeln!(out, "{note}")?;
+        out.line(note)?;
     }
-    writeln!(
-        out,
-        "{:>12}  {:>12}  {:>6}  {:>9}  {:<CELLS$}  {:>12}  block, for --block",
-        "runs", "n", "median", "saturated", "cycles, min to p99.9", "modes"
-    )?;
-    for of in groups.iter().take(limit).flatten() {
-        let (entry, exit) = of.ends(read);
-        let file = of.file(read);
-        let Some(block) = of.block(read) else { continue };
-        let series = super::series(String::new(), block);
-        let modes: Vec<String> = series.modes.iter().map(u32::to_string).collect();
-        writeln!(
-            out,
-            "{:>12}  {:>12}  {:>6}  {:>9}  {:<CELLS$}  {:>12}  {entry}..{exit}{file}",
-            grouped(block.count),
-            grouped(series.n),
-            block.cycles.quantile(0.5).map_or("-".to_owned(), |median| median.to_string()),
-            grouped(series.saturated),
-            line(&series, terminal),
-            if modes.is_empty() { "-".to_owned() } else { modes.join(",") },
-        )?;
-    }
+    let rows = groups.iter().take(limit).flatten();
+    table(Terminal::of_stdout().unicode).write_text(&mut out, read, rows)?;
     let more = groups.len().saturating_sub(limit);
     if more > 0 {
-        writeln!(out, "{} more blocks (--limit 0 shows all)", grouped(more as u64))?;
+        out.line(format_args!("{} more blocks (--limit 0 shows all)", grouped(more as u64)))?;
     }
+    out.line("--block ENTRY..EXIT draws one")?;
     out.flush()?;
     Ok(DONE)
 }
 
-fn line(series: &Series, terminal: Terminal) -> String {
-    sparkline(series, CELLS, terminal.unicode)
+fn table<'a>(unicode: bool) -> Table<'a, [Read], &'a Chosen> {
+    let cell = |read: &[Read], of: &Chosen, cell: fn(&Block) -> Cell| {
+        of.block(read).map_or(Cell::Absent, cell)
+    };
+    let table = Table::<[Read], &Chosen>::new()
+        .number("", "runs", move |read, of| cell(read, of, |block| Cell::Count(block.count)))
+        .heat()
+        .number("", "n", move |read, of| cell(read, of, |block| Cell::Count(block.cycles.n())))
+        .spare(1)
+        .number("", "median", move |read, of| {
+            cell(read, of, |block| Cell::number(block.cycles.quantile(0.5)))
+        })
+        .number("", "saturated", move |read, of| {
+            cell(read, of, |block| Cell::Count(block.cycles.saturated()))
+        })
+        .spare(3)
+        .word("", "cycles, min to p99.9", move |read, of| {
+            let series = of.block(read).map(|block| Series::of(String::new(), block));
+            Cell::word(series.map(|series| sparkline(&series, CELLS, unicode)))
+        })
+        .spare(4)
+        .word("", "modes", move |read, of| {
+            cell(read, of, |block| {
+                let modes: Vec<String> = block.cycles.modes().iter().map(u32::to_string).collect();
+                if modes.is_empty() { Cell::Absent } else { Cell::Word(modes.join(",").into()) }
+            })
+        })
+        .spare(2);
+    super::named(table, "..")
 }
 
 /// Blocks with cycle counts, those with most counts first; the same block of

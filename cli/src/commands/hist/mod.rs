@@ -5,13 +5,13 @@ mod output;
 mod place;
 mod select;
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
 use profile::Flow;
-use profile::flow::{Block, FlowCounter};
+use profile::flow::FlowCounter;
 use profile::place::Place;
 
 use self::output::Format;
@@ -19,11 +19,14 @@ use self::place::Wanted;
 use self::select::Chosen;
 use super::report;
 use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
-use crate::input::{self, Source};
+use crate::head::{Totals, flow_json};
+use crate::input::{self, Source, selected};
 use crate::present::chart::{Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
-use crate::present::number::{counted, grouped};
-use crate::present::out::say;
-use crate::select::{self as selected, DsoArgs, Rows, SelectArgs};
+use crate::present::json;
+use crate::present::number::{counted, grouped, share};
+use crate::present::out::{Out, say};
+use crate::present::table::{Cell, Table};
+use crate::select::{DsoArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Draw how many cycles blocks of code took
@@ -110,7 +113,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         .collect();
     for of in &mut read {
         args.symbols.apply(&mut of.flow.maps);
-        of.rows = report::flow::keep(&args.dso, &mut of.flow, true)?;
+        of.rows = args.dso.keep_flow(&mut of.flow, true)?;
     }
     let with_cycles = |read: &Read| read.flow.blocks.iter().any(|block| block.cycles.n() > 0);
     if let Some(without) = read.iter().find(|read| !with_cycles(read)) {
@@ -133,7 +136,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         say_hidden(&read, &chosen);
         return Ok(DONE);
     }
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = Out::stdout();
     if args.json {
         for of in &chosen {
             print_json(&mut out, args, &mut read, of)?;
@@ -141,7 +144,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         print_quality(&mut out, &read)?;
     } else {
         exits(&mut out, &mut read, &chosen)?;
-        write!(out, "{}", chart.text(Terminal::of_stdout()))?;
+        out.write_all(chart.text(Terminal::of_stdout()).as_bytes())?;
         say_hidden(&read, &chosen);
     }
     out.flush()?;
@@ -182,7 +185,7 @@ fn chart(args: &Hist, read: &mut [Read], chosen: &[Chosen]) -> Histogram {
             let file = read.get(of.read).map(|read| read.source.name.as_str()).unwrap_or_default();
             label = if label.is_empty() { file.to_owned() } else { format!("{label} in {file}") };
         }
-        Some(series(label, block))
+        Some(Series::of(label, block))
     });
     let title = match names.first() {
         Some((entry, exit)) if one_block => format!("{entry} .. {exit}"),
@@ -197,11 +200,6 @@ fn chart(args: &Hist, read: &mut [Read], chosen: &[Chosen]) -> Histogram {
         log: args.log,
         bins: args.bins.map(usize::from),
     }
-}
-
-/// The distribution of a block.
-pub(crate) fn series(label: String, block: &Block) -> Series {
-    Series::new(label, &block.cycles, block.count.saturating_sub(block.cycles.n()))
 }
 
 /// What a picture must say of the recordings: whose cycles they are, and what
@@ -229,27 +227,37 @@ fn note(read: &[Read]) -> Option<String> {
 }
 
 /// The exits of the blocks, where there are several to choose from.
-fn exits(out: &mut impl Write, read: &mut [Read], chosen: &[Chosen]) -> std::io::Result<()> {
+fn exits(out: &mut Out<'_>, read: &mut [Read], chosen: &[Chosen]) -> std::io::Result<()> {
     if chosen.len() < 2 {
         return Ok(());
     }
-    let runs = |read: &[Read]| chosen.iter().filter_map(|of| Some(of.block(read)?.count)).sum();
-    let all: u64 = runs(read);
-    writeln!(out, "{:>12}  {:>8}  {:>12}  {:>6}  entry .. exit", "runs", "share", "n", "median")?;
-    for of in chosen {
-        let (entry, exit) = of.ends(read);
-        let file = of.file(read);
-        let Some(block) = of.block(read) else { continue };
-        let median = block.cycles.quantile(0.5).map_or("-".to_owned(), |median| median.to_string());
-        let share = report::percent(block.count as f64 / all.max(1) as f64);
-        writeln!(
-            out,
-            "{:>12}  {share:>8}  {:>12}  {median:>6}  {entry} .. {exit}{file}",
-            grouped(block.count),
-            grouped(block.cycles.n()),
-        )?;
-    }
-    writeln!(out)
+    let all: u64 = chosen.iter().filter_map(|of| Some(of.block(read)?.count)).sum();
+    let table = Table::<[Read], &Chosen>::new()
+        .number("", "runs", |read, of| Cell::count(of.block(read).map(|block| block.count)))
+        .number("", "share", move |read, of| {
+            Cell::share(of.block(read).and_then(|block| share(block.count, all)))
+        })
+        .heat()
+        .number("", "n", |read, of| Cell::count(of.block(read).map(|block| block.cycles.n())))
+        .spare(1)
+        .number("", "median", |read, of| {
+            Cell::number(of.block(read).and_then(|block| block.cycles.quantile(0.5)))
+        });
+    named(table, " .. ").write_text(out, read, chosen.iter())?;
+    out.gap()
+}
+
+/// Adds the two ends of a block and its recording, where there are several.
+fn named<'a>(
+    table: Table<'a, [Read], &'a Chosen>,
+    joint: &'static str,
+) -> Table<'a, [Read], &'a Chosen> {
+    table
+        .name("", "entry", |read, of| Cell::Name(of.ends(read).0))
+        .name("", "exit", |read, of| Cell::Name(of.ends(read).1))
+        .behind(joint)
+        .name("", " ", |read, of| Cell::Name(of.file(read)))
+        .behind("")
 }
 
 /// Says which blocks are not in the picture.
@@ -268,25 +276,22 @@ fn say_hidden(read: &[Read], chosen: &[Chosen]) {
 }
 
 fn print_json(
-    out: &mut impl Write,
+    out: &mut Out<'_>,
     args: &Hist,
     read: &mut [Read],
     of: &Chosen,
 ) -> std::io::Result<()> {
     let Some(read) = read.get_mut(of.read) else { return Ok(()) };
-    let Some(block) = read.flow.blocks.get(of.block) else { return Ok(()) };
-    let whole = report::blocks::Whole {
-        blocks: read.flow.block_quality.blocks,
-        quality: &read.flow.quality,
-    };
-    let row = report::blocks::block_row(&mut read.flow.maps, block, of.block + 1, whole);
-    let mut json = serde_json::json!(row);
-    let series = series(String::new(), block);
+    let Flow { blocks, maps, quality, block_quality, .. } = &mut read.flow;
+    let Some(block) = blocks.get(of.block) else { return Ok(()) };
+    let table = report::block_table(block_quality.blocks, quality);
+    let mut json = table.object(maps, &(of.block, block));
+    let series = Series::of(String::new(), block);
     let most = args.bins.map_or(PICTURE_BINS, usize::from);
     let bins = Bins::of(std::slice::from_ref(&series), most, Gaps::Drawn);
     json["view"] = "hist".into();
     json["input"] = read.source.name.as_str().into();
-    let software = read.flow.quality.software > 0;
+    let software = quality.software > 0;
     json["software"] = software.into();
     json["modelled"] = (software || read.source.says_modelled()).into();
     json["dropped"] = series.dropped.into();
@@ -299,16 +304,15 @@ fn print_json(
         bins.bins.iter().map(bin).collect::<Vec<_>>()
     });
     json["bins"] = bins.into();
-    report::print_json(out, &json)
+    json::value(out, &json)
 }
 
-fn print_quality(out: &mut impl Write, read: &[Read]) -> std::io::Result<()> {
+fn print_quality(out: &mut Out<'_>, read: &[Read]) -> std::io::Result<()> {
     for read in read {
         let sources = std::slice::from_ref(&read.source);
-        let totals = report::flow::totals(&read.flow);
-        let mut json = report::flow::quality(sources, &read.flow, &totals);
+        let mut json = flow_json(sources, &read.flow, &Totals::from(&read.flow));
         json["dso"] = read.rows.as_ref().map(Rows::json).into();
-        report::print_json(out, &json)?;
+        json::value(out, &json)?;
     }
     Ok(())
 }

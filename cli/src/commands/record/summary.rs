@@ -1,6 +1,5 @@
 //! What a recording came to, in a few lines on stderr.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use lbr_msr::record::{Label, SourceKnowledge};
@@ -13,7 +12,9 @@ use crate::present::out::say;
 
 /// Prints it.
 pub(super) fn print(summary: &Summary, knowledge: SourceKnowledge, output: &Path, stopped: bool) {
-    anstream::eprint!("{}", text(summary, knowledge, output, stopped));
+    for line in lines(summary, knowledge, output, stopped) {
+        say!("{line}");
+    }
     if knowledge == SourceKnowledge::HARDWARE {
         print_cpus(&summary.samplers);
     }
@@ -46,7 +47,12 @@ fn cpu_line(cpu: &SamplerReport) -> String {
     line
 }
 
-fn text(summary: &Summary, knowledge: SourceKnowledge, output: &Path, stopped: bool) -> String {
+fn lines(
+    summary: &Summary,
+    knowledge: SourceKnowledge,
+    output: &Path,
+    stopped: bool,
+) -> Vec<String> {
     let mut lines = Vec::new();
     lines.push(format!(
         "{} in {} to {}, {:.1} s, {}",
@@ -64,11 +70,7 @@ fn text(summary: &Summary, knowledge: SourceKnowledge, output: &Path, stopped: b
     if let Some(seed) = summary.seed {
         lines.push(format!("seed of the jitter: {seed}"));
     }
-    lines.into_iter().fold(String::new(), |mut text, line| {
-        // Writing into a String cannot fail.
-        let _ = writeln!(text, "lbr: {line}");
-        text
-    })
+    lines
 }
 
 /// What the source saw and could not record.

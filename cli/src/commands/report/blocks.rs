@@ -1,37 +1,49 @@
-//! `lbr report --view blocks`.
+//! Straight code between branches: how often it ran and in how many cycles.
 
-use std::io::Write;
+use std::cmp::Reverse;
+use std::io;
 
+use maud::{Markup, PreEscaped, html};
 use profile::Flow;
 use profile::basic::{BasicBlock, Cuts, Edge};
 use profile::cycles::Cycles;
 use profile::flow::Block;
 use profile::maps::{Location, Maps};
-use profile::place::{Place, PlaceError, Span};
+use profile::place::{self, PlaceError, Span};
 use profile::quality::Quality;
 use serde::Serialize;
-use serde_json::Value;
 
-use super::flow::ends as ends_of;
-use super::{Report, Sort, dash, percent, share};
-use crate::exit::USAGE;
-use crate::present::number::grouped;
-use crate::present::out::say;
+use super::{Page, Report, Section, Sort, View, flow, print_hidden, rest};
+use crate::exit::{Failure, Outcome, USAGE};
+use crate::head::{share_line, sureness};
+use crate::present::chart::{Histogram, Series};
+use crate::present::number::{grouped, share};
+use crate::present::out::{Out, say};
+use crate::present::place::{Part, Place};
+use crate::present::table::{Cell, Printer, Table};
+
+pub(super) const VIEW: View = View {
+    name: "blocks",
+    about: "Straight code between branches: how often it ran and in how many cycles",
+    sorts: &[Sort::Count, Sort::Cycles, Sort::Address],
+    run,
+    section: Some(Section { title: "Blocks", markup }),
+};
 
 /// The block that is asked for, by its two ends.
-pub(super) type Ends = (Place, Place);
+pub(super) type Ends = (place::Place, place::Place);
 
 /// Reads `ENTRY..EXIT`: addresses, hexadecimal with or without `0x`, or places in
 /// functions.
 pub(super) fn range(text: &str) -> Result<Ends, String> {
     let end = |text: &str| {
         let hex = u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-        match hex.map_or_else(|| text.parse(), |addr| Ok(Place::Address(addr))).ok()? {
+        match hex.map_or_else(|| text.parse(), |addr| Ok(place::Place::Address(addr))).ok()? {
             // A function is its first byte.
-            Place::Symbol { file, name, offset } => {
-                Some(Place::Symbol { file, name, offset: Some(offset.unwrap_or(0)) })
+            place::Place::Symbol { file, name, offset } => {
+                Some(place::Place::Symbol { file, name, offset: Some(offset.unwrap_or(0)) })
             }
-            Place::Line { .. } => None,
+            place::Place::Line { .. } => None,
             place => Some(place),
         }
     };
@@ -50,13 +62,13 @@ fn find<'a>(
     (entry, exit): &Ends,
 ) -> Result<Option<&'a Block>, PlaceError> {
     // Addresses are those that the views print.
-    let mut end = |place: &Place| match place {
-        Place::Address(_) => Ok(Vec::new()),
+    let mut end = |place: &place::Place| match place {
+        place::Place::Address(_) => Ok(Vec::new()),
         place => maps.resolve(place),
     };
     let spans = (end(entry)?, end(exit)?);
-    let is = |place: &Place, spans: &[Span], location, addr| match place {
-        Place::Address(wanted) => maps.address_of(location, addr) == Some(*wanted),
+    let is = |place: &place::Place, spans: &[Span], location, addr| match place {
+        place::Place::Address(wanted) => maps.address_of(location, addr) == Some(*wanted),
         _ => spans.iter().any(|span| span.contains(location)),
     };
     Ok(blocks.iter().find(|block| {
@@ -65,24 +77,33 @@ fn find<'a>(
     }))
 }
 
-/// Prints the view.
-pub(super) fn print(
-    out: &mut impl Write,
-    args: &Report,
-    flow: &mut Flow,
-) -> std::io::Result<Option<u8>> {
+fn run(args: &Report) -> Outcome {
+    flow::run(args, true, |out, flow| head(out, args, flow), |out, flow| print(out, args, flow))
+}
+
+/// What the numbers below are worth.
+fn head(out: &mut Out<'_>, args: &Report, flow: &Flow) -> io::Result<()> {
+    let ran = flow.block_quality.blocks;
+    let shares = flow.blocks.iter().take(args.rows()).filter_map(|b| share(b.count, ran));
+    if flow.is_complete() {
+        out.line(sureness(flow))?;
+    } else if let Some(line) = share_line(&flow.quality, shares) {
+        out.line(line)?;
+    }
+    flow::print_blocks(out, flow)
+}
+
+fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option<u8>> {
     flow.drop_contradicted();
     let Flow { blocks, maps, quality, block_quality, .. } = flow;
-    let whole = Whole { blocks: block_quality.blocks, quality };
     // Before the order changes: the first block's addresses stand for others'.
     let cuts = args.block.is_none().then(|| Cuts::of(blocks));
     match args.sort {
         Some(Sort::Address) => blocks.sort_by_key(|block| (block.entry, block.exit)),
-        Some(Sort::Cycles) => {
-            blocks.sort_by_key(|block| std::cmp::Reverse(block.cycles.quantile(0.5)));
-        }
+        Some(Sort::Cycles) => blocks.sort_by_key(|block| Reverse(block.cycles.quantile(0.5))),
         _ => {}
     }
+    let printer = args.printer();
     if let Some(ends) = &args.block {
         let block = match find(maps, blocks, ends) {
             Ok(block) => block,
@@ -91,253 +112,209 @@ pub(super) fn print(
                 return Ok(Some(USAGE));
             }
         };
-        return one(out, args, maps, block, whole);
-    }
-    // Rows first, then basic blocks: there may be a million of each.
-    let shown = args.rows().min(blocks.len());
-    let rows = blocks.iter().take(shown);
-    maps.look_up_lines(rows.flat_map(|block| [block.entry_location, block.exit_location]));
-    let cut = |blocks: &mut Vec<Block>, maps: &mut Maps| {
-        *blocks = Vec::new();
-        let basics = cuts.map_or_else(Vec::new, Cuts::basic_blocks);
-        maps.look_up_lines(basics.iter().take(args.rows()).map(|basic| basic.location));
-        basics
-    };
-    if args.json {
-        for (rank, block) in blocks.iter().take(shown).enumerate() {
-            super::print_json(out, &block_row(maps, block, rank + 1, whole))?;
-        }
-        let basics = cut(blocks, maps);
-        for (rank, basic) in basics.iter().take(args.rows()).enumerate() {
-            super::print_json(out, &basic_row(maps, basic, rank + 1))?;
+        let Some(block) = block else {
+            say!(
+                "no block with this entry and exit ran: --view blocks --json lists those that did"
+            );
+            return Ok(Some(USAGE));
+        };
+        match printer {
+            Printer::Text => one(out, maps, block)?,
+            _ => {
+                let table = table(block_quality.blocks, quality);
+                table.write(printer, out, maps, std::iter::once((0, block)))?;
+            }
         }
         return Ok(None);
     }
-    writeln!(
-        out,
-        "{:>4}  {:>12}  {:>8}  {:>11}  {:>5}  {:>5}  {:>5}  {:>5}  {:>5}  {:>9}  {:<14}  entry .. exit",
-        "rank",
-        "count",
-        "share",
-        "with cycles",
-        "min",
-        "p50",
-        "p90",
-        "p99",
-        "max",
-        "saturated",
-        "modes"
-    )?;
-    for (rank, block) in blocks.iter().take(shown).enumerate() {
-        let cycles = &block.cycles;
-        let known = cycles.n() > 0;
-        let cell = |value: Option<u32>| value.map_or_else(dash, |value| value.to_string());
-        writeln!(
-            out,
-            "{:>4}  {:>12}  {:>8}  {:>11}  {:>5}  {:>5}  {:>5}  {:>5}  {:>5}  {:>9}  {:<14}  {} .. {}",
-            rank + 1,
-            grouped(block.count),
-            share(block.count, whole.blocks).map_or_else(dash, percent),
-            if known { grouped(cycles.n()) } else { dash() },
-            cell(cycles.min()),
-            cell(cycles.quantile(0.5)),
-            cell(cycles.quantile(0.9)),
-            cell(cycles.quantile(0.99)),
-            cell(cycles.max()),
-            if known { grouped(cycles.saturated()) } else { dash() },
-            modes(cycles),
-            super::place(maps, block.entry_location, block.entry),
-            super::place(maps, block.exit_location, block.exit),
-        )?;
+    // Rows first, then basic blocks: there may be a million of each.
+    let (all, shown) = (blocks.len(), args.rows().min(blocks.len()));
+    let rows = blocks.iter().take(shown);
+    maps.look_up_lines(rows.flat_map(|block| [block.entry_location, block.exit_location]));
+    let rows = blocks.iter().take(shown).enumerate();
+    table(block_quality.blocks, quality).write(printer, out, maps, rows)?;
+    *blocks = Vec::new();
+    let basics = cuts.map_or_else(Vec::new, Cuts::basic_blocks);
+    maps.look_up_lines(basics.iter().take(args.rows()).map(|basic| basic.location));
+    let rows = basics.iter().take(args.rows()).enumerate();
+    match printer {
+        Printer::Text => {
+            print_hidden(out, all, shown, ("block", "blocks"))?;
+            out.gap()?;
+            basic_table().write_text(out, maps, rows)?;
+            print_hidden(out, basics.len(), args.rows(), ("basic block", "basic blocks"))?;
+        }
+        Printer::Json => basic_table().write_json(out, maps, rows)?,
+        // Its rows have other columns.
+        Printer::Csv => {}
     }
-    super::print_hidden(out, blocks.len(), shown, ("block", "blocks"))?;
-    let basics = cut(blocks, maps);
-    writeln!(out, "\n{:>4}  {:>12}  basic block", "rank", "count")?;
-    for (rank, basic) in basics.iter().take(args.rows()).enumerate() {
-        let count = grouped(basic.count);
-        writeln!(out, "{:>4}  {count:>12}  {}", rank + 1, basic_text(maps, basic))?;
-    }
-    super::print_hidden(out, basics.len(), args.rows(), ("basic block", "basic blocks"))?;
     Ok(None)
 }
 
 /// One block: the table of its cycles as text books print it.
-fn one(
-    out: &mut impl Write,
-    args: &Report,
-    maps: &mut Maps,
-    block: Option<&Block>,
-    whole: Whole<'_>,
-) -> std::io::Result<Option<u8>> {
-    let Some(block) = block else {
-        say!("no block with this entry and exit ran: --view blocks --json lists those that did");
-        return Ok(Some(USAGE));
-    };
-    if args.json {
-        super::print_json(out, &block_row(maps, block, 1, whole))?;
-        return Ok(None);
-    }
-    let entry = super::place(maps, block.entry_location, block.entry);
-    let exit = super::place(maps, block.exit_location, block.exit);
+fn one(out: &mut Out<'_>, maps: &mut Maps, block: &Block) -> io::Result<()> {
+    let entry = Place::of(maps, block.entry_location, block.entry);
+    let exit = Place::of(maps, block.exit_location, block.exit);
     let cycles = &block.cycles;
-    writeln!(
-        out,
+    out.line(format_args!(
         "{entry} .. {exit}: ran {} times, {} of them with cycles, {} saturated",
         grouped(block.count),
         grouped(cycles.n()),
         grouped(cycles.saturated()),
-    )?;
+    ))?;
     if cycles.is_rounded() {
-        writeln!(out, "cycles are rounded down to five significant bits: there are too many")?;
+        out.line("cycles are rounded down to five significant bits: there are too many")?;
     }
-    writeln!(out, "{:>8}  {:>17}  {:>15}", "Cycles", "Number of samples", "Occurrence rate")?;
-    for (value, n) in cycles.iter() {
-        let rate = share(n, cycles.n()).map_or_else(dash, percent);
-        writeln!(out, "{value:>8}  {:>17}  {rate:>15}", grouped(n))?;
-    }
-    Ok(None)
+    let n = cycles.n();
+    let table = Table::<(), (u32, u64)>::new()
+        .number("", "Cycles", |(), (value, _)| Cell::Number(u64::from(*value)))
+        .number("", "Number of samples", |(), (_, samples)| Cell::Count(*samples))
+        .number("", "Occurrence rate", move |(), (_, samples)| Cell::share(share(*samples, n)))
+        .heat();
+    let rows: Vec<(u32, u64)> = cycles.iter().collect();
+    table.write_text(out, &mut (), rows.into_iter())
 }
 
-pub(super) fn modes(cycles: &Cycles) -> String {
+/// A block and its index.
+pub(crate) type Row<'a> = (usize, &'a Block);
+
+/// Blocks, as shares of how many ran together.
+pub(crate) fn table(blocks: u64, quality: &Quality) -> Table<'_, Maps, Row<'_>> {
+    let quantile =
+        |of: f64| move |_: &mut Maps, (_, block): &Row<'_>| Cell::number(block.cycles.quantile(of));
+    let of_known = |block: &Block, count: u64| (block.cycles.n() > 0).then_some(count);
+    Table::<Maps, Row<'_>>::new()
+        .constant("view", "blocks")
+        .constant("kind", "block")
+        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .spare(6)
+        .number("count", "count", |_, (_, block)| Cell::Count(block.count))
+        .number("share", "share", move |_, (_, block)| Cell::share(share(block.count, blocks)))
+        .heat()
+        .only("share_low|share_high", move |_, (_, block)| {
+            let share = share(block.count, blocks);
+            Cell::interval(share.and_then(|share| quality.share_interval(share)))
+        })
+        .number("", "with cycles", move |_, (_, block)| {
+            Cell::count(of_known(block, block.cycles.n()))
+        })
+        .spare(4)
+        .only("n", |_, (_, block)| Cell::Count(block.cycles.n()))
+        .number("min", "min", |_, (_, block)| Cell::number(block.cycles.min()))
+        .spare(3)
+        .number("p50", "p50", quantile(0.5))
+        .number("p90", "p90", quantile(0.9))
+        .spare(1)
+        .number("p99", "p99", quantile(0.99))
+        .spare(2)
+        .number("max", "max", |_, (_, block)| Cell::number(block.cycles.max()))
+        .spare(3)
+        .number("saturated", "saturated", move |_, (_, block)| {
+            Cell::count(of_known(block, block.cycles.saturated()))
+        })
+        .spare(5)
+        .word("", "modes", |_, (_, block)| modes(&block.cycles))
+        .spare(4)
+        .nested("modes", |_, (_, block)| (block.cycles.n() > 0).then(|| block.cycles.modes()))
+        .only("rounded", |_, (_, block)| {
+            let rounded = (block.cycles.n() > 0).then(|| block.cycles.is_rounded());
+            Cell::or_absent(rounded, Cell::Flag)
+        })
+        .nested("distribution", |_, (_, block)| distribution(&block.cycles))
+        .place("entry", "entry", Part::ALL, |maps, (_, block)| {
+            Some(Place::of(maps, block.entry_location, block.entry))
+        })
+        .place("exit", "exit", Part::ALL, |maps, (_, block)| {
+            Some(Place::of(maps, block.exit_location, block.exit))
+        })
+        .behind(" .. ")
+}
+
+fn modes(cycles: &Cycles) -> Cell {
     let modes: Vec<String> = cycles.modes().iter().map(u32::to_string).collect();
-    if modes.is_empty() { dash() } else { modes.join(",") }
+    if modes.is_empty() { Cell::Absent } else { Cell::Word(modes.join(",").into()) }
 }
 
-/// What a block is a share of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Whole<'a> {
-    /// Blocks that ran.
-    pub(crate) blocks: u64,
-    /// How good the data are.
-    pub(crate) quality: &'a Quality,
-}
-
-/// A block as one JSON object. There may be a million: rows are written as they
-/// are, their keys in the order of the alphabet as everywhere.
+/// How often a cycle count occurred. There may be a million blocks: rows are
+/// written as they are.
 #[derive(Debug, Serialize)]
-pub(crate) struct BlockRow {
-    count: u64,
-    distribution: Option<Vec<CyclesRow>>,
-    entry: Option<String>,
-    entry_file: Option<String>,
-    entry_inlines: Value,
-    entry_line: Option<String>,
-    entry_offset: Option<u64>,
-    entry_symbol: Option<String>,
-    exit: Option<String>,
-    exit_file: Option<String>,
-    exit_inlines: Value,
-    exit_line: Option<String>,
-    exit_offset: Option<u64>,
-    exit_symbol: Option<String>,
-    kind: &'static str,
-    max: Option<u32>,
-    min: Option<u32>,
-    modes: Option<Vec<u32>>,
-    n: u64,
-    p50: Option<u32>,
-    p90: Option<u32>,
-    p99: Option<u32>,
-    rank: usize,
-    rounded: Option<bool>,
-    saturated: Option<u64>,
-    share: Option<f64>,
-    share_high: Option<f64>,
-    share_low: Option<f64>,
-    view: &'static str,
-}
-
-/// How often a cycle count occurred.
-#[derive(Debug, Serialize)]
-struct CyclesRow {
+struct Occurred {
     cycles: u32,
     rate: Option<f64>,
     samples: u64,
 }
 
-/// The row of a block.
-pub(crate) fn block_row(maps: &mut Maps, block: &Block, rank: usize, whole: Whole<'_>) -> BlockRow {
-    let (entry_symbol, entry_offset, entry_file) = super::end_json(maps, block.entry_location);
-    let (exit_symbol, exit_offset, exit_file) = super::end_json(maps, block.exit_location);
-    let (entry_line, entry_inlines) = super::source_json(maps, block.entry_location);
-    let (exit_line, exit_inlines) = super::source_json(maps, block.exit_location);
-    let cycles = &block.cycles;
+fn distribution(cycles: &Cycles) -> Option<Vec<Occurred>> {
     let n = cycles.n();
-    let known = n > 0;
-    let of_all = share(block.count, whole.blocks);
-    let (share_low, share_high) =
-        ends_of(of_all.and_then(|share| whole.quality.share_interval(share)));
-    let row = |(cycles, samples)| CyclesRow { cycles, rate: share(samples, n), samples };
-    BlockRow {
-        count: block.count,
-        distribution: known.then(|| cycles.iter().map(row).collect()),
-        entry: super::address(maps, block.entry_location, block.entry),
-        entry_file,
-        entry_inlines,
-        entry_line,
-        entry_offset,
-        entry_symbol,
-        exit: super::address(maps, block.exit_location, block.exit),
-        exit_file,
-        exit_inlines,
-        exit_line,
-        exit_offset,
-        exit_symbol,
-        kind: "block",
-        max: cycles.max(),
-        min: cycles.min(),
-        modes: known.then(|| cycles.modes()),
-        n,
-        p50: cycles.quantile(0.5),
-        p90: cycles.quantile(0.9),
-        p99: cycles.quantile(0.99),
-        rank,
-        rounded: known.then(|| cycles.is_rounded()),
-        saturated: known.then(|| cycles.saturated()),
-        share: of_all,
-        share_high,
-        share_low,
-        view: "blocks",
-    }
+    let row = |(cycles, samples)| Occurred { cycles, rate: share(samples, n), samples };
+    (n > 0).then(|| cycles.iter().map(row).collect())
 }
 
-/// Addresses of one end: at it, and beside it where the end itself is unknown.
-fn ends(edge: Edge) -> (Option<String>, Option<String>) {
+fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
+    // What was recorded by its symbol has no addresses.
+    let edge = |maps: &Maps, basic: &BasicBlock, edge: Option<u64>| {
+        let edge = edge.filter(|_| !maps.is_named(basic.location));
+        Cell::word(edge.map(|addr| format!("{addr:#x}")))
+    };
+    Table::<Maps, (usize, &BasicBlock)>::new()
+        .constant("view", "blocks")
+        .constant("kind", "basic_block")
+        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .spare(1)
+        .number("count", "count", |_, (_, basic)| Cell::Count(basic.count))
+        .heat()
+        .place("", "basic block", &[], |maps, (_, basic)| {
+            let start = Place::of(maps, basic.location, address(basic.start));
+            Some(start.after(if matches!(basic.start, Edge::Behind(_)) { "behind " } else { "" }))
+        })
+        .place("", " ", &[], |maps, (_, basic)| {
+            let location = end_location(basic);
+            let end = match maps.is_named(location) {
+                true => Place::of(maps, location, address(basic.end)),
+                false => Place::at(address(basic.end)),
+            };
+            let before = if matches!(basic.end, Edge::Before(_)) { " up to " } else { " .. " };
+            Some(end.after(before))
+        })
+        .behind("")
+        .place("end", "", &[Part::Symbol, Part::Offset], |maps, (_, basic)| {
+            Some(Place::of(maps, end_location(basic), address(basic.end)))
+        })
+        .only("start", move |maps, (_, basic)| edge(maps, basic, at(basic.start)))
+        .only("starts_behind", move |maps, (_, basic)| edge(maps, basic, beside(basic.start)))
+        .only("start_is_behind", |_, (_, basic)| Cell::Flag(matches!(basic.start, Edge::Behind(_))))
+        .only("end", move |maps, (_, basic)| edge(maps, basic, at(basic.end)))
+        .only("ends_before", move |maps, (_, basic)| edge(maps, basic, beside(basic.end)))
+        .only("end_is_before", |_, (_, basic)| Cell::Flag(matches!(basic.end, Edge::Before(_))))
+        .place(
+            "start",
+            "",
+            &[Part::Symbol, Part::Offset, Part::File, Part::Line, Part::Inlines],
+            |maps, (_, basic)| Some(Place::of(maps, basic.location, address(basic.start))),
+        )
+}
+
+/// The address at an end, or beside it.
+fn address(edge: Edge) -> u64 {
     match edge {
-        Edge::At(addr) => (Some(format!("{addr:#x}")), None),
-        Edge::Behind(addr) | Edge::Before(addr) => (None, Some(format!("{addr:#x}"))),
+        Edge::At(addr) | Edge::Behind(addr) | Edge::Before(addr) => addr,
     }
 }
 
-/// A basic block as one JSON object.
-#[derive(Debug, Serialize)]
-struct BasicRow {
-    count: u64,
-    end: Option<String>,
-    end_is_before: bool,
-    end_offset: Option<u64>,
-    end_symbol: Option<String>,
-    ends_before: Option<String>,
-    kind: &'static str,
-    rank: usize,
-    start: Option<String>,
-    start_file: Option<String>,
-    start_inlines: Value,
-    start_is_behind: bool,
-    start_line: Option<String>,
-    start_offset: Option<u64>,
-    start_symbol: Option<String>,
-    starts_behind: Option<String>,
-    view: &'static str,
+/// The address of an end; `None` where only its neighbour is known.
+fn at(edge: Edge) -> Option<u64> {
+    matches!(edge, Edge::At(_)).then(|| address(edge))
+}
+
+/// The address beside an end that is not known itself.
+fn beside(edge: Edge) -> Option<u64> {
+    (!matches!(edge, Edge::At(_))).then(|| address(edge))
 }
 
 /// Where the end of a basic block lies, or what is beside it: as far behind its
 /// start as the addresses say.
 fn end_location(basic: &BasicBlock) -> Location {
-    let at = |edge| match edge {
-        Edge::At(addr) | Edge::Behind(addr) | Edge::Before(addr) => addr,
-    };
-    let (start, end) = (at(basic.start), at(basic.end));
+    let (start, end) = (address(basic.start), address(basic.end));
     match basic.location {
         Location::File { file, offset } => {
             Location::File { file, offset: offset.wrapping_add(end.wrapping_sub(start)) }
@@ -346,48 +323,70 @@ fn end_location(basic: &BasicBlock) -> Location {
     }
 }
 
-fn basic_row(maps: &mut Maps, basic: &BasicBlock, rank: usize) -> BasicRow {
-    let (start_symbol, start_offset, start_file) = super::end_json(maps, basic.location);
-    let (start_line, start_inlines) = super::source_json(maps, basic.location);
-    let (mut start, mut starts_behind) = ends(basic.start);
-    let (mut end, mut ends_before) = ends(basic.end);
-    let (end_symbol, end_offset, _) = super::end_json(maps, end_location(basic));
-    if maps.is_named(basic.location) {
-        (start, starts_behind, end, ends_before) = (None, None, None, None);
+/// Distributions that are drawn on a page.
+const DRAWN: usize = 12;
+/// Cells of a name in the title of a drawing.
+const TITLE: usize = 160;
+
+/// The table of blocks, and the distributions of those with most cycle counts.
+fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+    let (limit, modelled, flow) = (page.limit, page.modelled, &mut page.overview.flow);
+    if flow.blocks.iter().all(|block| block.contradicted) {
+        let why = if flow.block_quality.filtered > 0 {
+            "There are no blocks: not every branch was recorded (record with -j any,u)."
+        } else {
+            "There are no blocks."
+        };
+        return Ok(html! { p { (why) } });
     }
-    BasicRow {
-        count: basic.count,
-        end,
-        end_is_before: matches!(basic.end, Edge::Before(_)),
-        end_offset,
-        end_symbol,
-        ends_before,
-        kind: "basic_block",
-        rank,
-        start,
-        start_file,
-        start_inlines,
-        start_is_behind: matches!(basic.start, Edge::Behind(_)),
-        start_line,
-        start_offset,
-        start_symbol,
-        starts_behind,
-        view: "blocks",
-    }
+    let charts = charts(flow, modelled || flow.quality.software > 0)?;
+    let Flow { blocks, maps, quality, block_quality, .. } = flow;
+    let ran = || blocks.iter().filter(|block| !block.contradicted);
+    let (all, rows) = (ran().count(), ran().take(limit).enumerate());
+    Ok(html! {
+        p { "A block is straight code, from the target of a branch to the next branch taken. Cycles are core cycles of one run." }
+        (table(block_quality.blocks, quality).html("Blocks", maps, rows))
+        (rest(all, all.min(limit), "blocks"))
+        (charts)
+    })
 }
 
-fn basic_text(maps: &mut Maps, basic: &BasicBlock) -> String {
-    let start = match basic.start {
-        Edge::At(addr) | Edge::Before(addr) => super::place(maps, basic.location, addr),
-        Edge::Behind(addr) => format!("behind {}", super::place(maps, basic.location, addr)),
-    };
-    let location = end_location(basic);
-    let mut end = |addr: u64| match maps.is_named(location) {
-        true => super::place(maps, location, addr),
-        false => format!("{addr:#x}"),
-    };
-    match basic.end {
-        Edge::At(addr) | Edge::Behind(addr) => format!("{start} .. {}", end(addr)),
-        Edge::Before(addr) => format!("{start} up to {}", end(addr)),
+fn charts(flow: &mut Flow, modelled: bool) -> anyhow::Result<Markup> {
+    let Flow { blocks, maps, .. } = flow;
+    let mut timed: Vec<&Block> =
+        blocks.iter().filter(|block| block.cycles.n() > 0 && !block.contradicted).collect();
+    if timed.is_empty() {
+        return Ok(html! { p { "The recording has no cycle counts: no distributions." } });
     }
+    timed.sort_by_key(|block| Reverse(block.cycles.n()));
+    let all = timed.len();
+    timed.truncate(DRAWN);
+    let mut figures = Vec::new();
+    for block in timed {
+        let entry = Place::of(maps, block.entry_location, block.entry).within(TITLE);
+        let exit = Place::of(maps, block.exit_location, block.exit).within(TITLE);
+        let chart = Histogram {
+            series: vec![Series::of(String::new(), block)],
+            note: modelled.then(|| "modelled, not measured".to_owned()),
+            ..Histogram::default()
+        };
+        figures.push((format!("{entry} .. {exit}"), chart.small_svg()?));
+    }
+    Ok(html! {
+        h3 { "Distributions of cycles" }
+        div class="charts" {
+            @for (title, drawing) in &figures {
+                figure class="chart" {
+                    figcaption class="code" { (title) }
+                    div role="img" aria-label={ "Cycles of " (title) } { (PreEscaped(drawing)) }
+                }
+            }
+        }
+        @if all > figures.len() {
+            p class="faint" {
+                "The " (figures.len()) " blocks with most cycle counts are drawn; "
+                (grouped((all - figures.len()) as u64)) " more have counts (lbr hist --block draws any)."
+            }
+        }
+    })
 }

@@ -1,27 +1,49 @@
-//! `lbr report --view callgraph`.
+//! Who calls whom: from recordings in call-stack mode, or from all calls and
+//! returns.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use maud::{Markup, html};
 use profile::Selection;
 use profile::callgraph::{CallGraph, Function, Node, Sum, Unit, score};
+use profile::maps::Location;
 use profile::symbols::Sources;
-use serde_json::{Value, json};
+use serde_json::json;
 
-pub(super) use super::shown::Shown;
-use super::{Report, Totals, dash, percent, share};
+use super::shown::Shown;
+use super::{Page, Report, Section, Sort, View, print_hidden, rest};
 use crate::exit::{DONE, Failure, Outcome};
+use crate::head::{self, Totals, finish, quality_json};
 use crate::input::{self, Source};
-use crate::present::number::grouped;
-use crate::present::out::say;
-use crate::symbols::{self, SymbolArgs};
+use crate::present::escape::escaped;
+use crate::present::json;
+use crate::present::number::{dash, grouped, nonzero, part, percent, share};
+use crate::present::out::{Out, say};
+use crate::present::shorten::shortened;
+use crate::present::table::{Cell, Printer, Table};
+use crate::symbols::SymbolArgs;
+
+pub(super) const VIEW: View = View {
+    name: "callgraph",
+    about: "Who calls whom: from recordings in call-stack mode, or from all calls and returns",
+    sorts: &[Sort::Count],
+    run,
+    section: Some(Section { title: "Call graph", markup }),
+};
 
 /// Share of the whole below which the tree is cut, percent.
-pub(super) const LEAST: f64 = 0.5;
+const LEAST: f64 = 0.5;
 /// Levels of the tree that are drawn.
 const LEVELS: usize = 48;
+/// Lines of the tree on a page, at most.
+const TREE: usize = 400;
+/// Cells of a name on a page.
+const NAME: usize = 160;
+/// Cells that a name in the tree gets at least, however deep it stands.
+const LEAST_NAME: usize = 20;
 
 /// What of the call graph is printed.
 #[derive(Clone, Debug, Default, Args)]
@@ -63,7 +85,7 @@ impl GraphOptions {
     }
 }
 
-pub(super) fn count(
+fn count(
     paths: &[PathBuf],
     selection: &Arc<Selection>,
     symbols: &SymbolArgs,
@@ -73,19 +95,17 @@ pub(super) fn count(
     CallGraph::count_with(sources, stitch, |read| input::read_all(paths, selection, read))
 }
 
-/// Runs the view.
-pub(super) fn run(args: &Report) -> Outcome {
+fn run(args: &Report) -> Outcome {
     let options = &args.callgraph;
     let least = options.min_percent.unwrap_or(LEAST);
     if !(0.0..=100.0).contains(&least) {
         return super::usage("--min-percent is a percentage: 0 to 100");
     }
     let selection = args.select.selection();
-    let (graph, sources) = count(&args.input, &selection, &args.symbols, options.stitch)?;
+    let (mut graph, sources) = count(&args.input, &selection, &args.symbols, options.stitch)?;
     let shown = Shown::of(args, &graph)?;
     let rows = shown.rows(args, &graph);
-    let totals =
-        Totals { branches: graph.entries, distinct: graph.distinct, known: 0, mispredicted: None };
+    let totals = Totals::of(graph.entries, graph.distinct);
     let scored = match &options.truth {
         Some(truth) => {
             // Of the same run; its event may be another.
@@ -96,58 +116,61 @@ pub(super) fn run(args: &Report) -> Outcome {
         }
         None => None,
     };
-    let mut out = super::stdout(args.json);
+    let mut out = Out::stdout();
+    let sums = shown.sums(&graph);
+    let listed = || sums.iter().take(args.rows()).enumerate();
+    let functions = functions(graph.total(), graph.unit);
+    let printer = args.printer();
     if options.folded {
         print_folded(&mut out, &graph, &shown)?;
         if let Some(scored) = scored {
             say!("{}", score_line(scored));
         }
-    } else if args.json {
-        print_rows(&mut out, args, &graph, &shown)?;
-        let mut quality = super::quality_json(&sources, &graph.quality, &totals);
-        for key in ["mispredicted", "predictions_known"] {
-            quality.as_object_mut().map(|quality| quality.remove(key));
-        }
-        let passage = &graph.passage;
-        quality["unit"] = json!(graph.unit.name());
-        quality["total"] = json!(graph.total());
-        quality["complete"] = json!(graph.complete);
-        quality["truncated"] = json!(passage.truncated);
-        quality["stitched"] = json!(options.stitch);
-        quality["stitched_whole"] = json!(passage.completed);
-        quality["stitched_longer"] = json!(passage.lengthened);
-        quality["underflow"] = json!(passage.underflow);
-        quality["tail_calls"] = json!(passage.tail_calls);
-        quality["unwound_by_longjmp"] = json!(passage.unwound);
-        quality["returns_without_call"] = json!(passage.unseen_calls);
-        quality["returns_to_no_call"] = json!(passage.unmatched);
-        quality["types_unknown"] = json!(passage.untyped);
-        quality["frames_too_deep"] = json!(passage.folded);
-        quality["stacks_unusable"] = json!(passage.unusable);
-        quality["score"] = json!(scored);
-        quality["dso"] = json!(rows.map(|rows| rows.json()));
-        super::print_json(&mut out, &quality)?;
-    } else {
-        super::print_recordings(&mut out, &sources, &graph.quality)?;
-        super::print_counts(&mut out, &graph.quality, &totals)?;
+    } else if printer == Printer::Text {
+        head::print(&mut out, &sources, &graph.quality, &totals)?;
         print_passage(&mut out, &graph, options.stitch)?;
         if let Some(scored) = scored {
-            writeln!(out, "{}", score_line(scored))?;
+            out.line(score_line(scored))?;
         }
         if let Some(rows) = rows {
-            writeln!(out, "{}", rows.line())?;
+            out.line(rows.line())?;
         }
-        writeln!(out)?;
-        print_functions(&mut out, args, &graph, &shown)?;
-        writeln!(out)?;
-        let tree = if options.callee { graph.inverted() } else { graph };
-        print_tree(&mut out, &tree, &shown, least / 100.0)?;
-        out.flush()?;
-        super::finish(&sources, &tree.maps);
-        return Ok(DONE);
+        out.gap()?;
+        functions.write_text(&mut out, &mut graph, listed())?;
+        print_hidden(&mut out, sums.len(), listed().count(), ("function", "functions"))?;
+        out.gap()?;
+        if options.callee {
+            graph = graph.inverted();
+        }
+        print_tree(&mut out, &graph, &shown, least / 100.0)?;
+    } else {
+        functions.write(printer, &mut out, &mut graph, listed())?;
+        if printer == Printer::Json {
+            print_contexts(&mut out, args, &graph, &shown)?;
+            let mut quality = quality_json(&sources, &graph.quality, &totals);
+            let passage = &graph.passage;
+            quality["unit"] = json!(graph.unit.name());
+            quality["total"] = json!(graph.total());
+            quality["complete"] = json!(graph.complete);
+            quality["truncated"] = json!(passage.truncated);
+            quality["stitched"] = json!(options.stitch);
+            quality["stitched_whole"] = json!(passage.completed);
+            quality["stitched_longer"] = json!(passage.lengthened);
+            quality["underflow"] = json!(passage.underflow);
+            quality["tail_calls"] = json!(passage.tail_calls);
+            quality["unwound_by_longjmp"] = json!(passage.unwound);
+            quality["returns_without_call"] = json!(passage.unseen_calls);
+            quality["returns_to_no_call"] = json!(passage.unmatched);
+            quality["types_unknown"] = json!(passage.untyped);
+            quality["frames_too_deep"] = json!(passage.folded);
+            quality["stacks_unusable"] = json!(passage.unusable);
+            quality["score"] = json!(scored);
+            quality["dso"] = json!(rows.map(|rows| rows.json()));
+            json::value(&mut out, &quality)?;
+        }
     }
     out.flush()?;
-    super::finish(&sources, &graph.maps);
+    finish(&sources, &graph.maps);
     Ok(DONE)
 }
 
@@ -155,19 +178,17 @@ fn score_line(score: f64) -> String {
     format!("against the truth: {} of the stacks are on the same paths", percent(score))
 }
 
-fn print_passage(out: &mut impl Write, graph: &CallGraph, stitch: bool) -> std::io::Result<()> {
+fn print_passage(out: &mut Out<'_>, graph: &CallGraph, stitch: bool) -> io::Result<()> {
     let passage = &graph.passage;
     match graph.unit {
-        Unit::Stacks => writeln!(
-            out,
+        Unit::Stacks => out.line(
             "call stacks: self and total count stacks; a tail call innermost, and frames that \
-             longjmp left, are not told from others"
+             longjmp left, are not told from others",
         )?,
-        Unit::Branches => writeln!(
-            out,
+        Unit::Branches => out.line(format_args!(
             "calls and returns replayed{}: self and total count taken branches",
             if graph.complete { ", all of them" } else { ", stack by stack" }
-        )?,
+        ))?,
     }
     let odd = [
         ("truncated stacks", passage.truncated),
@@ -182,64 +203,57 @@ fn print_passage(out: &mut impl Write, graph: &CallGraph, stitch: bool) -> std::
         ("frames too deep for a place of their own", passage.folded),
         ("stacks without calls and returns left out", passage.unusable),
     ];
-    let mut words: Vec<String> = odd
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(what, count)| format!("{} {what}", grouped(count)))
-        .collect();
+    let mut words = nonzero(odd);
     if passage.truncated > 0 && !stitch {
         words.push("--stitch joins them to earlier ones".to_owned());
     }
     if !words.is_empty() {
-        writeln!(out, "{}", words.join(", "))?;
+        out.line(words.join(", "))?;
     }
     Ok(())
 }
 
-pub(super) fn label(graph: &CallGraph, function: usize) -> String {
+fn label(graph: &CallGraph, function: usize) -> String {
     graph.functions.get(function).map_or_else(dash, Function::label)
 }
 
-fn print_functions(
-    out: &mut impl Write,
-    args: &Report,
-    graph: &CallGraph,
-    shown: &Shown,
-) -> std::io::Result<()> {
-    let sums = shown.sums(graph);
-    let all = graph.total();
-    let calls = |sum: &Sum| match graph.unit {
-        Unit::Branches => grouped(sum.calls),
-        Unit::Stacks => dash(),
-    };
-    writeln!(
-        out,
-        "{:>12}  {:>8}  {:>12}  {:>8}  {:>12}  function",
-        "total", "", "self", "", "calls"
-    )?;
-    let shown = args.rows().min(sums.len());
-    for sum in sums.iter().take(shown) {
-        writeln!(
-            out,
-            "{:>12}  {:>8}  {:>12}  {:>8}  {:>12}  {}",
-            grouped(sum.total),
-            share(sum.total, all).map_or_else(dash, percent),
-            grouped(sum.own),
-            share(sum.own, all).map_or_else(dash, percent),
-            calls(sum),
-            symbols::shortened(&label(graph, sum.function), symbols::room()),
-        )?;
-    }
-    super::print_hidden(out, sums.len(), shown, ("function", "functions"))
+/// A function's sums and its index.
+type Row<'a> = (usize, &'a Sum);
+
+fn functions<'a>(all: u64, unit: Unit) -> Table<'a, CallGraph, Row<'a>> {
+    let function = |graph: &CallGraph, sum: &Sum| graph.functions.get(sum.function).cloned();
+    Table::<CallGraph, Row<'_>>::new()
+        .constant("view", "callgraph")
+        .constant("kind", "function")
+        .only("rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .number("total", "total", |_, (_, sum)| Cell::Count(sum.total))
+        .spare(2)
+        .number("total_share", "share", move |_, (_, sum)| Cell::share(share(sum.total, all)))
+        .number("self", "self", |_, (_, sum)| Cell::Count(sum.own))
+        .spare(1)
+        .number("self_share", "share", move |_, (_, sum)| Cell::share(share(sum.own, all)))
+        .heat()
+        .number("calls", "calls", move |_, (_, sum)| match unit {
+            Unit::Branches => Cell::Count(sum.calls),
+            Unit::Stacks => Cell::Absent,
+        })
+        .spare(3)
+        .name("function", "function", |graph, (_, sum)| Cell::Name(label(graph, sum.function)))
+        .only("addr", move |graph, (_, sum)| {
+            let addr = function(graph, sum).and_then(|function| function.addr);
+            Cell::word(addr.map(|addr| format!("{addr:#x}")))
+        })
+        .only("file", move |graph, (_, sum)| {
+            let file = match function(graph, sum).and_then(|function| function.location) {
+                Some(Location::File { file, .. }) => graph.maps.path(file),
+                _ => None,
+            };
+            Cell::or_absent(file, |file| Cell::Name(file.to_owned()))
+        })
 }
 
 /// The tree, branch by branch, without recursion: recordings may be deep.
-pub(super) fn print_tree(
-    out: &mut impl Write,
-    graph: &CallGraph,
-    shown: &Shown,
-    least: f64,
-) -> std::io::Result<()> {
+fn print_tree(out: &mut Out<'_>, graph: &CallGraph, shown: &Shown, least: f64) -> io::Result<()> {
     let children = graph.children();
     let all = graph.total();
     let leads = shown.leads(graph);
@@ -263,22 +277,21 @@ pub(super) fn print_tree(
     while let Some((at, bars, more)) = waiting.pop() {
         let Some(node) = graph.nodes.get(at) else { continue };
         let fork = if more { "|-- " } else { "`-- " };
-        let own = if node.own > 0 && node.own < node.total {
-            format!(" (self {})", share(node.own, all).map_or_else(dash, percent))
-        } else {
-            String::new()
+        let own = match node.own > 0 && node.own < node.total {
+            true => format!(" (self {})", part(node.own, all)),
+            false => String::new(),
         };
-        writeln!(
-            out,
-            "{:>8}  {bars}{fork}{}{own}",
-            share(node.total, all).map_or_else(dash, percent),
-            symbols::shortened(&label(graph, node.function), symbols::room()),
-        )?;
+        let name = label(graph, node.function);
+        let (share, name) = (part(node.total, all), escaped(&name));
+        let used = 10 + bars.len() + fork.len() + own.len();
+        let room = out.width.map_or(usize::MAX, |width| width.saturating_sub(used));
+        let name = shortened(&name, room.max(LEAST_NAME));
+        out.line(format_args!("{share:>8}  {bars}{fork}{name}{own}"))?;
         let bars = format!("{bars}{}", if more { "|   " } else { "    " });
         if bars.len() / 4 < LEVELS {
             push(&mut waiting, at, &bars);
         } else if children.get(at).is_some_and(|below| !below.is_empty()) {
-            writeln!(out, "{:>8}  {bars}(deeper)", "")?;
+            out.line(format_args!("{:>8}  {bars}(deeper)", ""))?;
         }
     }
     Ok(())
@@ -286,73 +299,84 @@ pub(super) fn print_tree(
 
 /// Lines for flame graphs. Semicolons separate frames: those in a name give
 /// way.
-fn print_folded(out: &mut impl Write, graph: &CallGraph, shown: &Shown) -> std::io::Result<()> {
+fn print_folded(out: &mut Out<'_>, graph: &CallGraph, shown: &Shown) -> io::Result<()> {
     let is_shown = |node: &Node| node.own > 0 && shown.has(node.function);
-    for (at, _) in graph.nodes.iter().enumerate().filter(|(_, node)| is_shown(node)) {
-        let Some(node) = graph.nodes.get(at) else { continue };
-        let path = graph.path(at);
+    for (at, node) in graph.nodes.iter().enumerate().filter(|(_, node)| is_shown(node)) {
+        let path = graph.path(at).into_iter();
         let names: Vec<String> =
-            path.into_iter().map(|function| label(graph, function).replace(';', ":")).collect();
-        writeln!(out, "{} {}", names.join(";"), node.own)?;
+            path.map(|function| label(graph, function).replace(';', ":")).collect();
+        writeln!(out, "{} {}", escaped(&names.join(";")), node.own)?;
     }
     Ok(())
 }
 
-fn print_rows(
-    out: &mut impl Write,
+fn print_contexts(
+    out: &mut Out<'_>,
     args: &Report,
     graph: &CallGraph,
     shown: &Shown,
-) -> std::io::Result<()> {
-    let all = graph.total();
-    let calls = |calls: u64| (graph.unit == Unit::Branches).then_some(calls);
-    let name = |function: usize| graph.functions.get(function);
-    for (rank, sum) in shown.sums(graph).iter().take(args.rows()).enumerate() {
-        let function = name(sum.function);
-        let file = function.and_then(|function| match function.location? {
-            profile::maps::Location::File { file, .. } => graph.maps.path(file),
-            profile::maps::Location::Address(_) => None,
-        });
-        super::print_json(
-            out,
-            &json!({
-                "view": "callgraph",
-                "kind": "function",
-                "rank": rank + 1,
-                "function": label(graph, sum.function),
-                "addr": function.and_then(|f| f.addr).map(|addr| format!("{addr:#x}")),
-                "file": file,
-                "total": sum.total,
-                "total_share": share(sum.total, all),
-                "self": sum.own,
-                "self_share": share(sum.own, all),
-                "calls": calls(sum.calls),
-            }),
-        )?;
-    }
-    let inverted = args.callgraph.callee.then(|| graph.inverted());
+) -> io::Result<()> {
+    let (all, callee) = (graph.total(), args.callgraph.callee);
+    let inverted = callee.then(|| graph.inverted());
     let tree = inverted.as_ref().unwrap_or(graph);
     let least = args.callgraph.min_percent.unwrap_or(0.0) / 100.0;
-    for (at, node) in tree.nodes.iter().enumerate().skip(1) {
+    let counted = !callee && graph.unit == Unit::Branches;
+    let table = Table::<(), (usize, &Node)>::new()
+        .constant("view", "callgraph")
+        .constant("kind", "context")
+        .constant("order", if callee { "callee" } else { "caller" })
+        .nested("path", |(), (at, _)| {
+            let path = tree.path(*at).into_iter();
+            path.map(|function| label(tree, function)).collect::<Vec<_>>()
+        })
+        .only("total", |(), (_, node)| Cell::Count(node.total))
+        .only("total_share", |(), (_, node)| Cell::share(share(node.total, all)))
+        .only("self", |(), (_, node)| Cell::Count(node.own))
+        .only("calls", |(), (_, node)| Cell::count(counted.then_some(node.calls)));
+    let nodes = tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| {
         let small = share(node.total, all).is_some_and(|share| share < least);
-        if small || !shown.has(node.function) {
-            continue;
-        }
-        let path: Vec<Value> =
-            tree.path(at).into_iter().map(|function| json!(label(tree, function))).collect();
-        super::print_json(
-            out,
-            &json!({
-                "view": "callgraph",
-                "kind": "context",
-                "order": if args.callgraph.callee { "callee" } else { "caller" },
-                "path": path,
-                "total": node.total,
-                "total_share": share(node.total, all),
-                "self": node.own,
-                "calls": calls(node.calls).filter(|_| !args.callgraph.callee),
-            }),
-        )?;
+        !small && shown.has(node.function)
+    });
+    table.write_json(out, &mut (), nodes)
+}
+
+/// A walk of its own through the recording.
+fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+    let path = match page.walked() {
+        Ok(path) => path,
+        Err(absent) => return Ok(absent("callgraph")),
+    };
+    let selection = page.args.select.selection();
+    let (mut graph, _) = count(&[path.to_owned()], &selection, &page.args.symbols, false)?;
+    let shown = Shown::of(page.args, &graph)?;
+    let (sums, all) = (shown.sums(&graph), graph.total());
+    if all == 0 {
+        return Ok(
+            html! { p { "There are no calls: the recording holds neither call stacks nor calls and returns." } },
+        );
     }
-    Ok(())
+    let mut tree = Vec::new();
+    let mut to = Out::plain(&mut tree);
+    print_tree(&mut to, &graph, &shown, LEAST / 100.0)?;
+    to.flush()?;
+    drop(to);
+    let tree = String::from_utf8_lossy(&tree);
+    let lines: Vec<String> = tree.lines().take(TREE).map(|line| shortened(line, NAME)).collect();
+    let more = tree.lines().count().saturating_sub(lines.len());
+    let rows = sums.iter().take(page.limit).enumerate();
+    Ok(html! {
+        p {
+            @if graph.unit == Unit::Branches {
+                "Calls and returns replayed" (if graph.complete { ", all of them" } else { ", stack by stack" })
+                ": self and total count taken branches."
+            } @else { "Call stacks: self and total count stacks." }
+        }
+        (functions(all, graph.unit).html("Functions", &mut graph, rows))
+        (rest(sums.len(), sums.len().min(page.limit), "functions"))
+        details {
+            summary { "From callers down to callees" }
+            div class="scroll" tabindex="0" role="region" aria-label="Call tree" { pre class="code" { (lines.join("\n")) } }
+            @if more > 0 { p class="faint" { (grouped(more as u64)) " more lines (lbr report --view callgraph)." } }
+        }
+    })
 }

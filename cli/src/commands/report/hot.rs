@@ -1,147 +1,128 @@
 //! The hot branches, by where from and where to.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 
+use maud::{Markup, html};
 use profile::brstack::type_name;
 use profile::hot::{Counter, HotBranch, HotTable, Order};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{
-    Report, Sort, Totals, address, dash, end_json, finish, flow, percent, place, print_head,
-    print_hidden, print_json, quality_json, share_line,
-};
-use crate::exit::{DONE, Outcome};
+use super::{Page, Report, Section, Sort, View, print_hidden, rest};
+use crate::exit::{DONE, Failure, Outcome};
+use crate::head::{self, Totals, finish, quality_json, share_line};
 use crate::input;
-use crate::present::number::grouped;
-use crate::symbols::source_json;
+use crate::present::json;
+use crate::present::out::Out;
+use crate::present::place::{Part, Place};
+use crate::present::table::{Cell, Printer, Table};
 
-/// Runs the view.
-pub(super) fn run(args: &Report) -> Outcome {
+pub(super) const VIEW: View = View {
+    name: "hot",
+    about: "Branches by (from, to)",
+    sorts: &[Sort::Count, Sort::Mispredicts, Sort::Rate, Sort::Cycles, Sort::Address],
+    run,
+    section: Some(Section { title: "Hot branches", markup }),
+};
+
+/// A branch and its index.
+type Row<'a> = (usize, &'a HotBranch);
+
+fn table<'a>() -> Table<'a, HotTable, Row<'a>> {
+    Table::<HotTable, Row<'_>>::new()
+        .constant("view", "hot")
+        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .spare(3)
+        .number("count", "count", |_, (_, branch)| Cell::Count(branch.count))
+        .number("share", "share", |table, (_, branch)| Cell::Share(table.share(branch)))
+        .heat()
+        .only("share_low|share_high", |table, (_, branch)| {
+            Cell::interval(table.quality.share_interval(table.share(branch)))
+        })
+        .only("mispredicted", |_, (_, branch)| Cell::count(branch.mispredicted))
+        .only("predictions_known", |_, (_, branch)| Cell::Count(branch.known))
+        // What was never seen may happen all the same.
+        .number("mispredict_rate", "mispredict", |_, (_, branch)| match branch.mispredict_rate() {
+            Some(0.0) => Cell::Stated("never seen".to_owned(), None),
+            rate => Cell::share(rate),
+        })
+        .spare(1)
+        .only("never_seen_mispredicted", |_, (_, branch)| {
+            Cell::or_absent(branch.mispredicted, |missed| Cell::Flag(missed == 0))
+        })
+        .number("cycles", "cycles", |_, (_, branch)| {
+            Cell::or_absent(branch.cycles, |cycles| Cell::Decimal(cycles, 1))
+        })
+        .spare(2)
+        .nested("counters", |_, (_, branch)| branch.counters.clone())
+        .word("type", "type", |table, (_, branch)| Cell::word(table.type_of(branch).map(type_name)))
+        .spare(4)
+        .place("from", "from", Part::ALL, |table, (_, branch)| {
+            Some(Place::of(&mut table.maps, branch.from_location, branch.from))
+        })
+        .place("to", "to", Part::ALL, |table, (_, branch)| {
+            Some(Place::of(&mut table.maps, branch.to_location, branch.to))
+        })
+        .behind(" -> ")
+}
+
+fn run(args: &Report) -> Outcome {
     let mut counter = Counter::new();
     let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
         counter.recording(recording, at)
     })?;
-    let mut table = counter.finish();
-    args.symbols.apply(&mut table.maps);
+    let mut hot = counter.finish();
+    args.symbols.apply(&mut hot.maps);
     if let Some(sort) = args.sort {
-        table.sort(sort.into());
+        hot.sort(sort.into());
     }
-    let mut branches = std::mem::take(&mut table.branches);
-    let distinct = branches.len();
-    let rows = args.dso.keep(&table.maps, &mut branches, (table.total, "branches"), |branch| {
+    let mut branches = std::mem::take(&mut hot.branches);
+    let distinct = branches.len() as u64;
+    let rows = args.dso.keep(&hot.maps, &mut branches, (hot.total, "branches"), |branch| {
         (branch.from_location, branch.count)
     })?;
     let listed = branches.len();
     branches.truncate(args.rows());
     branches.shrink_to_fit();
-    table.maps.look_up_lines(branches.iter().flat_map(|b| [b.from_location, b.to_location]));
-    let totals = Totals {
-        branches: table.total,
-        distinct: distinct as u64,
-        known: table.known,
-        mispredicted: table.mispredicted,
-    };
-    // Nothing here is in colour, so that nothing has to be taken out again.
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if args.json {
-        for (rank, branch) in branches.iter().enumerate() {
-            print_json(&mut out, &row_json(&mut table, branch, rank + 1))?;
+    hot.maps.look_up_lines(branches.iter().flat_map(|b| [b.from_location, b.to_location]));
+    let predictions = Some((hot.known, hot.mispredicted));
+    let totals = Totals { branches: hot.total, distinct, predictions };
+    let mut out = Out::stdout();
+    let printer = args.printer();
+    if printer == Printer::Text {
+        head::print(&mut out, &sources, &hot.quality, &totals)?;
+        let shares = branches.iter().map(|branch| hot.share(branch));
+        if let Some(line) = share_line(&hot.quality, shares) {
+            out.line(line)?;
         }
-        let mut quality = quality_json(&sources, &table.quality, &totals);
-        quality["dso"] = json!(rows.map(|rows| rows.json()));
-        print_json(&mut out, &quality)?;
-    } else {
-        print_head(&mut out, &sources, &table.quality, &totals)?;
-        let shares = branches.iter().map(|branch| table.share(branch));
-        if let Some(line) = share_line(&table.quality, shares) {
-            writeln!(out, "{line}")?;
+        if let Some(rows) = &rows {
+            out.line(rows.line())?;
         }
-        if let Some(rows) = rows {
-            writeln!(out, "{}", rows.line())?;
+        out.gap()?;
+    }
+    table().write(printer, &mut out, &mut hot, branches.iter().enumerate())?;
+    match printer {
+        Printer::Text => {
+            print_hidden(&mut out, listed, branches.len(), ("branch", "branches"))?;
         }
-        writeln!(out)?;
-        print_table(&mut out, &mut table, &branches)?;
-        print_hidden(&mut out, listed, branches.len(), ("branch", "branches"))?;
+        Printer::Json => {
+            let mut quality = quality_json(&sources, &hot.quality, &totals);
+            quality["dso"] = json!(rows.map(|rows| rows.json()));
+            json::value(&mut out, &quality)?;
+        }
+        Printer::Csv => {}
     }
     out.flush()?;
-    finish(&sources, &table.maps);
+    finish(&sources, &hot.maps);
     Ok(DONE)
 }
 
-/// The table, row by row: a layout that first collects every cell would take
-/// memory for each of 100,000 branches.
-fn print_table(
-    out: &mut impl Write,
-    table: &mut HotTable,
-    branches: &[HotBranch],
-) -> std::io::Result<()> {
-    let widest = branches.iter().map(|branch| branch.count).max().unwrap_or(0);
-    let rank_width = branches.len().to_string().len().max("rank".len());
-    let count_width = grouped(widest).len().max("count".len());
-    writeln!(
-        out,
-        "{:>rank_width$}  {:>count_width$}  {:>8}  {:>10}  {:>7}  {:<10}  from -> to",
-        "rank", "count", "share", "mispredict", "cycles", "type"
-    )?;
-    for (rank, branch) in branches.iter().enumerate() {
-        let from = place(&mut table.maps, branch.from_location, branch.from);
-        let to = place(&mut table.maps, branch.to_location, branch.to);
-        writeln!(
-            out,
-            "{:>rank_width$}  {:>count_width$}  {:>8}  {:>10}  {:>7}  {:<10}  {from} -> {to}",
-            rank + 1,
-            grouped(branch.count),
-            percent(table.share(branch)),
-            rate(branch),
-            branch.cycles.map_or_else(dash, |cycles| format!("{cycles:.1}")),
-            table.type_of(branch).map_or_else(dash, |t| type_name(t).into_owned()),
-        )?;
-    }
-    Ok(())
-}
-
-/// The share of mispredictions. What was never seen may happen all the same.
-pub(super) fn rate(branch: &HotBranch) -> String {
-    match branch.mispredict_rate() {
-        Some(0.0) => "never seen".to_owned(),
-        rate => rate.map_or_else(dash, percent),
-    }
-}
-
-fn row_json(table: &mut HotTable, branch: &HotBranch, rank: usize) -> Value {
-    let from = end_json(&mut table.maps, branch.from_location);
-    let to = end_json(&mut table.maps, branch.to_location);
-    let (from_line, from_inlines) = source_json(&mut table.maps, branch.from_location);
-    let (to_line, to_inlines) = source_json(&mut table.maps, branch.to_location);
-    let branch_type = table.type_of(branch).map(type_name);
-    let share = table.share(branch);
-    let (share_low, share_high) = flow::ends(table.quality.share_interval(share));
-    json!({
-        "view": "hot",
-        "rank": rank,
-        "count": branch.count,
-        "share": share,
-        "share_low": share_low,
-        "share_high": share_high,
-        "mispredicted": branch.mispredicted,
-        "predictions_known": branch.known,
-        "mispredict_rate": branch.mispredict_rate().filter(|rate| *rate > 0.0),
-        "never_seen_mispredicted": branch.mispredicted.map(|missed| missed == 0),
-        "cycles": branch.cycles,
-        "counters": branch.counters,
-        "type": branch_type,
-        "from": address(&table.maps, branch.from_location, branch.from),
-        "from_symbol": from.0,
-        "from_offset": from.1,
-        "from_file": from.2,
-        "from_line": from_line,
-        "from_inlines": from_inlines,
-        "to": address(&table.maps, branch.to_location, branch.to),
-        "to_symbol": to.0,
-        "to_offset": to.1,
-        "to_file": to.2,
-        "to_line": to_line,
-        "to_inlines": to_inlines,
+fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+    let hot = &mut page.overview.hot;
+    let branches: Vec<HotBranch> = hot.branches.iter().take(page.limit).cloned().collect();
+    Ok(html! {
+        p { "Taken branches by where they came from and went. Cycles are core cycles since the branch before." }
+        (table().html("Hot branches", hot, branches.iter().enumerate()))
+        (rest(hot.branches.len(), branches.len(), "branches"))
     })
 }
 

@@ -1,190 +1,252 @@
-//! `lbr report --view loops`.
+//! Loops: how often their bodies ran each time they were entered, in how many
+//! cycles, and how they nest.
 
-use std::io::Write;
+use std::io::{self, Write};
 
+use maud::{Markup, html};
 use profile::interval::MIN_STACKS;
 use profile::loops::{BackEdge, Loop, LoopFinder, Loops, Quantile, Trips};
 use profile::maps::Maps;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Report, Totals, dash};
-use crate::exit::{DONE, Outcome};
-use crate::input::Reread;
+use super::{Page, Report, Section, Sort, View, print_hidden, rest};
+use crate::exit::{DONE, Failure, Outcome};
+use crate::head::{self, Totals, finish, quality_json};
+use crate::input::{self, Reread};
+use crate::present::json;
 use crate::present::number::grouped;
+use crate::present::out::Out;
+use crate::present::place::{Part, Place};
+use crate::present::table::{Cell, Printer, Table};
+
+pub(super) const VIEW: View = View {
+    name: "loops",
+    about: "Loops: how often their bodies ran each time they were entered, in how many cycles, and \
+            how they nest",
+    sorts: &[Sort::Count],
+    run,
+    section: Some(Section { title: "Loops", markup }),
+};
 
 /// Trip counts that a line of the table names.
 const NAMED: usize = 12;
 
-/// Runs the view.
-pub(super) fn run(args: &Report) -> Outcome {
+/// A loop and its index among all, by which loops name others.
+type Row<'a> = (usize, &'a Loop);
+
+fn run(args: &Report) -> Outcome {
     let recordings = Reread::new(&args.input, &args.select.selection())?;
     let (finder, _) = LoopFinder::find_all(|read| recordings.read(read))?;
     let (loops, sources) = finder.count_all(|read| recordings.read(read))?;
-    let totals =
-        Totals { branches: loops.taken, distinct: loops.distinct, known: 0, mispredicted: None };
-    let mut out = super::stdout(args.json);
+    let totals = Totals::of(loops.taken, loops.distinct);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
     args.symbols.apply(&mut maps);
-    // Loops name others by rank: it stays that among all.
-    let mut listed: Vec<(usize, &Loop)> = found.iter().enumerate().collect();
+    let mut listed: Vec<Row<'_>> = found.iter().enumerate().collect();
     let rounds = found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.rounds));
     let rows = args
         .dso
         .keep(&maps, &mut listed, (rounds, "rounds"), |(_, one)| (one.location, one.rounds))?;
     let shown = listed.get(..args.rows().min(listed.len())).unwrap_or_default();
-    if args.json {
-        for (rank, one) in shown {
-            super::print_json(&mut out, &row(&mut maps, one, rank + 1, complete))?;
-        }
-        let mut quality = super::quality_json(&sources, &quality, &totals);
-        for key in ["mispredicted", "predictions_known"] {
-            quality.as_object_mut().map(|quality| quality.remove(key));
-        }
-        quality["complete"] = json!(complete);
-        quality["stacks_filtered"] = json!(filtered);
-        quality["neighbours_not_joined"] = json!(broken);
-        quality["loops"] = json!(found.len());
-        quality["dso"] = json!(rows.map(|rows| rows.json()));
-        super::print_json(&mut out, &quality)?;
-    } else {
-        super::print_recordings(&mut out, &sources, &quality)?;
-        super::print_counts(&mut out, &quality, &totals)?;
+    let mut out = Out::stdout();
+    let table = table(complete);
+    let printer = args.printer();
+    if printer == Printer::Text {
+        head::print(&mut out, &sources, &quality, &totals)?;
         print_sureness(&mut out, complete, filtered)?;
         if let Some(rows) = rows {
-            writeln!(out, "{}", rows.line())?;
+            out.line(rows.line())?;
         }
-        writeln!(out)?;
-        print_table(&mut out, &mut maps, shown, complete)?;
-        super::print_hidden(&mut out, listed.len(), shown.len(), ("loop", "loops"))?;
+        out.gap()?;
+        let layout = table.layout(&out, &mut maps, shown.iter().copied(), 0);
+        layout.headings(&mut out)?;
+        for row in shown {
+            layout.row(&mut out, &mut maps, row)?;
+            let counts = counts(&row.1.trips);
+            if !counts.is_empty() {
+                out.line(format_args!("{:>6}trips: {counts}", ""))?;
+            }
+        }
+        print_hidden(&mut out, listed.len(), shown.len(), ("loop", "loops"))?;
+    } else {
+        table.write(printer, &mut out, &mut maps, shown.iter().copied())?;
+        if printer == Printer::Json {
+            let mut quality = quality_json(&sources, &quality, &totals);
+            quality["complete"] = json!(complete);
+            quality["stacks_filtered"] = json!(filtered);
+            quality["neighbours_not_joined"] = json!(broken);
+            quality["loops"] = json!(found.len());
+            quality["dso"] = json!(rows.map(|rows| rows.json()));
+            json::value(&mut out, &quality)?;
+        }
     }
     out.flush()?;
-    super::finish(&sources, &maps);
+    finish(&sources, &maps);
     Ok(DONE)
 }
 
-fn print_sureness(out: &mut impl Write, complete: bool, filtered: u64) -> std::io::Result<()> {
-    if complete {
-        writeln!(out, "every taken branch is here: trip counts are the truth")?;
+fn print_sureness(out: &mut Out<'_>, complete: bool, filtered: u64) -> io::Result<()> {
+    out.line(if complete {
+        "every taken branch is here: trip counts are the truth"
     } else {
-        writeln!(
-            out,
-            "a sample: means are rounds per exit with their 95 % interval, by stack; quantiles are\n\
-             of the entries that were seen to begin, >= where longer ones were lost sight of"
-        )?;
-    }
+        "a sample: means are rounds per exit with their 95 % interval, by stack; quantiles are of \
+         the entries that were seen to begin, >= where longer ones were lost sight of"
+    })?;
     if filtered > 0 {
         let stacks = grouped(filtered);
-        writeln!(out, "{stacks} stacks show no loops, because not every branch was recorded")?;
+        out.line(format_args!(
+            "{stacks} stacks show no loops, because not every branch was recorded"
+        ))?;
     }
     Ok(())
 }
 
-fn print_table(
-    out: &mut impl Write,
-    maps: &mut Maps,
-    loops: &[(usize, &Loop)],
-    complete: bool,
-) -> std::io::Result<()> {
+fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
+    let parent = |one: &Loop| one.parent.map(|parent| parent as u64 + 1);
+    let table = Table::<Maps, Row<'_>>::new()
+        .constant("view", "loops")
+        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .number("parent_rank", "in", move |_, (_, one)| Cell::number(parent(one)))
+        .spare(2)
+        .number("depth", "depth", |_, (_, one)| Cell::Number(u64::from(one.depth)))
+        .spare(7)
+        .number("", "entries", |_, (_, one)| Cell::Count(entries(one)))
+        .spare(3)
+        .only("n", |_, (_, one)| Cell::Count(one.trips.n()))
+        .only("not_seen_to_begin", |_, (_, one)| Cell::Count(one.headless))
+        .only("not_seen_to_end", |_, (_, one)| Cell::Count(one.trips.open()))
+        .only("not_seen_to_end_longest", |_, (_, one)| Cell::number(one.trips.longest_open()))
+        .number("rounds", "rounds", |_, (_, one)| Cell::Count(one.rounds))
+        .heat()
+        .number("min", "min", |_, (_, one)| Cell::number(one.trips.min()))
+        .spare(5)
+        .number("", "p50", |_, (_, one)| quantile(one.trips.quantile(0.5)))
+        .number("", "p90", |_, (_, one)| quantile(one.trips.quantile(0.9)))
+        .spare(4)
+        .only("p50", |_, (_, one)| Cell::number(trips(one, 0.5)))
+        .only("p50_is_at_least", |_, (_, one)| is_at_least(one, 0.5))
+        .only("p90", |_, (_, one)| Cell::number(trips(one, 0.9)))
+        .only("p90_is_at_least", |_, (_, one)| is_at_least(one, 0.9))
+        .number("", "max", |_, (_, one)| longest(one))
+        .spare(5)
+        .only("max", |_, (_, one)| Cell::number(one.longest().map(|(most, _)| most)))
+        .only("max_is_at_least", |_, (_, one)| {
+            Cell::or_absent(one.longest(), |(_, whole)| Cell::Flag(!whole))
+        })
+        .number("", "mean", |_, (_, one)| {
+            Cell::or_absent(mean(one), |mean| Cell::Decimal(mean, 2))
+        });
     // Where trip counts are the truth there is no interval.
-    let wide = if complete { 0 } else { 22 };
-    writeln!(
-        out,
-        "{:>4}  {:>4}  {:>5}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}  {:>8}  {:>9}  {:<wide$}{:>10}  head <- back edges",
-        "rank",
-        "in",
-        "depth",
-        "entries",
-        "rounds",
-        "min",
-        "p50",
-        "p90",
-        "max",
-        "mean",
-        if complete { "" } else { "95 %" },
-        "cycles p50",
-    )?;
-    for (rank, one) in loops {
-        let trips = &one.trips;
-        let (mean, interval) = mean(one);
-        let longest = longest(one);
-        writeln!(
-            out,
-            "{:>4}  {:>4}  {:>5}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}  {longest:>8}  {mean:>9}  {interval:<wide$}{:>10}  {} <- {}{}",
-            rank + 1,
-            one.parent.map_or_else(dash, |parent| (parent + 1).to_string()),
-            one.depth,
-            grouped(entries(one)),
-            grouped(one.rounds),
-            trips.min().map_or_else(dash, |min| min.to_string()),
-            quantile(trips.quantile(0.5)),
-            quantile(trips.quantile(0.9)),
-            one.cycles.quantile(0.5).map_or_else(dash, |cycles| cycles.to_string()),
-            super::place(maps, one.location, one.head),
-            backs(maps, one),
-            remarks(one),
-        )?;
-        let counts = counts(trips);
-        if !counts.is_empty() {
-            writeln!(out, "{:>6}trips: {counts}", "")?;
-        }
-    }
-    Ok(())
+    let table = match complete {
+        true => table,
+        false => table.number("", "95 %", |_, (_, one)| interval(one)).spare(1),
+    };
+    table
+        .only("mean", |_, (_, one)| Cell::or_absent(mean(one), |mean| Cell::Decimal(mean, 2)))
+        .only("mean_low", |_, (_, one)| decimal(one.mean.and_then(|mean| mean.low)))
+        .only("mean_high", |_, (_, one)| decimal(one.mean.and_then(|mean| mean.high)))
+        .number("cycles_p50", "cycles p50", |_, (_, one)| Cell::number(one.cycles.quantile(0.5)))
+        .spare(6)
+        .only("cycles_p90", |_, (_, one)| Cell::number(one.cycles.quantile(0.9)))
+        .only("cycles_min", |_, (_, one)| Cell::number(one.cycles.min()))
+        .only("cycles_max", |_, (_, one)| Cell::number(one.cycles.max()))
+        .only("cycles_n", |_, (_, one)| Cell::Count(one.cycles.n()))
+        .nested("cycles_modes", |_, (_, one)| (one.cycles.n() > 0).then(|| one.cycles.modes()))
+        .place(
+            "head",
+            "head",
+            &[Part::Address, Part::Symbol, Part::Offset, Part::File],
+            |maps, (_, one)| Some(Place::of(maps, one.location, one.head)),
+        )
+        .name("", "back edges", |maps, (_, one)| backs(maps, one))
+        .behind(" <- ")
+        .nested("back_edges", |maps, (_, one)| edges(maps, &one.back_edges))
+        .nested("falls_from", |maps, (_, one)| edges(maps, &one.falls_from))
+        .only("falls_back", |_, (_, one)| Cell::Count(one.falls_back))
+        .nested("histogram", |_, (_, one)| histogram(&one.trips))
+        .only("rounded", |_, (_, one)| Cell::Flag(one.trips.is_rounded()))
+        .only("exact", move |_, _| Cell::Flag(complete))
+        .only("tested_at_head", |_, (_, one)| Cell::Flag(one.tested_at_head))
+        .only("makes_calls", |_, (_, one)| Cell::Flag(one.calls))
+        .only("several_entrances", |_, (_, one)| Cell::Flag(one.irreducible))
+        .only("types_unknown", |_, (_, one)| Cell::Flag(one.types_unknown))
+}
+
+fn decimal(number: Option<f64>) -> Cell {
+    Cell::or_absent(number, |number| Cell::Decimal(number, 2))
 }
 
 /// The most trips of an entry, or how many at least.
-pub(super) fn longest(one: &Loop) -> String {
-    one.longest().map_or_else(
-        dash,
-        |(most, whole)| {
-            if whole { most.to_string() } else { format!(">= {most}") }
-        },
-    )
+fn longest(one: &Loop) -> Cell {
+    Cell::or_absent(one.longest(), |(most, whole)| {
+        let bound = if whole { "" } else { ">= " };
+        Cell::Stated(format!("{bound}{most}"), Some(most as f64))
+    })
 }
 
 /// Entries that were seen to begin, and those that were inside already.
-pub(super) fn entries(one: &Loop) -> u64 {
+fn entries(one: &Loop) -> u64 {
     one.trips.n().saturating_add(one.trips.open()).saturating_add(one.headless)
 }
 
-pub(super) fn quantile(quantile: Quantile) -> String {
+fn quantile(quantile: Quantile) -> Cell {
     match quantile {
-        Quantile::Unknown => dash(),
-        Quantile::Is(trips) => trips.to_string(),
-        Quantile::AtLeast(trips) => format!(">={trips}"),
+        Quantile::Unknown => Cell::Absent,
+        Quantile::Is(trips) => Cell::Number(u64::from(trips)),
+        Quantile::AtLeast(trips) => Cell::Stated(format!(">={trips}"), Some(f64::from(trips))),
     }
 }
 
-/// The mean and, in a sample, its interval.
-pub(super) fn mean(one: &Loop) -> (String, String) {
-    let Some(estimate) = one.mean else {
-        return (one.trips.mean().map_or_else(dash, |mean| format!("{mean:.2}")), String::new());
-    };
-    let mean = estimate.mean.map_or_else(dash, |mean| format!("{mean:.2}"));
-    let interval = match (estimate.low, estimate.high) {
+fn trips(one: &Loop, of: f64) -> Option<u32> {
+    match one.trips.quantile(of) {
+        Quantile::Unknown => None,
+        Quantile::Is(trips) | Quantile::AtLeast(trips) => Some(trips),
+    }
+}
+
+fn is_at_least(one: &Loop, of: f64) -> Cell {
+    Cell::Flag(matches!(one.trips.quantile(of), Quantile::AtLeast(_)))
+}
+
+fn mean(one: &Loop) -> Option<f64> {
+    match one.mean {
+        Some(estimate) => estimate.mean,
+        None => one.trips.mean(),
+    }
+}
+
+/// The interval of the mean, in a sample.
+fn interval(one: &Loop) -> Cell {
+    let Some(estimate) = one.mean else { return Cell::Empty };
+    let text = match (estimate.low, estimate.high) {
         (Some(low), Some(high)) => format!("{low:.2} to {high:.2}"),
         (Some(low), None) => format!(">= {low:.2}"),
         _ => format!("- (under {MIN_STACKS} stacks)"),
     };
-    (mean, interval)
+    Cell::Stated(text, estimate.low)
 }
 
 /// The branches that lead back. A head that is fallen into has none; there the
 /// ones that lead backwards to before it are named.
-pub(super) fn backs(maps: &mut Maps, one: &Loop) -> String {
-    let mut place = |back: &BackEdge| super::place(maps, back.location, back.from);
-    let mut backs: Vec<String> = one.back_edges.iter().map(&mut place).collect();
+fn backs(maps: &mut Maps, one: &Loop) -> Cell {
+    let mut place =
+        |back: &BackEdge, before| Place::of(maps, back.location, back.from).after(before);
+    let mut backs: Vec<Place> = one.back_edges.iter().map(|back| place(back, "")).collect();
+    let mut behind = remarks(one);
     if one.falls_back > 0 {
-        let from: Vec<String> = one.falls_from.iter().map(&mut place).collect();
-        backs.push(match from.as_slice() {
-            [] => "falls in".to_owned(),
-            from => format!("falls in after {}", from.join(", ")),
-        });
+        let from = one.falls_from.iter().enumerate();
+        backs.extend(
+            from.map(|(at, back)| place(back, if at == 0 { "falls in after " } else { "" })),
+        );
+        if one.falls_from.is_empty() {
+            let comma = if backs.is_empty() { "" } else { ", " };
+            behind = format!("{comma}falls in{behind}");
+        }
     }
-    backs.join(", ")
+    Cell::Places(backs, behind)
 }
 
-pub(super) fn remarks(one: &Loop) -> String {
+fn remarks(one: &Loop) -> String {
     let remarks = [
         (one.tested_at_head, "tested at the head"),
         (one.calls, "makes calls"),
@@ -215,134 +277,70 @@ fn counts(trips: &Trips) -> String {
     words.join(", ")
 }
 
-fn quantile_json(quantile: Quantile) -> (Option<u32>, bool) {
-    match quantile {
-        Quantile::Unknown => (None, false),
-        Quantile::Is(trips) => (Some(trips), false),
-        Quantile::AtLeast(trips) => (Some(trips), true),
-    }
-}
-
-/// A loop as one JSON object, its keys in the order of the alphabet as
-/// everywhere. A loop of generated code may have as many branches back as the
-/// program has branches.
+/// A branch that closes rounds of a loop. A loop of generated code may have as
+/// many of them as the program has branches.
 #[derive(Debug, Serialize)]
-struct LoopRow {
-    back_edges: Vec<BranchRow>,
-    cycles_max: Option<u32>,
-    cycles_min: Option<u32>,
-    cycles_modes: Option<Vec<u32>>,
-    cycles_n: u64,
-    cycles_p50: Option<u32>,
-    cycles_p90: Option<u32>,
-    depth: u32,
-    exact: bool,
-    falls_back: u64,
-    falls_from: Vec<BranchRow>,
-    head: Option<String>,
-    head_file: Option<String>,
-    head_offset: Option<u64>,
-    head_symbol: Option<String>,
-    histogram: Vec<TripsRow>,
-    makes_calls: bool,
-    max: Option<u64>,
-    max_is_at_least: Option<bool>,
-    mean: Option<f64>,
-    mean_high: Option<f64>,
-    mean_low: Option<f64>,
-    min: Option<u32>,
-    n: u64,
-    not_seen_to_begin: u64,
-    not_seen_to_end: u64,
-    not_seen_to_end_longest: Option<u32>,
-    p50: Option<u32>,
-    p50_is_at_least: bool,
-    p90: Option<u32>,
-    p90_is_at_least: bool,
-    parent_rank: Option<usize>,
-    rank: usize,
-    rounded: bool,
-    rounds: u64,
-    several_entrances: bool,
-    tested_at_head: bool,
-    types_unknown: bool,
-    view: &'static str,
-}
-
-/// A branch that closes rounds of a loop.
-#[derive(Debug, Serialize)]
-struct BranchRow {
+struct Edge {
     count: u64,
     from: Option<String>,
     from_offset: Option<u64>,
     from_symbol: Option<String>,
 }
 
+fn edges(maps: &mut Maps, edges: &[BackEdge]) -> Vec<Edge> {
+    let mut edge = |edge: &BackEdge| {
+        let place = Place::of(maps, edge.location, edge.from);
+        let (from_symbol, from_offset) =
+            place.symbol.map(|named| (named.name, named.offset)).unzip();
+        let from = place.address.map(|address| format!("{address:#x}"));
+        Edge { count: edge.count, from, from_offset, from_symbol }
+    };
+    edges.iter().map(&mut edge).collect()
+}
+
 /// How many entries made so many trips.
 #[derive(Debug, Serialize)]
-struct TripsRow {
+struct Made {
     entries: u64,
     trips: u32,
 }
 
-fn row(maps: &mut Maps, one: &Loop, rank: usize, complete: bool) -> LoopRow {
-    let (head_symbol, head_offset, head_file) = super::end_json(maps, one.location);
-    let mut branch = |back: &BackEdge| {
-        let (from_symbol, from_offset, _) = super::end_json(maps, back.location);
-        let from = super::address(maps, back.location, back.from);
-        BranchRow { count: back.count, from, from_offset, from_symbol }
+fn histogram(trips: &Trips) -> Vec<Made> {
+    trips.iter().map(|(trips, entries)| Made { entries, trips }).collect()
+}
+
+/// A walk of its own through the recording.
+fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+    let path = match page.walked() {
+        Ok(path) => path,
+        Err(absent) => return Ok(absent("loops")),
     };
-    let back_edges = one.back_edges.iter().map(&mut branch).collect();
-    let falls_from = one.falls_from.iter().map(&mut branch).collect();
-    let trips = &one.trips;
-    let histogram = trips.iter().map(|(trips, entries)| TripsRow { entries, trips });
-    let (p50, p50_is_at_least) = quantile_json(trips.quantile(0.5));
-    let (p90, p90_is_at_least) = quantile_json(trips.quantile(0.9));
-    let (max, whole) = one.longest().unzip();
-    let mean = match one.mean {
-        Some(estimate) => estimate.mean,
-        None => trips.mean(),
-    };
-    let cycles = &one.cycles;
-    LoopRow {
-        back_edges,
-        cycles_max: cycles.max(),
-        cycles_min: cycles.min(),
-        cycles_modes: (cycles.n() > 0).then(|| cycles.modes()),
-        cycles_n: cycles.n(),
-        cycles_p50: cycles.quantile(0.5),
-        cycles_p90: cycles.quantile(0.9),
-        depth: one.depth,
-        exact: complete,
-        falls_back: one.falls_back,
-        falls_from,
-        head: super::address(maps, one.location, one.head),
-        head_file,
-        head_offset,
-        head_symbol,
-        histogram: histogram.collect(),
-        makes_calls: one.calls,
-        max,
-        max_is_at_least: whole.map(|whole| !whole),
-        mean,
-        mean_high: one.mean.and_then(|mean| mean.high),
-        mean_low: one.mean.and_then(|mean| mean.low),
-        min: trips.min(),
-        n: trips.n(),
-        not_seen_to_begin: one.headless,
-        not_seen_to_end: trips.open(),
-        not_seen_to_end_longest: trips.longest_open(),
-        p50,
-        p50_is_at_least,
-        p90,
-        p90_is_at_least,
-        parent_rank: one.parent.map(|parent| parent + 1),
-        rank,
-        rounded: trips.is_rounded(),
-        rounds: one.rounds,
-        several_entrances: one.irreducible,
-        tested_at_head: one.tested_at_head,
-        types_unknown: one.types_unknown,
-        view: "loops",
+    let failed = |e| input::failure(path, e);
+    let open = || input::open(path, &page.args.select.selection());
+    let finder = LoopFinder::find(&mut open()?, |_, _| ()).map_err(failed)?;
+    let loops = finder.count(&mut open()?, |_, _| ()).map_err(failed)?;
+    let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
+    page.args.symbols.apply(&mut maps);
+    let mut listed: Vec<Row<'_>> = found.iter().enumerate().collect();
+    page.args.dso.keep(&maps, &mut listed, (0, ""), |(_, one)| (one.location, one.rounds))?;
+    if listed.is_empty() {
+        let why = if !found.is_empty() {
+            "There are no loops in these files."
+        } else if filtered > 0 {
+            "There are no loops: not every branch was recorded (record with -j any,u)."
+        } else {
+            "There are no loops."
+        };
+        return Ok(html! { p { (why) } });
     }
+    let shown = listed.get(..page.limit.min(listed.len())).unwrap_or_default();
+    Ok(html! {
+        p {
+            "How often the body ran each time the loop was entered, and the core cycles of a round. "
+            @if complete { "Every taken branch is here: trip counts are the truth." }
+            @else { "A sample: quantiles are of the entries that were seen to begin, ≥ where longer ones were lost sight of." }
+        }
+        (table(complete).html("Loops", &mut maps, shown.iter().copied()))
+        (rest(listed.len(), shown.len(), "loops"))
+    })
 }

@@ -1,23 +1,79 @@
-//! `lbr report --view mispredict`.
+//! How often each branch was mispredicted when it was taken.
 
-use std::io::Write;
+use std::cmp::Ordering;
 
+use maud::{Markup, html};
 use profile::Flow;
 use profile::brstack::type_name;
 use profile::flow::Site;
 use profile::interval::Interval;
-use serde_json::json;
+use profile::maps::Maps;
 
-use super::flow::interval_of;
-use super::{Report, Sort, dash, flow, percent};
-use crate::present::number::grouped;
+use super::flow::{self, interval_of};
+use super::{Page, Report, Section, Sort, View, print_hidden, rest};
+use crate::exit::{Failure, Outcome};
+use crate::head::sureness;
+use crate::present::number::percent;
+use crate::present::out::Out;
+use crate::present::place::{Part, Place};
+use crate::present::table::{Cell, Printer, Table};
 
-/// Prints the view.
-pub(super) fn print(
-    out: &mut impl Write,
-    args: &Report,
-    flow: &mut Flow,
-) -> std::io::Result<Option<u8>> {
+pub(super) const VIEW: View = View {
+    name: "mispredict",
+    about: "How often each branch was mispredicted when it was taken",
+    sorts: &[Sort::Count, Sort::Mispredicts, Sort::Rate, Sort::Address],
+    run,
+    section: Some(Section { title: "Mispredicts", markup }),
+};
+
+/// A branch and its index.
+type Row<'a> = (usize, &'a Site);
+
+/// `min_n` known predictions are needed for a rate, unless all are here.
+fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Row<'a>> {
+    let interval =
+        move |site: &Site| interval_of(&site.misses(), complete).filter(|_| site.known >= min_n);
+    Table::<Maps, Row<'_>>::new()
+        .constant("view", "mispredict")
+        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .spare(4)
+        .number("mispredicted", "mispredicts", |_, (_, site)| Cell::count(site.mispredicted))
+        .heat()
+        .number("", "known", |_, (_, site)| {
+            Cell::count(Some(site.known).filter(|known| *known > 0))
+        })
+        .spare(2)
+        .only("predictions_known", |_, (_, site)| Cell::Count(site.known))
+        .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
+        .spare(3)
+        .number("mispredict_rate", "rate", move |_, (_, site)| match site.mispredicted {
+            Some(0) => Cell::Stated("never seen".to_owned(), None),
+            _ => Cell::share(rate(site, min_n, complete)),
+        })
+        .number("", "interval", move |_, (_, site)| match (interval(site), site.mispredicted) {
+            (Some(Interval { high, .. }), Some(0)) => {
+                Cell::Stated(format!("up to {}", percent(high)), Some(0.0))
+            }
+            (interval, _) => Cell::interval(interval),
+        })
+        .spare(1)
+        .only("low|high", move |_, (_, site)| Cell::interval(interval(site)))
+        .only("never_seen_mispredicted", |_, (_, site)| {
+            Cell::or_absent(site.mispredicted, |missed| Cell::Flag(missed == 0))
+        })
+        .only("stacks", |_, (_, site)| Cell::Count(site.misses().stacks))
+        .word("type", "type", |_, (_, site)| Cell::word(site.branch_type.map(type_name)))
+        .spare(5)
+        .place("from", "branch", Part::ALL, |maps, (_, site)| {
+            Some(Place::of(maps, site.location, site.from))
+        })
+}
+
+fn run(args: &Report) -> Outcome {
+    flow::run(args, false, |out, flow| out.line(sureness(flow)), |out, flow| print(out, args, flow))
+}
+
+fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<Option<u8>> {
     // A branch that was never taken has no record, and so no prediction.
     let mut sites: Vec<&Site> = flow.sites.iter().filter(|site| site.taken > 0).collect();
     let complete = flow.is_complete();
@@ -26,12 +82,8 @@ pub(super) fn print(
         let first = match args.sort.unwrap_or(Sort::Mispredicts) {
             Sort::Count => b.taken.cmp(&a.taken),
             Sort::Rate => rate(b).total_cmp(&rate(a)),
-            Sort::Address => std::cmp::Ordering::Equal,
-            Sort::Mispredicts | Sort::Cycles => b
-                .mispredicted
-                .cmp(&a.mispredicted)
-                .then(b.known.cmp(&a.known))
-                .then(b.taken.cmp(&a.taken)),
+            Sort::Address => Ordering::Equal,
+            Sort::Mispredicts | Sort::Cycles => most_missed(a, b).then(b.taken.cmp(&a.taken)),
         };
         first.then(a.from.cmp(&b.from))
     });
@@ -39,77 +91,49 @@ pub(super) fn print(
     sites.truncate(args.rows());
     let maps = &mut flow.maps;
     maps.look_up_lines(sites.iter().map(|site| site.location));
-    if !args.json {
-        writeln!(
-            out,
-            "{:>4}  {:>12}  {:>12}  {:>12}  {:>10}  {:>18}  {:<10}  branch",
-            "rank", "mispredicts", "known", "taken", "rate", "interval", "type"
-        )?;
-    }
-    for (rank, site) in sites.iter().enumerate() {
-        let rank = rank + 1;
-        let never = site.mispredicted == Some(0);
-        let rate = self::rate(site, args.min_n, complete);
-        let interval = interval(site, complete).filter(|_| site.known >= args.min_n);
-        if args.json {
-            let (symbol, offset, file) = super::end_json(maps, site.location);
-            let (line, inlines) = super::source_json(maps, site.location);
-            let (low, high) = flow::ends(interval);
-            let row = json!({
-                "view": "mispredict",
-                "rank": rank,
-                "from": super::address(maps, site.location, site.from),
-                "from_symbol": symbol,
-                "from_offset": offset,
-                "from_file": file,
-                "from_line": line,
-                "from_inlines": inlines,
-                "type": site.branch_type.map(type_name),
-                "taken": site.taken,
-                "predictions_known": site.known,
-                "mispredicted": site.mispredicted,
-                "never_seen_mispredicted": site.mispredicted.map(|missed| missed == 0),
-                "mispredict_rate": rate,
-                "low": low,
-                "high": high,
-                "stacks": site.misses().stacks,
-            });
-            super::print_json(out, &row)?;
-            continue;
-        }
-        let rate = if never { "never seen".to_owned() } else { rate.map_or_else(dash, percent) };
-        let interval = match interval {
-            Some(Interval { high, .. }) if never => format!("up to {}", percent(high)),
-            interval => flow::interval(interval),
-        };
-        writeln!(
-            out,
-            "{rank:>4}  {:>12}  {:>12}  {:>12}  {rate:>10}  {interval:>18}  {:<10}  {}",
-            site.mispredicted.map_or_else(dash, grouped),
-            if site.known > 0 { grouped(site.known) } else { dash() },
-            grouped(site.taken),
-            site.branch_type.map_or_else(dash, |t| type_name(t).into_owned()),
-            super::place(maps, site.location, site.from),
-        )?;
-    }
-    if !args.json {
-        super::print_hidden(out, all, sites.len(), ("branch", "branches"))?;
-        writeln!(
-            out,
-            "rates are of the times a branch was taken: a branch that falls through leaves no record"
+    let rows = sites.iter().copied().enumerate();
+    table(args.min_n, complete).write(args.printer(), out, maps, rows)?;
+    if args.printer() == Printer::Text {
+        print_hidden(out, all, sites.len(), ("branch", "branches"))?;
+        out.line(
+            "rates are of the times a branch was taken: a branch that falls through leaves no record",
         )?;
     }
     Ok(None)
 }
 
+fn most_missed(a: &Site, b: &Site) -> Ordering {
+    b.mispredicted.cmp(&a.mispredicted).then(b.known.cmp(&a.known))
+}
+
 /// Share of mispredictions. None where none was seen: that is no rate of 0.
 /// None where too few are known, unless they are all there is.
-pub(super) fn rate(site: &Site, min_n: u64, complete: bool) -> Option<f64> {
+fn rate(site: &Site, min_n: u64, complete: bool) -> Option<f64> {
     let enough = complete || site.known >= min_n;
     let missed = site.mispredicted.filter(|missed| *missed > 0 && enough)?;
     Some(missed as f64 / site.known as f64)
 }
 
-pub(super) fn interval(site: &Site, complete: bool) -> Option<Interval> {
-    interval_of(&site.misses(), complete)
+fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+    let (min_n, flow) = (page.args.min_n, &mut page.overview.flow);
+    let complete = flow.is_complete();
+    let known = flow.sites.iter().any(|site| site.known > 0);
+    let mut missed: Vec<&Site> =
+        flow.sites.iter().filter(|site| site.mispredicted.unwrap_or(0) > 0).collect();
+    missed.sort_by(|a, b| most_missed(a, b).then(a.from.cmp(&b.from)));
+    let shown = missed.get(..page.limit.min(missed.len())).unwrap_or_default();
+    Ok(html! {
+        @if !known {
+            p { "The recording has no predictions." }
+        } @else if missed.is_empty() {
+            p { "No taken branch was seen mispredicted." }
+        } @else {
+            p {
+                "Rates are of the times a branch was taken: a branch that falls through leaves no record. "
+                "A rate needs " (min_n) " known predictions, unless every taken branch is here."
+            }
+            (table(min_n, complete).html("Mispredicts", &mut flow.maps, shown.iter().copied().enumerate()))
+            (rest(missed.len(), shown.len(), "branches"))
+        }
+    })
 }

@@ -1,34 +1,102 @@
 //! `lbr report`: what a recording says.
 
-pub(crate) mod blocks;
+mod blocks;
 mod callgraph;
-pub(crate) mod flow;
-mod head;
+mod flow;
 mod hot;
-mod html;
 mod loops;
 mod mispredict;
 mod outcomes;
 mod paths;
 mod shown;
 
-use std::io::{BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use profile::maps::{Location, Maps, Named};
-use serde::Serialize;
+use maud::{Markup, html};
+use profile::overview::Overview;
 
-pub(crate) use self::head::quality_line;
-use self::head::{Totals, print_counts, print_head, print_recordings, quality_json, share_line};
+pub(crate) use self::blocks::table as block_table;
 use crate::exit::{Failure, Outcome, USAGE};
-use crate::input::{self, Source};
 use crate::present::number::grouped;
+use crate::present::out::Out;
+use crate::present::table::Printer;
 use crate::select::{DsoArgs, SelectArgs};
-use crate::symbols::{self, SymbolArgs, source_json};
+use crate::symbols::SymbolArgs;
 
 /// Rows of the table where nobody says how many.
 const ROWS: usize = 25;
+/// Branches of a recording that is walked through again for a page: about two
+/// seconds more.
+const WALKED: u64 = 2_000_000;
+
+/// The views, in the order of a page. Another one is a file and a line here.
+pub(crate) const VIEWS: [View; 7] = [
+    hot::VIEW,
+    mispredict::VIEW,
+    outcomes::VIEW,
+    blocks::VIEW,
+    loops::VIEW,
+    callgraph::VIEW,
+    paths::VIEW,
+];
+
+/// One way to look at a recording.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    /// Its name on the command line and on a page.
+    pub(crate) name: &'static str,
+    about: &'static str,
+    /// By what it can be sorted.
+    sorts: &'static [Sort],
+    run: fn(&Report) -> Outcome,
+    /// What a page shows of it.
+    pub(crate) section: Option<Section>,
+}
+
+/// A part of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section {
+    /// Its heading.
+    pub(crate) title: &'static str,
+    /// What it holds.
+    pub(crate) markup: fn(&mut Page<'_>) -> Result<Markup, Failure>,
+}
+
+/// What sections of a page are made of.
+pub(crate) struct Page<'a> {
+    /// What was asked for.
+    pub(crate) args: &'a Report,
+    /// What one pass through the recordings gave.
+    pub(crate) overview: &'a mut Overview,
+    /// Rows of a table at most.
+    pub(crate) limit: usize,
+    /// A recorder says that nothing was measured.
+    pub(crate) modelled: bool,
+}
+
+impl Page<'_> {
+    /// The recording, for a view with walks of its own; else what stands in its
+    /// place, by the view's name.
+    fn walked(&self) -> Result<&Path, impl Fn(&str) -> Markup + use<>> {
+        let branches = self.overview.hot.total;
+        let why = match self.args.input.as_slice() {
+            [path] if path == Path::new("-") || !path.is_file() => {
+                "they read a recording again, which a pipe cannot be".to_owned()
+            }
+            [path] if branches <= WALKED => return Ok(path),
+            [_] => {
+                format!("for more than {} branches they take longer than the rest", grouped(WALKED))
+            }
+            _ => "they follow one recording, and here are several".to_owned(),
+        };
+        Err(move |view: &str| {
+            html! { p { "Not on this page: " (why) " (lbr report --view " (view) ")." } }
+        })
+    }
+}
 
 /// Count the branches of a recording.
 ///
@@ -41,9 +109,9 @@ pub(crate) struct Report {
     /// perf.data, or text of `perf script -F brstack` or `brstacksym`; `-` is standard input.
     /// Given several times, the recordings are counted together.
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: Vec<PathBuf>,
+    pub(crate) input: Vec<PathBuf>,
     /// What to look at.
-    #[arg(long, value_enum, default_value_t = View::Hot)]
+    #[arg(long, value_parser = view(), default_value = hot::VIEW.name)]
     view: View,
     /// By what to sort [default: count; mispredicts in its view].
     #[arg(long, value_enum)]
@@ -55,50 +123,40 @@ pub(crate) struct Report {
     /// the view prints them: addresses as with --json, or main+0x10..main+0x1c.
     #[arg(long, value_name = "ENTRY..EXIT", value_parser = blocks::range)]
     block: Option<blocks::Ends>,
-    /// Rows at most; 0 is all [default: 25, with --json all, with --html 250].
+    /// Rows at most; 0 is all [default: 25, with --json and --csv all, with --html 250].
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
     /// Write one page with every view but paths into this file, to look at in a browser;
     /// `-` is standard output.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "view", "sort", "block"])]
-    html: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "view", "sort", "block"])]
+    pub(crate) html: Option<PathBuf>,
     /// One JSON object a row (`"view":"hot"` and so on), and at the end one with
     /// the totals and the quality of the data (`"view":"quality"`).
     #[arg(long)]
     json: bool,
+    /// The rows as comma-separated values, under the keys of --json; of the view
+    /// outcomes the conditional branches, of blocks the blocks, of callgraph the
+    /// functions, of paths the branches.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
     #[command(flatten)]
-    select: SelectArgs,
+    pub(crate) select: SelectArgs,
     #[command(flatten)]
-    dso: DsoArgs,
+    pub(crate) dso: DsoArgs,
     #[command(flatten)]
-    symbols: SymbolArgs,
+    pub(crate) symbols: SymbolArgs,
     #[command(flatten)]
     paths: paths::PathOptions,
     #[command(flatten)]
     callgraph: callgraph::GraphOptions,
 }
 
-/// What to look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum View {
-    /// Branches by (from, to).
-    Hot,
-    /// How often each branch was mispredicted when it was taken.
-    Mispredict,
-    /// Taken and not taken of each conditional branch; targets of indirect
-    /// jumps and calls.
-    Outcomes,
-    /// Straight code between branches: how often it ran and in how many cycles.
-    Blocks,
-    /// Loops: how often their bodies ran each time they were entered, in how
-    /// many cycles, and how they nest.
-    Loops,
-    /// Chains of blocks that run one after the other most of the time, how much
-    /// of the program runs in them, and where they break.
-    Paths,
-    /// Who calls whom: from recordings in call-stack mode, or from all calls
-    /// and returns.
-    Callgraph,
+/// A view by its name.
+fn view() -> impl TypedValueParser<Value = View> {
+    let names = VIEWS.map(|view| PossibleValue::new(view.name).help(view.about));
+    PossibleValuesParser::new(names).try_map(|name| {
+        VIEWS.into_iter().find(|view| view.name == name).ok_or("there is no such view")
+    })
 }
 
 /// By what to sort.
@@ -120,13 +178,14 @@ enum Sort {
 pub(crate) fn hot(recording: &Path) -> Outcome {
     run(&Report {
         input: vec![recording.to_owned()],
-        view: View::Hot,
+        view: hot::VIEW,
         sort: None,
         min_n: 0,
         block: None,
         limit: None,
         html: None,
         json: false,
+        csv: false,
         select: SelectArgs::default(),
         dso: DsoArgs::default(),
         symbols: SymbolArgs::default(),
@@ -137,49 +196,43 @@ pub(crate) fn hot(recording: &Path) -> Outcome {
 
 /// Runs the command.
 pub(crate) fn run(args: &Report) -> Outcome {
-    if let Some(path) = &args.html {
-        return html::run(args, path);
-    }
-    if args.block.is_some() && args.view != View::Blocks {
+    let view = args.view;
+    if args.block.is_some() && view.name != blocks::VIEW.name {
         return usage("--block is of the view blocks: add --view blocks");
     }
-    if args.paths.any() && args.view != View::Paths {
+    if args.paths.any() && view.name != paths::VIEW.name {
         return usage(
             "--min-probability and --cross-calls are of the view paths: add --view paths",
         );
     }
-    if args.callgraph.any() && args.view != View::Callgraph {
+    if args.callgraph.any() && view.name != callgraph::VIEW.name {
         return usage(
             "--caller, --callee, --min-percent, --folded, --stitch and --truth are of the view \
              callgraph: add --view callgraph",
         );
     }
-    let sorts: &[Sort] = match args.view {
-        View::Hot => Sort::value_variants(),
-        View::Mispredict => &[Sort::Count, Sort::Mispredicts, Sort::Rate, Sort::Address],
-        View::Outcomes => &[Sort::Count, Sort::Address],
-        View::Blocks => &[Sort::Count, Sort::Cycles, Sort::Address],
-        View::Loops | View::Paths | View::Callgraph => &[Sort::Count],
-    };
-    if args.sort.is_some_and(|sort| !sorts.contains(&sort)) {
+    if args.sort.is_some_and(|sort| !view.sorts.contains(&sort)) {
         return usage("this view cannot be sorted so: it has no such column");
     }
-    match args.view {
-        View::Hot => hot::run(args),
-        View::Loops => loops::run(args),
-        View::Paths => paths::run(args),
-        View::Callgraph => callgraph::run(args),
-        View::Mispredict | View::Outcomes | View::Blocks => flow::run(args),
-    }
+    (view.run)(args)
 }
 
 impl Report {
     /// Rows of a table at most.
     fn rows(&self) -> usize {
-        match (self.limit, self.json) {
-            (Some(0), _) | (None, true) => usize::MAX,
+        match (self.limit, self.printer()) {
+            (Some(0), _) => usize::MAX,
             (Some(limit), _) => limit,
-            (None, false) => ROWS,
+            (None, Printer::Text) => ROWS,
+            (None, _) => usize::MAX,
+        }
+    }
+
+    fn printer(&self) -> Printer {
+        match (self.json, self.csv) {
+            (true, _) => Printer::Json,
+            (_, true) => Printer::Csv,
+            _ => Printer::Text,
         }
     }
 }
@@ -188,71 +241,31 @@ fn usage(what: &'static str) -> Outcome {
     Err(Failure { code: USAGE, error: anyhow::Error::msg(what) })
 }
 
-/// What was odd about the recordings and their files.
-pub(super) fn finish(sources: &[Source], maps: &Maps) {
-    sources.iter().for_each(input::warn);
-    symbols::warn(maps);
-}
-
 /// Says that rows were left out.
 fn print_hidden(
-    out: &mut impl Write,
+    out: &mut Out<'_>,
     all: usize,
     shown: usize,
     (one, many): (&str, &str),
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let hidden = all.saturating_sub(shown);
-    if hidden > 0 {
-        let what = if hidden == 1 { one } else { many };
-        writeln!(out, "{} more {what} (--limit 0 shows all)", grouped(hidden as u64))?;
+    if hidden == 0 {
+        return Ok(());
     }
-    Ok(())
+    let what = if hidden == 1 { one } else { many };
+    out.line(format_args!("{} more {what} (--limit 0 shows all)", grouped(hidden as u64)))
 }
 
-/// Where results go. JSON needs no look at each byte for escape sequences that
-/// a pipe is to be spared: it has none.
-fn stdout(json: bool) -> BufWriter<Box<dyn Write>> {
-    match json {
-        true => BufWriter::new(Box::new(std::io::stdout().lock())),
-        false => BufWriter::new(Box::new(anstream::stdout().lock())),
+/// Says how many rows are not on a page.
+fn rest(all: usize, shown: usize, what: &str) -> Markup {
+    let hidden = all.saturating_sub(shown);
+    html! {
+        @if hidden > 0 {
+            p class="faint" {
+                "The first " (grouped(shown as u64)) " are shown; " (grouped(hidden as u64)) " more "
+                (what) " are not on this page (lbr report --limit 0 --html has all). "
+                "Sorting and searching act on what is shown."
+            }
+        }
     }
-}
-
-pub(crate) fn print_json(out: &mut impl Write, value: &impl Serialize) -> std::io::Result<()> {
-    serde_json::to_writer(&mut *out, value)?;
-    out.write_all(b"\n")
-}
-
-/// A place as people read it.
-fn place(maps: &mut Maps, location: Location, addr: u64) -> String {
-    symbols::place_within(maps, location, addr, symbols::room())
-}
-
-/// Symbol, offset in it and file of one end.
-fn end_json(maps: &mut Maps, location: Location) -> (Option<String>, Option<u64>, Option<String>) {
-    let named = maps.name(location);
-    let path = match location {
-        Location::File { file, .. } => maps.path(file).map(str::to_owned),
-        Location::Address(_) => None,
-    };
-    let (name, offset) = named.map(|Named { name, offset }| (name, offset)).unzip();
-    (name, offset, path)
-}
-
-/// An address in JSON; `None` for a place that was recorded by its symbol.
-fn address(maps: &Maps, location: Location, addr: u64) -> Option<String> {
-    maps.address_of(location, addr).map(|addr| format!("{addr:#x}"))
-}
-
-/// A part as a share of the whole, 0 to 1; `None` where there is nothing.
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
-}
-
-fn dash() -> String {
-    "-".to_owned()
-}
-
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
 }

@@ -1,131 +1,213 @@
-//! `lbr report --view outcomes`.
+//! Taken and not taken of each conditional branch; targets of indirect ones.
 
-use std::io::Write;
+use std::io;
 
 use lbr_msr::record::BranchType;
+use maud::{Markup, html};
 use profile::Flow;
 use profile::brstack::type_name;
-use profile::flow::Site;
+use profile::flow::{Site, Target};
 use profile::maps::Maps;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::flow::interval_of;
-use super::{Report, Sort, dash, flow, percent};
+use super::flow::{self, interval_of};
+use super::{Page, Report, Section, Sort, View, print_hidden, rest};
+use crate::exit::{Failure, Outcome};
+use crate::head::sureness;
 use crate::present::number::grouped;
+use crate::present::out::Out;
+use crate::present::place::{Part, Place};
+use crate::present::table::{Cell, Printer, Table};
+
+pub(super) const VIEW: View = View {
+    name: "outcomes",
+    about: "Taken and not taken of each conditional branch; targets of indirect jumps and calls",
+    sorts: &[Sort::Count, Sort::Address],
+    run,
+    section: Some(Section { title: "Outcomes", markup }),
+};
 
 /// Why there are no code bytes, behind a word of them.
 const NO_CODE: &str = ", which are not to be had for symbols in place of addresses";
 /// Targets of one branch that the table shows.
 const TARGETS: usize = 8;
 
-/// Prints the view.
-pub(super) fn print(
-    out: &mut impl Write,
-    args: &Report,
-    flow: &mut Flow,
-) -> std::io::Result<Option<u8>> {
+/// A branch and its index.
+type Row<'a> = (usize, &'a Site);
+/// The same and one of its targets.
+type Went<'a> = (usize, &'a Site, &'a Target);
+
+fn conditional<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
+    Table::<Maps, Row<'_>>::new()
+        .constant("view", "outcomes")
+        .constant("kind", "conditional")
+        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .spare(2)
+        .number("taken", "taken", |_, (_, site)| Cell::Count(site.taken))
+        .number("not_taken", "not taken", |_, (_, site)| Cell::count(site.not_taken))
+        .number("taken_share", "share taken", move |_, (_, site)| {
+            Cell::share(taken_share(site, complete))
+        })
+        .number("low|high", "interval", move |_, (_, site)| {
+            let known = site.not_taken.and_then(|_| interval_of(&site.outcomes(), complete));
+            Cell::interval(known)
+        })
+        .spare(1)
+        .only("stacks", |_, (_, site)| Cell::Count(site.outcomes().stacks))
+        .place("from", "conditional branch", Part::ALL, |maps, (_, site)| {
+            Some(Place::of(maps, site.location, site.from))
+        })
+        .place("to", "target", &[Part::Address], |maps, (_, site)| {
+            site.targets.first().map(|target| Place::of(maps, target.location, target.to))
+        })
+        .behind(" -> ")
+}
+
+/// One row a target: for people.
+fn targets<'a>(complete: bool) -> Table<'a, Maps, Went<'a>> {
+    Table::<Maps, Went<'_>>::new()
+        .number("", "rank", |_, (at, ..)| Cell::Number(*at as u64 + 1))
+        .spare(2)
+        .number("count", "count", |_, (_, _, target)| Cell::Count(target.count))
+        .number("share", "share", |_, (_, site, target)| {
+            Cell::Share(target.count as f64 / site.taken.max(1) as f64)
+        })
+        .number("low|high", "interval", move |_, (_, site, target)| {
+            Cell::interval(interval_of(&site.to_target(target), complete))
+        })
+        .spare(1)
+        .word("", "type", |_, (_, site, _)| Cell::word(site.branch_type.map(type_name)))
+        .spare(3)
+        .place("", "indirect branch", &[], |maps, (_, site, _)| {
+            Some(Place::of(maps, site.location, site.from))
+        })
+        .place("to", "target", Part::ALL, |maps, (_, _, target)| {
+            Some(Place::of(maps, target.location, target.to))
+        })
+        .behind(" -> ")
+}
+
+/// One row a branch, its targets in it: for programs.
+fn indirect<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
+    let targets = targets(complete);
+    Table::<Maps, Row<'_>>::new()
+        .constant("view", "outcomes")
+        .constant("kind", "indirect")
+        .only("rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .place("from", "", Part::ALL, |maps, (_, site)| {
+            Some(Place::of(maps, site.location, site.from))
+        })
+        .only("type", |_, (_, site)| Cell::word(site.branch_type.map(type_name)))
+        .only("taken", |_, (_, site)| Cell::Count(site.taken))
+        .only("stacks", |_, (_, site)| {
+            let of_first = site.targets.first().map_or(0, |target| site.to_target(target).stacks);
+            Cell::Count(site.misses().stacks.max(of_first))
+        })
+        .nested("targets", move |maps, (at, site)| {
+            let target = |target| targets.object(maps, &(*at, *site, target));
+            site.targets.iter().map(target).collect::<Vec<Value>>()
+        })
+}
+
+fn run(args: &Report) -> Outcome {
+    flow::run(args, false, head, |out, flow| print(out, args, flow))
+}
+
+fn head(out: &mut Out<'_>, flow: &Flow) -> io::Result<()> {
+    out.line(sureness(flow))?;
+    flow::print_blocks(out, flow)
+}
+
+fn is_conditional(site: &&Site) -> bool {
+    site.conditional == Some(true)
+}
+
+fn is_indirect(site: &&Site) -> bool {
+    !is_conditional(site)
+        && matches!(site.branch_type, Some(BranchType::IND | BranchType::IND_CALL))
+}
+
+fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> io::Result<Option<u8>> {
     let complete = flow.is_complete();
-    let (mut conditional, mut indirect): (Vec<&Site>, Vec<&Site>) = (Vec::new(), Vec::new());
-    for site in &flow.sites {
-        let targets = matches!(site.branch_type, Some(BranchType::IND | BranchType::IND_CALL));
-        if site.conditional == Some(true) {
-            conditional.push(site);
-        } else if targets {
-            indirect.push(site);
-        }
-    }
+    let mut jumps: Vec<&Site> = flow.sites.iter().filter(is_conditional).collect();
+    let mut switches: Vec<&Site> = flow.sites.iter().filter(is_indirect).collect();
     if args.sort == Some(Sort::Address) {
-        conditional.sort_by_key(|site| site.from);
-        indirect.sort_by_key(|site| site.from);
+        jumps.sort_by_key(|site| site.from);
+        switches.sort_by_key(|site| site.from);
     }
-    let all = (conditional.len(), indirect.len());
+    let all = (jumps.len(), switches.len());
     let by_name = flow.maps.has_names();
-    conditional.truncate(args.rows());
-    indirect.truncate(args.rows());
+    jumps.truncate(args.rows());
+    switches.truncate(args.rows());
     let maps = &mut flow.maps;
-    let shown = || conditional.iter().chain(&indirect);
-    let targets = shown().flat_map(|site| &site.targets).map(|target| target.location);
-    maps.look_up_lines(shown().map(|site| site.location).chain(targets));
-    if args.json {
-        for (rank, site) in conditional.iter().enumerate() {
-            super::print_json(out, &conditional_json(maps, site, rank + 1, complete))?;
-        }
-        for (rank, site) in indirect.iter().enumerate() {
-            super::print_json(out, &indirect_json(maps, site, rank + 1, complete))?;
+    let shown = || jumps.iter().chain(&switches);
+    let ends = shown().flat_map(|site| &site.targets).map(|target| target.location);
+    maps.look_up_lines(shown().map(|site| site.location).chain(ends));
+    let conditional = conditional(complete);
+    let rows = jumps.iter().copied().enumerate();
+    let printer = args.printer();
+    if printer != Printer::Text {
+        conditional.write(printer, out, maps, rows)?;
+        let rows = switches.iter().copied().enumerate();
+        if printer == Printer::Json {
+            indirect(complete).write_json(out, maps, rows)?;
         }
         return Ok(None);
     }
-    if conditional.is_empty() && indirect.is_empty() {
-        writeln!(
-            out,
-            "no branch is known to be conditional or indirect: neither the recording nor code bytes say{}",
+    if jumps.is_empty() && switches.is_empty() {
+        out.line(format_args!(
+            "no branch is known to be conditional or indirect: neither the recording nor code bytes \
+             say{}",
             if by_name { NO_CODE } else { "" }
-        )?;
+        ))?;
         return Ok(None);
     }
     if by_name {
-        writeln!(out, "times not taken are not known without code bytes{NO_CODE}")?;
+        out.line(format_args!("times not taken are not known without code bytes{NO_CODE}"))?;
     }
-    writeln!(
-        out,
-        "{:>4}  {:>12}  {:>12}  {:>9}  {:>18}  conditional branch -> target",
-        "rank", "taken", "not taken", "taken", "interval"
-    )?;
-    for (rank, site) in conditional.iter().enumerate() {
-        let interval = interval_of(&site.outcomes(), complete);
-        let target = match site.targets.first() {
-            Some(target) => super::place(maps, target.location, target.to),
-            None => dash(),
-        };
-        writeln!(
-            out,
-            "{:>4}  {:>12}  {:>12}  {:>9}  {:>18}  {} -> {target}",
-            rank + 1,
-            grouped(site.taken),
-            site.not_taken.map_or_else(dash, grouped),
-            taken_share(site, complete).map_or_else(dash, percent),
-            flow::interval(interval.filter(|_| site.not_taken.is_some())),
-            super::place(maps, site.location, site.from),
-        )?;
-    }
-    super::print_hidden(
-        out,
-        all.0,
-        conditional.len(),
-        ("conditional branch", "conditional branches"),
-    )?;
-    writeln!(
-        out,
-        "\n{:>4}  {:>12}  {:>9}  {:>18}  {:<8}  indirect branch -> target",
-        "rank", "count", "share", "interval", "type"
-    )?;
-    for (rank, site) in indirect.iter().enumerate() {
-        let from = super::place(maps, site.location, site.from);
-        for target in site.targets.iter().take(TARGETS) {
-            let interval = interval_of(&site.to_target(target), complete);
-            writeln!(
-                out,
-                "{:>4}  {:>12}  {:>9}  {:>18}  {:<8}  {from} -> {}",
-                rank + 1,
-                grouped(target.count),
-                percent(target.count as f64 / site.taken as f64),
-                flow::interval(interval),
-                site.branch_type.map_or_else(dash, |t| type_name(t).into_owned()),
-                super::place(maps, target.location, target.to),
-            )?;
+    conditional.write_text(out, maps, rows)?;
+    print_hidden(out, all.0, jumps.len(), ("conditional branch", "conditional branches"))?;
+    out.gap()?;
+    print_targets(out, maps, &switches, complete)?;
+    print_hidden(out, all.1, switches.len(), ("indirect branch", "indirect branches"))?;
+    Ok(None)
+}
+
+fn print_targets(
+    out: &mut Out<'_>,
+    maps: &mut Maps,
+    switches: &[&Site],
+    complete: bool,
+) -> io::Result<()> {
+    let table = targets(complete);
+    let rows = switches.iter().enumerate();
+    let rows = rows.flat_map(|(at, site)| went(at, site).take(TARGETS));
+    let layout = table.layout(out, maps, rows, 0);
+    layout.headings(out)?;
+    for (at, site) in switches.iter().enumerate() {
+        for row in went(at, site).take(TARGETS) {
+            layout.row(out, maps, &row)?;
         }
         let more = site.targets.len().saturating_sub(TARGETS);
         if more > 0 {
-            writeln!(out, "{:>4}  {more} more targets of {from} (--json has all)", rank + 1)?;
+            let from = Place::of(maps, site.location, site.from);
+            let more = grouped(more as u64);
+            out.line(format_args!(
+                "{:>4}  {more} more targets of {from} (--json has all)",
+                at + 1
+            ))?;
         }
     }
-    super::print_hidden(out, all.1, indirect.len(), ("indirect branch", "indirect branches"))?;
-    Ok(None)
+    Ok(())
+}
+
+fn went<'a>(at: usize, site: &'a Site) -> impl Iterator<Item = Went<'a>> + Clone {
+    site.targets.iter().map(move |target| (at, site, target))
 }
 
 /// Share of the times taken: of all where all are here, else of those where
 /// both outcomes had the same chance to be seen.
-pub(super) fn taken_share(site: &Site, complete: bool) -> Option<f64> {
+fn taken_share(site: &Site, complete: bool) -> Option<f64> {
     let not_taken = site.not_taken?;
     if complete {
         return Some(site.taken as f64 / site.taken.saturating_add(not_taken) as f64);
@@ -133,66 +215,29 @@ pub(super) fn taken_share(site: &Site, complete: bool) -> Option<f64> {
     site.outcomes().ratio()
 }
 
-fn conditional_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> Value {
-    let interval = interval_of(&site.outcomes(), complete);
-    let (low, high) = flow::ends(interval.filter(|_| site.not_taken.is_some()));
-    let (symbol, offset, file) = super::end_json(maps, site.location);
-    let (line, inlines) = super::source_json(maps, site.location);
-    json!({
-        "view": "outcomes",
-        "kind": "conditional",
-        "rank": rank,
-        "from": super::address(maps, site.location, site.from),
-        "from_symbol": symbol,
-        "from_offset": offset,
-        "from_file": file,
-        "from_line": line,
-        "from_inlines": inlines,
-        "to": site.targets.first().and_then(|target| super::address(maps, target.location, target.to)),
-        "taken": site.taken,
-        "not_taken": site.not_taken,
-        "taken_share": taken_share(site, complete),
-        "low": low,
-        "high": high,
-        "stacks": site.outcomes().stacks,
-    })
-}
-
-fn indirect_json(maps: &mut Maps, site: &Site, rank: usize, complete: bool) -> Value {
-    let mut targets = Vec::new();
-    for target in &site.targets {
-        let interval = interval_of(&site.to_target(target), complete);
-        let (low, high) = flow::ends(interval);
-        let (symbol, offset, file) = super::end_json(maps, target.location);
-        let (line, inlines) = super::source_json(maps, target.location);
-        targets.push(json!({
-            "to": super::address(maps, target.location, target.to),
-            "to_symbol": symbol,
-            "to_offset": offset,
-            "to_file": file,
-            "to_line": line,
-            "to_inlines": inlines,
-            "count": target.count,
-            "share": target.count as f64 / site.taken as f64,
-            "low": low,
-            "high": high,
-        }));
-    }
-    let (symbol, offset, file) = super::end_json(maps, site.location);
-    let (line, inlines) = super::source_json(maps, site.location);
-    json!({
-        "view": "outcomes",
-        "kind": "indirect",
-        "rank": rank,
-        "from": super::address(maps, site.location, site.from),
-        "from_symbol": symbol,
-        "from_offset": offset,
-        "from_file": file,
-        "from_line": line,
-        "from_inlines": inlines,
-        "type": site.branch_type.map(type_name),
-        "taken": site.taken,
-        "stacks": site.misses().stacks.max(site.targets.first().map_or(0, |t| site.to_target(t).stacks)),
-        "targets": targets,
+fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+    let (limit, flow) = (page.limit, &mut page.overview.flow);
+    let complete = flow.is_complete();
+    let Flow { sites, maps, .. } = flow;
+    let jumps: Vec<&Site> = sites.iter().filter(is_conditional).collect();
+    let switches: Vec<&Site> = sites.iter().filter(is_indirect).collect();
+    let ends: usize = switches.iter().map(|site| site.targets.len()).sum();
+    let rows = switches.iter().enumerate().flat_map(|(at, site)| went(at, site));
+    Ok(html! {
+        h3 { "Conditional branches" }
+        @if jumps.is_empty() {
+            p { "No branch is known to be conditional: neither the recording nor code bytes say." }
+        } @else {
+            (conditional(complete).html(
+                "Conditional branches", maps, jumps.iter().copied().enumerate().take(limit)))
+            (rest(jumps.len(), jumps.len().min(limit), "branches"))
+        }
+        h3 { "Targets of indirect jumps and calls" }
+        @if ends == 0 {
+            p { "No branch is known to be indirect." }
+        } @else {
+            (targets(complete).html("Targets of indirect branches", maps, rows.take(limit)))
+            (rest(ends, ends.min(limit), "targets"))
+        }
     })
 }

@@ -1,16 +1,32 @@
-//! `lbr report --view paths`.
+//! Chains of blocks that run one after the other most of the time, how much of the
+//! program runs in them, and where they break.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use clap::Args;
-use profile::paths::{Break, FOLLOWERS, Growth, Link, Path, PathFinder, Paths};
+use profile::maps::Maps;
+use profile::paths::{Break, FOLLOWERS, Follower, Growth, Link, Path, PathFinder, Paths};
 use profile::select::Dsos;
 use serde_json::{Value, json};
 
-use super::{Report, Totals, percent, share};
+use super::{Report, Sort, View, print_hidden};
 use crate::exit::{DONE, Outcome};
+use crate::head::{self, Totals, finish, quality_json};
 use crate::input::Reread;
-use crate::present::number::{counted, grouped};
+use crate::present::json;
+use crate::present::number::{counted, grouped, part, percent, share};
+use crate::present::out::Out;
+use crate::present::place::{Part, Place};
+use crate::present::table::{Cell, Printer, Table};
+
+pub(super) const VIEW: View = View {
+    name: "paths",
+    about: "Chains of blocks that run one after the other most of the time, how much of the program \
+            runs in them, and where they break",
+    sorts: &[Sort::Count],
+    run,
+    section: None,
+};
 
 /// Chains where nobody says how many.
 const CHAINS: usize = 10;
@@ -37,8 +53,32 @@ impl PathOptions {
     }
 }
 
-/// Runs the view.
-pub(super) fn run(args: &Report) -> Outcome {
+/// A branch of a chain, and the chain's rank.
+type Row<'a> = (usize, &'a Link);
+
+fn table<'a>() -> Table<'a, Maps, Row<'a>> {
+    Table::<Maps, Row<'_>>::new()
+        .number("count", " ", |_, (_, link)| Cell::Count(link.count))
+        .only("entered", |_, (_, link)| Cell::Count(link.entered))
+        .only("left", |_, (_, link)| Cell::Count(link.left))
+        .only("lost", |_, (_, link)| Cell::Count(link.lost))
+        .place("from", " ", Part::NAMES, |maps, (_, link)| {
+            Some(Place::of(maps, link.from_location, link.from))
+        })
+        .place("to", " ", Part::NAMES, |maps, (_, link)| {
+            Some(Place::of(maps, link.to_location, link.to))
+        })
+        .behind(" -> ")
+        .word("", "notes", |_, (_, link)| {
+            let notes = [("entered", link.entered), ("left", link.left), ("lost", link.lost)];
+            let notes = notes.into_iter().filter(|(_, count)| *count > 0);
+            let notes: Vec<String> =
+                notes.map(|(what, count)| format!("{what} {}", grouped(count))).collect();
+            Cell::Word(notes.join(", ").into())
+        })
+}
+
+fn run(args: &Report) -> Outcome {
     let mut growth = Growth { cross_calls: args.paths.cross_calls, ..Growth::default() };
     if let Some(percent) = args.paths.min_probability {
         if !(percent > 0.0 && percent <= 100.0) {
@@ -50,9 +90,10 @@ pub(super) fn run(args: &Report) -> Outcome {
     let (finder, _) = PathFinder::find_all(|read| recordings.read(read))?;
     let (mut paths, sources) = finder.count_all(growth, |read| recordings.read(read))?;
     args.symbols.apply(&mut paths.maps);
-    let totals =
-        Totals { branches: paths.taken, distinct: paths.distinct, known: 0, mispredicted: None };
-    let rows = if args.limit.is_none() && !args.json { CHAINS } else { args.rows() };
+    let totals = Totals::of(paths.taken, paths.distinct);
+    let printer = args.printer();
+    let text = printer == Printer::Text;
+    let rows = if args.limit.is_none() && text { CHAINS } else { args.rows() };
     let list = std::mem::take(&mut paths.paths);
     let links = list.iter().flat_map(|path| &path.links);
     let places = links.map(|link| (link.from_location, link.count));
@@ -71,34 +112,41 @@ pub(super) fn run(args: &Report) -> Outcome {
         args.dso.rows("branches", (count, paths.taken), (listed.len(), list.len()))
     });
     let shown = rows.min(listed.len());
-    let mut out = super::stdout(args.json);
-    if !args.json {
-        super::print_recordings(&mut out, &sources, &paths.quality)?;
-        super::print_counts(&mut out, &paths.quality, &totals)?;
+    let mut out = Out::stdout();
+    if text {
+        head::print(&mut out, &sources, &paths.quality, &totals)?;
         print_bounds(&mut out, &paths)?;
         if let Some(rows) = &of_dso {
-            writeln!(out, "{}", rows.line())?;
+            out.line(rows.line())?;
         }
     }
     let last = listed.iter().take(shown).next_back().map_or(0, |at| at + 1);
+    if printer == Printer::Csv {
+        let chains = list.iter().enumerate().take(last).filter(|(_, path)| is_listed(path));
+        let rows = chains.flat_map(|(at, path)| path.links.iter().map(move |link| (at, link)));
+        let ranked = table().only("rank", |_, (at, _)| Cell::Number(*at as u64 + 1));
+        ranked.write_csv(&mut out, &mut paths.maps, rows)?;
+        out.flush()?;
+        finish(&sources, &paths.maps);
+        return Ok(DONE);
+    }
     let mut covered = 0u64;
     for (rank, path) in list.iter().take(last).enumerate() {
         covered = covered.saturating_add(path.branches);
         if !is_listed(path) {
             continue;
         }
-        if args.json {
-            let row = row_json(&mut paths, path, rank + 1, covered);
-            super::print_json(&mut out, &row)?;
-        } else {
+        if text {
             print_path(&mut out, &mut paths, path, rank + 1, covered)?;
+        } else {
+            json::value(&mut out, &row_json(&mut paths, path, rank + 1, covered))?;
         }
     }
-    if args.json {
-        let mut quality = super::quality_json(&sources, &paths.quality, &totals);
-        for key in ["mispredicted", "predictions_known"] {
-            quality.as_object_mut().map(|quality| quality.remove(key));
-        }
+    if text {
+        out.gap()?;
+        print_hidden(&mut out, listed.len(), shown, ("chain", "chains"))?;
+    } else {
+        let mut quality = quality_json(&sources, &paths.quality, &totals);
         quality["complete"] = json!(paths.complete);
         quality["stacks_filtered"] = json!(paths.filtered);
         quality["chains"] = json!(list.len());
@@ -106,46 +154,43 @@ pub(super) fn run(args: &Report) -> Outcome {
         quality["followers_kept"] = json!(FOLLOWERS);
         quality["branches_with_more_followers"] = json!(paths.crowded);
         quality["min_probability"] = json!(paths.growth.least);
-        super::print_json(&mut out, &quality)?;
-    } else {
-        writeln!(out)?;
-        super::print_hidden(&mut out, listed.len(), shown, ("chain", "chains"))?;
+        json::value(&mut out, &quality)?;
     }
     out.flush()?;
-    super::finish(&sources, &paths.maps);
+    finish(&sources, &paths.maps);
     Ok(DONE)
 }
 
-fn print_bounds(out: &mut impl Write, paths: &Paths) -> std::io::Result<()> {
+fn print_bounds(out: &mut Out<'_>, paths: &Paths) -> io::Result<()> {
     if paths.complete {
-        writeln!(out, "every taken branch is here: counts are the truth")?;
+        out.line("every taken branch is here: counts are the truth")?;
     }
     if paths.filtered > 0 {
         let stacks = grouped(paths.filtered);
-        writeln!(out, "{stacks} stacks show no paths, because not every branch was recorded")?;
+        out.line(format_args!(
+            "{stacks} stacks show no paths, because not every branch was recorded"
+        ))?;
     }
-    writeln!(
-        out,
+    out.line(format_args!(
         "chains go on where a branch follows with at least {}{}; {FOLLOWERS} followers of each \
          branch are kept, {} more",
         percent(paths.growth.least),
         if paths.growth.cross_calls { ", through calls and returns" } else { "" },
         counted(paths.crowded, "branch has", "branches have"),
-    )
+    ))
 }
 
 fn print_path(
-    out: &mut impl Write,
+    out: &mut Out<'_>,
     paths: &mut Paths,
     path: &Path,
     rank: usize,
     covered: u64,
-) -> std::io::Result<()> {
-    let part = |part, whole| share(part, whole).map_or_else(super::dash, percent);
+) -> io::Result<()> {
     let entered = path.links.iter().fold(0, |sum: u64, link| sum.saturating_add(link.entered));
-    writeln!(
-        out,
-        "\nchain {rank}: {} long, {} of all branches ({} up to here), {} of the code bytes; \
+    out.gap()?;
+    out.line(format_args!(
+        "chain {rank}: {} long, {} of all branches ({} up to here), {} of the code bytes; \
          entered {}, {} from end to end",
         counted(path.links.len() as u64, "branch", "branches"),
         part(path.branches, paths.taken),
@@ -153,23 +198,14 @@ fn print_path(
         part(path.bytes, paths.bytes),
         counted(entered, "time", "times"),
         counted(path.whole, "run", "runs"),
-    )?;
-    let widest = path.links.iter().map(|link| grouped(link.count).len()).max().unwrap_or(0);
-    for link in &path.links {
-        let from = super::place(&mut paths.maps, link.from_location, link.from);
-        let to = super::place(&mut paths.maps, link.to_location, link.to);
-        let mut notes = Vec::new();
-        for (what, count) in [("entered", link.entered), ("left", link.left), ("lost", link.lost)] {
-            if count > 0 {
-                notes.push(format!("{what} {}", grouped(count)));
-            }
-        }
-        let notes =
-            if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) };
-        writeln!(out, "  {:>widest$}  {from} -> {to}{notes}", grouped(link.count))?;
+    ))?;
+    let (table, rows) = (table(), path.links.iter().map(|link| (rank, link)));
+    let layout = table.layout(out, &mut paths.maps, rows.clone(), 2);
+    for row in rows {
+        layout.row(out, &mut paths.maps, &row)?;
     }
     let end = end(paths, path);
-    writeln!(out, "  ends: {end}")
+    out.line(format_args!("  ends: {end}"))
 }
 
 /// Why a chain ends, in words.
@@ -186,11 +222,7 @@ fn end(paths: &mut Paths, path: &Path) -> String {
         Break::Splits { followers, exact } => {
             let mut words = Vec::new();
             for follower in followers.iter().take(NAMED) {
-                let Some((from, from_location, to, to_location)) = paths.follower(follower) else {
-                    continue;
-                };
-                let from = super::place(&mut paths.maps, from_location, from);
-                let to = super::place(&mut paths.maps, to_location, to);
+                let Some((from, to)) = ends(paths, follower) else { continue };
                 let least = if *exact { "" } else { "at least " };
                 words.push(format!("{least}{} {from} -> {to}", percent(follower.share)));
             }
@@ -203,44 +235,28 @@ fn end(paths: &mut Paths, path: &Path) -> String {
     }
 }
 
-fn link_json(paths: &mut Paths, link: &Link) -> Value {
-    let from = super::end_json(&mut paths.maps, link.from_location);
-    let to = super::end_json(&mut paths.maps, link.to_location);
-    json!({
-        "from": super::address(&paths.maps, link.from_location, link.from),
-        "from_symbol": from.0,
-        "from_offset": from.1,
-        "to": super::address(&paths.maps, link.to_location, link.to),
-        "to_symbol": to.0,
-        "to_offset": to.1,
-        "count": link.count,
-        "entered": link.entered,
-        "left": link.left,
-        "lost": link.lost,
-    })
+/// Where a branch that may follow leads from and to.
+fn ends(paths: &mut Paths, follower: &Follower) -> Option<(Place, Place)> {
+    let (from, from_location, to, to_location) = paths.follower(follower)?;
+    let from = Place::of(&mut paths.maps, from_location, from);
+    Some((from, Place::of(&mut paths.maps, to_location, to)))
 }
 
 fn row_json(paths: &mut Paths, path: &Path, rank: usize, covered: u64) -> Value {
-    let links: Vec<Value> = path.links.iter().map(|link| link_json(paths, link)).collect();
+    let table = table();
+    let links = path.links.iter().map(|link| table.object(&mut paths.maps, &(rank, link)));
+    let links: Vec<Value> = links.collect();
     let mut followers = None;
     let mut exact_shares = None;
     if let Break::Splits { followers: after, exact } = &path.ends {
         exact_shares = Some(*exact);
         let after = after.iter().filter_map(|follower| {
-            let (from, from_location, to, to_location) = paths.follower(follower)?;
-            let maps = &mut paths.maps;
-            let mut row = json!({
-                "from": super::address(maps, from_location, from),
-                "to": super::address(maps, to_location, to),
-                "share": follower.share,
-            });
-            for (end, location) in [("from", from_location), ("to", to_location)] {
+            let (from, to) = ends(paths, follower)?;
+            let mut row = json!({ "share": follower.share });
+            for (key, place) in [("from", from), ("to", to)] {
                 // Without an address there is nothing else to know it by.
-                if maps.is_named(location) {
-                    let (symbol, offset, _) = super::end_json(maps, location);
-                    row[format!("{end}_symbol")] = json!(symbol);
-                    row[format!("{end}_offset")] = json!(offset);
-                }
+                let known = place.address.is_some();
+                place.put_json(&mut row, key, if known { &[Part::Address] } else { Part::NAMES });
             }
             Some(row)
         });

@@ -14,9 +14,11 @@ use profile::{Item, RawBranch, SampleHead, Stack, Symbol};
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Outcome};
-use crate::input::{self, Reread};
+use crate::input::{self, Reread, selected};
+use crate::present::escape::escaped;
+use crate::present::json;
 use crate::present::out::say;
-use crate::select::{self, SelectArgs};
+use crate::select::SelectArgs;
 
 /// Print the branch stacks of a recording, one sample a line, newest branch
 /// first, as `perf script -F brstack` (6.12) prints them, in the order of the
@@ -106,11 +108,11 @@ pub(crate) fn run(args: &Script) -> Outcome {
     ordered.flush()?;
     ordered.out.flush()?;
     let source = input::Source::of(&args.input, &recording);
-    select::check(std::slice::from_ref(&source))?;
+    selected::check(std::slice::from_ref(&source))?;
     input::warn(&source);
     // Standard output is for who reads it as perf's.
     let left = recording.left_out();
-    if let Some(line) = select::line(std::slice::from_ref(&source), source.samples(), &left) {
+    if let Some(line) = selected::line(std::slice::from_ref(&source), source.samples(), &left) {
         say!("{}: {line}", source.name);
     }
     if ordered.late() > 0 {
@@ -133,8 +135,7 @@ fn print(
     if !args.json {
         return line(out, stack, symbols, &args.fields);
     }
-    serde_json::to_writer(&mut *out, &object(stack, symbols)).map_err(std::io::Error::from)?;
-    out.write_all(b"\n")
+    json::value(out, &object(stack, symbols))
 }
 
 /// Prints a sample with perf's columns.
@@ -220,13 +221,15 @@ fn by_name(text: &mut Vec<u8>, stack: &Stack<'_>, symbols: &Symbols) {
     stack.entries.for_each(|branch| {
         for (end, behind) in [(branch.from, "/"), (branch.to, "")] {
             let place = match symbols.find(end) {
-                Some((Symbol { name: Some(name), .. }, offset)) => format!("{name}+{offset:#x}"),
+                Some((Symbol { name: Some(name), .. }, offset)) => {
+                    format!("{}+{offset:#x}", escaped(name))
+                }
                 Some((Symbol { name: None, .. }, _)) => "[unknown]".to_owned(),
                 None => hex(end),
             };
             text.extend_from_slice(place.as_bytes());
             if let Some(file) = symbols.find(end).and_then(|(symbol, _)| symbol.file.as_deref()) {
-                text.extend_from_slice(format!("({file})").as_bytes());
+                text.extend_from_slice(format!("({})", escaped(file)).as_bytes());
             }
             text.extend_from_slice(behind.as_bytes());
         }

@@ -15,6 +15,9 @@ pub(crate) use file::{png_sheet, svg_sheet};
 pub(crate) use text::{Terminal, sparkline};
 
 use profile::cycles::Cycles;
+use profile::flow::Block;
+
+use super::escape::escaped;
 
 /// Bins of a text at most, unless told otherwise.
 pub(crate) const TEXT_BINS: usize = 40;
@@ -73,6 +76,11 @@ impl Series {
         }
     }
 
+    /// The distribution of a block.
+    pub(crate) fn of(label: String, block: &Block) -> Series {
+        Series::new(label, &block.cycles, block.count.saturating_sub(block.cycles.n()))
+    }
+
     /// What is known about it beside its label.
     fn facts(&self) -> String {
         use crate::present::number::grouped;
@@ -93,10 +101,7 @@ impl Series {
     }
 }
 
-/// Text out of a recording, fit for one line of a terminal or of XML: what
-/// neither can show becomes U+FFFD.
+/// Text out of a recording, fit for one line of a terminal or of XML.
 fn one_line(text: &str) -> String {
-    let shown =
-        |c: char| if c.is_control() || c == '\u{FFFE}' || c == '\u{FFFF}' { '\u{FFFD}' } else { c };
-    text.chars().map(shown).collect()
+    escaped(text).into_owned()
 }

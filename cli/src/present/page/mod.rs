@@ -7,6 +7,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::present::escape::escaped;
+
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 /// Nothing is fetched, whatever got into the page.
@@ -44,5 +46,11 @@ pub(crate) fn page(title: &str, content: &Markup, style: &str) -> String {
             }
         }
     };
-    page.into_string()
+    // A line end of others is a blank in a page.
+    page.into_string().split_inclusive('\n').map(shown).collect()
+}
+
+fn shown(line: &str) -> String {
+    let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
+    escaped(text).into_owned() + end
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Form, Member, Table};
 use crate::present::escape::escaped;
 
-impl<C, R> Table<'_, C, R> {
+impl<C: ?Sized, R> Table<'_, C, R> {
     /// Writes a line of keys, then every row. What is absent is empty; what holds
     /// more than one value is left to JSON.
     pub(crate) fn write_csv(

@@ -8,7 +8,7 @@ use crate::present::out::cells;
 /// Cells of a name that a page shows.
 const NAME: usize = 160;
 
-impl<C, R> Table<'_, C, R> {
+impl<C: ?Sized, R> Table<'_, C, R> {
     /// The table under a name for those who hear it read.
     pub(crate) fn html(
         &self,
@@ -36,7 +36,7 @@ impl<C, R> Table<'_, C, R> {
 }
 
 impl Cell {
-    fn html<C, R>(&self, column: &Column<'_, C, R>, peak: f64) -> Markup {
+    fn html<C: ?Sized, R>(&self, column: &Column<'_, C, R>, peak: f64) -> Markup {
         let text = self.within(NAME);
         let whole = self.text();
         let title = (cells(&whole) > NAME).then_some(&whole);
@@ -44,7 +44,9 @@ impl Cell {
             Form::Right => {
                 let heat = column.heat.then(|| Heat::of(self.value(), peak).name());
                 let class = heat.map_or_else(|| "num".to_owned(), |heat| format!("num {heat}"));
-                html! { td class=(class) data-v=[self.value()] { (text) } }
+                // Of other texts the page can tell the number itself.
+                let stated = matches!(self, Cell::Stated(..) | Cell::Interval(_));
+                html! { td class=(class) data-v=[self.value().filter(|_| stated)] { (text) } }
             }
             Form::Name => html! { td class="code" title=[title] { (text) } },
             _ => html! { td { (text) } },

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{Cell, Member, Table};
 use crate::present::json;
 
-impl<C, R> Table<'_, C, R> {
+impl<C: ?Sized, R> Table<'_, C, R> {
     /// Writes every row.
     pub(crate) fn write_json(
         &self,
@@ -21,7 +21,7 @@ impl<C, R> Table<'_, C, R> {
                 let before = if at == 0 { '{' } else { ',' };
                 write!(out, "{before}\"{}\":", member.key)?;
                 match cells.get(member.column) {
-                    Some(Cell::Json(value)) => json::write(out, value)?,
+                    Some(Cell::Nested(json)) => out.write_all(json.as_bytes())?,
                     cell => json::write(out, &cell.map(|cell| cell.json(member.of)))?,
                 }
             }

@@ -10,10 +10,12 @@ use std::borrow::Cow;
 
 use anstyle::Style;
 use profile::interval::Interval;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::escape::escaped;
 use super::number::{grouped, percent, range};
+use super::out::Out;
 use super::place::{Part, Place};
 
 /// What stands in a column of a row.
@@ -47,8 +49,8 @@ pub(crate) enum Cell {
     Place(Box<Place>),
     /// Several, and what is said behind them.
     Places(Vec<Place>, String),
-    /// What only programs read.
-    Json(Value),
+    /// What only programs read, as JSON.
+    Nested(String),
 }
 
 impl Cell {
@@ -86,7 +88,7 @@ impl Cell {
     fn text(&self) -> Cow<'_, str> {
         match self {
             Cell::Absent => "-".into(),
-            Cell::Empty | Cell::Json(_) => "".into(),
+            Cell::Empty | Cell::Nested(_) => "".into(),
             Cell::Count(count) => grouped(*count).into(),
             Cell::Number(number) => number.to_string().into(),
             Cell::Share(share) => percent(*share).into(),
@@ -117,7 +119,7 @@ impl Cell {
             (Cell::Word(word), _) => json!(word),
             (Cell::Mark(word, _), _) => json!(word),
             (Cell::Name(name), _) => json!(name),
-            (Cell::Json(value), _) => value.clone(),
+            (Cell::Nested(json), _) => serde_json::from_str(json).unwrap_or_default(),
             _ => Value::Null,
         }
     }
@@ -156,7 +158,7 @@ enum Form {
 type Get<'a, C, R> = Box<dyn Fn(&mut C, &R) -> Cell + 'a>;
 
 /// A column, declared once.
-pub(crate) struct Column<'a, C, R> {
+pub(crate) struct Column<'a, C: ?Sized, R> {
     /// Its key for programs; empty for what only people read.
     key: &'static str,
     /// Its heading for people; empty for what only programs read.
@@ -173,7 +175,7 @@ pub(crate) struct Column<'a, C, R> {
     get: Get<'a, C, R>,
 }
 
-impl<C, R> Column<'_, C, R> {
+impl<C: ?Sized, R> Column<'_, C, R> {
     fn is_for_people(&self) -> bool {
         !self.heading.is_empty()
     }
@@ -184,11 +186,11 @@ impl<C, R> Column<'_, C, R> {
 }
 
 /// The columns of a table. Those of names and sentences come last.
-pub(crate) struct Table<'a, C, R> {
+pub(crate) struct Table<'a, C: ?Sized, R> {
     columns: Vec<Column<'a, C, R>>,
 }
 
-impl<'a, C, R> Table<'a, C, R> {
+impl<'a, C: ?Sized, R> Table<'a, C, R> {
     /// A table without columns.
     pub(crate) const fn new() -> Self {
         Table { columns: Vec::new() }
@@ -266,8 +268,17 @@ impl<'a, C, R> Table<'a, C, R> {
     }
 
     /// What programs read of more than one value.
-    pub(crate) fn nested(self, key: &'static str, get: impl Fn(&mut C, &R) -> Value + 'a) -> Self {
-        self.with((key, ""), Form::Nested, move |context, row| Cell::Json(get(context, row)))
+    pub(crate) fn nested<V: Serialize>(
+        self,
+        key: &'static str,
+        get: impl Fn(&mut C, &R) -> V + 'a,
+    ) -> Self {
+        self.with((key, ""), Form::Nested, move |context, row| {
+            let mut json = Vec::new();
+            // A vector takes whatever is written to it.
+            let _ = super::json::write(&mut json, &get(context, row));
+            Cell::Nested(String::from_utf8(json).unwrap_or_default())
+        })
     }
 
     /// The same in every row, for programs.
@@ -362,7 +373,7 @@ enum Of {
     High,
 }
 
-impl<C, R> Column<'_, C, R> {
+impl<C: ?Sized, R> Column<'_, C, R> {
     /// The members of its cells, by their keys. A key `low|high` is that of the
     /// two ends of an interval.
     fn members(&self) -> Vec<(String, Of)> {
@@ -379,7 +390,7 @@ impl<C, R> Column<'_, C, R> {
     }
 }
 
-impl<C, R> Table<'_, C, R> {
+impl<C: ?Sized, R> Table<'_, C, R> {
     fn members(&self) -> impl Iterator<Item = Member> {
         let columns = self.columns.iter().enumerate();
         columns.flat_map(|(column, declared)| {
@@ -395,5 +406,33 @@ impl<C, R> Table<'_, C, R> {
             _ => (column.get)(context, row),
         };
         self.columns.iter().map(cell).collect()
+    }
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Printer {
+    /// For people, with what is said of the whole.
+    Text,
+    /// JSON Lines.
+    Json,
+    /// Comma-separated values.
+    Csv,
+}
+
+impl<C: ?Sized, R> Table<'_, C, R> {
+    /// Writes every row.
+    pub(crate) fn write(
+        &self,
+        printer: Printer,
+        out: &mut Out<'_>,
+        context: &mut C,
+        rows: impl Iterator<Item = R> + Clone,
+    ) -> std::io::Result<()> {
+        match printer {
+            Printer::Text => self.write_text(out, context, rows),
+            Printer::Json => self.write_json(out, context, rows),
+            Printer::Csv => self.write_csv(out, context, rows),
+        }
     }
 }

@@ -19,7 +19,7 @@ const NAME: usize = 18;
 const PROSE: usize = 32;
 
 /// Columns with their widths.
-pub(crate) struct Layout<'t, 'a, C, R> {
+pub(crate) struct Layout<'t, 'a, C: ?Sized, R> {
     /// Those that are never cut, with their widths.
     fixed: Vec<(&'t Column<'a, C, R>, usize)>,
     /// Those behind them, which share what is left.
@@ -30,7 +30,7 @@ pub(crate) struct Layout<'t, 'a, C, R> {
     indent: usize,
 }
 
-impl<'a, C, R> Table<'a, C, R> {
+impl<'a, C: ?Sized, R> Table<'a, C, R> {
     /// Writes the headings and every row.
     pub(crate) fn write_text(
         &self,
@@ -60,10 +60,12 @@ impl<'a, C, R> Table<'a, C, R> {
             .filter(|column| !column.is_elastic())
             .map(|column| (column, cells(column.heading.trim())))
             .collect();
+        let mut known = vec![false; fixed.len()];
         let mut peak = 0f64;
         for row in rows {
-            for (column, width) in &mut fixed {
+            for ((column, width), known) in fixed.iter_mut().zip(&mut known) {
                 let cell = (column.get)(context, &row);
+                *known |= !matches!(cell, Cell::Absent | Cell::Empty);
                 *width = cells(&cell.text()).max(*width);
                 peak = if column.heat { cell.value().map_or(peak, |v| v.max(peak)) } else { peak };
             }
@@ -78,9 +80,19 @@ impl<'a, C, R> Table<'a, C, R> {
                 fixed.iter().map(|(_, width)| width + GAP.len()).sum()
             };
             while used(&fixed) + least > room {
-                let spare = fixed.iter().enumerate().max_by_key(|(_, (column, _))| column.spare);
-                match spare {
-                    Some((at, (column, _))) if column.spare > 0 => drop(fixed.remove(at)),
+                // What nobody knows of any row goes first.
+                let spare = |at: usize, column: &Column<'a, C, R>| match known.get(at) {
+                    _ if column.spare == 0 => 0,
+                    Some(false) => u8::MAX,
+                    _ => column.spare,
+                };
+                let spares =
+                    fixed.iter().enumerate().map(|(at, (column, _))| (spare(at, column), at));
+                match spares.max_by_key(|(spare, _)| *spare) {
+                    Some((1.., at)) => {
+                        fixed.remove(at);
+                        known.remove(at);
+                    }
                     _ => break,
                 }
             }
@@ -96,7 +108,7 @@ impl<'a, C, R> Table<'a, C, R> {
     }
 }
 
-impl<C, R> Layout<'_, '_, C, R> {
+impl<C: ?Sized, R> Layout<'_, '_, C, R> {
     /// Writes the line above the rows.
     pub(crate) fn headings(&self, out: &mut Out<'_>) -> io::Result<()> {
         let mut line = " ".repeat(self.indent);

@@ -1,82 +1,76 @@
-//! What stands above a table: whose branches, how many, how good.
+//! What stands above what is printed of a recording: whose branches, how many,
+//! how good.
 
-use std::io::Write;
+use std::io;
 
+use profile::Flow;
 use profile::interval::Interval;
+use profile::maps::Maps;
 use profile::quality::Quality;
 use serde_json::{Value, json};
 
-use super::percent;
-use crate::input::Source;
-use crate::present::number::{counted, grouped};
-use crate::select;
+use crate::input::{self, Source, selected};
+use crate::present::number::{counted, grouped, nonzero, percent};
+use crate::present::out::Out;
+use crate::symbols;
 
 /// What all views count.
 pub(crate) struct Totals {
-    pub(super) branches: u64,
-    pub(super) distinct: u64,
-    pub(super) known: u64,
-    pub(super) mispredicted: Option<u64>,
+    pub(crate) branches: u64,
+    pub(crate) distinct: u64,
+    /// Predictions: how many are known, and how many of these were wrong; `None`
+    /// in views that do not look at them.
+    pub(crate) predictions: Option<(u64, Option<u64>)>,
 }
 
-/// The lines above the table: whose branches, how many, how good.
-pub(super) fn print_head(
-    out: &mut impl Write,
+impl Totals {
+    /// Of a view that does not look at predictions.
+    pub(crate) const fn of(branches: u64, distinct: u64) -> Totals {
+        Totals { branches, distinct, predictions: None }
+    }
+}
+
+/// What the flow counted.
+impl From<&Flow> for Totals {
+    fn from(flow: &Flow) -> Totals {
+        let predictions = Some((flow.known, flow.mispredicted));
+        Totals { branches: flow.taken, distinct: flow.distinct, predictions }
+    }
+}
+
+/// The lines above a table: whose branches, how many, how good.
+pub(crate) fn print(
+    out: &mut Out<'_>,
     sources: &[Source],
     quality: &Quality,
     totals: &Totals,
-) -> std::io::Result<()> {
-    print_recordings(out, sources, quality)?;
-    write_counts(out, quality, totals)?;
-    match totals.mispredicted {
-        Some(missed) => writeln!(
-            out,
-            "; {} of {} known predictions missed ({})",
-            grouped(missed),
-            grouped(totals.known),
-            percent(missed as f64 / totals.known as f64)
-        )?,
-        None => writeln!(out, "; predictions not recorded")?,
-    }
-    writeln!(out, "data quality: {}", quality_line(quality))
-}
-
-/// Whose branches these are.
-pub(super) fn print_recordings(
-    out: &mut impl Write,
-    sources: &[Source],
-    quality: &Quality,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     for source in sources {
-        writeln!(out, "{}", source.origin())?;
+        out.line(source.origin())?;
     }
     if quality.software > 0 && !sources.iter().any(Source::says_modelled) {
-        writeln!(out, "software LBR, not measured")?;
+        out.line("software LBR, not measured")?;
     }
-    if let Some(line) = select::of_quality(sources, quality) {
-        writeln!(out, "{line}")?;
+    if let Some(line) = selected::of_quality(sources, quality) {
+        out.line(line)?;
     }
-    Ok(())
-}
-
-fn write_counts(out: &mut impl Write, quality: &Quality, totals: &Totals) -> std::io::Result<()> {
-    write!(
-        out,
-        "{}, {}, {} distinct",
+    let predictions = match totals.predictions {
+        None => String::new(),
+        Some((_, None)) => "; predictions not recorded".to_owned(),
+        Some((known, Some(missed))) => format!(
+            "; {} of {} known predictions missed ({})",
+            grouped(missed),
+            grouped(known),
+            percent(missed as f64 / known as f64)
+        ),
+    };
+    out.line(format_args!(
+        "{}, {}, {} distinct{predictions}",
         counted(quality.samples, "sample", "samples"),
         counted(totals.branches, "branch", "branches"),
         grouped(totals.distinct)
-    )
-}
-
-/// How many branches, and how good: for views that do not look at predictions.
-pub(super) fn print_counts(
-    out: &mut impl Write,
-    quality: &Quality,
-    totals: &Totals,
-) -> std::io::Result<()> {
-    write_counts(out, quality, totals)?;
-    writeln!(out, "\ndata quality: {}", quality_line(quality))
+    ))?;
+    out.line(format_args!("data quality: {}", quality_line(quality)))
 }
 
 /// The quality in words.
@@ -104,15 +98,13 @@ pub(crate) fn quality_line(quality: &Quality) -> String {
         ("second records of aborts left out", quality.double_aborts),
         ("stacks kept out", quality.excluded),
     ];
-    for (what, count) in odd.into_iter().filter(|(_, count)| *count > 0) {
-        parts.push(format!("{} {what}", grouped(count)));
-    }
+    parts.extend(nonzero(odd));
     parts.join(", ")
 }
 
 /// The line that says how sure the shares of a sample are; `None` where counts
 /// are the truth.
-pub(super) fn share_line(quality: &Quality, shares: impl Iterator<Item = f64>) -> Option<String> {
+pub(crate) fn share_line(quality: &Quality, shares: impl Iterator<Item = f64>) -> Option<String> {
     if quality.is_complete() || quality.samples == 0 {
         return None;
     }
@@ -134,7 +126,8 @@ pub(super) fn share_line(quality: &Quality, shares: impl Iterator<Item = f64>) -
     })
 }
 
-pub(super) fn quality_json(sources: &[Source], quality: &Quality, totals: &Totals) -> Value {
+/// What was counted and how good it is, as one JSON object.
+pub(crate) fn quality_json(sources: &[Source], quality: &Quality, totals: &Totals) -> Value {
     let labels: serde_json::Map<String, Value> =
         quality.labels.iter().map(|(label, n)| (label.name().to_owned(), json!(n))).collect();
     let lost: serde_json::Map<String, Value> = quality
@@ -156,8 +149,6 @@ pub(super) fn quality_json(sources: &[Source], quality: &Quality, totals: &Total
         "double_aborts": quality.double_aborts,
         "branches": totals.branches,
         "distinct": totals.distinct,
-        "mispredicted": totals.mispredicted,
-        "predictions_known": totals.known,
         "exact": quality.exact_share().map(|_| quality.exact),
         "labels": labels,
         "lost": quality.lost_total(),
@@ -166,6 +157,40 @@ pub(super) fn quality_json(sources: &[Source], quality: &Quality, totals: &Total
         "software": quality.software,
         "hardware": quality.hardware,
     });
-    select::put_json(&mut json, sources, &quality.left_out);
+    if let Some((known, mispredicted)) = totals.predictions {
+        json["mispredicted"] = json!(mispredicted);
+        json["predictions_known"] = json!(known);
+    }
+    selected::put_json(&mut json, sources, &quality.left_out);
     json
+}
+
+/// The same of a flow, with what kept blocks out.
+pub(crate) fn flow_json(sources: &[Source], flow: &Flow, totals: &Totals) -> Value {
+    let mut json = quality_json(sources, &flow.quality, totals);
+    let blocks = &flow.block_quality;
+    json["complete"] = json!(flow.is_complete());
+    json["blocks"] = json!(blocks.blocks);
+    json["blocks_without_code"] = json!(blocks.without_code);
+    json["blocks_contradicted"] = json!(blocks.contradicted);
+    json["blocks_impossible"] = json!(blocks.impossible());
+    json["blocks_crossing"] = json!(blocks.crossing);
+    json["neighbours_apart"] = json!(blocks.apart);
+    json["stacks_filtered"] = json!(blocks.filtered);
+    json
+}
+
+/// What rates and counts are worth.
+pub(crate) fn sureness(flow: &Flow) -> &'static str {
+    if flow.is_complete() {
+        "every taken branch is here: counts are the truth and need no interval"
+    } else {
+        "a sample: intervals are 95 %, by stack"
+    }
+}
+
+/// What was odd about the recordings and their files.
+pub(crate) fn finish(sources: &[Source], maps: &Maps) {
+    sources.iter().for_each(input::warn);
+    symbols::warn(maps);
 }

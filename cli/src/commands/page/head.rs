@@ -5,11 +5,10 @@ use profile::lint::{Finding, Verdict};
 use profile::overview::{Judged, Overview};
 use profile::perf_data::FileInfo;
 
-use crate::commands::report::flow::sureness;
-use crate::commands::report::{percent, quality_line};
-use crate::input::Source;
-use crate::present::number::grouped;
-use crate::select::{self, Rows};
+use crate::head::{quality_line, sureness};
+use crate::input::{Source, selected};
+use crate::present::number::{grouped, nonzero, percent};
+use crate::select::Rows;
 
 /// The recordings of a page.
 pub(super) struct Head<'a> {
@@ -99,7 +98,7 @@ impl Head<'_> {
                 @for (what, value) in facts { dt { (what) } dd { (value) } }
                 dt { "Numbers are" } dd { (self.origin(quality.software, quality.hardware)) }
                 dt { "Counted" } dd { (counts) }
-                @if let Some(line) = select::of_quality(self.sources, quality) {
+                @if let Some(line) = selected::of_quality(self.sources, quality) {
                     dt { "Selection" } dd { (line.trim_start_matches("selected: ")) }
                 }
                 @if let Some(rows) = &self.kept { dt { "Rows" } dd { (rows.line()) } }
@@ -140,12 +139,7 @@ fn meaning(verdict: Verdict) -> &'static str {
 }
 
 fn finding(finding: &Finding) -> Markup {
-    let parts: Vec<String> = finding
-        .parts
-        .iter()
-        .filter(|(_, n)| *n > 0)
-        .map(|(what, n)| format!("{} {what}", grouped(*n)))
-        .collect();
+    let parts = nonzero(finding.parts.iter().map(|(what, n)| (what, *n)));
     html! {
         details {
             summary {

@@ -1,0 +1,138 @@
+//! What is said of the samples that were selected, and of those that were not.
+
+use anyhow::anyhow;
+use profile::quality::Quality;
+use profile::select::{Field, LeftOut, Why};
+use serde_json::{Map, Value, json};
+
+use super::Source;
+use crate::exit::{Failure, USAGE};
+use crate::present::number::{counted, grouped};
+use crate::select::offered;
+
+/// Refuses names that no recording has, and says which there are.
+pub(crate) fn check(sources: &[Source]) -> Result<(), Failure> {
+    let Some(selection) = sources.first().and_then(|source| source.selection.as_ref()) else {
+        return Ok(());
+    };
+    // What was not read may have it.
+    if sources.iter().any(Source::is_partial) {
+        return Ok(());
+    }
+    let known = |at: usize, of: fn(&Source) -> &[bool]| {
+        sources.iter().any(|source| of(source).get(at).copied().unwrap_or(false))
+    };
+    let nobody = |what: &str, name: &str, are: Vec<String>| {
+        let where_ = match sources {
+            [one] => one.name.clone(),
+            _ => "the recordings".to_owned(),
+        };
+        let error = match are.is_empty() {
+            true => anyhow!("{where_}: no {what} {name:?}: it does not say what any is called"),
+            false => anyhow!("{where_}: no {what} {name:?}; there is {}", offered(are)),
+        };
+        Err(Failure { code: USAGE, error })
+    };
+    for (at, name) in selection.events.iter().enumerate() {
+        if !known(at, |source| &source.names.known_events) {
+            let are = sources.iter().flat_map(|source| source.names.events.clone());
+            return nobody("event with branch stacks is called", name, are.collect());
+        }
+    }
+    for (at, name) in selection.comms.iter().enumerate() {
+        if !known(at, |source| &source.names.known_comms) {
+            let comms = sources.iter().flat_map(|source| &source.names.comms);
+            return nobody("thread is called", name, comms.map(|(name, _)| name.clone()).collect());
+        }
+    }
+    Ok(())
+}
+
+/// What was selected and what was left out, in one line; `None` where nothing
+/// was asked for.
+pub(crate) fn line(sources: &[Source], kept: u64, left: &LeftOut) -> Option<String> {
+    let selection = sources.first()?.selection.as_ref()?;
+    let all = kept.saturating_add(left.samples);
+    let mut line = format!(
+        "selected: {selection}: {} of {}",
+        grouped(kept),
+        counted(all, "sample", "samples")
+    );
+    let out = left_words(left);
+    if !out.is_empty() {
+        line += &format!("; left out: {out}");
+    }
+    Some(line)
+}
+
+/// What was left out, in words; empty where nothing was.
+pub(crate) fn left_words(left: &LeftOut) -> String {
+    let mut words: Vec<String> = left
+        .by
+        .iter()
+        .map(|((field, why), count)| {
+            let what = match (why, field) {
+                (Why::Unsaid, field) => format!("without a {}", field.name()),
+                (Why::Other, Field::Event) => "of other events".to_owned(),
+                (Why::Other, Field::Comm) => "of threads with other names".to_owned(),
+                (Why::Other, Field::Pid) => "of other processes".to_owned(),
+                (Why::Other, Field::Tid) => "of other threads".to_owned(),
+                (Why::Other, Field::Cpu) => "on other CPUs".to_owned(),
+                (Why::Other, Field::Time) => "at other times".to_owned(),
+            };
+            format!("{} {what}", grouped(*count))
+        })
+        .collect();
+    if left.lost > 0 {
+        words.push(format!("{} lost of other tasks", grouped(left.lost)));
+    }
+    words.join(", ")
+}
+
+/// The events, the selection, and what was left out, for JSON.
+pub(crate) fn put_json(json: &mut Value, sources: &[Source], left: &LeftOut) {
+    let mut events: Vec<(String, u64)> = Vec::new();
+    for event in sources.iter().flat_map(Source::events) {
+        match events.iter_mut().find(|(name, _)| *name == event.name) {
+            Some((_, samples)) => *samples = samples.saturating_add(event.samples),
+            None => events.push((event.name.clone(), event.samples)),
+        }
+    }
+    let events = events.into_iter().map(|(name, samples)| {
+        let name = Some(name).filter(|name| !name.is_empty());
+        json!({ "event": name, "samples": samples })
+    });
+    json["events"] = events.collect();
+    json["selected"] = sources.first().and_then(|source| source.selection.as_ref()).map_or(
+        Value::Null,
+        |selection| {
+            let signed = |list: &[u32]| json!(list.iter().map(|n| *n as i32).collect::<Vec<_>>());
+            let times: Vec<String> = selection.times.iter().map(ToString::to_string).collect();
+            let lists = [
+                (Field::Event, json!(selection.events)),
+                (Field::Comm, json!(selection.comms)),
+                (Field::Pid, signed(&selection.pids)),
+                (Field::Tid, signed(&selection.tids)),
+                (Field::Cpu, json!(selection.cpus)),
+                (Field::Time, json!(times)),
+            ];
+            let asked = lists.into_iter().filter(|(_, list)| *list != json!([]));
+            asked.map(|(field, list)| (field.name().to_owned(), list)).collect::<Map<_, _>>().into()
+        },
+    );
+    json["left_out"] = json!(left.samples);
+    let by = left.by.iter().map(|((field, why), count)| {
+        let why = match why {
+            Why::Other => "other",
+            Why::Unsaid => "not_said",
+        };
+        (format!("{}_{why}", field.name()), json!(count))
+    });
+    json["left_out_by"] = by.collect::<Map<_, _>>().into();
+    json["left_out_lost"] = json!(left.lost);
+}
+
+/// What was selected of recordings that were counted together.
+pub(crate) fn of_quality(sources: &[Source], quality: &Quality) -> Option<String> {
+    line(sources, quality.samples, &quality.left_out)
+}
