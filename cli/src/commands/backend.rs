@@ -192,6 +192,8 @@ pub(crate) fn not_armed(error: GuardError) -> Failure {
 pub(crate) fn no_plan(error: ArmError) -> Failure {
     match error {
         ArmError::Register(error) => refused(error),
+        // Only the command line can have named it.
+        ArmError::Unlisted { .. } => Failure { code: USAGE, error: error.into() },
         error => Failure { code: NO_LBR, error: error.into() },
     }
 }

@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicBool;
 use lbr_msr::arm::Allowlisted;
 use lbr_msr::caps::CpuIdentity;
 use lbr_msr::probe::{Assumption, RecordedCpuid, Unsupported, probe_assuming};
+use lbr_msr::table::{unlisted, unlisted_tos};
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead};
 
 pub use check::{Check, Verdict};
@@ -135,7 +136,12 @@ impl<S: Subject> Ready<S> {
         let kind = cpu.kind();
         let mut why_not = (!config.write).then(|| "needs --write".to_owned());
         let mut preserved = None;
-        if config.write {
+        let unlisted = unlisted(&caps).or(unlisted_tos(&caps));
+        if let Some(msr) = unlisted.filter(|_| config.write) {
+            why_not = Some(format!(
+                "{msr} is not known as a branch-record register of any CPU: it is never written"
+            ));
+        } else if config.write {
             match Preserved::read(&mut cpu, &caps, kind) {
                 Ok(read) if read.recording() => {
                     why_not = Some("recording is on: perf or another lbr uses the records".into());

@@ -17,6 +17,17 @@ pub enum ArmError {
         /// What it lacks.
         why: &'static str,
     },
+    /// A register that would be written is none that the CPU table has.
+    #[error(
+        "{msr} is not known as a branch-record register of any CPU with {}: it is read, and never written, so nothing is armed there",
+        facility.name()
+    )]
+    Unlisted {
+        /// The facility.
+        facility: Facility,
+        /// The register.
+        msr: Msr,
+    },
     /// The filter register does not exist.
     #[error("{} has no filter register on this CPU: value {value:#x} cannot be set, it records every branch", facility.name())]
     NoFilter {

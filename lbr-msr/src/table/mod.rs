@@ -6,9 +6,11 @@
 //! it is written once per generation with its sources.
 
 mod generation;
+mod listed;
 mod models;
 
 pub use generation::GENERATIONS;
+pub use listed::{unlisted, unlisted_tos};
 pub use models::MODELS;
 
 use crate::{address::Msr, format::LbrFormat};
