@@ -30,10 +30,11 @@ pub use code::{lines, maps, place, symbols};
 pub use read::{brstack, names, note, perf_data, recording, select, stack};
 pub use views::{annotate, basic, callgraph, cycles, flow, hot, lint, loops, overview, paths};
 
-pub use clean::walk::Read;
+pub use clean::{Cleaned, Counter, Holds, Joins, Standing, Transition, View, Whole};
 pub use flow::Flow;
 pub use hot::HotTable;
 pub use names::Symbol;
 pub use recording::{Item, Recording};
 pub use select::Selection;
-pub use stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack};
+pub use stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack, Thread};
+pub use views::walk::Read;

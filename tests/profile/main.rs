@@ -12,6 +12,7 @@ mod support {
     pub(crate) mod skip;
 }
 
+mod agree;
 mod annotate;
 mod brstack;
 mod callgraph;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use lbr_msr::record::{Label, Lost};
 
-use crate::clean::interval::Interval;
+use super::add;
+use super::interval::Interval;
 use crate::read::note::Source;
 use crate::read::select::LeftOut;
-use crate::read::stack::{RawBranch, SampleHead};
+use crate::read::stack::SampleHead;
 
 /// What a recording consists of and what is missing from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,44 +44,7 @@ pub struct Quality {
     pub left_out: LeftOut,
 }
 
-/// What an entry is to those who follow branches one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    /// A branch that was taken.
-    Taken,
-    /// Nothing that is known: what comes after it does not follow on what came
-    /// before.
-    Gap,
-    /// No branch that was taken, and nothing is missing.
-    LeftOut,
-}
-
 impl Quality {
-    /// Says what an entry is, and counts it where it is left out. `aborts` are
-    /// the [`second_aborts`](crate::clean::second_aborts) of its stack.
-    #[inline]
-    pub(crate) fn entry(
-        &mut self,
-        branch: RawBranch,
-        index: usize,
-        aborts: &[usize],
-        weight: u64,
-    ) -> Entry {
-        if branch.is_empty() {
-            add(&mut self.zero_entries, weight);
-            return Entry::Gap;
-        }
-        let left_out = if branch.flags.not_taken() {
-            &mut self.not_taken
-        } else if aborts.binary_search(&index).is_ok() {
-            &mut self.double_aborts
-        } else {
-            return Entry::Taken;
-        };
-        add(left_out, weight);
-        Entry::LeftOut
-    }
-
     /// Takes a sample's words in. `false` where its branches must stay out of
     /// every count.
     pub fn sample(&mut self, head: &SampleHead, entries: usize) -> bool {
@@ -103,6 +67,29 @@ impl Quality {
             add(&mut self.excluded, head.weight);
         }
         !excluded
+    }
+
+    /// Adds what another recording consists of.
+    pub(crate) fn add(&mut self, other: &Quality) {
+        let Quality { labels, lost, left_out, .. } = other;
+        for (sum, more) in [
+            (&mut self.samples, other.samples),
+            (&mut self.empty_stacks, other.empty_stacks),
+            (&mut self.entries, other.entries),
+            (&mut self.zero_entries, other.zero_entries),
+            (&mut self.not_taken, other.not_taken),
+            (&mut self.duplicated_newest, other.duplicated_newest),
+            (&mut self.double_aborts, other.double_aborts),
+            (&mut self.exact, other.exact),
+            (&mut self.software, other.software),
+            (&mut self.hardware, other.hardware),
+            (&mut self.excluded, other.excluded),
+        ] {
+            add(sum, more);
+        }
+        labels.iter().for_each(|(label, n)| add(self.labels.entry(*label).or_default(), *n));
+        lost.iter().for_each(|(label, n)| add(self.lost.entry(*label).or_default(), *n));
+        self.left_out.add(left_out);
     }
 
     /// Takes a loss in.
@@ -146,7 +133,52 @@ impl Quality {
     }
 }
 
-/// Counts claimed by a file must not overflow ours.
-fn add(count: &mut u64, more: u64) {
-    *count = count.saturating_add(more);
+/// What stands between the records and the blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockQuality {
+    /// Blocks that ran, each time counted.
+    pub blocks: u64,
+    /// How many of them have no code bytes.
+    pub without_code: u64,
+    /// Blocks beside them that the code bytes contradict. They are left out,
+    /// and nothing is concluded about the branches inside.
+    pub contradicted: u64,
+    /// Pairs of neighbours between which code would have run backwards. They
+    /// are left out.
+    pub backwards: u64,
+    /// Pairs of neighbours more than 1 MiB apart. They are left out.
+    pub too_long: u64,
+    /// Pairs of neighbours with the kernel's boundary in between: no block.
+    pub crossing: u64,
+    /// Pairs of neighbours in two functions, or in one that nobody knows, where
+    /// the recording has symbols in place of addresses: how far apart they are
+    /// is not known, so no block.
+    pub apart: u64,
+    /// Stacks whose neighbours are not joined by straight code, because not
+    /// every branch was recorded: they have no blocks.
+    pub filtered: u64,
+}
+
+impl BlockQuality {
+    /// Adds what kept neighbours of another recording apart.
+    pub(crate) fn add(&mut self, other: &BlockQuality) {
+        add(&mut self.backwards, other.backwards);
+        add(&mut self.too_long, other.too_long);
+        add(&mut self.crossing, other.crossing);
+        add(&mut self.apart, other.apart);
+        add(&mut self.filtered, other.filtered);
+    }
+
+    /// Pairs of neighbours between which no code can have run in a straight
+    /// line.
+    #[must_use]
+    pub fn impossible(&self) -> u64 {
+        self.backwards.saturating_add(self.too_long)
+    }
+
+    /// Pairs of neighbours that no straight code joins, for whatever reason.
+    #[must_use]
+    pub fn unjoined(&self) -> u64 {
+        self.impossible().saturating_add(self.crossing).saturating_add(self.apart)
+    }
 }

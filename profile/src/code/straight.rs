@@ -4,8 +4,8 @@
 use lbr_msr::insn::{self, BranchInsn, Insn};
 use lbr_msr::record::BranchType;
 
-use crate::clean::LONGEST_BLOCK;
 use crate::code::maps::{Location, Maps};
+use crate::read::address::LONGEST_BLOCK;
 
 /// A conditional branch that was passed without being taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

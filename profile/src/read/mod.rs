@@ -1,6 +1,7 @@
 //! Recordings in and out: perf.data and the text of `perf script`, their
 //! samples one by one, and which of them count.
 
+pub(crate) mod address;
 pub mod brstack;
 pub mod names;
 pub mod note;

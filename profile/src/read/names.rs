@@ -23,13 +23,13 @@ const MOST: usize = 1 << 32;
 const NAMED: u64 = 0x5A << 56;
 const UNKNOWN: u64 = 0x5B << 56;
 const MARK: u64 = 0x7F << 56;
-const KERNEL: u64 = crate::clean::KERNEL;
+const KERNEL: u64 = crate::read::address::KERNEL;
 /// A branch from an unknown place and one to it do not meet: no code is known
 /// to run between them. But a return belongs to a call, at most an instruction
 /// before it.
 const UNKNOWN_TARGET: u64 = 8;
 
-const _: () = assert!(STRIDE - REACH > crate::clean::LONGEST_BLOCK);
+const _: () = assert!(STRIDE - REACH > crate::read::address::LONGEST_BLOCK);
 
 /// Whether a number is of those that stand for names.
 #[inline]

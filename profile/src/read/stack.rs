@@ -255,6 +255,16 @@ impl<'a> Entries<'a> {
         }
     }
 
+    /// Calls `visit` with each entry, oldest first.
+    #[inline]
+    pub fn for_each_back(&self, mut visit: impl FnMut(RawBranch)) {
+        match self {
+            Entries::Little(raw) => raw.iter().rev().for_each(|entry| visit(little(entry))),
+            Entries::Big(raw) => raw.iter().rev().for_each(|entry| visit(big(entry))),
+            Entries::Parsed(branches) => branches.iter().rev().for_each(|branch| visit(*branch)),
+        }
+    }
+
     /// The entries, newest first.
     pub fn iter(self) -> impl ExactSizeIterator<Item = RawBranch> + 'a {
         (0..self.len()).map(move |index| self.get(index).unwrap_or_default())
@@ -323,6 +333,9 @@ impl Counters<'_> {
         Some([0, 1, 2, 3].map(|i| (self.logged >> i & 1 == 1).then(|| count(i))))
     }
 }
+
+/// Process and thread, where the recording says them.
+pub type Thread = (Option<u32>, Option<u32>);
 
 /// What a sample says beside its branches. Absent is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

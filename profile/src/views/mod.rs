@@ -12,3 +12,4 @@ pub mod loops;
 mod modes;
 pub mod overview;
 pub mod paths;
+pub(crate) mod walk;

@@ -1,17 +1,15 @@
-//! Everything that a page about a recording shows, by one walk through it: the
-//! hot branches, the flow and the verdict.
+//! Everything that a page about recordings shows, by one walk through each: the
+//! hot branches, the flow and the verdicts.
 
 use lbr_msr::record::Event;
 
-use crate::clean::collect::{self, Collect};
-use crate::read::names::Symbol;
-use crate::read::perf_data::{EventAttr, ReadError};
+use crate::clean::{Cleaned, Counter, View, Whole};
+use crate::code::maps::Maps;
+use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
-use crate::read::select::LeftOut;
-use crate::read::stack::Stack;
-use crate::views::flow::{Flow, FlowCounter};
-use crate::views::hot::{Counter, HotTable};
-use crate::views::lint::{Check, DEFAULT_STRIDE, Finding, Lint, Verdict};
+use crate::views::flow::{self, Flow};
+use crate::views::hot::{self, HotBranch};
+use crate::views::lint::{DEFAULT_STRIDE, Finding, Lint, Scan, Told, Verdict};
 
 /// The verdict on one recording.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,34 +23,76 @@ pub struct Judged {
 /// What one or several recordings say together.
 #[derive(Debug)]
 pub struct Overview {
-    /// Branches by (from, to).
-    pub hot: HotTable,
-    /// Outcomes, blocks and their cycles.
+    /// Branches by (from, to), the hottest first.
+    pub branches: Vec<HotBranch>,
+    /// Outcomes, blocks and their cycles; and the totals of all.
     pub flow: Flow,
     /// The verdict on each recording.
     pub judged: Vec<Judged>,
 }
 
 /// Counts recordings as they come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct OverviewCounter {
-    hot: Counter,
-    /// The flow of all, where there are several: a verdict needs that of its
-    /// recording alone.
-    all: Option<FlowCounter>,
-    last: Option<Flow>,
+    counter: Counter<Page>,
+    /// There is more than one recording.
+    several: bool,
+    /// What the reader of the last one said.
+    told: Told,
     judged: Vec<Judged>,
 }
 
-impl OverviewCounter {
-    /// Begins with nothing. With `several` to come, their flows are counted
-    /// together beside each for itself.
-    #[must_use]
-    pub fn new(several: bool) -> OverviewCounter {
-        OverviewCounter { all: several.then(FlowCounter::new), ..OverviewCounter::default() }
+/// All that is counted at once.
+#[derive(Debug, Default)]
+struct Page {
+    hot: hot::Counts,
+    flow: flow::Counts,
+    scan: Scan,
+    /// The flow of the recording at hand, where there are several: a verdict
+    /// needs it alone.
+    own: Option<flow::Counts>,
+}
+
+impl View for Page {
+    type Table = (Vec<HotBranch>, Flow, Scan);
+
+    fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
+        self.hot.stack(stack, maps);
+        self.flow.stack(stack, maps);
+        self.scan.stack(stack, maps);
+        if let Some(own) = &mut self.own {
+            own.stack(stack, maps);
+        }
     }
 
-    /// Counts a recording to its end; `progress` as in [`HotTable::count`].
+    fn event(&mut self, event: &Event) {
+        self.scan.event(event);
+    }
+
+    fn next_recording(&mut self) {
+        self.scan = Scan::new(DEFAULT_STRIDE);
+    }
+
+    fn finish(self, whole: Whole) -> Self::Table {
+        let branches = self.hot.branches(&whole.maps);
+        (branches, self.flow.flow(whole), self.scan)
+    }
+}
+
+impl OverviewCounter {
+    /// Begins with nothing. With `several` to come, the flow of each is counted
+    /// for itself beside that of all.
+    #[must_use]
+    pub fn new(several: bool) -> OverviewCounter {
+        OverviewCounter {
+            counter: Counter::new(),
+            several,
+            told: Told::default(),
+            judged: Vec::new(),
+        }
+    }
+
+    /// Counts a recording to its end; `progress` as in [`Counter::recording`].
     ///
     /// # Errors
     /// [`ReadError`].
@@ -61,83 +101,40 @@ impl OverviewCounter {
         recording: &mut Recording,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<(), ReadError> {
-        self.hot.begin();
-        if let Some(all) = &mut self.all {
-            all.begin(recording);
+        if !self.several {
+            self.counter.recording(recording, progress)?;
+            self.told = Told::by(recording);
+            return Ok(());
         }
-        let several = self.all.is_some();
-        let flow = if several { FlowCounter::without_blocks() } else { FlowCounter::new() };
-        let check = Check::new(DEFAULT_STRIDE, recording, flow);
-        let mut walk = Walk { check, hot: &mut self.hot, all: self.all.as_mut() };
-        collect::collect(recording, &mut walk, progress)?;
-        let lint = walk.check.finish(recording);
-        self.hot.end(recording);
-        if let Some(all) = &mut self.all {
-            all.end(recording);
-        }
-        let verdict = lint.verdict();
-        let Lint { findings, flow, .. } = lint;
-        self.judged.push(Judged { verdict, findings });
-        self.last = Some(flow);
+        let Counter { cleaner, .. } = &mut self.counter;
+        let before = (std::mem::take(&mut cleaner.quality), std::mem::take(&mut cleaner.gaps));
+        self.counter.view.own = Some(flow::Counts::without_blocks());
+        self.counter.recording(recording, progress)?;
+        let Counter { cleaner, view } = &mut self.counter;
+        let whole = Whole {
+            quality: cleaner.quality.clone(),
+            gaps: cleaner.gaps,
+            maps: std::mem::take(&mut cleaner.maps),
+        };
+        let flow = view.own.take().unwrap_or_default().flow(whole);
+        let lint = Lint::of(&view.scan, flow, &Told::by(recording));
+        self.judged.push(Judged { verdict: lint.verdict(), findings: lint.findings });
+        cleaner.maps = lint.flow.maps;
+        cleaner.quality.add(&before.0);
+        cleaner.gaps.add(&before.1);
         Ok(())
     }
 
     /// What was counted.
     #[must_use]
     pub fn finish(self) -> Overview {
-        let OverviewCounter { hot, all, last, judged } = self;
-        let flow = match (all, last) {
-            (None, Some(flow)) => flow,
-            (all, _) => all.unwrap_or_default().finish(),
-        };
-        Overview { hot: hot.finish(), flow, judged }
-    }
-}
-
-/// One walk.
-struct Walk<'a> {
-    check: Check,
-    hot: &'a mut Counter,
-    all: Option<&'a mut FlowCounter>,
-}
-
-impl Collect for Walk<'_> {
-    fn events(&mut self, events: &[EventAttr]) {
-        Collect::events(&mut self.check, events);
-        Collect::events(self.hot, events);
-        if let Some(all) = &mut self.all {
-            Collect::events(*all, events);
+        let OverviewCounter { counter, several, told, mut judged } = self;
+        let (branches, mut flow, scan) = counter.finish();
+        if !several {
+            let lint = Lint::of(&scan, flow, &told);
+            judged.push(Judged { verdict: lint.verdict(), findings: lint.findings });
+            flow = lint.flow;
         }
-    }
-    fn knows(&self, event: usize) -> bool {
-        self.check.knows(event)
-    }
-    fn stack(&mut self, stack: &Stack<'_>) {
-        Collect::stack(&mut self.check, stack);
-        Collect::stack(self.hot, stack);
-        if let Some(all) = &mut self.all {
-            Collect::stack(*all, stack);
-        }
-    }
-    fn event(&mut self, event: &Event) {
-        Collect::event(&mut self.check, event);
-        Collect::event(self.hot, event);
-        if let Some(all) = &mut self.all {
-            Collect::event(*all, event);
-        }
-    }
-    fn left_out(&mut self, left: &LeftOut) {
-        Collect::left_out(&mut self.check, left);
-        Collect::left_out(self.hot, left);
-        if let Some(all) = &mut self.all {
-            Collect::left_out(*all, left);
-        }
-    }
-    fn symbol(&mut self, symbol: &Symbol) {
-        Collect::symbol(&mut self.check, symbol);
-        Collect::symbol(self.hot, symbol);
-        if let Some(all) = &mut self.all {
-            Collect::symbol(*all, symbol);
-        }
+        Overview { branches, flow, judged }
     }
 }

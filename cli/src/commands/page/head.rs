@@ -16,8 +16,6 @@ pub(super) struct Head<'a> {
     pub(super) sources: &'a [Source],
     /// What each says about itself.
     pub(super) recorded: &'a [Option<FileInfo>],
-    /// Distinct branches, of all files.
-    pub(super) distinct: u64,
     /// The rows of some files, where not of all.
     pub(super) kept: Option<Rows>,
 }
@@ -75,21 +73,22 @@ impl Head<'_> {
 
     /// What was recorded, and how well.
     pub(super) fn facts(&self, overview: &Overview) -> Markup {
-        let (quality, hot) = (&overview.hot.quality, &overview.hot);
+        let flow = &overview.flow;
+        let quality = &flow.quality;
         let facts: Vec<(&str, String)> =
             self.sources.iter().zip(self.recorded).flat_map(of_recording).collect();
         let counts = format!(
             "{} samples, {} branches, {} distinct",
             grouped(quality.samples),
-            grouped(hot.total),
-            grouped(self.distinct)
+            grouped(flow.taken),
+            grouped(flow.distinct)
         );
-        let predictions = match hot.mispredicted {
+        let predictions = match flow.mispredicted {
             Some(missed) => format!(
                 "{} of {} known predictions missed ({})",
                 grouped(missed),
-                grouped(hot.known),
-                percent(missed as f64 / hot.known as f64)
+                grouped(flow.known),
+                percent(missed as f64 / flow.known as f64)
             ),
             None => "not recorded".to_owned(),
         };

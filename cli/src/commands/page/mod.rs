@@ -43,16 +43,14 @@ pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
         Ok(())
     })?;
     let mut overview = counter.finish();
-    args.symbols.apply(&mut overview.hot.maps);
     args.symbols.apply(&mut overview.flow.maps);
-    let distinct = overview.hot.branches.len() as u64;
-    let hot = &mut overview.hot;
-    let kept = args.dso.keep(&hot.maps, &mut hot.branches, (hot.total, "branches"), |branch| {
+    let Overview { branches, flow: all, .. } = &mut overview;
+    let kept = args.dso.keep(&all.maps, branches, (all.taken, "branches"), |branch| {
         (branch.from_location, branch.count)
     })?;
     args.dso.keep_flow(&mut overview.flow, false)?;
     args.dso.keep_flow(&mut overview.flow, true)?;
-    let head = head::Head { distinct, kept, sources: &sources, recorded: &recorded };
+    let head = head::Head { kept, sources: &sources, recorded: &recorded };
     let page = page(&head, &mut overview, args)?;
     page::write(path, &page)?;
     finish(&sources, &overview.flow.maps);

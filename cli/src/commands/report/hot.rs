@@ -4,7 +4,10 @@ use std::io::Write;
 
 use maud::{Markup, html};
 use profile::brstack::type_name;
-use profile::hot::{Counter, HotBranch, HotTable, Order};
+use profile::hot::{Counter, HotBranch, Order};
+use profile::maps::Maps;
+use profile::overview::Overview;
+use profile::quality::Quality;
 use serde_json::json;
 
 use super::{Page, Report, Section, Sort, View, print_hidden, rest};
@@ -27,16 +30,30 @@ pub(super) const VIEW: View = View {
 /// A branch and its index.
 type Row<'a> = (usize, &'a HotBranch);
 
-fn table<'a>() -> Table<'a, HotTable, Row<'a>> {
-    Table::<HotTable, Row<'_>>::new()
+/// What the branches are a part of.
+struct Whole<'a> {
+    /// All branches together.
+    total: u64,
+    quality: &'a Quality,
+    maps: &'a mut Maps,
+}
+
+impl Whole<'_> {
+    fn share(&self, branch: &HotBranch) -> f64 {
+        if self.total == 0 { 0.0 } else { branch.count as f64 / self.total as f64 }
+    }
+}
+
+fn table<'a>() -> Table<'a, Whole<'a>, Row<'a>> {
+    Table::<Whole<'_>, Row<'_>>::new()
         .constant("view", "hot")
         .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
         .spare(3)
         .number("count", "count", |_, (_, branch)| Cell::Count(branch.count))
-        .number("share", "share", |table, (_, branch)| Cell::Share(table.share(branch)))
+        .number("share", "share", |whole, (_, branch)| Cell::Share(whole.share(branch)))
         .heat()
-        .only("share_low|share_high", |table, (_, branch)| {
-            Cell::interval(table.quality.share_interval(table.share(branch)))
+        .only("share_low|share_high", |whole, (_, branch)| {
+            Cell::interval(whole.quality.share_interval(whole.share(branch)))
         })
         .only("mispredicted", |_, (_, branch)| Cell::count(branch.mispredicted))
         .only("predictions_known", |_, (_, branch)| Cell::Count(branch.known))
@@ -54,13 +71,15 @@ fn table<'a>() -> Table<'a, HotTable, Row<'a>> {
         })
         .spare(2)
         .nested("counters", |_, (_, branch)| branch.counters.clone())
-        .word("type", "type", |table, (_, branch)| Cell::word(table.type_of(branch).map(type_name)))
-        .spare(4)
-        .place("from", "from", Part::ALL, |table, (_, branch)| {
-            Some(Place::of(&mut table.maps, branch.from_location, branch.from))
+        .word("type", "type", |whole, (_, branch)| {
+            Cell::word(branch.type_in(whole.maps).map(type_name))
         })
-        .place("to", "to", Part::ALL, |table, (_, branch)| {
-            Some(Place::of(&mut table.maps, branch.to_location, branch.to))
+        .spare(4)
+        .place("from", "from", Part::ALL, |whole, (_, branch)| {
+            Some(Place::of(whole.maps, branch.from_location, branch.from))
+        })
+        .place("to", "to", Part::ALL, |whole, (_, branch)| {
+            Some(Place::of(whole.maps, branch.to_location, branch.to))
         })
         .behind(" -> ")
 }
@@ -99,7 +118,8 @@ fn run(args: &Report) -> Outcome {
         }
         out.gap()?;
     }
-    table().write(printer, &mut out, &mut hot, branches.iter().enumerate())?;
+    let mut whole = Whole { total: hot.total, quality: &hot.quality, maps: &mut hot.maps };
+    table().write(printer, &mut out, &mut whole, branches.iter().enumerate())?;
     match printer {
         Printer::Text => {
             print_hidden(&mut out, listed, branches.len(), ("branch", "branches"))?;
@@ -117,12 +137,13 @@ fn run(args: &Report) -> Outcome {
 }
 
 fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
-    let hot = &mut page.overview.hot;
-    let branches: Vec<HotBranch> = hot.branches.iter().take(page.limit).cloned().collect();
+    let Overview { branches, flow, .. } = &mut *page.overview;
+    let mut whole = Whole { total: flow.taken, quality: &flow.quality, maps: &mut flow.maps };
+    let shown = branches.iter().take(page.limit);
     Ok(html! {
         p { "Taken branches by where they came from and went. Cycles are core cycles since the branch before." }
-        (table().html("Hot branches", hot, branches.iter().enumerate()))
-        (rest(hot.branches.len(), branches.len(), "branches"))
+        (table().html("Hot branches", &mut whole, shown.clone().enumerate()))
+        (rest(branches.len(), shown.len(), "branches"))
     })
 }
 

@@ -81,7 +81,7 @@ impl Page<'_> {
     /// The recording, for a view with walks of its own; else what stands in its
     /// place, by the view's name.
     fn walked(&self) -> Result<&Path, impl Fn(&str) -> Markup + use<>> {
-        let branches = self.overview.hot.total;
+        let branches = self.overview.flow.taken;
         let why = match self.args.input.as_slice() {
             [path] if path == Path::new("-") || !path.is_file() => {
                 "they read a recording again, which a pipe cannot be".to_owned()

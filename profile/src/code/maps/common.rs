@@ -97,20 +97,20 @@ impl Way {
 }
 
 impl Maps {
-    /// The address space that a stack is counted in, and its entries there.
-    /// `room` is for those that are moved, and empty where none is.
+    /// The address space that a stack is counted in, its entries there, and
+    /// whether those are at other addresses than recorded, for which `room` is.
     pub(crate) fn settle<'a>(
         &mut self,
         head: &SampleHead,
         entries: Entries<'a>,
         room: &'a mut Vec<RawBranch>,
-    ) -> (usize, Entries<'a>) {
+    ) -> (usize, Entries<'a>, bool) {
         room.clear();
         // Mostly the process of the stack before.
         if let Some((pid, space)) = self.common.last
             && pid == head.pid
         {
-            return (space, entries);
+            return (space, entries, false);
         }
         let space = self.current_space(head.pid);
         let used = self.spaces.get(space).is_none_or(|space| space.used);
@@ -122,7 +122,7 @@ impl Maps {
                 Some(first) => {
                     for way in self.ways(space, first) {
                         if way.entries(&entries, room) {
-                            return (way.space, Entries::Parsed(room));
+                            return (way.space, Entries::Parsed(room), true);
                         }
                     }
                 }
@@ -132,7 +132,7 @@ impl Maps {
             space.used = true;
         }
         self.common.last = Some((head.pid, space));
-        (space, entries)
+        (space, entries, false)
     }
 
     /// Where the branches of a process may go, the first choice first.

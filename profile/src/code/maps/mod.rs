@@ -13,6 +13,7 @@ use std::sync::Arc;
 use lbr_msr::record::{Event, Mmap};
 
 use crate::code::symbols::{JitMap, Sources};
+use crate::read::address::KERNEL;
 use crate::read::perf_data::FileInfo;
 use common::{Common, Way};
 use files::{Kind, MappedFile};
@@ -22,8 +23,6 @@ use vdso::VDSO;
 
 pub use files::{Function, Named};
 
-/// Addresses from here up belong to the kernel, whoever runs.
-const KERNEL: u64 = 1 << 63;
 /// Mappings copied at most, for processes that change what they inherited or
 /// replace what was sampled: a small recording could ask for any number.
 const MAX_COPIED: usize = 4 << 20;
@@ -269,6 +268,22 @@ impl Maps {
     /// The recording of a space, and its process there.
     pub(crate) fn owner(&self, space: usize) -> Option<Owner> {
         self.spaces.get(space).map(|space| space.owner)
+    }
+
+    /// Whether no byte of a file lies at two addresses of a space.
+    pub(crate) fn has_each_byte_once(&self, space: usize) -> bool {
+        let Some(space) = self.spaces.get(space) else { return true };
+        let kernel = self.kernels.get(space.owner.recording as usize);
+        let all = space.mappings.values().chain(kernel.iter().flat_map(|k| k.mappings.values()));
+        let shared = all.filter(|map| self.is_shared(map.file));
+        let part = |map: &Mapping| (map.file, map.pgoff, map.pgoff.saturating_add(map.len));
+        let mut parts: Vec<(usize, u64, u64)> = shared.map(part).collect();
+        parts.sort_unstable();
+        let apart = |pair: &[(usize, u64, u64)]| match pair {
+            [(file, _, end), (other, start, _)] => file != other || end <= start,
+            _ => true,
+        };
+        space.named.is_none() && parts.windows(2).all(apart)
     }
 
     /// What follows comes from another recording: its processes are others,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lbr_msr::record::{Event, Head};
 
 use super::{Comms, Names, SelectError, Selection, events};
-use crate::clean::collect::Thread;
 use crate::read::stack::SampleHead;
+use crate::read::stack::Thread;
 
 /// What a sample is chosen by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 
+use lbr_msr::record::Event;
+
 use super::Passage;
 use super::stitch::{Before, Frame, Missing, Stitched};
 use super::tree::{NOBODY, ROOT, Tree};
-use crate::clean::KERNEL;
-use crate::clean::collect::Thread;
-use crate::clean::walk::{self, Frames, Joins, Kind, Opening, Returned, Visit, Walker, add};
+use crate::clean::{Cleaned, Holds, Joins, add};
+use crate::code::maps::Maps;
+use crate::read::address::KERNEL;
 use crate::read::note::Source;
+use crate::read::stack::Thread;
+use crate::views::walk::{Edges, Frames, Kind, Returned, Step, Visit};
 
 /// Builds the tree as stacks come.
 #[derive(Debug)]
@@ -42,13 +46,13 @@ impl Builder {
     }
 
     /// A stack in call-stack mode.
-    fn snapshot(&mut self, walker: &mut Walker, opening: Opening) {
-        let (head, weight) = (opening.head, opening.weight);
+    fn snapshot(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps) {
+        let (head, weight) = (stack.head, stack.weight);
         self.snapshots = true;
-        let mut frames: Vec<Frame> = Vec::with_capacity(walker.steps.len());
-        for step in walker.steps.iter().rev() {
-            let Some(&edge) = walker.edges.get(step.edge) else { continue };
-            let mut function = |addr| self.tree.function(&mut walker.maps, opening.space, addr).0;
+        let mut frames: Vec<Frame> = Vec::with_capacity(steps.len());
+        for step in steps.iter().rev() {
+            let Some(&edge) = edges.get(step.edge) else { continue };
+            let mut function = |addr| self.tree.function(maps, stack.space, addr).0;
             let (caller, callee) = (function(edge.from), function(edge.to));
             frames.push(Frame { from: edge.from, to: edge.to, caller, callee });
         }
@@ -70,7 +74,7 @@ impl Builder {
         };
         let mut whole = missing == Missing::Nothing;
         if self.stitch {
-            let before = self.before.entry(opening.thread).or_default();
+            let before = self.before.entry(stack.thread).or_default();
             match before.stitch(&mut frames, head.hw_idx, missing) {
                 Stitched::Completed => {
                     add(&mut self.passage.completed, weight);
@@ -84,7 +88,7 @@ impl Builder {
         let innermost = frames.first().map(|frame| frame.to);
         let in_kernel = |addr: Option<u64>| addr.is_some_and(|addr| addr >= KERNEL);
         let mut path: Vec<usize> = frames.iter().rev().map(|frame| frame.caller).collect();
-        let mut function = |addr| self.tree.function(&mut walker.maps, opening.space, addr).0;
+        let mut function = |addr| self.tree.function(maps, stack.space, addr).0;
         match (stood, innermost) {
             // The calls are the program's, and the kernel ran for it.
             (Some(ip), Some(to)) if in_kernel(stood) && !in_kernel(innermost) => {
@@ -105,22 +109,21 @@ impl Builder {
     }
 
     /// Branches, or calls and returns.
-    fn replay(&mut self, walker: &mut Walker, opening: Opening) {
-        let mut running = self.running.remove(&opening.thread);
-        if opening.joins != Joins::Before {
+    fn replay(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps) {
+        let mut running = self.running.remove(&stack.thread);
+        if stack.joins != Joins::Before {
             running = None;
         }
-        let (space, weight) = (opening.space, opening.weight);
-        self.targets.resize(walker.edges.list().len(), None);
-        for (index, step) in walker.steps.iter().enumerate() {
-            let Some(&edge) = walker.edges.get(step.edge) else { continue };
+        let (space, weight) = (stack.space, stack.weight);
+        self.targets.resize(edges.list().len(), None);
+        for (index, step) in steps.iter().enumerate() {
+            let Some(&edge) = edges.get(step.edge) else { continue };
             if !step.follows {
                 running = None;
             }
-            let maps = &mut walker.maps;
             let mut frames = running.take().unwrap_or_else(|| {
                 let (function, _) = self.tree.function(maps, space, edge.from);
-                let begins = index == 0 && opening.joins == Joins::Start;
+                let begins = index == 0 && stack.joins == Joins::Start;
                 Frames::new(self.outermost(function, begins))
             });
             self.tree.own(*frames.top(), weight);
@@ -165,8 +168,8 @@ impl Builder {
             }
             running = Some(frames);
         }
-        if let Some(frames) = running.filter(|_| opening.goes_on) {
-            self.running.insert(opening.thread, frames);
+        if let Some(frames) = running.filter(|_| stack.goes_on) {
+            self.running.insert(stack.thread, frames);
         }
     }
 
@@ -225,16 +228,17 @@ fn is_full(len: usize, deepest: usize) -> bool {
 }
 
 impl Visit for Builder {
-    fn stack(&mut self, walker: &mut Walker, opening: Opening) {
-        match opening.holds {
-            walk::Holds::CallStack => self.snapshot(walker, opening),
-            walk::Holds::Everything | walk::Holds::CallsAndReturns => self.replay(walker, opening),
-            walk::Holds::Other => add(&mut self.passage.unusable, opening.weight),
+    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps) {
+        match stack.holds {
+            Holds::CallStack => self.snapshot(stack, steps, edges, maps),
+            Holds::Everything | Holds::CallsAndReturns => self.replay(stack, steps, edges, maps),
+            Holds::Other => add(&mut self.passage.unusable, stack.weight),
         }
     }
 
-    fn forget(&mut self, thread: Option<Thread>) {
-        if let Some(thread) = thread {
+    fn event(&mut self, event: &Event) {
+        if let Event::Exit(task) = event {
+            let thread = (Some(task.pid), Some(task.tid));
             self.running.remove(&thread);
             self.before.remove(&thread);
         }

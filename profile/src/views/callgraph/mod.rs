@@ -26,11 +26,12 @@ mod stitch;
 mod tree;
 
 use crate::clean::quality::Quality;
-use crate::clean::walk::{self, Read, Walker, add};
+use crate::clean::{Whole, add};
 use crate::code::maps::Maps;
 use crate::code::symbols::Sources;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
+use crate::views::walk::{self, Read};
 
 use builder::Builder;
 use tree::{ROOT, Tree};
@@ -162,24 +163,22 @@ impl CallGraph {
         stitch: bool,
         read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
     ) -> Result<(CallGraph, T), E> {
-        let mut walker = Walker::default();
-        walker.maps = Maps::with_sources(sources);
-        let mut builder = Builder::new(stitch);
-        let read = walk::walk(read_all, &mut walker, &mut builder)?;
+        let (walked, read) = walk::walk(read_all, sources, Builder::new(stitch))?;
+        let (builder, edges, Whole { quality, maps, .. }) = walked;
         let Builder { mut tree, mut passage, snapshots, .. } = builder;
         tree.add_up();
         passage.folded = tree.folded;
-        let list = walker.edges.list();
+        let (entries, distinct) = edges.totals(&maps);
         let graph = CallGraph {
             nodes: tree.nodes,
             functions: tree.functions,
             unit: if snapshots { Unit::Stacks } else { Unit::Branches },
             passage,
-            complete: !snapshots && walker.quality.is_complete() && passage.unusable == 0,
-            entries: list.iter().fold(0, |sum, edge| sum.saturating_add(edge.count)),
-            distinct: list.len() as u64,
-            quality: walker.quality,
-            maps: walker.maps,
+            complete: !snapshots && quality.is_complete() && passage.unusable == 0,
+            entries,
+            distinct,
+            quality,
+            maps,
         };
         Ok((graph, read))
     }

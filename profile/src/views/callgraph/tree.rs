@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::clean::walk::add;
+use crate::clean::add;
 use crate::code::maps::{Location, Maps, Named};
 
 /// Frames of a path that are told apart: deeper ones count for the last.

@@ -1,7 +1,7 @@
 //! What is counted for each block.
 
-use super::add;
 use super::counts::Space;
+use crate::clean::add;
 use crate::clean::index;
 use crate::clean::table::{Keyed, Table};
 use crate::views::cycles::Cycles;

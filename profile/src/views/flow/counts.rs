@@ -3,9 +3,10 @@
 use super::blocks::{BlockSlot, Blocks, Inside, Kind};
 use super::edges::{EdgeSlot, Edges};
 use super::sites::{SiteSlot, Sites};
-use super::{BlockQuality, add};
 use crate::clean::index;
+use crate::clean::quality::BlockQuality;
 use crate::clean::table::{Keyed, Table};
+use crate::clean::{Cleaned, NO_BLOCK, Transition, add};
 use crate::code::maps::Maps;
 use crate::code::straight::{self, Straight};
 use crate::read::stack::RawBranch;
@@ -15,31 +16,13 @@ pub(super) type Space = u32;
 /// As many branches as the deepest ring has: looked up together.
 const BATCH: usize = 32;
 
-/// No straight code lies before a branch.
-pub(super) const NO_BLOCK: u32 = u32::MAX;
-
-/// A branch of the stack at hand on its way into the counts.
+/// Where a branch and the code before it will most likely be counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Step {
-    pub(super) branch: RawBranch,
-    /// Where the straight code before it begins, and its length or
-    /// [`NO_BLOCK`].
-    pub(super) entry: u64,
-    pub(super) len: u32,
-    /// The cycles of that code, 0 where they are not known.
-    pub(super) cycles: u32,
-    /// Where branch and code will most likely be counted.
+struct Guess {
     edge_hash: u32,
     edge: u32,
     block_hash: u32,
     block: u32,
-}
-
-impl Step {
-    /// A branch without straight code before it.
-    pub(super) fn of(branch: RawBranch) -> Step {
-        Step { branch, len: NO_BLOCK, ..Step::default() }
-    }
 }
 
 /// What became of the blocks of the stack at hand.
@@ -70,9 +53,14 @@ impl Keyed for Name {
     }
 }
 
-/// What was counted.
+/// Counts what branches did, and the straight code between them.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub struct Counts {
+    /// Of the blocks that ran.
+    pub(super) quality: BlockQuality,
+    /// Nobody asks for the sites.
+    pub(super) no_sites: bool,
+    guesses: Vec<Guess>,
     names: Table<Name>,
     pub(super) sites: Sites,
     pub(super) edges: Edges,
@@ -80,72 +68,87 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// For those who ask for branches alone.
-    pub(super) fn without_blocks() -> Counts {
+    /// For those who ask for branches alone: blocks are not kept, and take less
+    /// than half of the memory. What they say about branches stays.
+    pub(crate) fn without_blocks() -> Counts {
         Counts { blocks: Blocks::without_cycles(), ..Counts::default() }
     }
 
-    /// Counts the steps of a stack.
-    pub(super) fn stack(
-        &mut self,
-        space: Space,
-        steps: &mut [Step],
-        weight: u64,
-        maps: &mut Maps,
-        quality: &mut BlockQuality,
-    ) {
+    /// For those who ask for blocks alone: the flow will have no sites.
+    pub(crate) fn without_sites() -> Counts {
+        Counts { no_sites: true, ..Counts::default() }
+    }
+
+    /// Counts a stack.
+    pub(crate) fn add(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
+        let (space, weight) = (stack.space, stack.weight);
         let renumbered = self.sites.begin();
         self.edges.begin(renumbered);
         let mut now = BlocksNow::default();
-        for steps in steps.chunks_mut(BATCH) {
-            self.look_up(space, steps);
-            for step in steps {
+        let mut guesses = std::mem::take(&mut self.guesses);
+        for steps in stack.transitions.chunks(BATCH) {
+            self.look_up(space, steps, &mut guesses);
+            for (step, guess) in steps.iter().zip(&guesses) {
                 let settled =
-                    step.len != NO_BLOCK && self.block(space, step, weight, maps, &mut now);
-                self.branch(space, step, settled, weight, maps);
+                    step.len != NO_BLOCK && self.block(space, step, guess, weight, maps, &mut now);
+                self.branch(space, step, guess, settled, weight, maps);
             }
         }
+        self.guesses = guesses;
         self.edges.settle(weight, &self.sites);
         self.sites.settle(weight);
-        add(&mut quality.blocks, now.ran.saturating_mul(weight));
-        add(&mut quality.without_code, now.without_code.saturating_mul(weight));
-        add(&mut quality.contradicted, now.contradicted.saturating_mul(weight));
+        let BlockQuality { blocks, without_code, contradicted, .. } = &mut self.quality;
+        add(blocks, now.ran.saturating_mul(weight));
+        add(without_code, now.without_code.saturating_mul(weight));
+        add(contradicted, now.contradicted.saturating_mul(weight));
     }
 
     /// Where steps will most likely be counted. What is there is fetched, all
     /// of it side by side: one after the other, each step would wait for its
     /// own.
     #[inline]
-    fn look_up(&self, space: Space, steps: &mut [Step]) {
+    fn look_up(&self, space: Space, steps: &[Transition], guesses: &mut Vec<Guess>) {
         let (edges, blocks) = (&self.edges.table, &self.blocks.table);
         let mut places = 0;
-        for step in &mut *steps {
-            step.edge_hash = EdgeSlot::hash((step.branch.from, step.branch.to, space));
-            step.block_hash = BlockSlot::hash((step.entry, step.len, space));
-            places ^= edges.touch(step.edge_hash) ^ blocks.touch(step.block_hash);
-        }
+        guesses.clear();
+        guesses.extend(steps.iter().map(|step| {
+            let edge_hash = EdgeSlot::hash((step.branch.from, step.branch.to, space));
+            let block_hash = BlockSlot::hash((step.entry, step.len, space));
+            places ^= edges.touch(edge_hash) ^ blocks.touch(block_hash);
+            let block = if step.len == NO_BLOCK { NO_BLOCK } else { 0 };
+            Guess { edge_hash, block_hash, edge: 0, block }
+        }));
         std::hint::black_box(places);
-        for step in &mut *steps {
-            step.edge = edges.guess(step.edge_hash);
-            step.block =
-                if step.len == NO_BLOCK { NO_BLOCK } else { blocks.guess(step.block_hash) };
+        for guess in &mut *guesses {
+            guess.edge = edges.guess(guess.edge_hash);
+            if guess.block != NO_BLOCK {
+                guess.block = blocks.guess(guess.block_hash);
+            }
         }
-        let touch = |step: &Step| self.edges.site(step.edge) ^ self.blocks.touch(step.block);
-        std::hint::black_box(steps.iter().fold(0, |all, step| all ^ touch(step)));
-        let touch = |step: &Step| {
-            let first = self.blocks.inside(step.block).first();
+        let touch = |guess: &Guess| self.edges.site(guess.edge) ^ self.blocks.touch(guess.block);
+        std::hint::black_box(guesses.iter().fold(0, |all, guess| all ^ touch(guess)));
+        let touch = |guess: &Guess| {
+            let first = self.blocks.inside(guess.block).first();
             let passed = first.map_or(0, |inside| self.sites.touch(inside.site));
-            self.sites.touch(self.edges.site(step.edge)) ^ passed
+            self.sites.touch(self.edges.site(guess.edge)) ^ passed
         };
-        std::hint::black_box(steps.iter().fold(0, |all, step| all ^ touch(step)));
+        std::hint::black_box(guesses.iter().fold(0, |all, guess| all ^ touch(guess)));
     }
 
     /// A taken branch.
     #[inline]
-    fn branch(&mut self, space: Space, step: &Step, settled: bool, weight: u64, maps: &mut Maps) {
+    fn branch(
+        &mut self,
+        space: Space,
+        step: &Transition,
+        guess: &Guess,
+        settled: bool,
+        weight: u64,
+        maps: &mut Maps,
+    ) {
         let branch = step.branch;
         let key = (branch.from, branch.to, space);
-        let found = self.edges.table.find_near(step.edge, step.edge_hash, key);
+        let found = self.edges.table.find_near(guess.edge, guess.edge_hash, key);
         let Some(edge) = found.or_else(|| self.new_edge(space, branch, maps)) else { return };
         let branch_type = branch.flags.branch_type();
         let (site, first) = self.edges.take(edge, weight, branch_type.is_some(), &self.sites);
@@ -197,13 +200,14 @@ impl Counts {
     fn block(
         &mut self,
         space: Space,
-        step: &Step,
+        step: &Transition,
+        guess: &Guess,
         weight: u64,
         maps: &mut Maps,
         now: &mut BlocksNow,
     ) -> bool {
         let key = (step.entry, step.len, space);
-        let found = self.blocks.table.find_near(step.block, step.block_hash, key);
+        let found = self.blocks.table.find_near(guess.block, guess.block_hash, key);
         let Some(block) = found.or_else(|| self.new_block(key, maps)) else { return false };
         match self.blocks.run(block, step.cycles, weight) {
             Kind::Runs => {

@@ -1,8 +1,8 @@
 //! What is counted for each branch and one of its targets.
 
-use super::add;
 use super::counts::Space;
 use super::sites::Sites;
+use crate::clean::add;
 use crate::clean::index;
 use crate::clean::table::{Keyed, Table};
 
@@ -11,7 +11,7 @@ use crate::clean::table::{Keyed, Table};
 #[repr(align(64))]
 pub(super) struct EdgeSlot {
     /// As recorded: the site may be the branch behind it.
-    from: u64,
+    pub(super) from: u64,
     pub(super) to: u64,
     pub(super) count: u64,
     /// As in [`Target`](super::Target).

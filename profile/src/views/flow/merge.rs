@@ -5,32 +5,36 @@ use std::cmp::Reverse;
 use lbr_msr::record::BranchType;
 
 use super::blocks::{BlockSlot, Insides, Kind};
-use super::counter::FlowCounter;
-use super::counts::Space;
+use super::counts::{Counts, Space};
 use super::edges::EdgeSlot;
 use super::sites::{SiteSlot, SiteTotals, Sites};
-use super::{Block, Flow, Site, Target, add};
-use crate::clean::index::{Index, hash};
-use crate::code::maps::{Location, Maps, Owner};
+use super::{Block, Flow, Site, Target};
+use crate::clean::index::Index;
+use crate::clean::quality::BlockQuality;
+use crate::clean::{self, Key, Owned, Whole, add, place_hash};
+use crate::code::maps::{Location, Maps};
 use crate::code::straight::Passed;
 use crate::read::names;
 use crate::views::cycles::Cycles;
 
-impl FlowCounter {
+impl Counts {
     /// The flow: the same code of the same file is one, whichever process ran
     /// it.
-    #[must_use]
-    pub fn finish(self) -> Flow {
-        let FlowCounter { quality, block_quality, maps, counts, no_sites, .. } = self;
-        let (counted, edges, blocks) = counts.into_parts();
+    pub(crate) fn flow(self, whole: Whole) -> Flow {
+        let Whole { quality, gaps, maps } = whole;
+        let BlockQuality { blocks, without_code, contradicted, .. } = self.quality;
+        let block_quality = BlockQuality { blocks, without_code, contradicted, ..gaps };
+        let no_sites = self.no_sites;
+        let (counted, edges, blocks) = self.into_parts();
         // Without what only counting needed. One after the other: each takes
         // more memory than what it was counted in, which goes.
         let blocks = blocks.into_parts();
         let froms: Vec<u64> = counted.slots.iter().map(|slot| slot.from).collect();
+        let ends = |at: usize| edges.get(at).map(|edge| (edge.space, edge.from, edge.to));
+        let distinct = clean::distinct(&maps, ends);
         let mut sites = merge_all(counted, edges, &maps);
         let sum = |of: fn(&Site) -> u64| sites.iter().map(of).fold(0, u64::saturating_add);
         let (taken, known) = (sum(|site| site.taken), sum(|site| site.known));
-        let distinct = sum(|site| site.targets.len() as u64);
         let mispredicted = (known > 0).then(|| sum(|site| site.mispredicted.unwrap_or(0)));
         if no_sites {
             sites = Vec::new();
@@ -55,49 +59,26 @@ fn merge_all(counted: Sites, edges: Vec<EdgeSlot>, maps: &Maps) -> Vec<Site> {
     sites
 }
 
-/// The process that addresses are bound to, where they lie in no file.
-fn owner(maps: &Maps, space: Space, locations: &[Location]) -> Option<Owner> {
-    let bound = locations.iter().any(Location::is_private);
-    if bound { maps.owner(space as usize) } else { None }
-}
-
-/// Offset or address, and file counted from 1.
-fn parts(location: Location) -> (u64, u64) {
-    match location {
-        Location::File { file, offset } => (offset, file as u64 + 1),
-        Location::Address(addr) => (addr, 0),
-    }
-}
-
-/// The hash of a place with something else, and of who owns them.
-fn place_hash(location: Location, other: u64, owner: Option<Owner>) -> u32 {
-    let (at, file) = parts(location);
-    let owner = owner.map_or(0, |owner| {
-        let pid = owner.pid.map_or(0, |pid| u64::from(pid) + 1);
-        u64::from(owner.recording) << 33 ^ pid
-    });
-    hash(at, other ^ owner.rotate_left(7), file)
-}
-
 /// Sites by place, and the site of each slot.
 fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<u32>) {
     let mut index = Index::default();
     let mut merged: Vec<Site> = Vec::with_capacity(sites.slots.len());
-    let mut owners: Vec<Option<Owner>> = Vec::new();
+    let mut firsts: Vec<u32> = Vec::new();
     let mut of_slot = Vec::with_capacity(sites.slots.len());
+    let key = |slot: &SiteSlot| Owned::at(maps, slot.space, slot.from);
     for (number, slot) in sites.slots.iter().enumerate() {
-        let location = maps.locate(slot.space as usize, slot.from);
-        let owner = owner(maps, slot.space, &[location]);
-        let hash = place_hash(location, 0, owner);
+        let ours = key(slot);
+        let location = ours.place;
         let is = |n: u32| {
             let same = merged.get(n as usize).is_some_and(|site| site.location == location);
-            same && owners.get(n as usize) == Some(&owner)
+            let first = firsts.get(n as usize).and_then(|first| sites.slots.get(*first as usize));
+            same && first.is_some_and(|first| key(first) == ours)
         };
-        let at = index.find(hash, is).unwrap_or_else(|| {
+        let at = index.find(ours.hash(), is).unwrap_or_else(|| {
             let next = merged.len() as u32;
-            index.insert(hash, next);
+            index.insert(ours.hash(), next);
             merged.push(new_site(slot, location));
-            owners.push(owner);
+            firsts.push(number as u32);
             next
         });
         of_slot.push(at);
@@ -198,17 +179,16 @@ fn merge_blocks(
     let mut blocks: Vec<Block> = Vec::new();
     blocks.reserve_exact(slots.len());
     for (slot, cycles) in slots.into_iter().zip(cycles) {
-        let locate = |addr| maps.locate(slot.space as usize, addr);
         let exit = slot.entry.wrapping_add(u64::from(slot.len));
-        let (entry_location, exit_location) = (locate(slot.entry), locate(exit));
-        let owner = owner(maps, slot.space, &[entry_location, exit_location]);
-        let hash = place_hash(entry_location, parts(exit_location).0, owner);
+        let key = Key::of(maps, slot.space, slot.entry, exit);
+        let Owned { place: (entry_location, exit_location), owner } = key;
         let is = |number: u32| {
             blocks.get(number as usize).is_some_and(|block| {
-                (block.entry_location, block.exit_location, block.owner)
-                    == (entry_location, exit_location, owner)
+                let place = (block.entry_location, block.exit_location);
+                Owned { place, owner: block.owner } == key
             })
         };
+        let hash = key.hash();
         let known = index.find(hash, is);
         if let Some(block) = known.and_then(|number| blocks.get_mut(number as usize)) {
             add(&mut block.count, slot.count);

@@ -9,7 +9,6 @@
 //! but its cycles are not known.
 
 mod blocks;
-mod counter;
 mod counts;
 mod edges;
 mod merge;
@@ -19,6 +18,7 @@ use lbr_msr::record::BranchType;
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
+use crate::clean::{Cleaned, Counter, View, Whole};
 use crate::code::maps::{Location, Maps, Owner};
 use crate::code::straight::Passed;
 use crate::read::perf_data::ReadError;
@@ -27,7 +27,40 @@ use crate::views::cycles::Cycles;
 
 use sites::{More, Surplus};
 
-pub use counter::FlowCounter;
+pub use crate::clean::quality::BlockQuality;
+pub use counts::Counts;
+
+/// Reads recordings and follows the flow.
+pub type FlowCounter = Counter<Counts>;
+
+impl FlowCounter {
+    /// Begins with nothing, for those who ask for branches alone: blocks are
+    /// not kept, and take less than half of the memory. What they say about
+    /// branches stays.
+    #[must_use]
+    pub fn without_blocks() -> FlowCounter {
+        Counter::of(Counts::without_blocks())
+    }
+
+    /// Begins with nothing, for those who ask for blocks alone: the flow will
+    /// have no sites.
+    #[must_use]
+    pub fn without_sites() -> FlowCounter {
+        Counter::of(Counts::without_sites())
+    }
+}
+
+impl View for Counts {
+    type Table = Flow;
+
+    fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
+        self.add(stack, maps);
+    }
+
+    fn finish(self, whole: Whole) -> Flow {
+        self.flow(whole)
+    }
+}
 
 /// A branch instruction and what it did.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,41 +165,6 @@ pub struct Block {
     pub(crate) passed: Box<[Passed]>,
 }
 
-/// What stands between the records and the blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockQuality {
-    /// Blocks that ran, each time counted.
-    pub blocks: u64,
-    /// How many of them have no code bytes.
-    pub without_code: u64,
-    /// Blocks beside them that the code bytes contradict. They are left out,
-    /// and nothing is concluded about the branches inside.
-    pub contradicted: u64,
-    /// Pairs of neighbours between which code would have run backwards. They
-    /// are left out.
-    pub backwards: u64,
-    /// Pairs of neighbours more than 1 MiB apart. They are left out.
-    pub too_long: u64,
-    /// Pairs of neighbours with the kernel's boundary in between: no block.
-    pub crossing: u64,
-    /// Pairs of neighbours in two functions, or in one that nobody knows, where
-    /// the recording has symbols in place of addresses: how far apart they are
-    /// is not known, so no block.
-    pub apart: u64,
-    /// Stacks whose neighbours are not joined by straight code, because not
-    /// every branch was recorded: they have no blocks.
-    pub filtered: u64,
-}
-
-impl BlockQuality {
-    /// Pairs of neighbours between which no code can have run in a straight
-    /// line.
-    #[must_use]
-    pub fn impossible(&self) -> u64 {
-        self.backwards.saturating_add(self.too_long)
-    }
-}
-
 /// What a recording says about the flow of control.
 #[derive(Debug)]
 pub struct Flow {
@@ -216,9 +214,4 @@ impl Flow {
     pub fn is_complete(&self) -> bool {
         self.quality.is_complete() && self.block_quality.filtered == 0
     }
-}
-
-/// Counts claimed by a file must not overflow ours.
-fn add(count: &mut u64, more: u64) {
-    *count = count.saturating_add(more);
 }

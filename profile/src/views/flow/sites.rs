@@ -5,8 +5,8 @@
 
 use lbr_msr::record::BranchType;
 
-use super::add;
 use super::counts::Space;
+use crate::clean::add;
 use crate::clean::interval::Clusters;
 use crate::read::stack::EntryFlags;
 

@@ -208,24 +208,22 @@ impl Row {
     }
 }
 
-/// Counts by (from, to, address space).
+/// Counts branches by address and address space.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub struct Counts {
     /// Half a line of the cache for each: many of them lie outside of it.
     few: HashMap<Key, Few, BuildHasherDefault<Product>>,
     /// What does not fit in there, by number: shorter where nothing is.
     many: Vec<Sums>,
     /// What was counted at branches, by number: shorter where nothing was.
     counters: Vec<Counted>,
-    /// Entries 0 -> 0, which are no branch.
-    empty: u64,
 }
 
 const _: () = assert!(size_of::<(Key, Few)>() == 32);
 
 impl Counts {
-    /// Counts the branches of a stack, empty ones apart.
-    pub(super) fn stack(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
+    /// Counts the branches of a stack.
+    pub(super) fn add(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
         if weight != 1 {
             return entries.for_each(|branch| self.weighted(&branch, space, weight));
         }
@@ -250,10 +248,6 @@ impl Counts {
     /// Counts an entry that is new, or of a stack that stands for several.
     #[cold]
     fn weighted(&mut self, branch: &RawBranch, space: u32, weight: u64) {
-        if branch.is_empty() {
-            self.empty = self.empty.saturating_add(weight);
-            return;
-        }
         let key = Key::of(branch, space);
         let new = self.few.len();
         if !self.few.contains_key(&key) {
@@ -317,16 +311,11 @@ impl Counts {
         }
     }
 
-    /// Entries that were empty.
-    pub(super) fn empty(&self) -> u64 {
-        self.empty
-    }
-
-    /// Whether all branches were in one address space.
-    pub(super) fn has_one_space(&self) -> bool {
+    /// The address space of all branches; `None` where there are several.
+    pub(super) fn one_space(&self) -> Option<u32> {
         let mut spaces = self.few.keys().map(|key| key.space);
-        let first = spaces.next();
-        spaces.all(|space| Some(space) == first)
+        let first = spaces.next()?;
+        spaces.all(|space| space == first).then_some(first)
     }
 
     /// The branches with their sums, in the order in which they came.

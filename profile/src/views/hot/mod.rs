@@ -3,20 +3,21 @@
 mod counts;
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
-use lbr_msr::record::{BranchType, Event};
+use lbr_msr::record::BranchType;
 
-use crate::clean::collect::{self, Collect};
+use crate::clean::index::Index;
 use crate::clean::quality::Quality;
-use crate::clean::{self, DUPLICATE_STRIDE, Streams};
-use crate::code::maps::{Location, Maps, Owner};
-use crate::read::names::Symbol;
-use crate::read::perf_data::{EventAttr, ReadError};
+use crate::clean::{Cleaned, Key, View, Whole};
+use crate::code::maps::{Location, Maps};
+use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
-use crate::read::select::LeftOut;
-use crate::read::stack::{Entries, RawBranch, Stack};
-use counts::{Counts, Row};
+use counts::Row;
+
+pub use counts::Counts;
+
+/// Reads recordings and counts their branches.
+pub type Counter = crate::clean::Counter<Counts>;
 
 /// A branch with its counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +39,7 @@ pub struct HotBranch {
     /// Mean of the core cycles since the branch before, over the entries that
     /// have them; `None` where none has.
     pub cycles: Option<f64>,
-    /// perf's type where the recording has it; see [`HotTable::type_of`].
+    /// perf's type where the recording has it; see [`HotBranch::type_in`].
     pub branch_type: Option<BranchType>,
     /// How often the events of the counters occurred between the branch before
     /// and this one, all times together: lower bounds, because a record counts
@@ -52,6 +53,16 @@ impl HotBranch {
     #[must_use]
     pub fn mispredict_rate(&self) -> Option<f64> {
         self.mispredicted.map(|missed| missed as f64 / self.known as f64)
+    }
+
+    /// The type: as recorded, else out of the code bytes of the file that the
+    /// branch lies in. `None` for branches from unknown places, which are many.
+    pub fn type_in(&self, maps: &mut Maps) -> Option<BranchType> {
+        if maps.unknown(self.from_location).is_some() {
+            return None;
+        }
+        let decoded = || maps.branch(self.from_location, self.from).map(|insn| insn.branch_type);
+        self.branch_type.or_else(decoded)
     }
 }
 
@@ -98,34 +109,19 @@ impl HotTable {
         recording: &mut Recording,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<HotTable, ReadError> {
-        let mut counter = Counter::new();
+        let mut counter = Counter::default();
         counter.recording(recording, progress)?;
         Ok(counter.finish())
     }
 
     /// Sorts anew. Ties are in the order of addresses.
     pub fn sort(&mut self, order: Order) {
-        // By keys alone: rows are large.
-        self.branches.sort_by_cached_key(|branch| {
-            let first = match order {
-                Order::Count => branch.count,
-                Order::Mispredicts => branch.mispredicted.map_or(0, |n| n.saturating_add(1)),
-                Order::Rate => rank(branch.mispredict_rate()),
-                Order::Cycles => rank(branch.cycles),
-                Order::Address => 0,
-            };
-            (Reverse(first), branch.from, branch.to)
-        });
+        sort(&mut self.branches, order);
     }
 
-    /// The type of a branch: as recorded, else out of the code bytes of the
-    /// file it lies in. `None` for branches from unknown places, which are many.
+    /// [`HotBranch::type_in`] of a branch of the table.
     pub fn type_of(&mut self, branch: &HotBranch) -> Option<BranchType> {
-        if self.maps.unknown(branch.from_location).is_some() {
-            return None;
-        }
-        let decoded = |maps: &mut Maps| maps.branch(branch.from_location, branch.from);
-        branch.branch_type.or_else(|| decoded(&mut self.maps).map(|insn| insn.branch_type))
+        branch.type_in(&mut self.maps)
     }
 
     /// Share of a branch among all, 0 to 1.
@@ -135,209 +131,82 @@ impl HotTable {
     }
 }
 
-/// Counts branches as they come.
-#[derive(Debug)]
-pub struct Counter {
-    counts: Counts,
-    quality: Quality,
-    maps: Maps,
-    streams: Streams,
-    /// The branches of a stack that is counted at other addresses.
-    moved: Vec<RawBranch>,
-    /// The branches of a stack of which some are left out.
-    kept: Vec<RawBranch>,
-}
+impl View for Counts {
+    type Table = HotTable;
 
-impl Default for Counter {
-    fn default() -> Counter {
-        Counter::new()
-    }
-}
+    const ORDERED: bool = false;
 
-impl Counter {
-    /// Begins with nothing.
-    #[must_use]
-    pub fn new() -> Counter {
-        Counter {
-            counts: Counts::default(),
-            quality: Quality::default(),
-            maps: Maps::default(),
-            streams: Streams::default(),
-            moved: Vec::new(),
-            kept: Vec::new(),
-        }
-    }
-
-    /// Learns which events there are: their filters say what a duplicate is.
-    pub fn events(&mut self, events: &[EventAttr]) {
-        self.streams.look(events);
-    }
-
-    /// Counts a recording to its end, beside those counted before: their
-    /// address spaces stay apart, and a branch of the same file is one.
-    /// `progress` is as in [`HotTable::count`].
-    ///
-    /// # Errors
-    /// [`ReadError`]; what was read before it stays counted.
-    pub fn recording(
-        &mut self,
-        recording: &mut Recording,
-        progress: impl FnMut(u64, Option<u64>),
-    ) -> Result<(), ReadError> {
-        self.begin();
-        collect::collect(recording, self, progress)?;
-        self.end(recording);
-        Ok(())
-    }
-
-    /// What follows comes from another recording.
-    pub(crate) fn begin(&mut self) {
-        if !self.maps.is_empty() {
-            self.maps.next_recording();
-            self.streams = Streams::default();
-        }
-    }
-
-    /// A recording was read to its end.
-    pub(crate) fn end(&mut self, recording: &Recording) {
-        if let Some(info) = recording.info() {
-            self.maps.recorded(info);
-        }
-    }
-
-    /// Takes a stack in.
-    pub fn stack(&mut self, stack: &Stack<'_>) {
-        let head = &stack.head;
-        let counts = self.quality.sample(head, stack.entries.len());
-        // What stands for no stack is counted no times.
-        if !counts || head.weight == 0 {
-            return;
-        }
-        let (space, entries) = self.maps.settle(head, stack.entries, &mut self.moved);
-        let space = space as u32;
-        let duplicate = self.streams.is_duplicated(head, &entries, DUPLICATE_STRIDE);
-        // Empty entries are left out by the table.
-        if !duplicate && !clean::any_marked(&entries) {
-            self.counts.stack(&entries, space, head.weight);
-            if let Some(counters) = &stack.counters {
-                for (at, branch) in entries.iter().enumerate() {
-                    let counts = counters.get(at).unwrap_or_default();
-                    self.counts.counted(&branch, space, head.weight, counts);
-                }
+    fn stack(&mut self, stack: &Cleaned<'_>, _: &mut Maps) {
+        self.add(&stack.branches, stack.space, stack.weight);
+        if stack.has_counters() {
+            for (at, branch) in stack.branches.iter().enumerate() {
+                self.counted(&branch, stack.space, stack.weight, stack.counts(at));
             }
-            return;
-        }
-        let mut kept_at = Vec::new();
-        let (quality, kept) = (&mut self.quality, &mut self.kept);
-        kept.clear();
-        let aborts = clean::second_aborts(&entries);
-        let (mut index, mut aborts) = (0usize, aborts.iter().peekable());
-        let mut skip = duplicate;
-        entries.for_each(|branch| {
-            let here = index;
-            index += 1;
-            let left_out = if aborts.next_if_eq(&&here).is_some() {
-                &mut quality.double_aborts
-            } else if std::mem::take(&mut skip) {
-                &mut quality.duplicated_newest
-            } else if branch.is_empty() {
-                &mut quality.zero_entries
-            } else if branch.flags.not_taken() {
-                &mut quality.not_taken
-            } else {
-                kept.push(branch);
-                if stack.counters.is_some() {
-                    kept_at.push(here);
-                }
-                return;
-            };
-            *left_out = left_out.saturating_add(head.weight);
-        });
-        self.counts.stack(&Entries::Parsed(kept), space, head.weight);
-        for (branch, at) in kept.iter().zip(kept_at) {
-            let counts = stack.counters.and_then(|counters| counters.get(at)).unwrap_or_default();
-            self.counts.counted(branch, space, head.weight, counts);
         }
     }
 
-    /// Takes anything else in.
-    pub fn event(&mut self, event: &Event) {
-        if let Event::Lost(lost) = event {
-            self.quality.lost(lost);
-        }
-        self.maps.event(event);
-    }
-
-    /// The table: the same branch of the same file is one, whichever process
-    /// ran it.
-    #[must_use]
-    pub fn finish(self) -> HotTable {
-        let Counter { counts, mut quality, maps, .. } = self;
-        quality.zero_entries = quality.zero_entries.saturating_add(counts.empty());
-        let places = |row: &Row| {
-            let space = row.space as usize;
-            (maps.locate(space, row.from), maps.locate(space, row.to))
-        };
-        let one_space = counts.has_one_space();
-        let branches: Vec<HotBranch> = if one_space {
-            counts.ranked().map(|row| row_of(places(&row), &row)).collect()
-        } else {
-            let mut seen: HashMap<(Location, Location, Option<Owner>), usize> = HashMap::new();
-            let mut rows: Vec<((Location, Location), Row)> = Vec::new();
-            // The first of them gives its addresses.
-            for row in counts.rows() {
-                let place = places(&row);
-                // Addresses in no file mean something in their process only.
-                let bound = [place.0, place.1].iter().any(Location::is_private);
-                let owner = if bound { maps.owner(row.space as usize) } else { None };
-                let at = *seen.entry((place.0, place.1, owner)).or_insert(rows.len());
-                match rows.get_mut(at) {
-                    Some((_, known)) => known.merge(&row),
-                    None => rows.push((place, row)),
-                }
-            }
-            rows.iter().map(|(place, row)| row_of(*place, row)).collect()
-        };
-        drop(counts);
+    fn finish(self, whole: Whole) -> HotTable {
+        let Whole { quality, maps, .. } = whole;
+        let branches = self.branches(&maps);
         let sum = |of: fn(&HotBranch) -> u64| {
             branches.iter().fold(0, |sum: u64, branch| sum.saturating_add(of(branch)))
         };
         let known = sum(|b| b.known);
         let missed = sum(|b| b.mispredicted.unwrap_or(0));
-        let mut table = HotTable {
+        HotTable {
             total: sum(|b| b.count),
             known,
             mispredicted: (known > 0).then_some(missed),
             branches,
             quality,
             maps,
-        };
-        if !one_space {
-            table.sort(Order::Count);
         }
-        table
     }
 }
 
-impl Collect for Counter {
-    fn events(&mut self, events: &[EventAttr]) {
-        Counter::events(self, events);
+impl Counts {
+    /// The branches, the hottest first: the same branch of the same file is
+    /// one, whichever process ran it.
+    pub(crate) fn branches(self, maps: &Maps) -> Vec<HotBranch> {
+        let key = |row: &Row| Key::of(maps, row.space, row.from, row.to);
+        if self.one_space().is_some_and(|space| maps.has_each_byte_once(space as usize)) {
+            return self.ranked().map(|row| row_of(key(&row).place, &row)).collect();
+        }
+        let mut index = Index::default();
+        // The first of them gives its addresses.
+        let mut rows: Vec<Row> = Vec::new();
+        for row in self.rows() {
+            let (ours, is) = (key(&row), |at: u32| rows.get(at as usize).map(key));
+            match index.find(ours.hash(), |at| is(at) == Some(ours)) {
+                Some(at) => {
+                    rows.get_mut(at as usize).into_iter().for_each(|known| known.merge(&row))
+                }
+                None => {
+                    index.insert(ours.hash(), rows.len() as u32);
+                    rows.push(row);
+                }
+            }
+        }
+        drop(self);
+        let mut branches: Vec<HotBranch> =
+            rows.iter().map(|row| row_of(key(row).place, row)).collect();
+        sort(&mut branches, Order::Count);
+        branches
     }
-    fn knows(&self, event: usize) -> bool {
-        self.streams.knows(event)
-    }
-    fn stack(&mut self, stack: &Stack<'_>) {
-        Counter::stack(self, stack);
-    }
-    fn event(&mut self, event: &Event) {
-        Counter::event(self, event);
-    }
-    fn left_out(&mut self, left: &LeftOut) {
-        self.quality.left_out.add(left);
-    }
-    fn symbol(&mut self, symbol: &Symbol) {
-        self.maps.symbol(symbol);
-    }
+}
+
+fn sort(branches: &mut [HotBranch], order: Order) {
+    // By keys alone: rows are large.
+    branches.sort_by_cached_key(|branch| {
+        let first = match order {
+            Order::Count => branch.count,
+            Order::Mispredicts => branch.mispredicted.map_or(0, |n| n.saturating_add(1)),
+            Order::Rate => rank(branch.mispredict_rate()),
+            Order::Cycles => rank(branch.cycles),
+            Order::Address => 0,
+        };
+        (Reverse(first), branch.from, branch.to)
+    });
 }
 
 /// Numbers that are not negative in the order of their bits, after those that

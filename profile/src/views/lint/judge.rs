@@ -1,7 +1,7 @@
 //! From counts to findings: what is how bad from where on.
 
 use super::places::Place;
-use super::{CodeCheck, Finding, Notes, Scan, Severity};
+use super::{CodeCheck, Finding, Scan, Severity, Told};
 use crate::views::flow::Flow;
 
 /// Entries from which a bit that is never set is remarkable.
@@ -59,19 +59,13 @@ impl Findings {
 }
 
 /// Everything that was found.
-pub(super) fn findings(
-    scan: &Scan,
-    flow: &Flow,
-    code: &CodeCheck,
-    notes: &Notes,
-    refused: u64,
-) -> Vec<Finding> {
+pub(super) fn findings(scan: &Scan, flow: &Flow, code: &CodeCheck, told: &Told) -> Vec<Finding> {
     let mut found = Findings(Vec::new());
     stacks(&mut found, scan, flow);
     duplicates(&mut found, scan, flow);
     straightness(&mut found, scan, flow, code);
     fields(&mut found, scan, flow);
-    reading(&mut found, flow, notes, refused);
+    reading(&mut found, flow, told);
     found.0
 }
 
@@ -234,8 +228,8 @@ fn duplicates(found: &mut Findings, scan: &Scan, flow: &Flow) {
         0 => (elsewhere, "outside the program"),
         suspected => (suspected, "more outside the program"),
     };
-    let parts = [(outside, elsewhere), ("dropped by report", scan.dropped)];
-    let dropped = scan.dropped as f64 / scan.pairs.max(1) as f64;
+    let parts = [(outside, elsewhere), ("dropped by report", flow.quality.duplicated_newest)];
+    let dropped = flow.quality.duplicated_newest as f64 / scan.pairs.max(1) as f64;
     // A suspicion alone is a note: such loops exist.
     let limits = if dropped >= DROPPED.0 { Limits(0.0, DROPPED.1) } else { KNOWN };
     found.add(
@@ -397,7 +391,7 @@ fn fields(found: &mut Findings, scan: &Scan, flow: &Flow) {
     );
 }
 
-fn reading(found: &mut Findings, flow: &Flow, notes: &Notes, refused: u64) {
+fn reading(found: &mut Findings, flow: &Flow, told: &Told) {
     found.add(
         Kind {
             id: "cut_off",
@@ -406,7 +400,7 @@ fn reading(found: &mut Findings, flow: &Flow, notes: &Notes, refused: u64) {
             meaning: "the file ends in the middle of a record, or is damaged there",
             report: "reads it up to there",
         },
-        u64::from(notes.cut_at.is_some()),
+        u64::from(told.cut_off),
         0,
         &[],
     );
@@ -418,8 +412,8 @@ fn reading(found: &mut Findings, flow: &Flow, notes: &Notes, refused: u64) {
             meaning: "records that announce more than they hold",
             report: "skips them",
         },
-        notes.malformed,
-        flow.quality.samples.saturating_add(notes.malformed),
+        told.malformed,
+        flow.quality.samples.saturating_add(told.malformed),
         &[],
     );
     found.add(
@@ -430,8 +424,8 @@ fn reading(found: &mut Findings, flow: &Flow, notes: &Notes, refused: u64) {
             meaning: "lines that are no branch stacks",
             report: "skips them, and says the first",
         },
-        refused,
-        flow.quality.samples.saturating_add(refused),
+        told.refused,
+        flow.quality.samples.saturating_add(told.refused),
         &[],
     );
 }

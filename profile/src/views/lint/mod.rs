@@ -10,18 +10,17 @@ mod places;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use lbr_msr::record::Event;
+use lbr_msr::record::{BranchType, Event};
 
-use crate::clean::collect::{self, Collect};
-use crate::clean::{DUPLICATE_STRIDE, KERNEL, SUSPECT_STRIDE};
-use crate::code::maps::Location;
+use crate::clean::{Cleaned, Counter, View, Whole, add};
+use crate::code::maps::{Location, Maps};
 use crate::code::straight;
-use crate::read::names::{self, Symbol};
-use crate::read::perf_data::{EventAttr, Notes, ReadError};
+use crate::read::address::{KERNEL, crosses};
+use crate::read::names;
+use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
-use crate::read::select::LeftOut;
-use crate::read::stack::{Entries, EntryFlags, Stack};
-use crate::views::flow::{Flow, FlowCounter, Site};
+use crate::read::stack::{Entries, EntryFlags};
+use crate::views::flow::{self, Flow, Site};
 use places::Places;
 
 /// How bad a finding is.
@@ -124,9 +123,20 @@ impl Lint {
         stride: u64,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Lint, ReadError> {
-        let mut check = Check::new(stride, recording, FlowCounter::without_blocks());
-        collect::collect(recording, &mut check, progress)?;
-        Ok(check.finish(recording))
+        let flow = flow::Counts::without_blocks();
+        let mut counter = Counter::of(Check { scan: Scan::new(stride), flow });
+        counter.recording(recording, progress)?;
+        let (scan, flow) = counter.finish();
+        Ok(Lint::of(&scan, flow, &Told::by(recording)))
+    }
+
+    /// Judges a recording that was read to its end.
+    pub(super) fn of(scan: &Scan, mut flow: Flow, told: &Told) -> Lint {
+        let code = CodeCheck::of(&mut flow);
+        let mut findings = judge::findings(scan, &flow, &code, told);
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        let (samples, entries) = (flow.quality.samples, flow.quality.entries);
+        Lint { findings, samples, entries, flow }
     }
 
     /// The verdict.
@@ -140,67 +150,56 @@ impl Lint {
     }
 }
 
-/// The longest block that a repeated newest entry may be, unless told
-/// otherwise.
-pub const DEFAULT_STRIDE: u64 = SUSPECT_STRIDE;
+/// The longest block that a repeated newest entry may be, bytes, unless told
+/// otherwise. Loops of one block of more than 80 bytes exist: longer ones are a
+/// suspicion that says nothing about a single stack.
+pub const DEFAULT_STRIDE: u64 = 0x50;
+
+/// What the reader of a recording says at its end.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// The file ends in the middle of something.
+    cut_off: bool,
+    /// Records that announce more than they hold.
+    malformed: u64,
+    /// Lines of text that are no stacks.
+    refused: u64,
+}
+
+impl Told {
+    pub(super) fn by(recording: &Recording) -> Told {
+        let notes = recording.notes();
+        let refused = recording.refused().map_or(0, |refused| refused.lines);
+        Told { cut_off: notes.cut_at.is_some(), malformed: notes.malformed, refused }
+    }
+}
 
 /// The scan and the flow, by one walk.
-pub(crate) struct Check {
+struct Check {
     scan: Scan,
-    flow: FlowCounter,
+    flow: flow::Counts,
 }
 
-impl Check {
-    /// Begins a recording; `stride` as in [`Lint::check`]. `flow` has counted
-    /// nothing yet.
-    pub(crate) fn new(stride: u64, recording: &Recording, mut flow: FlowCounter) -> Check {
-        flow.begin(recording);
-        Check { scan: Scan { stride, ..Scan::default() }, flow }
+impl View for Check {
+    type Table = (Scan, Flow);
+
+    fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
+        self.flow.add(stack, maps);
+        self.scan.stack(stack, maps);
     }
 
-    /// Judges a recording that was read to its end.
-    pub(crate) fn finish(self, recording: &Recording) -> Lint {
-        let Check { scan, mut flow } = self;
-        flow.end(recording);
-        let refused = recording.refused().map_or(0, |refused| refused.lines);
-        let notes = recording.notes();
-        let mut flow = flow.finish();
-        let code = CodeCheck::of(&mut flow);
-        let mut findings = judge::findings(&scan, &flow, &code, &notes, refused);
-        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        let (samples, entries) = (flow.quality.samples, flow.quality.entries);
-        Lint { findings, samples, entries, flow }
-    }
-}
-
-impl Collect for Check {
-    fn events(&mut self, events: &[EventAttr]) {
-        self.flow.events(events);
-    }
-    fn knows(&self, event: usize) -> bool {
-        self.flow.knows(event)
-    }
-    fn stack(&mut self, stack: &Stack<'_>) {
-        if let Some(space) = self.flow.stack(stack) {
-            let entries = Entries::Parsed(self.flow.branches());
-            self.scan.stack(&Stack { entries, ..*stack }, &self.flow, space);
-        }
-    }
     fn event(&mut self, event: &Event) {
-        self.scan.programs.event(event);
-        self.flow.event(event);
+        self.scan.event(event);
     }
-    fn left_out(&mut self, left: &LeftOut) {
-        Collect::left_out(&mut self.flow, left);
-    }
-    fn symbol(&mut self, symbol: &Symbol) {
-        Collect::symbol(&mut self.flow, symbol);
+
+    fn finish(self, whole: Whole) -> (Scan, Flow) {
+        (self.scan, self.flow.flow(whole))
     }
 }
 
 /// What is counted beside the flow.
 #[derive(Debug, Default)]
-struct Scan {
+pub(super) struct Scan {
     stride: u64,
     programs: Programs,
     /// Stacks with at least two entries.
@@ -209,8 +208,6 @@ struct Scan {
     suspected: u64,
     /// Suspected duplicates elsewhere.
     suspected_elsewhere: u64,
-    /// Duplicates that the reports drop.
-    dropped: u64,
     repeated_oldest: u64,
     /// Entries that may have a cycle count: not the oldest of a stack.
     inner: u64,
@@ -232,46 +229,46 @@ struct Scan {
 }
 
 impl Scan {
-    fn stack(&mut self, stack: &Stack<'_>, flow: &FlowCounter, space: usize) {
-        let (head, entries) = (&stack.head, &stack.entries);
-        let (weight, streams) = (head.weight, flow.streams());
-        if entries.len() > 1 {
+    /// `stride` as in [`Lint::check`].
+    pub(super) fn new(stride: u64) -> Scan {
+        Scan { stride, ..Scan::default() }
+    }
+
+    pub(super) fn event(&mut self, event: &Event) {
+        self.programs.event(event);
+    }
+
+    pub(super) fn stack(&mut self, stack: &Cleaned<'_>, maps: &Maps) {
+        let (entries, weight) = (&stack.branches, stack.weight);
+        if stack.recorded > 1 {
             add(&mut self.pairs, weight);
         }
-        if streams.is_duplicated(head, entries, self.stride) {
+        if stack.newest_stride.is_some_and(|stride| stride > self.stride) {
             let from = entries.get(0).map_or(0, |newest| newest.from);
-            let location = flow.maps().locate(space, from);
-            let file = match location {
-                Location::File { file, .. } => flow.maps().path(file),
+            let file = match maps.locate(stack.space as usize, from) {
+                Location::File { file, .. } => maps.path(file),
                 Location::Address(_) => None,
             };
-            if self.programs.is_other(head.pid, file) {
+            if self.programs.is_other(stack.head.pid, file) {
                 add(&mut self.suspected_elsewhere, weight);
             } else {
                 add(&mut self.suspected, weight);
             }
         }
-        if streams.is_duplicated(head, entries, DUPLICATE_STRIDE) {
-            add(&mut self.dropped, weight);
-        }
-        self.oldest(stack, flow);
-        let user_only = streams.is_user_only(head);
-        self.places.stack(entries, space as u32, weight);
-        if flow.maps().has_names() {
+        self.oldest(stack);
+        self.places.stack(entries, stack.space, weight);
+        if maps.has_names() {
             self.names(entries, weight);
         }
         let (mut index, last) = (0, entries.len().saturating_sub(1));
         entries.for_each(|branch| {
             let here = index;
             index += 1;
-            if branch.is_empty() || branch.flags.not_taken() {
-                return;
-            }
             add(&mut self.counted, weight);
             if here == 0 {
                 add(&mut self.newest, weight);
             }
-            if user_only {
+            if stack.user_only {
                 add(&mut self.user_only, weight);
                 add(&mut self.from_kernel, weight * u64::from(branch.from >= KERNEL));
                 add(&mut self.to_kernel, weight * u64::from(branch.to >= KERNEL));
@@ -292,14 +289,13 @@ impl Scan {
     }
 
     /// The oldest pair of a stack, repeated as no loop of one block could.
-    fn oldest(&mut self, stack: &Stack<'_>, flow: &FlowCounter) {
-        let entries = &stack.entries;
+    fn oldest(&mut self, stack: &Cleaned<'_>) {
+        let entries = &stack.branches;
         let Some(last) = entries.len().checked_sub(1).filter(|last| *last > 1) else { return };
-        let (Some(a), Some(b)) = (entries.get(last), entries.get(last - 1)) else { return };
-        let pair = [a, b];
-        let pair = Entries::Parsed(&pair);
-        if flow.streams().is_duplicated(&stack.head, &pair, DUPLICATE_STRIDE) {
-            add(&mut self.repeated_oldest, stack.head.weight);
+        let pair = entries.get(last - 1).zip(entries.get(last));
+        let stride = pair.and_then(|(newer, older)| stack.repeated(newer, older));
+        if stride.is_some_and(Cleaned::is_duplicate) {
+            add(&mut self.repeated_oldest, stack.weight);
         }
     }
 
@@ -378,12 +374,11 @@ impl CodeCheck {
         check
     }
 
-    fn site(&mut self, site: &Site, maps: &mut crate::code::maps::Maps) {
+    fn site(&mut self, site: &Site, maps: &mut Maps) {
         for target in &site.targets {
             let (code, branch) = straight::branch_at(maps, site.location, site.from, target.to);
             // Interrupts and faults strike any instruction.
-            let event = crate::clean::crosses(site.from, target.to)
-                || site.branch_type == Some(lbr_msr::record::BranchType::IRQ);
+            let event = crosses(site.from, target.to) || site.branch_type == Some(BranchType::IRQ);
             if !code || event {
                 continue;
             }
@@ -397,9 +392,4 @@ impl CodeCheck {
             }
         }
     }
-}
-
-/// Counts claimed by a file must not overflow ours.
-fn add(count: &mut u64, more: u64) {
-    *count = count.saturating_add(more);
 }

@@ -1,7 +1,7 @@
 //! Where in its stacks each branch stood.
 
-use crate::clean::index;
 use crate::clean::table::{Keyed, Table};
+use crate::clean::{add, index};
 use crate::read::stack::{Entries, RawBranch};
 
 /// How often a branch stood anywhere, and how often it was the newest.
@@ -52,9 +52,6 @@ impl Places {
         let touch = |number: u32| self.places.get(number).map_or(0, |place| place.all);
         std::hint::black_box(found.iter().fold(0, |all, (_, _, number)| all ^ touch(*number)));
         for (index, (branch, hash, guess)) in found.iter().enumerate() {
-            if branch.is_empty() || branch.flags.not_taken() {
-                continue;
-            }
             let key = (branch.from, space);
             let known = self.places.find_near(*guess, *hash, key);
             let number = known.or_else(|| {
@@ -72,9 +69,4 @@ impl Places {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
         self.places.list.iter()
     }
-}
-
-/// Counts claimed by a file must not overflow ours.
-fn add(count: &mut u64, more: u64) {
-    *count = count.saturating_add(more);
 }

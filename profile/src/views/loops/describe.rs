@@ -8,8 +8,9 @@ use super::forest::Forest;
 use super::graph::Graph;
 use super::track::Seen;
 use super::{BackEdge, Loop};
-use crate::clean::walk::{Edges, Kind, add};
+use crate::clean::add;
 use crate::code::maps::{Location, Maps};
+use crate::views::walk::{Edges, Kind};
 
 /// Conditional branches backwards that code ran past without ever taking them:
 /// loops that made one trip each time have no other.
@@ -40,7 +41,7 @@ pub(super) fn passed_backwards(
     found.sort_unstable();
     found.dedup();
     // Those that were taken elsewhere are known.
-    found.retain(|(space, from, to)| !edges.has(*space, *from, *to));
+    found.retain(|(space, from, to)| edges.find(*space, *from, *to).is_none());
     found
 }
 

@@ -4,8 +4,9 @@
 
 use std::collections::HashMap;
 
-use crate::clean::walk::{Edge, Kind, add, returns_behind};
+use crate::clean::add;
 use crate::code::maps::{Location, Maps};
+use crate::views::walk::{Edge, Kind, returns_behind};
 
 /// Addresses that count together: those of a file, or of a space where there
 /// is no file.
@@ -316,8 +317,8 @@ impl Graph {
 mod tests {
     use super::super::forest::Forest;
     use super::{Graph, Ran};
-    use crate::clean::walk::{Edge, Kind};
     use crate::code::maps::Maps;
+    use crate::views::walk::{Edge, Kind};
 
     #[test]
     fn nothing_falls_out_of_the_last_piece() {

@@ -31,11 +31,13 @@ mod track;
 mod trips;
 
 use crate::clean::quality::Quality;
-use crate::clean::walk::{self, Edges, Opening, Read, Visit, Walker, add};
+use crate::clean::{Cleaned, Whole, add};
 use crate::code::maps::{Location, Maps};
+use crate::code::symbols::Sources;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
 use crate::views::cycles::Cycles;
+use crate::views::walk::{self, Edges, Read, Step, Visit};
 
 use describe::{
     closing, describe, head_test, marks, name_falls, name_never_taken, passed_backwards, sorted,
@@ -142,18 +144,18 @@ struct Counter {
 }
 
 impl Visit for Counter {
-    fn stack(&mut self, walker: &mut Walker, opening: Opening) {
-        self.ran.resize(walker.edges.list().len(), Ran::default());
-        self.reach.resize(walker.edges.list().len(), 0);
-        for step in &walker.steps {
+    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
+        self.ran.resize(edges.list().len(), Ran::default());
+        self.reach.resize(edges.list().len(), 0);
+        for step in steps {
             let Some(before) = step.before else { continue };
             if let Some(ran) = self.ran.get_mut(before) {
-                add(&mut ran.begins, opening.weight);
+                add(&mut ran.begins, stack.weight);
             }
             if let Some(ran) = self.ran.get_mut(step.edge) {
-                add(&mut ran.ends, opening.weight);
+                add(&mut ran.ends, stack.weight);
             }
-            let exit = walker.edges.get(step.edge).map_or(0, |edge| edge.from);
+            let exit = edges.get(step.edge).map_or(0, |edge| edge.from);
             if let Some(reach) = self.reach.get_mut(before) {
                 *reach = exit.max(*reach);
             }
@@ -193,9 +195,8 @@ impl LoopFinder {
     pub fn find_all<T, E>(
         read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
     ) -> Result<(LoopFinder, T), E> {
-        let (mut walker, mut counter) = (Walker::default(), Counter::default());
-        let read = walk::walk(read_all, &mut walker, &mut counter)?;
-        let Walker { edges, mut maps, .. } = walker;
+        let (walked, read) = walk::walk(read_all, Sources::default(), Counter::default())?;
+        let (counter, edges, Whole { mut maps, .. }) = walked;
         let passed = passed_backwards(&edges, &counter.reach, &mut maps);
         let graph = Graph::new(edges.list(), &counter.ran, &passed, &maps);
         let forest = Forest::new(&graph);
@@ -235,30 +236,30 @@ impl LoopFinder {
             closes: &closes,
             next_mark: &next_mark,
         };
-        let mut tracker = Tracker::new(ground);
-        let mut walker = Walker::again(edges);
-        let read = walk::walk(read_all, &mut walker, &mut tracker)?;
+        let tracker = Tracker::new(ground);
+        let (walked, read) = walk::walk_again(read_all, edges, tracker)?;
+        let (mut tracker, edges, whole) = walked;
         tracker.finish();
         let seen = std::mem::take(&mut tracker.seen);
-        let complete = walker.is_complete();
-        let mut loops = describe(&walker.edges, &graph, &forest, &seen, &known);
+        let complete = whole.is_complete();
+        let mut loops = describe(&edges, &graph, &forest, &seen, &known);
         name_never_taken(&mut loops, &graph, &forest, &passed, &known);
-        name_falls(&mut loops, &walker.edges, &closes, &known);
+        name_falls(&mut loops, &edges, &closes, &known);
         for (found, seen) in loops.iter_mut().zip(&seen) {
             found.mean = (!complete).then(|| Mean::of(&seen.exits));
         }
         for (found, test) in loops.iter_mut().zip(&tests) {
             found.tested_at_head = test.is_some();
         }
-        let list = walker.edges.list();
+        let (taken, distinct) = edges.totals(&known);
         let loops = Loops {
             loops: sorted(loops),
-            taken: list.iter().fold(0, |sum, edge| sum.saturating_add(edge.count)),
-            distinct: list.len() as u64,
-            filtered: walker.filtered,
-            broken: walker.broken,
+            taken,
+            distinct,
+            filtered: whole.gaps.filtered,
+            broken: whole.gaps.unjoined(),
             complete,
-            quality: walker.quality,
+            quality: whole.quality,
             maps: known,
         };
         Ok((loops, read))

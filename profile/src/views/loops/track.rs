@@ -5,11 +5,14 @@ use std::collections::HashMap;
 use super::forest::Forest;
 use super::graph::Graph;
 use super::trips::Trips;
-use crate::clean::collect::Thread;
+use lbr_msr::record::Event;
+
 use crate::clean::interval::Clusters;
-use crate::clean::walk::{Edge, Frames, Joins, Kind, Opening, Returned, Visit, Walker};
-use crate::read::stack::EntryFlags;
+use crate::clean::{Cleaned, Joins};
+use crate::code::maps::Maps;
+use crate::read::stack::{EntryFlags, Thread};
 use crate::views::cycles::Cycles;
+use crate::views::walk::{Edge, Edges, Frames, Kind, Returned, Step, Visit};
 
 /// What was seen of a loop.
 #[derive(Clone, Debug, Default)]
@@ -271,16 +274,16 @@ impl Visit for Tracker<'_> {
         self.finish();
     }
 
-    fn stack(&mut self, walker: &mut Walker, opening: Opening) {
-        self.weight = opening.weight;
-        let mut running = self.threads.remove(&opening.thread);
-        if opening.joins != Joins::Before
+    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
+        self.weight = stack.weight;
+        let mut running = self.threads.remove(&stack.thread);
+        if stack.joins != Joins::Before
             && let Some(running) = running.take()
         {
             self.lose(running);
         }
-        for step in &walker.steps {
-            let Some(edge) = walker.edges.get(step.edge) else { continue };
+        for step in steps {
+            let Some(edge) = edges.get(step.edge) else { continue };
             let Some(&from) = self.ground.graph.from.get(step.edge) else { continue };
             let before = step.before.and_then(|before| self.ground.graph.to.get(before));
             self.counts = before.is_some();
@@ -290,7 +293,7 @@ impl Visit for Tracker<'_> {
                     thread
                 }
                 (lost, _) => {
-                    let start = lost.is_none() && opening.joins == Joins::Start;
+                    let start = lost.is_none() && stack.joins == Joins::Start;
                     if let Some(lost) = lost {
                         self.lose(lost);
                     }
@@ -309,20 +312,22 @@ impl Visit for Tracker<'_> {
         }
         for (number, exits, rounds) in self.here.drain(..) {
             if let Some(seen) = self.seen.get_mut(number) {
-                seen.exits.add(opening.weight, exits + rounds, exits);
+                seen.exits.add(stack.weight, exits + rounds, exits);
             }
         }
         match running {
-            Some(running) if opening.goes_on => {
-                self.threads.insert(opening.thread, running);
+            Some(running) if stack.goes_on => {
+                self.threads.insert(stack.thread, running);
             }
             Some(running) => self.lose(running),
             None => {}
         }
     }
 
-    fn forget(&mut self, thread: Option<Thread>) {
-        if let Some(running) = thread.and_then(|thread| self.threads.remove(&thread)) {
+    fn event(&mut self, event: &Event) {
+        if let Event::Exit(task) = event
+            && let Some(running) = self.threads.remove(&(Some(task.pid), Some(task.tid)))
+        {
             self.lose(running);
         }
     }

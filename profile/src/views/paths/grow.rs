@@ -3,7 +3,7 @@
 
 use super::successors::Followers;
 use super::{Break, Follower};
-use crate::clean::walk::{Edge, Kind};
+use crate::views::walk::{Edge, Kind};
 
 /// Branches of a chain at most.
 const LONGEST: usize = 256;

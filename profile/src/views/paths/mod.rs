@@ -16,12 +16,14 @@ mod successors;
 
 use std::collections::HashMap;
 
-use crate::clean::collect::Thread;
 use crate::clean::quality::Quality;
-use crate::clean::walk::{self, Edges, Joins, Opening, Read, Visit, Walker, add};
+use crate::clean::{Cleaned, Joins, Whole, add};
 use crate::code::maps::{Location, Maps};
+use crate::code::symbols::Sources;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
+use crate::read::stack::Thread;
+use crate::views::walk::{self, Edges, Read, Step, Visit};
 
 use grow::{Grown, grow};
 use successors::Followers;
@@ -183,11 +185,11 @@ struct Counter {
 }
 
 impl Visit for Counter {
-    fn stack(&mut self, walker: &mut Walker, opening: Opening) {
-        self.followers.resize(walker.edges.list().len(), Followers::default());
-        for step in &walker.steps {
+    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
+        self.followers.resize(edges.list().len(), Followers::default());
+        for step in steps {
             if let Some(after) = step.before.and_then(|before| self.followers.get_mut(before)) {
-                after.add(step.edge, opening.weight);
+                after.add(step.edge, stack.weight);
             }
         }
     }
@@ -232,17 +234,17 @@ impl Follow<'_> {
 }
 
 impl Visit for Follow<'_> {
-    fn stack(&mut self, walker: &mut Walker, opening: Opening) {
-        let weight = opening.weight;
-        let mut stands = self.threads.remove(&opening.thread);
-        if opening.joins != Joins::Before
+    fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
+        let weight = stack.weight;
+        let mut stands = self.threads.remove(&stack.thread);
+        if stack.joins != Joins::Before
             && let Some(place) = stands.take()
         {
             self.ran(place.edge, |ran| add(&mut ran.lost, weight));
         }
-        for step in &walker.steps {
-            let ends = step.before.and_then(|before| walker.edges.get(before));
-            let ends = ends.zip(walker.edges.get(step.edge));
+        for step in steps {
+            let ends = step.before.and_then(|before| edges.get(before));
+            let ends = ends.zip(edges.get(step.edge));
             let bytes = ends.map_or(0, |(before, edge)| edge.from.saturating_sub(before.to));
             let bytes = bytes.saturating_mul(weight);
             add(&mut self.bytes, bytes);
@@ -282,8 +284,8 @@ impl Visit for Follow<'_> {
             stands = Some(Place { chain, at, from_first, edge: step.edge });
         }
         match stands {
-            Some(place) if opening.goes_on => {
-                self.threads.insert(opening.thread, place);
+            Some(place) if stack.goes_on => {
+                self.threads.insert(stack.thread, place);
             }
             Some(place) => self.ran(place.edge, |ran| add(&mut ran.lost, weight)),
             None => {}
@@ -328,9 +330,8 @@ impl PathFinder {
     pub fn find_all<T, E>(
         read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
     ) -> Result<(PathFinder, T), E> {
-        let (mut walker, mut counter) = (Walker::default(), Counter::default());
-        let read = walk::walk(read_all, &mut walker, &mut counter)?;
-        let Walker { edges, maps, .. } = walker;
+        let (walked, read) = walk::walk(read_all, Sources::default(), Counter::default())?;
+        let (mut counter, edges, Whole { maps, .. }) = walked;
         counter.followers.resize(edges.list().len(), Followers::default());
         Ok((PathFinder { edges, followers: counter.followers, maps }, read))
     }
@@ -364,8 +365,7 @@ impl PathFinder {
         let Grown { chains, place } =
             grow(edges.list(), &followers, growth.least, growth.cross_calls);
         drop(followers);
-        let mut walker = Walker::again(edges);
-        let mut follow = Follow {
+        let follow = Follow {
             place: &place,
             lengths: chains.iter().map(|chain| chain.edges.len()).collect(),
             ran: vec![Ran::default(); place.len()],
@@ -373,11 +373,13 @@ impl PathFinder {
             bytes: 0,
             threads: HashMap::new(),
         };
-        let read = walk::walk(read_all, &mut walker, &mut follow)?;
+        let (walked, read) = walk::walk_again(read_all, edges, follow)?;
+        let (mut follow, edges, all) = walked;
         follow.next_recording();
         let Follow { ran, whole, bytes, .. } = follow;
-        let complete = walker.is_complete();
-        let list = walker.edges.list();
+        let complete = all.is_complete();
+        let (taken, distinct) = edges.totals(&maps);
+        let list = edges.list();
         let mut paths: Vec<(usize, Path)> = Vec::with_capacity(chains.len());
         for (number, chain) in chains.into_iter().enumerate() {
             let mut path = Path {
@@ -421,15 +423,15 @@ impl PathFinder {
         }
         let paths = Paths {
             paths,
-            taken: list.iter().fold(0, |sum, edge| sum.saturating_add(edge.count)),
-            distinct: list.len() as u64,
+            taken,
+            distinct,
             bytes,
             growth,
             crowded,
-            filtered: walker.filtered,
+            filtered: all.gaps.filtered,
             complete,
             ends: list.iter().map(|edge| (edge.from, edge.to, edge.space)).collect(),
-            quality: walker.quality,
+            quality: all.quality,
             maps,
         };
         Ok((paths, read))

@@ -1,7 +1,7 @@
 //! Which branch follows which: the most frequent followers of each, in bounded
 //! memory.
 
-use crate::clean::walk::add;
+use crate::clean::add;
 
 /// Followers that are told apart for each branch.
 pub const FOLLOWERS: usize = 8;

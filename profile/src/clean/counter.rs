@@ -1,0 +1,185 @@
+//! One walk through recordings for a view.
+
+use lbr_msr::record::Event;
+
+use super::Cleaner;
+use super::cleaner::Cleaned;
+use super::quality::{BlockQuality, Quality};
+use crate::code::maps::Maps;
+use crate::code::symbols::Sources;
+use crate::read::perf_data::{EventAttr, ReadError};
+use crate::read::recording::{Item, Recording};
+use crate::read::stack::{Counters, Entries, RawBranch, Stack};
+
+/// Items between two reports of progress.
+const STEP: u32 = 4096;
+
+/// What recordings say beside what a view counts: the same for every view.
+#[derive(Debug, Default)]
+pub struct Whole {
+    /// Samples, entries, and what was left out of them.
+    pub quality: Quality,
+    /// What kept straight code out; what a view found out about it is added by
+    /// the view.
+    pub gaps: BlockQuality,
+    /// Mappings and files, for names.
+    pub maps: Maps,
+}
+
+impl Whole {
+    /// Every taken branch is here, in order: what is counted is the truth.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.quality.is_complete() && self.gaps.filtered == 0
+    }
+}
+
+/// What looks at the stacks of recordings after they were cleaned.
+pub trait View {
+    /// What it makes of what it counted.
+    type Table;
+
+    /// Whether it asks for [`Cleaned::transitions`], and not for branches alone.
+    const ORDERED: bool = true;
+
+    /// Counts a stack.
+    fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps);
+
+    /// Takes anything but a stack in.
+    fn event(&mut self, _event: &Event) {}
+
+    /// What follows comes from another recording: its threads are others,
+    /// whatever their numbers.
+    fn next_recording(&mut self) {}
+
+    /// Everything was counted.
+    fn finish(self, whole: Whole) -> Self::Table;
+}
+
+/// Reads recordings for a view.
+#[derive(Debug, Default)]
+pub struct Counter<V> {
+    pub(crate) cleaner: Cleaner,
+    pub(crate) view: V,
+}
+
+impl<V: View + Default> Counter<V> {
+    /// Begins with nothing.
+    #[must_use]
+    pub fn new() -> Counter<V> {
+        Counter::default()
+    }
+}
+
+impl<V: View> Counter<V> {
+    /// Begins with nothing.
+    #[must_use]
+    pub fn of(view: V) -> Counter<V> {
+        Counter { cleaner: Cleaner::default(), view }
+    }
+
+    /// Begins with nothing, for a view that asks for names while it counts:
+    /// with places to look for them in.
+    #[must_use]
+    pub fn with_sources(view: V, sources: Sources) -> Counter<V> {
+        let mut counter = Counter::of(view);
+        counter.cleaner.maps = Maps::with_sources(sources);
+        counter
+    }
+
+    /// Counts a recording to its end, beside those counted before: their
+    /// address spaces stay apart, and a branch of the same file is one.
+    /// `progress` is called now and then with the bytes read and the bytes of
+    /// the whole, where known.
+    ///
+    /// # Errors
+    /// [`ReadError`]; what was read before it stays counted.
+    pub fn recording(
+        &mut self,
+        recording: &mut Recording,
+        progress: impl FnMut(u64, Option<u64>),
+    ) -> Result<(), ReadError> {
+        self.view.next_recording();
+        self.cleaner.begin(recording.info());
+        self.read(recording, progress)?;
+        if let Some(info) = recording.info() {
+            self.cleaner.maps.recorded(info);
+        }
+        if recording.selection().is_some() {
+            self.cleaner.quality.left_out.add(&recording.left_out());
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        recording: &mut Recording,
+        mut progress: impl FnMut(u64, Option<u64>),
+    ) -> Result<(), ReadError> {
+        let has_events = recording.is_perf_data();
+        let size = recording.size();
+        let mut items = 0u32;
+        let mut kept: Vec<RawBranch> = Vec::new();
+        let mut kept_words: Vec<[u8; 8]> = Vec::new();
+        self.cleaner.events(recording.events());
+        loop {
+            items = items.wrapping_add(1);
+            if items.is_multiple_of(STEP) {
+                progress(recording.position(), size);
+            }
+            let Some(item) = recording.next_item()? else { return Ok(()) };
+            let stack = match item {
+                Item::Stack(stack) => stack,
+                Item::Event(event) => {
+                    self.event(&event);
+                    continue;
+                }
+                Item::Symbol(symbol) => {
+                    self.cleaner.maps.symbol(symbol);
+                    continue;
+                }
+                Item::LeftOut => continue,
+            };
+            if !has_events || self.cleaner.knows(stack.head.event) {
+                self.stack(&stack);
+                continue;
+            }
+            // A pipe tells its events on the way: the stack has to wait until
+            // they are looked at.
+            kept.clear();
+            stack.entries.for_each(|branch| kept.push(branch));
+            kept_words.clear();
+            kept_words.extend(stack.counters.iter().flat_map(|counters| counters.words));
+            let (head, counters) = (stack.head, stack.counters.map(|c| (c.big, c.logged)));
+            self.cleaner.events(recording.events());
+            let entries = Entries::Parsed(&kept);
+            let words = &kept_words;
+            let counters = counters.map(|(big, logged)| Counters { words, big, logged });
+            self.stack(&Stack { head, entries, counters });
+        }
+    }
+
+    /// Learns which events there are: their filters say what lies between two
+    /// branches.
+    pub fn events(&mut self, events: &[EventAttr]) {
+        self.cleaner.events(events);
+    }
+
+    /// Takes a stack in.
+    pub fn stack(&mut self, stack: &Stack<'_>) {
+        self.cleaner.stack(stack, &mut self.view);
+    }
+
+    /// Takes anything else in.
+    pub fn event(&mut self, event: &Event) {
+        self.view.event(event);
+        self.cleaner.event(event);
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn finish(self) -> V::Table {
+        let Cleaner { quality, gaps, maps, .. } = self.cleaner;
+        self.view.finish(Whole { quality, gaps, maps })
+    }
+}

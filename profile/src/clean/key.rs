@@ -1,0 +1,89 @@
+//! When two branches are one.
+//!
+//! The same bytes of the same file are one place, whichever process has them
+//! and wherever: there the key of a branch is file and offset of both ends. An
+//! address in no file means something in its process only, so the process
+//! belongs to the key.
+
+use super::index::{Index, hash};
+use crate::code::maps::{Location, Maps, Owner};
+
+/// A place, and whose it is where it lies in no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owned<P> {
+    pub(crate) place: P,
+    pub(crate) owner: Option<Owner>,
+}
+
+/// Two places that belong together: from and to of a branch, entry and exit of
+/// a block.
+pub(crate) type Key = Owned<(Location, Location)>;
+
+impl Owned<Location> {
+    /// Of one address.
+    pub(crate) fn at(maps: &Maps, space: u32, addr: u64) -> Owned<Location> {
+        let place = maps.locate(space as usize, addr);
+        Owned { place, owner: owner(maps, space, place.is_private()) }
+    }
+
+    pub(crate) fn hash(&self) -> u32 {
+        place_hash(self.place, 0, self.owner)
+    }
+}
+
+impl Key {
+    /// Of two addresses of one space.
+    pub(crate) fn of(maps: &Maps, space: u32, from: u64, to: u64) -> Key {
+        let locate = |addr| maps.locate(space as usize, addr);
+        let place = (locate(from), locate(to));
+        let private = place.0.is_private() || place.1.is_private();
+        Owned { place, owner: owner(maps, space, private) }
+    }
+
+    pub(crate) fn hash(&self) -> u32 {
+        place_hash(self.place.0, parts(self.place.1).0, self.owner)
+    }
+}
+
+/// The process that addresses are bound to.
+fn owner(maps: &Maps, space: u32, private: bool) -> Option<Owner> {
+    if private { maps.owner(space as usize) } else { None }
+}
+
+/// Offset or address, and file counted from 1.
+fn parts(location: Location) -> (u64, u64) {
+    match location {
+        Location::File { file, offset } => (offset, file as u64 + 1),
+        Location::Address(addr) => (addr, 0),
+    }
+}
+
+/// The hash of a place with something else, and of who owns them.
+pub(crate) fn place_hash(location: Location, other: u64, owner: Option<Owner>) -> u32 {
+    let (at, file) = parts(location);
+    let owner = owner.map_or(0, |owner| {
+        let pid = owner.pid.map_or(0, |pid| u64::from(pid) + 1);
+        u64::from(owner.recording) << 33 ^ pid
+    });
+    hash(at, other ^ owner.rotate_left(7), file)
+}
+
+/// How many branches there are among these, each of which is one of its space:
+/// space, from, to.
+pub(crate) fn distinct(maps: &Maps, branches: impl Fn(usize) -> Option<(u32, u64, u64)>) -> u64 {
+    let first = branches(0).map(|(space, ..)| space);
+    let one_space = (1..).map_while(&branches).all(|(space, ..)| Some(space) == first);
+    let of = |at: usize| branches(at).map(|(space, from, to)| Key::of(maps, space, from, to));
+    if first.is_none_or(|space| one_space && maps.has_each_byte_once(space as usize)) {
+        return (0..).map_while(&branches).count() as u64;
+    }
+    let mut index = Index::default();
+    let mut count = 0;
+    for (at, key) in (0..).map_while(|at| Some((at, of(at)?))) {
+        if index.find(key.hash(), |known| of(known as usize) == Some(key)).is_none() {
+            index.insert(key.hash(), at as u32);
+            count += 1;
+        }
+    }
+    count
+}

@@ -1,0 +1,121 @@
+//! What of a stack is no branch that ran: entries that hardware and readers
+//! are known to add.
+
+use super::add;
+use super::quality::Quality;
+use crate::read::address::crosses;
+use crate::read::names;
+use crate::read::stack::{Entries, EntryFlags, RawBranch};
+
+/// The newest entry twice is taken for a duplicate where the block between
+/// its target and itself is longer than this, bytes. AutoFDO's default: hardly
+/// any loop of one block is that long.
+pub(super) const DUPLICATE_STRIDE: u64 = 0x1000;
+
+/// The stride of a branch that stands there twice, one behind the other: from
+/// the branch back to its target, bytes. `None` where the two are not the same.
+///
+/// Skylake writes the newest record twice now and then. A loop of one block
+/// does the same, so the stride is what tells them apart: FROM − TO, wrapping.
+/// A branch forwards wraps and has a huge one, because nothing can run on from
+/// its target to itself. Only for entries that were recorded from one side of
+/// the kernel's boundary: an interrupt that returns to the same instruction
+/// twice is no duplicate.
+pub(super) fn repeated(newer: RawBranch, older: RawBranch) -> Option<u64> {
+    let same = newer.from == older.from && newer.to == older.to;
+    // With the abort bit in one of them they are an abort, logged twice.
+    let same = same && newer.flags.abort() == older.flags.abort();
+    // Places without a name are not known to be the same.
+    let known = !names::is_unknown(newer.from) && !names::is_unknown(newer.to);
+    let is_one = same && known && !newer.is_empty() && !crosses(newer.from, newer.to);
+    is_one.then(|| newer.from.wrapping_sub(newer.to))
+}
+
+/// Whether any entry is one that may have to be left out for what it says
+/// itself: empty, not taken, an abort.
+#[inline]
+pub(super) fn any_odd(entries: &Entries<'_>) -> bool {
+    let (mut empty, mut marks) = (false, 0);
+    entries.for_each(|branch| {
+        empty |= branch.from | branch.to == 0;
+        marks |= branch.flags.0;
+    });
+    empty || marks & (EntryFlags::ABORT | EntryFlags::NOT_TAKEN) != 0
+}
+
+/// What is left of a stack with odd entries.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// The branches, newest first.
+    pub(super) branches: Vec<RawBranch>,
+    /// Where each of them stood in the stack.
+    pub(super) at: Vec<usize>,
+    /// Whether nobody knows what ran between each of them and the one before
+    /// it: an empty entry stood there.
+    pub(super) gaps: Vec<bool>,
+    /// The same of what ran behind the newest.
+    pub(super) newest_gap: bool,
+}
+
+impl Rest {
+    /// Leaves out of a stack what is no branch that ran, and says why.
+    pub(super) fn take(
+        &mut self,
+        entries: &Entries<'_>,
+        duplicate: bool,
+        quality: &mut Quality,
+        weight: u64,
+    ) {
+        self.branches.clear();
+        self.at.clear();
+        self.gaps.clear();
+        self.newest_gap = false;
+        let aborts = second_aborts(entries);
+        for (at, branch) in entries.iter().enumerate() {
+            let left_out = if duplicate && at == 0 {
+                &mut quality.duplicated_newest
+            } else if branch.is_empty() {
+                *self.gaps.last_mut().unwrap_or(&mut self.newest_gap) = true;
+                &mut quality.zero_entries
+            } else if branch.flags.not_taken() {
+                &mut quality.not_taken
+            } else if aborts.binary_search(&at).is_ok() {
+                &mut quality.double_aborts
+            } else {
+                self.branches.push(branch);
+                self.at.push(at);
+                self.gaps.push(false);
+                continue;
+            };
+            add(left_out, weight);
+        }
+    }
+}
+
+/// Transaction aborts that were logged twice: once with the abort bit, once
+/// without (Haswell, Linux `lbr_double_abort`). The indexes of those without,
+/// which are the ones too many. A neighbour is the same where both addresses
+/// are.
+fn second_aborts(entries: &Entries<'_>) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut any = false;
+    entries.for_each(|branch| any |= branch.flags.abort());
+    if !any {
+        return found;
+    }
+    let mut newer: Option<RawBranch> = None;
+    let mut index = 0usize;
+    entries.for_each(|branch| {
+        if let Some(newer) = newer.filter(|newer| newer.flags.abort() != branch.flags.abort())
+            && (newer.from, newer.to) == (branch.from, branch.to)
+        {
+            let second = if branch.flags.abort() { index.saturating_sub(1) } else { index };
+            if found.last() != Some(&second) {
+                found.push(second);
+            }
+        }
+        newer = Some(branch);
+        index += 1;
+    });
+    found
+}

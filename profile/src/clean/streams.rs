@@ -1,0 +1,93 @@
+//! What the filters of a recording's events say about its stacks.
+
+use crate::read::perf_data::{EventAttr, layout};
+use crate::read::stack::SampleHead;
+
+/// Which branches a filter let into a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Every taken branch.
+    Everything,
+    /// Calls and returns at least, but not everything.
+    CallsAndReturns,
+    /// The calls that were open at one moment.
+    CallStack,
+    /// Something else.
+    Other,
+}
+
+/// Which events of a recording hold every taken branch, so that code ran in a
+/// straight line between two neighbours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Streams {
+    straight: Vec<bool>,
+    user_only: Vec<bool>,
+    filters: Vec<u64>,
+}
+
+impl Streams {
+    /// Looks at the events once more, if there are more than before.
+    pub(super) fn look(&mut self, events: &[EventAttr]) {
+        if self.straight.len() != events.len() {
+            self.straight = events.iter().map(straight).collect();
+            self.user_only = events.iter().map(user_only).collect();
+            self.filters = events.iter().map(|event| event.branch_sample_type).collect();
+        }
+    }
+
+    /// Whether an event has been looked at.
+    pub(super) fn knows(&self, event: usize) -> bool {
+        event < self.straight.len()
+    }
+
+    /// Whether neighbours in this stack are joined by straight code. Text does
+    /// not say its filter: it is taken for one without.
+    pub(super) fn is_straight(&self, head: &SampleHead) -> bool {
+        use lbr_msr::record::Label;
+        let filter = self.straight.get(head.event).copied().unwrap_or(true);
+        filter && head.integrity.label != Label::Snapshot
+    }
+
+    /// Which branches this stack has. Text is taken for everything.
+    pub(super) fn holds(&self, head: &SampleHead) -> Holds {
+        use layout::branch::{ANY_CALL, ANY_RETURN, CALL, CALL_STACK, IND_CALL};
+        use lbr_msr::record::Label;
+        let filter = self.filters.get(head.event).copied().unwrap_or(0);
+        let calls = filter & ANY_CALL != 0 || filter & (CALL | IND_CALL) == CALL | IND_CALL;
+        if head.integrity.label == Label::Snapshot || filter & CALL_STACK != 0 {
+            Holds::CallStack
+        } else if self.is_straight(head) {
+            Holds::Everything
+        } else if calls && filter & ANY_RETURN != 0 {
+            Holds::CallsAndReturns
+        } else {
+            Holds::Other
+        }
+    }
+
+    /// Whether only branches that end in user mode were asked for; `false` for
+    /// text, which does not say.
+    pub(super) fn is_user_only(&self, head: &SampleHead) -> bool {
+        self.user_only.get(head.event).copied().unwrap_or(false)
+    }
+}
+
+fn straight(event: &EventAttr) -> bool {
+    use layout::branch::{ANY, CALL_STACK};
+    // The first recorders with branch stacks left the filter 0 for "any".
+    let filter = event.branch_sample_type;
+    filter & CALL_STACK == 0 && (filter & ANY != 0 || filter & TYPES == 0)
+}
+
+fn user_only(event: &EventAttr) -> bool {
+    use layout::branch::{KERNEL, USER};
+    event.branch_sample_type & (USER | KERNEL | HYPERVISOR) == USER
+}
+
+/// `PERF_SAMPLE_BRANCH_HV`.
+const HYPERVISOR: u64 = 1 << 2;
+
+const TYPES: u64 = {
+    use layout::branch::{ANY_CALL, ANY_RETURN, CALL, COND, IND_CALL, IND_JUMP};
+    ANY_CALL | ANY_RETURN | CALL | COND | IND_CALL | IND_JUMP
+};
