@@ -278,6 +278,8 @@ pub enum UnderTrapFlag {
     Plain,
     /// PUSHF: the trap flag is in the word it pushes.
     PushesFlags,
+    /// POPF, IRET: the trap flag is as in the word they pop.
+    PopsFlags,
     /// MOV SS: the debug exception waits for the next instruction too.
     DelaysTrap,
 }
@@ -289,6 +291,9 @@ pub fn under_trap_flag(bytes: &[u8], ip: u64) -> UnderTrapFlag {
     Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);
     match insn.code() {
         Code::Pushfw | Code::Pushfq => UnderTrapFlag::PushesFlags,
+        Code::Popfw | Code::Popfq | Code::Iretw | Code::Iretd | Code::Iretq => {
+            UnderTrapFlag::PopsFlags
+        }
         Code::Mov_Sreg_rm16 | Code::Mov_Sreg_r32m16 | Code::Mov_Sreg_r64m16
             if insn.op0_register() == Register::SS =>
         {

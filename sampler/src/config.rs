@@ -10,6 +10,7 @@ use lbr_msr::soft::SoftLbr;
 
 use crate::drain::Mode;
 use crate::gate::OpenRegisters;
+use crate::interrupt::Interrupts;
 use crate::pace::Pace;
 
 /// Names the type of the branch at an address of a process, from its code.
@@ -90,9 +91,11 @@ pub struct RecordConfig {
     pub open: Option<OpenRegisters>,
     /// The part of the filter that the ring cannot express.
     pub keep: Option<Keep>,
-    /// Set from outside (Ctrl-C) to end the recording; what is recorded is
-    /// kept.
+    /// Set to end the recording, and the program; what is recorded is kept.
     pub stop: Arc<AtomicBool>,
+    /// SIGINT and SIGTERM, to be passed on to the program; where there is none
+    /// that was started, they set [`stop`](Self::stop).
+    pub interrupts: Option<Interrupts>,
 }
 
 impl RecordConfig {
@@ -109,6 +112,7 @@ impl RecordConfig {
             open: None,
             keep: None,
             stop: Arc::default(),
+            interrupts: None,
         }
     }
 

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::Thread;
 use std::time::Duration;
@@ -167,6 +167,8 @@ pub(crate) struct Shared {
     ended: AtomicBool,
     /// The user wants an end. What is recorded is kept.
     stop: Arc<AtomicBool>,
+    /// The process that signals are passed on to; 0 for none.
+    program: AtomicI32,
     /// Nothing more can be recorded.
     failed: AtomicBool,
     open_failure: Mutex<Option<OpenError>>,
@@ -201,6 +203,7 @@ impl Shared {
             sampler_sleeps: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             stop: Arc::clone(&config.stop),
+            program: AtomicI32::new(0),
             failed: AtomicBool::new(false),
             open_failure: Mutex::new(None),
             events,
@@ -211,6 +214,16 @@ impl Shared {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.has_failed()
+    }
+
+    /// Ends the recording, and the program.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The process that was started to be recorded.
+    pub(crate) fn program(&self) -> Option<i32> {
+        Some(self.program.load(Ordering::Acquire)).filter(|pid| *pid != 0)
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -339,6 +352,12 @@ impl Gate {
         });
         self.shared.ask(Work::Start(Arc::clone(&cell)));
         Ok(Ring { shared: Arc::clone(&self.shared), cell, since_drain: 0, retired: 0 })
+    }
+
+    /// A process was started to be recorded: signals that would end the
+    /// recorder are passed on to it.
+    pub fn started(&self, pid: u32) {
+        self.shared.program.store(pid.cast_signed(), Ordering::Release);
     }
 
     /// Passes on what happened beside the branches (mappings, names, tasks).

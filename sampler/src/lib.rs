@@ -12,6 +12,7 @@ pub mod drain;
 mod engine;
 pub mod gate;
 pub mod guard;
+pub mod interrupt;
 pub mod keeper;
 mod maps;
 pub mod outlet;

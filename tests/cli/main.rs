@@ -21,6 +21,8 @@ mod decode;
 mod doctor;
 mod drawn;
 mod dump;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod endings;
 mod explain;
 mod hist;
 mod hostile;

@@ -209,7 +209,8 @@ fn single_step_meets_pushf_and_mov_ss() {
     assert_eq!(under_trap_flag(&[0x66, 0x9c], IP), UnderTrapFlag::PushesFlags);
     assert_eq!(under_trap_flag(&[0x8e, 0xd0], IP), UnderTrapFlag::DelaysTrap);
     assert_eq!(under_trap_flag(&[0x8e, 0xd8], IP), UnderTrapFlag::Plain, "MOV DS");
-    assert_eq!(under_trap_flag(&[0x9d], IP), UnderTrapFlag::Plain, "POPF");
+    assert_eq!(under_trap_flag(&[0x9d], IP), UnderTrapFlag::PopsFlags, "POPF");
+    assert_eq!(under_trap_flag(&[0x48, 0xcf], IP), UnderTrapFlag::PopsFlags, "IRETQ");
     assert_eq!(under_trap_flag(&[], IP), UnderTrapFlag::Plain);
 }
 

@@ -69,12 +69,12 @@ fn signals_reach_the_program() {
 }
 
 #[test]
-fn a_program_that_is_stopped_by_the_user_is_ended() {
+fn a_program_that_does_not_end_by_itself_is_killed() {
     let mut program = launch(&["sleep", "60"]).unwrap();
     let mut emit = |_| {};
     program.start(&mut emit).unwrap();
     program.wait(&|| true, &mut emit).unwrap();
-    assert_eq!(program.finish(&mut emit).unwrap(), Some(Exit::Signal(15)));
+    assert_eq!(program.finish(&mut emit).unwrap(), Some(Exit::Signal(9)));
 }
 
 #[test]

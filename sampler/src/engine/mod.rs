@@ -25,6 +25,7 @@ use rtrb::RingBuffer;
 use crate::clock::monotonic_ns;
 use crate::config::{RecordConfig, Sampling};
 use crate::gate::{Gate, OpenError, Shared};
+use crate::interrupt::Passing;
 use crate::outlet::{Outlet, SamplerError};
 use crate::source::Source;
 use crate::target::SourceError;
@@ -133,10 +134,19 @@ where
                 merge::decode_all(decoder, queues, reached, caught_up, &is_over)
             })?
         };
+        let (running_on, is_at_end) = mpsc::channel::<()>();
+        if let Some(interrupts) = config.interrupts {
+            let shared = &*shared;
+            spawn(threads, "signals", shared, move || {
+                pass_signals(shared, Passing::new(interrupts), &is_at_end);
+                Ok::<(), SamplerError>(())
+            })?;
+        }
         // A sampler that fails drops its end.
         let is_ready = is_ready.iter().take(count).count() == count;
         let gate = Gate::new(Arc::clone(&shared));
         let ran = is_ready.then(|| catch_unwind(AssertUnwindSafe(|| source.run(&gate))));
+        drop(running_on);
         shared.end();
         let sampled: Vec<_> = running.into_iter().map(|each| join("sampler", each)).collect();
         drop(going);
@@ -168,6 +178,16 @@ where
         complete: summary.complete && may_be_complete,
         ..summary
     })
+}
+
+/// Passes signals on to the program until the source has ended, or has to.
+fn pass_signals(shared: &Shared, mut passing: Passing, is_at_end: &mpsc::Receiver<()>) {
+    const LOOK: Duration = Duration::from_millis(10);
+    while is_at_end.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if passing.is_time_to_end(shared.program()) {
+            shared.stop();
+        }
+    }
 }
 
 /// Stops everybody when it is dropped, be it by an error or a panic.

@@ -24,6 +24,9 @@ use crate::exit::{Failure, Outcome, USAGE};
 /// hold: stacks with branches of other programs are recognised by their addresses and left out, and
 /// a mapping that comes and goes without being branched into is not seen.
 ///
+/// SIGINT (Ctrl-C) and SIGTERM are passed on to the program, which may finish its own handlers; it is
+/// killed 10 seconds later, or at the second signal. Its exit status is that of lbr.
+///
 /// Where the CPU's own branch records cannot be used, a software LBR stands in: the program runs
 /// under ptrace (or the QEMU plugin), every branch it takes is fed to registers that behave like
 /// those of --soft-cpu, and these registers are read as the CPU's would be. What such a source cannot

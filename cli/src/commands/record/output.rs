@@ -11,6 +11,7 @@ use lbr_msr::record::{Event, Sink, SourceKnowledge};
 use lbr_msr::{BranchFilter, LbrCaps};
 use profile::note::Source as Origin;
 use profile::perf_data::{Meta, Rate, WriteError, Writer};
+use sampler::interrupt::Interrupts;
 use sampler::source::Source;
 use sampler::{RecordConfig, RecordError, Sampling, Summary, record};
 
@@ -45,20 +46,17 @@ pub(super) fn meta(
 pub(super) struct Output<'a> {
     args: &'a Record,
     sink: Watched<Writer<File>>,
+    interrupts: Interrupts,
     stop: Arc<AtomicBool>,
 }
 
 impl<'a> Output<'a> {
-    /// Creates the file. From here on SIGINT and SIGTERM end the recording.
+    /// Creates the file. From here on SIGINT and SIGTERM are the program's.
     pub(super) fn create(args: &'a Record, meta: Meta) -> Result<Output<'a>, Failure> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))
-                .context("signals cannot be listened for")?;
-        }
+        let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
         let writer = Writer::create(&args.output, meta)
             .with_context(|| format!("cannot write {}", args.output.display()))?;
-        Ok(Output { args, sink: Watched::new(writer), stop })
+        Ok(Output { args, sink: Watched::new(writer), interrupts, stop: Arc::default() })
     }
 
     /// Writes an event of before the recording.
@@ -72,7 +70,8 @@ impl<'a> Output<'a> {
         source: &mut dyn Source<'_>,
         config: RecordConfig,
     ) -> Result<Summary, RecordError<WriteError>> {
-        let config = RecordConfig { stop: Arc::clone(&self.stop), ..config };
+        let (stop, interrupts) = (Arc::clone(&self.stop), Some(self.interrupts));
+        let config = RecordConfig { stop, interrupts, ..config };
         record(source, config, &mut self.sink)
     }
 
@@ -83,7 +82,7 @@ impl<'a> Output<'a> {
         recorded: Result<Summary, Failure>,
         knowledge: SourceKnowledge,
     ) -> Outcome {
-        let Output { args, sink, stop } = self;
+        let Output { args, sink, stop, .. } = self;
         let finished = sink.finish().finish_file();
         let recorded = recorded?;
         finished.with_context(|| format!("cannot finish {}", args.output.display()))?;

@@ -170,6 +170,9 @@ impl<'a> Source<'a> for Cpus<'a> {
             let _ = gate.emit(event);
         };
         let is_over = || gate.is_closed();
+        if let Some(pid) = self.target.started() {
+            gate.started(pid);
+        }
         let ran = self.target.start(&mut emit).and_then(|()| self.target.wait(&is_over, &mut emit));
         // Types are read from the target's code, which is there until it ends.
         gate.end();

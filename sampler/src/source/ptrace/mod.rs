@@ -66,6 +66,9 @@ pub trait Recorder {
 
     /// Whether the source should stop.
     fn is_closed(&self) -> bool;
+
+    /// This process was started to be recorded.
+    fn started(&self, _pid: u32) {}
 }
 
 /// Takes the branches of one thread: what the source needs of a [`Ring`].
@@ -96,6 +99,10 @@ impl Recorder for Gate {
 
     fn is_closed(&self) -> bool {
         Gate::is_closed(self)
+    }
+
+    fn started(&self, pid: u32) {
+        Gate::started(self, pid);
     }
 }
 

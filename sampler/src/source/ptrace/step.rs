@@ -42,11 +42,13 @@ impl<R: Recorder> Tracer<'_, R> {
         match code {
             libc::TRAP_TRACE => {
                 task.in_syscall = false;
+                let is_ours = !task.traps_itself;
                 self.complete(tid, regs)?;
-                Ok(true)
+                Ok(is_ours)
             }
             AT_HANDLER => {
                 task.pending = None;
+                sys::save_trap_flag(tid, regs.rsp, std::mem::take(&mut task.traps_itself));
                 self.notes.kernel_returns_omitted += 1;
                 // The handler's own mask, often everything, is in force now.
                 sys::unblock_sigtrap(tid).map_err(|e| os("changing the signal mask", e))?;
@@ -118,8 +120,10 @@ impl<R: Recorder> Tracer<'_, R> {
                 pending.taken = branch.taken(regs.eflags, regs.rcx);
             }
             if branch.branch_type == BranchType::SYSCALL || decoded.int80 {
+                let restores_trap_flag = regs.rax.cast_signed() == libc::SYS_rt_sigreturn
+                    && sys::saved_trap_flag(tid, regs.rsp);
                 let args = [regs.rdi, regs.rsi, regs.rdx];
-                pending.call = Some(Call { number: regs.rax, args });
+                pending.call = Some(Call { number: regs.rax, args, restores_trap_flag });
             }
         }
         pending
@@ -145,6 +149,11 @@ impl<R: Recorder> Tracer<'_, R> {
         let Some(pending) = task.pending.take() else { return Ok(()) };
         self.notes.instructions += 1;
         let (from, to) = (pending.decoded.ip, regs.rip);
+        let traps_itself = task.traps_itself;
+        if pending.decoded.under_trap_flag == UnderTrapFlag::PopsFlags {
+            // The kernel shows it where the program has set it, and hides ours.
+            task.traps_itself = regs.eflags & TRAP_FLAG != 0;
+        }
         match pending.decoded.insn {
             Insn::Branch(branch) if pending.call.is_some() => {
                 self.retire(tid, &entering_kernel(&branch))?;
@@ -180,7 +189,7 @@ impl<R: Recorder> Tracer<'_, R> {
                 } else if to != next && to != from {
                     self.notes.undecoded += 1;
                 }
-                if pending.decoded.under_trap_flag == UnderTrapFlag::PushesFlags {
+                if pending.decoded.under_trap_flag == UnderTrapFlag::PushesFlags && !traps_itself {
                     hide_trap_flag(tid, regs.rsp);
                 }
             }
@@ -226,6 +235,7 @@ impl<R: Recorder> Tracer<'_, R> {
         regs: &user_regs_struct,
     ) -> Result<(), Stop> {
         const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
+        const PTRACE_TRACEME: u64 = libc::PTRACE_TRACEME as u64;
         let executable = call.args[2] & libc::PROT_EXEC as u64 != 0;
         let is_syscall = branch.branch_type == BranchType::SYSCALL;
         let (changes, maps) = match call.number.cast_signed() {
@@ -254,12 +264,26 @@ impl<R: Recorder> Tracer<'_, R> {
         if number == libc::SYS_prctl && call.args[0] == PR_SET_NAME {
             self.tell_comm(id, false)?;
         }
-        if is_syscall && number != libc::SYS_rt_sigreturn && regs.r11 & TRAP_FLAG != 0 {
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        if number == libc::SYS_rt_sigreturn && is_syscall {
+            task.traps_itself = call.restores_trap_flag;
+        }
+        let write = |offset: usize, value: u64| {
+            let offset = offset as ptrace::AddressType;
+            ptrace::write_user(Pid::from_raw(tid), offset, value.cast_signed())
+                .map_err(|e| os("writing registers", e))
+        };
+        let asks_to_be_traced = number == libc::SYS_ptrace && call.args[0] == PTRACE_TRACEME;
+        let refused = regs.rax.cast_signed() == -i64::from(libc::EPERM);
+        if is_syscall && asks_to_be_traced && refused && id.pid == self.main {
+            // Its parent traces it, as it asks for; we do so already.
+            write(std::mem::offset_of!(user_regs_struct, rax), 0)?;
+        }
+        let is_traced = !task.traps_itself;
+        if is_traced && is_syscall && number != libc::SYS_rt_sigreturn && regs.r11 & TRAP_FLAG != 0
+        {
             // SYSCALL leaves RFLAGS in R11, our trap flag too.
-            let offset = std::mem::offset_of!(user_regs_struct, r11);
-            let clean = (regs.r11 & !TRAP_FLAG).cast_signed();
-            ptrace::write_user(Pid::from_raw(tid), offset as ptrace::AddressType, clean)
-                .map_err(|e| os("writing registers", e))?;
+            write(std::mem::offset_of!(user_regs_struct, r11), regs.r11 & !TRAP_FLAG)?;
         }
         Ok(())
     }

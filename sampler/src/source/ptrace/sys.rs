@@ -12,12 +12,36 @@ use nix::unistd::Pid;
 /// RFLAGS.TF.
 pub const TRAP_FLAG: u64 = 1 << 8;
 
+/// Where the flags are in the frame of a signal handler, from where RSP stands
+/// in its first instruction (behind it comes the `ucontext`, Linux
+/// arch/x86/include/uapi/asm/sigcontext.h). rt_sigreturn finds RSP one word on.
+const SAVED_FLAGS: u64 = 8 + 176;
+
 /// PUSHF has pushed our trap flag at `rsp`: a later POPF would set it for good.
 pub fn hide_trap_flag(tid: i32, rsp: u64) {
-    let (pid, address) = (Pid::from_raw(tid), rsp as ptrace::AddressType);
+    put_trap_flag(tid, rsp, false);
+}
+
+/// A signal handler is about to start: its frame restores this trap flag, and
+/// not the one that a step has set.
+pub(super) fn save_trap_flag(tid: i32, rsp: u64, is_set: bool) {
+    put_trap_flag(tid, rsp.wrapping_add(SAVED_FLAGS), is_set);
+}
+
+/// Whether rt_sigreturn is going to restore a trap flag.
+pub(super) fn saved_trap_flag(tid: i32, rsp: u64) -> bool {
+    let address = rsp.wrapping_add(SAVED_FLAGS - 8) as ptrace::AddressType;
+    let word = ptrace::read(Pid::from_raw(tid), address);
+    word.is_ok_and(|word| word.cast_unsigned() & TRAP_FLAG != 0)
+}
+
+fn put_trap_flag(tid: i32, address: u64, is_set: bool) {
+    let (pid, address) = (Pid::from_raw(tid), address as ptrace::AddressType);
     if let Ok(word) = ptrace::read(pid, address) {
-        // The push has just succeeded, so the word can be written.
-        let _ = ptrace::write(pid, address, word & !TRAP_FLAG.cast_signed());
+        let flag = if is_set { TRAP_FLAG } else { 0 };
+        let put = word.cast_unsigned() & !TRAP_FLAG | flag;
+        // The word was pushed just now: it can be written.
+        let _ = ptrace::write(pid, address, put.cast_signed());
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) enum Passage {
 pub(super) struct Call {
     pub(super) number: u64,
     pub(super) args: [u64; 3],
+    /// The trap flag is in the flags that rt_sigreturn is going to restore.
+    pub(super) restores_trap_flag: bool,
 }
 
 /// The step that a thread is to take, or is taking.
@@ -53,6 +55,9 @@ pub(super) struct Task<Ring> {
     /// A child that is left alone as soon as it no longer shares memory with
     /// a process that has a breakpoint in it.
     pub(super) leaving: bool,
+    /// The program has set the trap flag itself: the traps that it makes are
+    /// the program's too.
+    pub(super) traps_itself: bool,
 }
 
 impl<Ring> Task<Ring> {
@@ -65,6 +70,7 @@ impl<Ring> Task<Ring> {
             in_syscall: false,
             passage: Passage::Stepped,
             leaving: false,
+            traps_itself: false,
         }
     }
 }

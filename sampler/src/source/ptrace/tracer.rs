@@ -147,6 +147,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             notes: SourceNotes::default(),
         };
         shared.runs(tracer.main);
+        recorder.started(tracer.main);
         tracer.wait_for_exec(&mut held)?;
         Ok(tracer)
     }

@@ -98,6 +98,7 @@ pub(super) fn run<R: Recorder>(
     if let Some(pin) = &source.pin {
         pin.apply(pid.cast_signed())?;
     }
+    recorder.started(pid);
     let mut reader = Reader::new(source, recorder, pid, shared.region());
     let ended = reader.read(&mut running.0);
     // The plugin waits no longer, and forked children hold no lock of ours.

@@ -31,6 +31,11 @@ pub trait Target {
     /// [`ANYBODY`]. Registers do not tell threads apart.
     fn id(&self) -> ThreadId;
 
+    /// The process that was started to be recorded.
+    fn started(&self) -> Option<u32> {
+        None
+    }
+
     /// Its code; `None` where anybody's branches are wanted.
     fn code(&self) -> Option<Box<dyn Code>>;
 

@@ -19,7 +19,7 @@ use crate::target::{Affinity, Command, Exit, Held, SourceError, ThreadId};
 
 /// Shortest sleep between two looks at the program.
 const SHORT_NAP: Duration = Duration::from_micros(50);
-/// How long a stopped recording waits for a program that it asked to end.
+/// How long the end of a program that was killed is waited for.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A program that we start: held behind its `execve` until recording is on,
@@ -145,6 +145,10 @@ impl Target for Program {
         self.id
     }
 
+    fn started(&self) -> Option<u32> {
+        Some(self.id.pid)
+    }
+
     fn code(&self) -> Option<Box<dyn Code>> {
         Some(Box::new(self.code.clone()))
     }
@@ -191,13 +195,12 @@ impl Target for Program {
 
     fn finish(&mut self, emit: Emit<'_>) -> Result<Option<Exit>, SourceError> {
         if self.state == State::Runs {
-            // Stopped by the user, and it need not have had the signal.
-            let _ = kill(Pid::from_raw(self.tid()), Signal::SIGTERM);
+            // It did not end by itself, although signals were passed on to it.
+            let _ = kill(Pid::from_raw(self.tid()), Signal::SIGKILL);
         }
         if self.state == State::Held {
             self.go_on(0)?;
         }
-        let since = Instant::now();
         let mut nap = Nap::default();
         loop {
             if let State::Ended(exit) = self.state {
@@ -209,12 +212,7 @@ impl Target for Program {
             }
             match self.look()? {
                 Some(status) => self.pass(Stop::of(status))?,
-                None => {
-                    if since.elapsed() > GRACE {
-                        let _ = kill(Pid::from_raw(self.tid()), Signal::SIGKILL);
-                    }
-                    nap.take();
-                }
+                None => nap.take(),
             }
         }
     }

@@ -1,0 +1,80 @@
+//! A recorded program ends as it would without us: by its own handlers where a
+//! signal comes for it, and by its own traps.
+
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::lbr::{lbr, piped, text};
+use crate::support::programs::{Program, build};
+
+/// Static, so that no dynamic linker is stepped through.
+fn ending() -> Option<Program> {
+    build("ending.c", &["-static", "-O1"])
+}
+
+/// Records a program that says when it is ready, and sends these signals then.
+fn signalled(program: &Program, way: &str, signals: &[Signal]) -> (Output, Duration) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let file = file.to_str().unwrap();
+    let options = ["record", "--backend", "soft", "--source", "ptrace", "-o", file, "--"];
+    let mut child = piped(&[&options[..], &[program.name(), way]].concat()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut ready = [0; 6];
+    stdout.read_exact(&mut ready).unwrap();
+    assert_eq!(&ready, b"ready\n");
+    let since = Instant::now();
+    for (nth, &signal) in signals.iter().enumerate() {
+        if nth > 0 {
+            // Sooner than that they count as one.
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+    }
+    let mut rest = Vec::new();
+    stdout.read_to_end(&mut rest).unwrap();
+    let out = Output { stdout: rest, ..child.wait_with_output().unwrap() };
+    let took = since.elapsed();
+    let lint = lbr(&["lint", "-i", file]);
+    assert_eq!(lint.status.code(), Some(0), "the file is whole: {}", text(&lint.stderr));
+    (out, took)
+}
+
+#[test]
+fn a_signal_is_the_programs_and_its_status_ours() {
+    let Some(program) = ending() else { return };
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let (out, _) = signalled(&program, "handler", &[signal]);
+        assert_eq!(text(&out.stdout), "finished\n", "{signal}");
+        assert_eq!(out.status.code(), Some(5), "{signal}: {}", text(&out.stderr));
+    }
+}
+
+#[test]
+fn the_second_signal_kills() {
+    let Some(program) = ending() else { return };
+    let (out, took) = signalled(&program, "stubborn", &[Signal::SIGINT, Signal::SIGINT]);
+    assert_eq!(out.status.code(), Some(128 + 9), "{}", text(&out.stderr));
+    assert!(took < Duration::from_secs(8), "sooner than the grace: {took:?}");
+}
+
+#[test]
+fn programs_that_trap_or_trace_themselves_end_as_without_us() {
+    let Some(program) = ending() else { return };
+    for (way, wanted) in [("trap", 128 + 5), ("count", 3), ("traceme", 4)] {
+        let alone = Command::new(program.name()).arg(way).status().unwrap();
+        let status = alone.code().or(alone.signal().map(|signal| 128 + signal));
+        assert_eq!(status, Some(wanted), "{way}: what it is written to do");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("perf.data");
+        let options = ["record", "--backend", "soft", "--source", "ptrace", "-o"];
+        let out =
+            lbr(&[&options[..], &[file.to_str().unwrap(), "--", program.name(), way]].concat());
+        assert_eq!(out.status.code(), Some(wanted), "{way}: {}", text(&out.stderr));
+    }
+}
