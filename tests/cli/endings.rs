@@ -78,3 +78,22 @@ fn programs_that_trap_or_trace_themselves_end_as_without_us() {
         assert_eq!(out.status.code(), Some(wanted), "{way}: {}", text(&out.stderr));
     }
 }
+
+/// The file that one recorder writes is refused to another, and left alone.
+#[test]
+fn two_recorders_do_not_write_one_file() {
+    let Some(program) = ending() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let file = file.to_str().unwrap();
+    let options = ["record", "--backend", "soft", "--source", "ptrace", "-o", file, "--"];
+    let mut first = piped(&[&options[..], &[program.name(), "handler"]].concat()).spawn().unwrap();
+    first.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let second = lbr(&[&options[..], &["true"]].concat());
+    assert_eq!(second.status.code(), Some(1), "{}", text(&second.stderr));
+    assert!(text(&second.stderr).contains("another recorder is writing it"), "{second:?}");
+    kill(Pid::from_raw(i32::try_from(first.id()).unwrap()), Signal::SIGTERM).unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(5));
+    assert_eq!(lbr(&["lint", "-i", file]).status.code(), Some(0));
+    assert_eq!(lbr(&[&options[..], &["true"]].concat()).status.code(), Some(0), "free again");
+}

@@ -10,7 +10,7 @@
 //! second file is needed.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,6 +38,9 @@ const NO_CPU: u32 = u32::MAX;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
+    /// Another recorder is writing the file.
+    #[error("another recorder is writing it: name another file with -o")]
+    InUse,
     /// The system refused.
     #[error("the recording cannot be written")]
     Io(#[from] std::io::Error),
@@ -68,12 +71,22 @@ pub struct Writer<W: Write> {
 }
 
 impl Writer<File> {
-    /// Creates the file.
+    /// Creates the file, or empties it. It is locked (flock) as long as this
+    /// writes it: the streams of two recorders would mix.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's refusal; [`WriteError::InUse`].
     pub fn create(path: &Path, meta: Meta) -> Result<Writer<File>, WriteError> {
-        Writer::new(File::create(path)?, meta)
+        // Not emptied before it is known that nobody else writes it.
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        if file.metadata()?.is_file() {
+            match file.try_lock() {
+                Ok(()) => file.set_len(0)?,
+                Err(TryLockError::WouldBlock) => return Err(WriteError::InUse),
+                Err(TryLockError::Error(cause)) => return Err(cause.into()),
+            }
+        }
+        Writer::new(file, meta)
     }
 
     /// Ends the recording and makes the file seekable.
