@@ -14,9 +14,10 @@ use super::skip::skipped;
 /// Where the built program lies.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_lbr");
 
-/// What the program may see of the environment: where tools are, where
-/// temporary files go, and what measures the coverage of tests.
-const SEEN: [&str; 4] = ["PATH", "TMPDIR", "LD_LIBRARY_PATH", "LLVM_PROFILE_FILE"];
+/// What the program may see of the environment: where tools and the plugin of
+/// QEMU are, where temporary files go, and what measures the coverage of tests.
+const SEEN: [&str; 5] =
+    ["PATH", "LBR_PLUGIN_DIR", "TMPDIR", "LD_LIBRARY_PATH", "LLVM_PROFILE_FILE"];
 
 /// Leaves a command nothing else of the environment, and no input.
 pub(crate) fn alone(mut command: Command) -> Command {
