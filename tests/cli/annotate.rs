@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::lbr::{alone, done, lbr, text, wrapper};
 use crate::support::programs::{BARE, Program, build};
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 #[track_caller]
 fn json(args: &[&str]) -> Vec<Value> {
@@ -71,7 +71,7 @@ fn annotated() -> Option<Program> {
 fn callgrind(dir: &Path, program: &str) -> Option<HashMap<u64, u64>> {
     let file = dir.join("callgrind.out");
     let flags = ["dump-instr=yes", "compress-pos=no", "compress-strings=no"];
-    let ran = Command::new("valgrind")
+    let ran = tool("valgrind")
         .args(["-q", "--tool=callgrind"])
         .args(flags.map(|flag| format!("--{flag}")))
         .arg(format!("--callgrind-out-file={}", file.display()))
@@ -126,7 +126,7 @@ fn every_instruction_ran_as_often_as_callgrind_says() {
 /// Bytes and mnemonics of `objdump -d` by address.
 fn objdump(program: &str) -> Option<BTreeMap<u64, (String, String)>> {
     let args = ["-d", "-w", "-M", "intel", "--insn-width=16", program];
-    let out = Command::new("objdump").args(args).output();
+    let out = tool("objdump").args(args).output();
     let Some(out) = out.ok().filter(|out| out.status.success()) else {
         skipped("no objdump here");
         return None;
@@ -313,7 +313,7 @@ fn samples_say_how_sure_they_are() {
 
 fn cc(folder: &Path, name: &str, flags: &[&str], sources: &[(&str, &str)]) -> Option<PathBuf> {
     let program = folder.join(name);
-    let mut cc = Command::new("cc");
+    let mut cc = tool("cc");
     cc.args(flags).arg("-o").arg(&program);
     for (file, code) in sources {
         let path = folder.join(file);

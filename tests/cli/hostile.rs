@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::support::lbr::{PROGRAM, alone, piped};
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// Every way to read a recording.
 const COMMANDS: [&[&str]; 13] = [
@@ -260,7 +260,7 @@ fn a_source_that_is_a_pipe() {
     );
     let code = file(&dir, "code.c", code.as_bytes());
     let program = dir.path().join("program");
-    let built = Command::new("cc")
+    let built = tool("cc")
         .args(["-g", "-O1", "-nostdlib", "-static", "-no-pie", "-Wl,-e,around", "-o"])
         .args([&program, &code])
         .status();

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::drawn::{Mapped, humps, meta, record};
 use crate::support::lbr::{lbr_in, printed};
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 fn report(dir: &Path, input: &str, args: &[&str]) -> Output {
     lbr_in(dir, &[&["report", "-i", input, "--html", "page.html"], args].concat())
@@ -38,7 +38,7 @@ fn described(meta: Meta) -> Option<tempfile::TempDir> {
     );
     std::fs::write(&source, text).unwrap();
     let program = dir.path().join("<i>program");
-    let built = Command::new("cc")
+    let built = tool("cc")
         .args(["-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x401000", "-o"])
         .args([&program, &source])
         .output();

@@ -1,13 +1,13 @@
 //! `lbr record`: whole recordings of programs whose branches are known by hand.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
 use crate::support::lbr::{lbr, text};
 use crate::support::programs::{BARE, Program, build};
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// A recording in a folder that is removed with it.
 struct Recorded {
@@ -296,7 +296,7 @@ fn a_program_for_another_cpu_is_refused() {
 
 /// perf's text of a recording; `None`, after saying so, without perf.
 fn perf(args: &[&str], file: &Path) -> Option<String> {
-    match Command::new("perf").args(args).arg("-i").arg(file).stdin(Stdio::null()).output() {
+    match tool("perf").args(args).arg("-i").arg(file).stdin(Stdio::null()).output() {
         Ok(out) => {
             assert!(out.status.success(), "perf {args:?}: {}", text(&out.stderr));
             Some(text(&out.stdout))

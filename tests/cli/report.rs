@@ -1,7 +1,7 @@
 //! `lbr report`.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use lbr_msr::BranchFilter;
 use lbr_msr::record::{
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::support::corpus::corpus;
 use crate::support::lbr::{command, lbr, printed as stdout};
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 fn report(args: &[&str], file: &Path) -> Output {
     command(&["report"]).args(args).arg("-i").arg(file).output().unwrap()
@@ -170,7 +170,7 @@ fn a_cut_file_is_read_up_to_the_cut() {
 fn a_real_recording() {
     let Some(corpus) = corpus() else { return };
     let golden = corpus.join("golden-entries/autofdo.test.lbr.entries.csv.xz");
-    let Ok(xz) = Command::new("xz").arg("-dc").arg(golden).output() else {
+    let Ok(xz) = tool("xz").arg("-dc").arg(golden).output() else {
         return skipped("no xz here");
     };
     let mut expected = std::collections::HashMap::<(String, String), (u64, u64)>::new();

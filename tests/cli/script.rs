@@ -1,11 +1,11 @@
 //! `lbr script`.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use crate::support::corpus::corpus;
 use crate::support::lbr::{command, lbr, lbr_with_input, stderr, stdout};
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 const TEXT: &str = "  12/13 [001] 7.000001:  a0 0x10/0x20/M/-/-/5/COND  0x30/0x40/-/-/-/0\n";
 
@@ -117,7 +117,7 @@ fn golden_entries_come_out_in_their_order() {
         let (project, _) = file.split_once('/').unwrap();
         let name = file.rsplit('/').next().unwrap();
         let csv = folder.join(format!("{project}.{name}.entries.csv.xz"));
-        let Ok(csv) = Command::new("xz").arg("-dc").arg(csv).output() else {
+        let Ok(csv) = tool("xz").arg("-dc").arg(csv).output() else {
             return skipped("no xz here");
         };
         let expected = stdout(&csv);
@@ -204,7 +204,7 @@ fn several_buffers_are_sorted_as_perf_sorts_them_if_asked() {
     let seconds = |line: &str| line.trim().trim_end_matches(':').parse::<f64>().unwrap();
     let found: Vec<f64> = stdout(&unsorted).lines().map(seconds).collect();
     assert_eq!(found.iter().map(|s| (s * 1000.0) as u64).collect::<Vec<_>>(), expected);
-    let perf = Command::new("perf").args(["script", "-F", "cpu,time,brstack", "-i", path]).output();
+    let perf = tool("perf").args(["script", "-F", "cpu,time,brstack", "-i", path]).output();
     let Ok(perf) = perf else {
         skipped("no perf to compare with");
         return;

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use flate2::{Compression, write::GzEncoder};
 use lbr_msr::record::{
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::drawn;
 use crate::support::lbr::{command, done, lbr, text};
 use crate::support::mapping::mapping;
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// The last object: the quality.
 fn quality(args: &[&str]) -> Value {
@@ -104,7 +104,7 @@ fn ends(text: &str) -> Vec<Vec<String>> {
 }
 
 fn perf(args: &[&str], file: &Path) -> Option<String> {
-    let out = Command::new("perf").args(args).arg("-i").arg(file).stdin(Stdio::null()).output();
+    let out = tool("perf").args(args).arg("-i").arg(file).stdin(Stdio::null()).output();
     match out {
         Ok(out) if out.status.success() => Some(text(&out.stdout)),
         Ok(out) => panic!("perf {args:?}: {}", text(&out.stderr)),

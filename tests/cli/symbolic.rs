@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
 use crate::support::lbr::{lbr, rows as json, stderr, stdout};
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// Numbers that look random, and are the same each time.
 struct Numbers(u64);
@@ -386,7 +385,7 @@ fn perfs_text_counts_as_its_recording() {
     for fields in
         ["brstacksym", "ip,brstacksym", "brstacksym,dso", "comm,pid,time,ip,sym,dso,brstacksym"]
     {
-        let perf = Command::new("perf").args(["script", "-F", fields, "-i", file]).output();
+        let perf = tool("perf").args(["script", "-F", fields, "-i", file]).output();
         let Ok(perf) = perf else {
             skipped("perf is not installed");
             return;

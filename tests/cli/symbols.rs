@@ -1,14 +1,14 @@
 //! Names, lines and lists of symbols in what `lbr report` prints.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 
 use crate::support::lbr::{lbr, stdout as text_of};
 use crate::support::linked::AS_KERNEL;
 use crate::support::programs::build;
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// Runs `lbr report` on brstack text.
 fn report(dir: &Path, text: &str, args: &[&str]) -> Output {
@@ -90,7 +90,7 @@ fn a_folder_for_debug_files() {
     let below = root.join(dir.strip_prefix("/").unwrap());
     std::fs::create_dir_all(&below).unwrap();
     let debug = below.join("stripped.debug");
-    let objcopy = |args: &[&str]| Command::new("objcopy").args(args).status();
+    let objcopy = |args: &[&str]| tool("objcopy").args(args).status();
     let (debug, stripped) = (debug.to_str().unwrap(), stripped.to_str().unwrap());
     let Ok(kept) = objcopy(&["--only-keep-debug", program.name(), debug]) else {
         skipped("no objcopy");
@@ -179,7 +179,7 @@ fn a_kernel_that_is_given() {
     let vmlinux = dir.path().join("vmlinux");
     let vmlinux = vmlinux.to_str().unwrap();
     let marked = ["--add-symbol", "_text=.text:0,global", program.name(), vmlinux];
-    let Ok(status) = Command::new("objcopy").args(marked).status() else {
+    let Ok(status) = tool("objcopy").args(marked).status() else {
         skipped("no objcopy");
         return;
     };

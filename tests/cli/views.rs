@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
 use crate::support::corpus::corpus;
 use crate::support::lbr::{json_lines as lines, lbr, traced};
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// Labels of a program by name.
 type Labels = HashMap<String, u64>;
@@ -19,7 +18,7 @@ type Labels = HashMap<String, u64>;
 fn build(dir: &Path) -> Option<(PathBuf, Labels)> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs/outcomes.S");
     let program = dir.join("program");
-    let built = Command::new("cc")
+    let built = tool("cc")
         .args(["-nostdlib", "-static", "-no-pie", "-o"])
         .args([&program, &source])
         .status();
@@ -27,7 +26,7 @@ fn build(dir: &Path) -> Option<(PathBuf, Labels)> {
         skipped("no C compiler (cc) to build outcomes.S");
         return None;
     }
-    let Ok(symbols) = Command::new("nm").arg(&program).output() else {
+    let Ok(symbols) = tool("nm").arg(&program).output() else {
         skipped("no nm to read the labels of outcomes.S");
         return None;
     };
@@ -251,7 +250,7 @@ fn callgrind(
 ) -> Option<(BTreeMap<u64, (u64, u64)>, BTreeMap<(u64, u64), u64>)> {
     let file = dir.join("callgrind.out");
     let flags = ["dump-instr=yes", "collect-jumps=yes", "compress-pos=no", "compress-strings=no"];
-    let ran = Command::new("valgrind")
+    let ran = tool("valgrind")
         .args(["-q", "--tool=callgrind"])
         .args(flags.map(|flag| format!("--{flag}")))
         .arg(format!("--callgrind-out-file={}", file.display()))

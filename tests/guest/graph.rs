@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
+
+use crate::support::skip::tool;
 
 /// Multiplier of a 64-bit congruential generator that fits an immediate of 32
 /// bits, as the program's IMUL has it.
@@ -124,7 +125,7 @@ impl Graph {
     pub fn build(&self, folder: &Path, name: &str) -> Option<std::path::PathBuf> {
         let (source, program) = (folder.join(format!("{name}.S")), folder.join(name));
         std::fs::write(&source, self.source()).unwrap();
-        let cc = Command::new("cc")
+        let cc = tool("cc")
             .args(["-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none", "-o"])
             .args([&program, &source])
             .status()

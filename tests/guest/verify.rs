@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::guest_record::top;
 use crate::support::faults;
 
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// The check that a lie is found by on real code, and words of what it finds.
 fn root(lie: Fault) -> (&'static str, &'static str) {
@@ -47,7 +47,7 @@ fn run(cpu: &str, lies: &[Fault], kills: u32, out: &Path) -> bool {
         return false;
     }
     let registers = out.join("registers");
-    let compiled = Command::new("cc")
+    let compiled = tool("cc")
         .args(["-static", "-O1", "-o"])
         .args([&registers, &top().join("tests/guest/registers.c")])
         .status();

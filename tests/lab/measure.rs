@@ -3,7 +3,6 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::measure::bracket::{Body, Register, Switch};
@@ -12,7 +11,7 @@ use lab::measure::{FaultKind, MeasureError, Measurement, Reading, Ring, Session}
 use lbr_msr::arm::Restored;
 use lbr_msr::{Msr, MsrError};
 
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 fn session() -> Session {
     let mut session = Session::stepping().expect("a session");
@@ -27,7 +26,7 @@ fn assemble(source: &str) -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().expect("a folder");
     let (input, object) = (folder.path().join("code.s"), folder.path().join("code.o"));
     std::fs::write(&input, format!(".intel_syntax noprefix\n{source}\n")).expect("a file");
-    let status = Command::new("as").arg("--64").arg("-o").arg(&object).arg(&input).status();
+    let status = tool("as").arg("--64").arg("-o").arg(&object).arg(&input).status();
     let Ok(status) = status else {
         skipped("no assembler (as)");
         return None;
@@ -243,7 +242,7 @@ fn compile(source: &str, flags: &[&str]) -> Option<(tempfile::TempDir, std::path
     let folder = tempfile::tempdir().expect("a folder");
     let (input, output) = (folder.path().join("code.c"), folder.path().join("code.bin"));
     std::fs::write(&input, source).expect("a file");
-    let status = Command::new("cc").args(flags).arg("-o").arg(&output).arg(&input).status();
+    let status = tool("cc").args(flags).arg("-o").arg(&output).arg(&input).status();
     let Ok(status) = status else {
         skipped("no C compiler (cc)");
         return None;

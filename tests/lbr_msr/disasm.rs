@@ -1,10 +1,8 @@
 //! Instructions as text: by hand, and beside binutils' objdump.
 
-use std::process::Command;
-
 use lbr_msr::disasm::{Disassembler, Syntax};
 
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 fn text(syntax: Syntax, bytes: &[u8], ip: u64) -> (String, String) {
     let text = Disassembler::new(syntax).text(bytes, ip).unwrap();
@@ -60,7 +58,7 @@ const COMPARED: usize = 40_000;
 fn objdump(syntax: &str) -> Option<Vec<(u64, Vec<u8>, String)>> {
     let program = std::env::current_exe().unwrap();
     let args = ["-d", "-w", "-M", syntax, "-j", ".text", "--insn-width=16"];
-    let out = Command::new("objdump").args(args).arg(program).output();
+    let out = tool("objdump").args(args).arg(program).output();
     let Some(out) = out.ok().filter(|out| out.status.success()) else {
         skipped("no objdump that knows x86 here");
         return None;

@@ -1,13 +1,12 @@
 //! Symbols that a stripped program carries packed (`.gnu_debugdata`).
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use object::{Object, ObjectSection};
 use profile::symbols::{DebugDirs, Module};
 
 use crate::compiled::{compile, extent, run, symbol};
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// Makes a program as distributions do: its functions in a small file, that
 /// packed, and the program stripped with it inside. `None` where tools are
@@ -22,7 +21,7 @@ fn made(dir: &Path, xz: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let keep = format!("--keep-symbols={}", keep.display());
     let [f, s, p] = [&full, &small, &program].map(|path| path.to_str().unwrap().to_owned());
     run("objcopy", &["-S", "--remove-section=.comment", &keep, &f, &s])?;
-    let Ok(packed) = Command::new("xz").args(xz).args(["-c", &s]).output() else {
+    let Ok(packed) = tool("xz").args(xz).args(["-c", &s]).output() else {
         skipped("no xz");
         return None;
     };
@@ -81,7 +80,7 @@ fn packed_symbols_without_end() {
     let zeros = dir.path().join("zeros");
     let file = std::fs::File::create(&zeros).unwrap();
     file.set_len(80 << 20).unwrap();
-    let packed = Command::new("xz").args(["-1", "-c", zeros.to_str().unwrap()]).output().unwrap();
+    let packed = tool("xz").args(["-1", "-c", zeros.to_str().unwrap()]).output().unwrap();
     let data = dir.path().join("zeros.xz");
     std::fs::write(&data, packed.stdout).unwrap();
     let update = format!("--update-section=.gnu_debugdata={}", data.display());

@@ -1,18 +1,17 @@
 //! Recordings of others, entry for entry as three independent readers saw them.
 
 use std::path::Path;
-use std::process::Command;
 
 use profile::brstack::Printed;
 use profile::perf_data::{ReadError, Reader};
 use profile::{Item, Recording};
 
 use crate::support::corpus::corpus;
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// Decompresses a file with the command `xz`; `None`, after saying so, without.
 fn unxz(path: &Path) -> Option<String> {
-    match Command::new("xz").arg("-dc").arg(path).output() {
+    match tool("xz").arg("-dc").arg(path).output() {
         Ok(out) => {
             assert!(out.status.success(), "xz: {}", String::from_utf8_lossy(&out.stderr));
             Some(String::from_utf8(out.stdout).unwrap())

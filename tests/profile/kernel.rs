@@ -10,7 +10,7 @@ use profile::symbols::{DebugDirs, RunningKernel, Sources, SymbolError};
 
 use crate::compiled::locate;
 use crate::support::mapping::mapping;
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// As `/proc/kallsyms` prints it.
 const KALLSYMS: &str = "\
@@ -349,9 +349,8 @@ fn a_recording_of_this_kernel() {
     assert_eq!(table.maps.name(branch.to_location), named("schedule", 0));
     assert_eq!(table.maps.failures().count(), 0);
 
-    let perf = std::process::Command::new("perf")
-        .args(["script", "-F", "brstacksym", "-i", file.to_str().unwrap()])
-        .output();
+    let perf =
+        tool("perf").args(["script", "-F", "brstacksym", "-i", file.to_str().unwrap()]).output();
     let Ok(perf) = perf else {
         skipped("no perf");
         return;

@@ -7,7 +7,7 @@ use profile::maps::{Location, Maps};
 use profile::symbols::{DebugDirs, Module, Sources, SymbolError};
 
 use crate::compiled::{compile, extent, locate, map, map_with, run, source, symbol};
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// Frames as `function@line`, innermost first.
 fn frames(maps: &mut Maps, location: Location) -> Vec<String> {
@@ -251,9 +251,7 @@ fn split_dwarf() {
         check_marks(nowhere(), &program, &program);
 
         let package = dir.join("program.dwp");
-        let packed = std::process::Command::new("dwp")
-            .args(["-e", p, "-o", package.to_str().unwrap()])
-            .output();
+        let packed = tool("dwp").args(["-e", p, "-o", package.to_str().unwrap()]).output();
         std::fs::remove_file(&unit).unwrap();
         if packed.is_ok_and(|out| out.status.success()) {
             check_marks(nowhere(), &program, &program);

@@ -2,18 +2,18 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use lbr_msr::record::{BranchEntry, Event, Label, Sink};
 use profile::perf_data::{Reader, Record, Writer};
 
 use crate::recorded::{BASE, entry, events, exact, map, meta, sample, stream, write};
 use crate::support::itself::with_symbols;
-use crate::support::skip::skipped;
+use crate::support::skip::{skipped, tool};
 
 /// Runs perf; `None`, after saying so, where there is none.
 fn perf(args: &[&str], file: &Path) -> Option<String> {
-    let out = Command::new("perf").args(args).arg("-i").arg(file).stdin(Stdio::null()).output();
+    let out = tool("perf").args(args).arg("-i").arg(file).stdin(Stdio::null()).output();
     match out {
         Ok(out) => {
             let err = String::from_utf8_lossy(&out.stderr);
@@ -65,8 +65,7 @@ fn perf_script_reads_the_pipe_form() {
     let file = dir.path().join("pipe");
     std::fs::write(&file, stream(meta(), &events())).unwrap();
     let input = std::fs::File::open(&file).unwrap();
-    let out =
-        Command::new("perf").args(["script", "-F", "brstack", "-i", "-"]).stdin(input).output();
+    let out = tool("perf").args(["script", "-F", "brstack", "-i", "-"]).stdin(input).output();
     let Ok(out) = out else { return skipped("no perf here") };
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     // From a pipe perf 6.1 prints address and symbol whatever is asked for.

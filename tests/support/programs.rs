@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::Command as Process;
 
 use object::{Object, ObjectSymbol};
 use sampler::source::Command;
 
-use super::skip::skipped;
+use super::skip::{skipped, tool};
 
 /// A program in a folder that is removed with it.
 pub(crate) struct Program {
@@ -22,7 +21,7 @@ pub(crate) fn build(name: &str, flags: &[&str]) -> Option<Program> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("program");
     let compile =
-        |flags: &[&str]| Process::new("cc").args(flags).arg("-o").arg(&path).arg(&source).status();
+        |flags: &[&str]| tool("cc").args(flags).arg("-o").arg(&path).arg(&source).status();
     let Ok(mut status) = compile(flags) else {
         skipped(format_args!("no C compiler (cc) to build {name}"));
         return None;
