@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::lbr::lbr;
+use crate::support::lbr::{command, lbr};
 
 /// The objects that a run prints.
 #[track_caller]
@@ -126,12 +126,12 @@ fn bad_input_is_2_with_a_sentence() {
     let broken = file("CPUID 00000000: 00000016-756E6547\n");
     let empty = file("nothing\n");
     let skylake = file(SKYLAKE);
-    let without = file(&SKYLAKE.replace("0x0000000a", "0x0000000b"));
+    let without = file(&SKYLAKE.replace("0x00000007 ", "0x00000008 "));
     for (args, word) in [
         (&["probe", "--cpuid", "/no/such/file"][..], "/no/such/file"),
         (&["probe", "--cpuid", broken.path().to_str().unwrap()], "line 1"),
         (&["probe", "--cpuid", empty.path().to_str().unwrap()], "no CPUID leaf"),
-        (&["probe", "--cpuid", without.path().to_str().unwrap()], "0xa"),
+        (&["probe", "--cpuid", without.path().to_str().unwrap()], "leaf 0x7 "),
         (&["probe", "--soft-cpu", "zen9"], "zen9"),
         (&["probe", "--perf-capabilities", "xyz"], "xyz"),
         (&["probe", "--assume", "nonsense"], "nonsense"),
@@ -157,4 +157,26 @@ fn this_machine() {
     for object in objects {
         assert_eq!(object["facility"] == "none", object["why"].is_string());
     }
+}
+
+/// A recording has an end. One that has none is left when it is longer than
+/// any, and one that never begins can be interrupted.
+#[test]
+fn a_recording_without_an_end_is_refused_and_one_without_a_beginning_left() {
+    let output = lbr(&["probe", "--cpuid", "/dev/zero"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("/dev/zero") && stderr.contains("longer than"), "{stderr}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("cpuid");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR)
+        .unwrap();
+    let mut waiting = command(&["probe", "--cpuid"]).arg(&fifo).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(waiting.try_wait().unwrap().is_none(), "nobody has written anything");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(waiting.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let status = waiting.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
 }

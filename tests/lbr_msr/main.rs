@@ -32,6 +32,7 @@ mod arm;
 mod arm_allowlist;
 mod arm_restore;
 mod caps_by_hand;
+mod cpuid_texts;
 mod faulty;
 mod soft_call_stack;
 mod soft_encoding;

@@ -1,6 +1,10 @@
 //! The CPUs a command looks at: this machine's, or recorded ones.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io::{Read, stdin},
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -24,8 +28,8 @@ use crate::present::out::say;
 /// Which CPU to look at.
 #[derive(Debug, Args)]
 pub(crate) struct MachineArgs {
-    /// Take CPUID from FILE: `cpuid -r` text, or an InstLatX64, AIDA64 or
-    /// libcpuid dump
+    /// Take CPUID from FILE: the text of `cpuid -r`, or a dump of InstLatX64,
+    /// AIDA64, libcpuid, x86info, cpucontrol or CPU-Z
     #[arg(long, value_name = "FILE", conflicts_with = "soft_cpu")]
     pub(crate) cpuid: Option<PathBuf>,
 
@@ -106,15 +110,20 @@ impl MachineArgs {
     }
 }
 
+/// The longest recording that is read, bytes: a thousand CPUs take a tenth.
+const LONGEST_RECORDING: u64 = 64 << 20;
+
 fn recording(path: &Path) -> anyhow::Result<Vec<RecordedCpu>> {
     let read = || {
-        let bytes = if path.as_os_str() == "-" {
-            let mut bytes = Vec::new();
-            std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)?;
-            bytes
-        } else {
-            std::fs::read(path)?
-        };
+        let input: Box<dyn Read> =
+            if path.as_os_str() == "-" { Box::new(stdin()) } else { Box::new(File::open(path)?) };
+        let mut bytes = Vec::new();
+        let length = input.take(LONGEST_RECORDING + 1).read_to_end(&mut bytes)?;
+        anyhow::ensure!(
+            length as u64 <= LONGEST_RECORDING,
+            "it is longer than {} MiB, and no recording of CPUID is",
+            LONGEST_RECORDING >> 20
+        );
         anyhow::Ok(recorded::parse(&String::from_utf8_lossy(&bytes))?)
     };
     read().with_context(|| format!("cannot read CPUID from {}", path.display()))

@@ -17,7 +17,7 @@ use crate::{
 /// IA32_LBR_CTL.LBREn. Linux msr-index.h.
 const LBR_CTL_ENABLE: u64 = 1 << 0;
 /// CPUID.07H:EDX, Architectural LBR. SDM24.
-const LEAF_7_EDX_ARCH_LBR: u32 = 1 << 19;
+pub(super) const LEAF_7_EDX_ARCH_LBR: u32 = 1 << 19;
 
 impl Probed {
     pub(super) fn intel<R: CpuIdReader>(
