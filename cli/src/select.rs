@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use clap::Args;
 use profile::Flow;
-use profile::maps::{Location, Maps};
-use profile::select::{Dsos, NotTimes, Selection, Times};
+use profile::maps::{Dsos, Location, Maps};
+use profile::select::{NotTimes, Selection, Times};
 use serde_json::{Value, json};
 
 use crate::commands::cpus::CpuList;

@@ -9,8 +9,8 @@ use profile::callgraph::CallGraph;
 use profile::flow::FlowCounter;
 use profile::lint::{DEFAULT_STRIDE, Lint};
 use profile::loops::LoopFinder;
-use profile::maps::{Location, Maps};
-use profile::select::{Dsos, Field, Names, SelectError, Times, Why};
+use profile::maps::{Dsos, Location, Maps};
+use profile::select::{Field, Names, SelectError, Times, Why};
 use profile::{HotTable, Item, Recording, Selection};
 
 use crate::reader::Crafted;

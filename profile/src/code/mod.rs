@@ -1,6 +1,9 @@
 //! The code that ran: which file an address lies in, what its symbols and its
 //! debug information call it, and what its bytes say.
 
+mod debug_file;
+mod demangle;
+mod error;
 pub mod lines;
 pub mod maps;
 pub mod place;

@@ -10,3 +10,6 @@ pub(crate) const LONGEST_BLOCK: u64 = 1 << 20;
 pub(crate) const fn crosses(a: u64, b: u64) -> bool {
     (a >= KERNEL) != (b >= KERNEL)
 }
+
+/// What perf calls the kernel; the name of a symbol may follow.
+pub(crate) const KERNEL_NAME: &str = "[kernel.kallsyms]";

@@ -3,8 +3,10 @@
 
 pub(crate) mod address;
 pub mod brstack;
+mod item;
 pub mod names;
 pub mod note;
+pub(crate) mod object_file;
 pub mod perf_data;
 pub mod recording;
 pub mod select;

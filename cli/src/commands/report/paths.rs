@@ -4,9 +4,9 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use profile::maps::Maps;
+use profile::maps::{Dsos, Maps};
 use profile::paths::{Break, FOLLOWERS, Follower, Growth, Link, Path, PathFinder, Paths};
-use profile::select::Dsos;
+
 use serde_json::{Value, json};
 
 use super::{Report, Sort, View, print_hidden};

@@ -8,7 +8,7 @@ use gimli::Reader as _;
 
 use super::load::Reader;
 use super::{Frame, SourceLine};
-use crate::code::symbols::demangle;
+use crate::code::demangle::demangle;
 
 /// A frame: numbers of what it says, counted from 1; 0 is nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -11,7 +11,7 @@ use object::{CompressionFormat, Object, ObjectSection};
 
 use super::bytes::Bytes;
 use super::path_of;
-use crate::code::symbols::{DebugDirs, Wanted, alternate, debug_file, open_regular};
+use crate::code::debug_file::{DebugDirs, Wanted, alternate, debug_file, open_regular};
 
 /// How debug information is read.
 pub(super) type Reader = EndianReader<RunTimeEndian, Bytes>;

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use addr2line::{Context, LookupContinuation, LookupResult};
 use gimli::Dwarf;
 
-use crate::code::symbols::{DebugDirs, demangle};
+use crate::code::debug_file::DebugDirs;
+use crate::code::demangle::demangle;
 use known::Known;
 use load::{Pieces, Reader};
 

@@ -12,8 +12,9 @@ use super::kernel::Listed;
 use super::vdso::VDSO;
 use super::vmlinux::Vmlinux;
 use super::{Location, Maps, differs};
+use crate::code::demangle::is_called;
 use crate::code::lines::{Frame, SourceLine};
-use crate::code::symbols::{Found, JitMap, Module, Sources, SymbolError, demangle, is_called};
+use crate::code::symbols::{Found, JitMap, Module, Sources, SymbolError, demangle};
 use crate::read::names::REACH;
 
 /// Something that was mapped.

@@ -10,9 +10,9 @@ use lbr_msr::record::Mmap;
 
 use super::files::{Kind, State};
 use super::{KERNEL, Mapping, Mappings, Maps, put};
-use crate::code::symbols::{
-    Found, KERNEL_NAME, KernelSymbols, ModuleAddresses, RunningKernel, SymbolError, hex,
-};
+use crate::code::debug_file::hex;
+use crate::code::symbols::{Found, KernelSymbols, ModuleAddresses, RunningKernel, SymbolError};
+use crate::read::address::KERNEL_NAME;
 use crate::read::perf_data::FileInfo;
 
 /// The kernel of a recording.

@@ -1,6 +1,7 @@
 //! Which file an address belongs to: address spaces out of mapping records.
 
 mod common;
+mod dsos;
 mod files;
 mod kernel;
 mod named;
@@ -21,6 +22,7 @@ use kernel::{Kernel, Lists, is_kernel};
 use named::NamedPlaces;
 use vdso::VDSO;
 
+pub use dsos::Dsos;
 pub use files::{Function, Named};
 
 /// Mappings copied at most, for processes that change what they inherited or

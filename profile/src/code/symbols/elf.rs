@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind, elf};
 
-use super::debug_file::{DebugDirs, Wanted, debug_file};
 use super::image::Image;
 use super::table::{Found, SymbolTable};
-use super::{SymbolError, is_called, open_regular, packed, plt};
+use super::{SymbolError, packed, plt};
+use crate::code::debug_file::{DebugDirs, Wanted, debug_file, open_regular};
+use crate::code::demangle::is_called;
 use crate::code::lines::{CodeOfLine, Frame, Lines, SourceLine};
 
 /// A segment that is loaded. PT_LOAD.

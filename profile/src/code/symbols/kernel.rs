@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use lbr_msr::record::Mmap;
 
+use super::SymbolError;
 use super::table::{Found, SymbolTable};
-use super::{SymbolError, open_regular};
+use crate::code::debug_file::open_regular;
+use crate::read::address::KERNEL_NAME;
 
-/// What perf calls the kernel; the name of a symbol may follow.
-pub(crate) const KERNEL_NAME: &str = "[kernel.kallsyms]";
 /// No kernel's list is longer.
 const MAX_LIST: u64 = 1 << 30;
 /// No line of it is longer.

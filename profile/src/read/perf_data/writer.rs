@@ -21,8 +21,9 @@ use super::attr::EventAttr;
 use super::layout::{HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, feature, misc, record};
 use super::meta::{EVENT_ID, Meta};
 use super::side::{LOST_NOTE, NO_LABEL};
-use crate::code::symbols::KERNEL_NAME;
+use crate::read::address::KERNEL_NAME;
 use crate::read::note::{StackNote, label_code};
+use crate::read::object_file;
 use crate::read::stack::EntryFlags;
 
 /// Where the records of a seekable file may begin: after header, one id, and
@@ -417,7 +418,7 @@ impl<W: Write> Writer<W> {
         let of = |(path, id): (&String, &Option<Vec<u8>>)| {
             let id = match id {
                 Some(id) => Some(id.clone()),
-                None => crate::code::symbols::build_id(Path::new(path)),
+                None => object_file::build_id(Path::new(path)),
             };
             // The symbol behind the kernel's name is of the mapping.
             let path = if path.starts_with(KERNEL_NAME) { KERNEL_NAME } else { path };

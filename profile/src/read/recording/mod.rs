@@ -8,30 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lbr_msr::record::Event;
-
-use crate::read::names::Symbol;
 use crate::read::perf_data::{EventAttr, FileInfo, Next, Notes, ReadError, Reader};
 use crate::read::select::{
     Choice, Comms, EventSamples, LeftOut, Names, Said, SelectError, Selection, Told,
 };
-use crate::read::stack::{SampleHead, Stack};
+use crate::read::stack::SampleHead;
 use wrapped::{MAX_LAYERS, first_bytes, is_perf_data, is_wrapped, unwrapped};
 
+pub use crate::read::item::Item;
 pub use crate::read::text::{Refused, TextReader};
-
-/// One thing out of a recording.
-#[derive(Debug)]
-pub enum Item<'a> {
-    /// A stack of branches.
-    Stack(Stack<'a>),
-    /// Anything else.
-    Event(Event),
-    /// A sample that the [selection](Recording::select) left out, and counted.
-    LeftOut,
-    /// What numbers mean that entries from now on have in place of addresses.
-    Symbol(&'a Symbol),
-}
 
 /// A recording being read.
 #[derive(Debug)]

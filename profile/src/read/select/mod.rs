@@ -5,11 +5,10 @@
 //! What it leaves out is counted ([`LeftOut`]). It chooses samples, never
 //! entries of a stack: code ran in a straight line between two neighbours, and
 //! without one of them it would seem to have run between others. What chooses
-//! branches by where they lie ([`Dsos`]) is for rows of a finished table.
+//! branches by where they lie ([`Dsos`](crate::maps::Dsos)) is for rows of a finished table.
 
 mod choice;
 mod comms;
-mod dsos;
 mod events;
 mod times;
 
@@ -18,7 +17,6 @@ use std::fmt;
 pub(crate) use choice::{Choice, Said, Told};
 pub use choice::{Field, LeftOut, Why};
 pub(crate) use comms::Comms;
-pub use dsos::Dsos;
 pub(crate) use events::Interned;
 pub use times::{NotTimes, Times};
 

@@ -12,7 +12,7 @@ use crate::brstack::{self, EntryError, Line, LineError, Named};
 use crate::names::{self, Names};
 use crate::perf_data::ReadError;
 use crate::perf_data::error::is_damage;
-use crate::recording::Item;
+use crate::read::item::Item;
 use crate::select::Interned;
 use crate::stack::{Entries, RawBranch, SampleHead, Stack};
 pub use refused::Refused;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection};
 
-use super::open_regular;
+use super::error::SymbolError;
+use crate::read::object_file;
 
 /// Where debug files are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl DebugDirs {
     pub(crate) fn vdso(&self, id: &[u8]) -> Option<PathBuf> {
         let only_caches = DebugDirs { roots: Vec::new(), fetched: Vec::new(), ..self.clone() };
         let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("vdso"));
-        paths.find(|path| super::build_id(path).is_some_and(|found| found == id))
+        paths.find(|path| object_file::build_id(path).is_some_and(|found| found == id))
     }
 
     /// The program of a build id, out of perf's cache.
@@ -93,13 +94,20 @@ impl DebugDirs {
             // A debug file has no code.
             let is_program =
                 !matches!(path.file_name(), Some(n) if n == "debug" || n == "debuginfo");
-            is_program && super::build_id(path).is_some_and(|found| found == id)
+            is_program && object_file::build_id(path).is_some_and(|found| found == id)
         })
     }
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Opens a file, which has to be a regular one.
+pub(crate) fn open_regular(path: &Path) -> Result<File, SymbolError> {
+    let cause = |cause| SymbolError::Open { path: path.to_owned(), cause };
+    let file = object_file::regular(path).map_err(cause)?;
+    file.ok_or_else(|| SymbolError::NotAFile { path: path.to_owned() })
 }
 
 /// What a debug file is wanted for.
@@ -169,7 +177,7 @@ pub(crate) fn alternate<'data, R: ReadRef<'data>>(
     let beside = real.as_deref().and_then(Path::parent).map(|folder| folder.join(name));
     let mut paths: Vec<PathBuf> = beside.into_iter().collect();
     paths.extend(dirs.by_build_id(id));
-    paths.into_iter().find(|path| super::build_id(path).is_some_and(|found| found == id))
+    paths.into_iter().find(|path| object_file::build_id(path).is_some_and(|found| found == id))
 }
 
 /// What shows that a debug file is the right one.

@@ -1,6 +1,7 @@
 //! Rows by the file that they lie in.
 
-use crate::code::maps::{Location, Maps};
+use super::{Location, Maps};
+use crate::read::address::KERNEL_NAME;
 
 /// perf's name of what lies in no file.
 const UNKNOWN: &str = "[unknown]";
@@ -23,7 +24,7 @@ impl Dsos {
     #[must_use]
     pub fn named(maps: &Maps, names: &[String]) -> Dsos {
         let is = |name: &String, path: &str| {
-            let kernel = name == "[kernel]" && path == crate::code::symbols::KERNEL_NAME;
+            let kernel = name == "[kernel]" && path == KERNEL_NAME;
             name == path || name == short(path) || kernel
         };
         let paths: Vec<&str> =

@@ -1,0 +1,28 @@
+//! Files that were mapped.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use object::Object;
+use object::read::ReadCache;
+
+/// Opens a file, if it is a regular one.
+pub(crate) fn regular(path: &Path) -> io::Result<Option<File>> {
+    // Looked at before it is opened: opening a pipe would wait for a writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    File::open(path).map(Some)
+}
+
+/// Build id of a file; `None` where it has none or is no object file.
+#[must_use]
+pub fn build_id(path: &Path) -> Option<Vec<u8>> {
+    if !path.is_absolute() {
+        return None;
+    }
+    let cache = ReadCache::new(regular(path).ok()??);
+    let object = object::File::parse(&cache).ok()?;
+    object.build_id().ok().flatten().map(<[u8]>::to_vec)
+}
