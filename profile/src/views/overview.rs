@@ -9,7 +9,7 @@ use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
 use crate::views::flow::{self, Flow};
 use crate::views::hot::{self, HotBranch};
-use crate::views::lint::{DEFAULT_STRIDE, Finding, Lint, Scan, Told, Verdict};
+use crate::views::lint::{DEFAULT_STRIDE, Finding, Lint, ReaderNotes, Scan, Verdict};
 
 /// The verdict on one recording.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,19 +38,19 @@ pub struct OverviewCounter {
     /// There is more than one recording.
     several: bool,
     /// What the reader of the last one said.
-    told: Told,
+    notes: ReaderNotes,
     judged: Vec<Judged>,
 }
 
 /// All that is counted at once.
 #[derive(Debug, Default)]
 struct Page {
-    hot: hot::Counts,
-    flow: flow::Counts,
+    hot: hot::BranchCounts,
+    flow: flow::FlowCounts,
     scan: Scan,
     /// The flow of the recording at hand, where there are several: a verdict
     /// needs it alone.
-    own: Option<flow::Counts>,
+    own: Option<flow::FlowCounts>,
 }
 
 impl View for Page {
@@ -87,7 +87,7 @@ impl OverviewCounter {
         OverviewCounter {
             counter: Counter::new(),
             several,
-            told: Told::default(),
+            notes: ReaderNotes::default(),
             judged: Vec::new(),
         }
     }
@@ -103,12 +103,12 @@ impl OverviewCounter {
     ) -> Result<(), ReadError> {
         if !self.several {
             self.counter.recording(recording, progress)?;
-            self.told = Told::by(recording);
+            self.notes = ReaderNotes::by(recording);
             return Ok(());
         }
         let Counter { cleaner, .. } = &mut self.counter;
         let before = (std::mem::take(&mut cleaner.quality), std::mem::take(&mut cleaner.gaps));
-        self.counter.view.own = Some(flow::Counts::without_blocks());
+        self.counter.view.own = Some(flow::FlowCounts::without_blocks());
         self.counter.recording(recording, progress)?;
         let Counter { cleaner, view } = &mut self.counter;
         let whole = Whole {
@@ -117,7 +117,7 @@ impl OverviewCounter {
             maps: std::mem::take(&mut cleaner.maps),
         };
         let flow = view.own.take().unwrap_or_default().flow(whole);
-        let lint = Lint::of(&view.scan, flow, &Told::by(recording));
+        let lint = Lint::of(&view.scan, flow, &ReaderNotes::by(recording));
         self.judged.push(Judged { verdict: lint.verdict(), findings: lint.findings });
         cleaner.maps = lint.flow.maps;
         cleaner.quality.add(&before.0);
@@ -128,10 +128,10 @@ impl OverviewCounter {
     /// What was counted.
     #[must_use]
     pub fn finish(self) -> Overview {
-        let OverviewCounter { counter, several, told, mut judged } = self;
+        let OverviewCounter { counter, several, notes, mut judged } = self;
         let (branches, mut flow, scan) = counter.finish();
         if !several {
-            let lint = Lint::of(&scan, flow, &told);
+            let lint = Lint::of(&scan, flow, &notes);
             judged.push(Judged { verdict: lint.verdict(), findings: lint.findings });
             flow = lint.flow;
         }

@@ -17,9 +17,11 @@ use super::{answer, line_of};
 const PIECE: usize = 1 << 20;
 /// Pieces at most: each looks through all addresses.
 const PIECES: usize = 64;
-/// Bytes of units that refer to each other, of which what was asked for is kept
-/// at a time; turns at most, because each looks at the heads of all units.
+/// Units that refer to each other cannot be opened piece by piece. They are gone
+/// through in turns, each of which parses units of this many bytes and then
+/// forgets them.
 const TURN: usize = 8 << 20;
+/// Turns at most: each reads the headers of all units again.
 const TURNS: usize = 16;
 
 /// Looks addresses up, which are in order and not known yet, in one piece after
@@ -135,11 +137,12 @@ fn pieces_of(dwarf: &Dwarf<Reader>) -> Vec<Range<usize>> {
     pieces
 }
 
-/// The same debug information with some of its units only. They must not refer
-/// to others.
+/// The debug information of some units alone. Right only where none of them
+/// refers to a unit outside.
 fn part(dwarf: &Dwarf<Reader>, units: Range<usize>) -> Dwarf<Reader> {
     let info = dwarf.debug_info.reader();
-    // They say by offset whose addresses they list; units list their own too.
+    // `.debug_aranges` refers to units by their offset in the whole, which is
+    // another here. Without it each unit's own list of addresses is read.
     let aranges = info.range(0..0);
     let mut part = Dwarf {
         debug_abbrev: dwarf.debug_abbrev.clone(),

@@ -22,7 +22,7 @@ use crate::read::names::REACH;
 pub(super) struct MappedFile {
     pub(super) path: String,
     pub(super) build_id: Option<Vec<u8>>,
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
     pub(super) state: State,
     /// Names that were asked for, as people read them: by first address and
     /// the one behind the last. Each is asked for once an address in it.
@@ -31,7 +31,7 @@ pub(super) struct MappedFile {
 
 /// What it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     /// A file: offsets are its bytes.
     Elf,
     /// The kernel. Offsets count from its symbol `reference`, wherever it was
@@ -53,27 +53,27 @@ pub(super) enum Kind {
     None,
 }
 
-impl Kind {
+impl FileKind {
     /// What a process's mapping stands for.
-    pub(super) fn of_mapping(map: &Mmap) -> Kind {
+    pub(super) fn of_mapping(map: &Mmap) -> FileKind {
         // That of a process of 32 bits is another one.
         let wide = map.addr > u64::from(u32::MAX);
         if Path::new(&map.path).is_absolute() && !map.path.starts_with("//") {
-            Kind::Elf
+            FileKind::Elf
         } else if map.path == VDSO && wide {
-            Kind::Vdso
+            FileKind::Vdso
         } else {
-            Kind::None
+            FileKind::None
         }
     }
 
     pub(super) fn is_kernel(&self) -> bool {
-        matches!(self, Kind::Kernel { .. } | Kind::Module { .. } | Kind::Whole { .. })
+        matches!(self, FileKind::Kernel { .. } | FileKind::Module { .. } | FileKind::Whole { .. })
     }
 
     /// The symbol that offsets in the kernel count from.
     pub(super) fn reference(&self) -> Option<&str> {
-        if let Kind::Kernel { reference, .. } = self { reference.as_deref() } else { None }
+        if let FileKind::Kernel { reference, .. } = self { reference.as_deref() } else { None }
     }
 }
 
@@ -99,7 +99,7 @@ impl State {
 }
 
 impl MappedFile {
-    pub(super) fn new(path: String, build_id: Option<Vec<u8>>, kind: Kind) -> MappedFile {
+    pub(super) fn new(path: String, build_id: Option<Vec<u8>>, kind: FileKind) -> MappedFile {
         let (state, demangled) = (State::NotTried, RefCell::default());
         MappedFile { path, build_id, kind, state, demangled }
     }
@@ -176,7 +176,7 @@ impl Maps {
     /// without their files.
     #[must_use]
     pub fn path(&self, file: usize) -> Option<&str> {
-        let said = |file: &&MappedFile| file.kind != Kind::Named || !file.path.is_empty();
+        let said = |file: &&MappedFile| file.kind != FileKind::Named || !file.path.is_empty();
         self.files.get(file).filter(said).map(|file| file.path.as_str())
     }
 
@@ -192,20 +192,20 @@ impl Maps {
             return;
         }
         let state = match &file.kind {
-            Kind::Elf => match open_elf(file, &self.sources) {
+            FileKind::Elf => match open_elf(file, &self.sources) {
                 Ok(module) => State::Open(Box::new(module)),
                 Err(error) => State::Failed(error),
             },
-            Kind::Kernel { .. } | Kind::Module { .. } => {
+            FileKind::Kernel { .. } | FileKind::Module { .. } => {
                 let kind = file.kind.clone();
                 self.open_kernel(&kind)
             }
-            Kind::Jit { list } => match JitMap::read(list) {
+            FileKind::Jit { list } => match JitMap::read(list) {
                 Ok(map) => State::Jit(map),
                 Err(error) => State::Failed(error),
             },
-            Kind::Vdso => self.open_vdso(file.build_id.as_deref()),
-            Kind::Whole { .. } | Kind::Named | Kind::None => State::Silent,
+            FileKind::Vdso => self.open_vdso(file.build_id.as_deref()),
+            FileKind::Whole { .. } | FileKind::Named | FileKind::None => State::Silent,
         };
         if let Some(file) = self.files.get_mut(index) {
             file.state = state;
@@ -221,10 +221,10 @@ impl Maps {
         };
         self.open(index);
         let file = self.files.get(index)?;
-        if let Kind::Whole { len, .. } = file.kind {
+        if let FileKind::Whole { len, .. } = file.kind {
             return Some((file.path.clone(), index, 0..len, 0));
         }
-        if file.kind == Kind::Named {
+        if file.kind == FileKind::Named {
             return self.named_at(index, offset);
         }
         match &file.state {
@@ -273,7 +273,7 @@ impl Maps {
         for index in self.files() {
             self.open(index);
             let Some(file) = self.files.get(index) else { continue };
-            if file.kind == Kind::Named {
+            if file.kind == FileKind::Named {
                 for (called, start) in self.named.of_file(index) {
                     if is_called(called, name) {
                         let (name, offsets) = (called.to_owned(), start..start + REACH);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lbr_msr::record::Mmap;
 
-use super::files::{Kind, State};
+use super::files::{FileKind, State};
 use super::{KERNEL, Mapping, Mappings, Maps, put};
 use crate::code::debug_file::hex;
 use crate::code::symbols::{Found, KernelSymbols, ModuleAddresses, RunningKernel, SymbolError};
@@ -110,7 +110,7 @@ impl Maps {
         self.expect_kernel(info);
         self.join_kernels();
         // Whose it is may be known only now.
-        for file in self.files.iter_mut().filter(|file| file.kind == Kind::Vdso) {
+        for file in self.files.iter_mut().filter(|file| file.kind == FileKind::Vdso) {
             if matches!(file.state, State::Silent) {
                 file.state = State::NotTried;
             }
@@ -161,15 +161,15 @@ impl Maps {
                 let known = !reference.is_empty() && map.pgoff >= KERNEL;
                 let origin = if known { map.pgoff } else { 0 };
                 let reference = known.then(|| reference.to_owned());
-                let kind = Kind::Kernel { recording, reference };
+                let kind = FileKind::Kernel { recording, reference };
                 (KERNEL_NAME, kind, map.addr.wrapping_sub(origin))
             }
             None if map.path.starts_with("bpf_") => {
-                (map.path.as_str(), Kind::Whole { recording, len: map.len }, 0)
+                (map.path.as_str(), FileKind::Whole { recording, len: map.len }, 0)
             }
             None => {
                 let name = module_name(&map.path);
-                (map.path.as_str(), Kind::Module { recording, name, start: map.addr }, 0)
+                (map.path.as_str(), FileKind::Module { recording, name, start: map.addr }, 0)
             }
         };
         let file = self.file(path, map.build_id.as_deref(), kind);
@@ -189,9 +189,9 @@ impl Maps {
 
     /// The names of the kernel or a module, if there are any for the one that
     /// was recorded. Why there are none is said once.
-    pub(super) fn open_kernel(&mut self, kind: &Kind) -> State {
+    pub(super) fn open_kernel(&mut self, kind: &FileKind) -> State {
         let vmlinux = match kind {
-            Kind::Kernel { recording, reference: Some(reference) } => {
+            FileKind::Kernel { recording, reference: Some(reference) } => {
                 match self.vmlinux(*recording, reference) {
                     Ok(found) => found,
                     Err(error) => return self.kernel_failed(error),
@@ -206,7 +206,7 @@ impl Maps {
         }
     }
 
-    fn open_list(&mut self, kind: &Kind) -> State {
+    fn open_list(&mut self, kind: &FileKind) -> State {
         let (list, here) = match self.kernel_list(kind) {
             Ok(found) => found,
             Err(error) => return self.kernel_failed(error),
@@ -217,11 +217,11 @@ impl Maps {
             Err(error) => return self.kernel_failed(error),
         };
         let (module, base) = match kind {
-            Kind::Kernel { reference: None, .. } => (String::new(), Some(0)),
-            Kind::Kernel { reference: Some(reference), .. } => {
+            FileKind::Kernel { reference: None, .. } => (String::new(), Some(0)),
+            FileKind::Kernel { reference: Some(reference), .. } => {
                 (String::new(), symbols.address(reference))
             }
-            Kind::Module { name, start, .. } => {
+            FileKind::Module { name, start, .. } => {
                 // Modules may have moved, unless the list is of the recording.
                 let modules = &self.sources.kernel.modules;
                 let now = here.then(|| ModuleAddresses::read(modules).get(name)).flatten();
@@ -237,11 +237,11 @@ impl Maps {
 
     /// The list that is right for a recorded kernel, and whether it is that of
     /// the running one.
-    fn kernel_list(&self, kind: &Kind) -> Result<(PathBuf, bool), SymbolError> {
+    fn kernel_list(&self, kind: &FileKind) -> Result<(PathBuf, bool), SymbolError> {
         if let Some(given) = &self.sources.kallsyms {
             return Ok((given.clone(), false));
         }
-        let (Kind::Kernel { recording, .. } | Kind::Module { recording, .. }) = kind else {
+        let (FileKind::Kernel { recording, .. } | FileKind::Module { recording, .. }) = kind else {
             return Err(SymbolError::UnknownKernel);
         };
         let kernel = self.kernels.get(*recording as usize);

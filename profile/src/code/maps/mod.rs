@@ -17,7 +17,7 @@ use crate::code::symbols::{JitMap, Sources};
 use crate::read::address::KERNEL;
 use crate::read::perf_data::FileInfo;
 use common::{Common, Way};
-use files::{Kind, MappedFile};
+use files::{FileKind, MappedFile};
 use kernel::{Kernel, Lists, is_kernel};
 use named::NamedPlaces;
 use vdso::VDSO;
@@ -263,7 +263,7 @@ impl Maps {
             return Some(known);
         }
         let path = format!("[JIT] tid {pid}");
-        self.files.push(MappedFile::new(path, None, Kind::Jit { list }));
+        self.files.push(MappedFile::new(path, None, FileKind::Jit { list }));
         Some(self.files.len() - 1)
     }
 
@@ -332,9 +332,9 @@ impl Maps {
         }
         let expected = || self.expected.get(&map.path).cloned();
         let build_id = map.build_id.clone().or_else(expected);
-        let kind = Kind::of_mapping(map);
+        let kind = FileKind::of_mapping(map);
         // It has no file: recorders put anything there.
-        let pgoff = if kind == Kind::Vdso { 0 } else { map.pgoff };
+        let pgoff = if kind == FileKind::Vdso { 0 } else { map.pgoff };
         let file = self.file(&map.path, build_id.as_deref(), kind);
         let mapping = Mapping { start: map.addr, len: map.len, pgoff, file };
         self.insert(Some(map.pid), mapping);
@@ -343,7 +343,7 @@ impl Maps {
         }
     }
 
-    fn file(&mut self, path: &str, build_id: Option<&[u8]>, kind: Kind) -> usize {
+    fn file(&mut self, path: &str, build_id: Option<&[u8]>, kind: FileKind) -> usize {
         let known = self.by_path.get(path).copied();
         // The same path may be another file in another recording.
         let same = known.filter(|&file| {
@@ -367,7 +367,7 @@ impl Maps {
         let mut index = self.current_space(pid);
         let Some(space) = self.spaces.get(index) else { return };
         let mappings = &space.mappings;
-        let is_file = |m: &Mapping| self.files.get(m.file).is_some_and(|f| f.kind == Kind::Elf);
+        let is_file = |m: &Mapping| self.files.get(m.file).is_some_and(|f| f.kind == FileKind::Elf);
         let base = |m: &Mapping| m.start.wrapping_sub(m.pgoff);
         let other = |old: &Mapping| old.file != new.file || base(old) != base(&new);
         let replaces = overlapped(mappings, &new).iter().any(|old| is_file(old) && other(old));
@@ -419,7 +419,7 @@ impl Maps {
     /// the kernel's own mappings do, anonymous memory does not.
     fn is_shared(&self, file: usize) -> bool {
         self.files.get(file).is_some_and(|file| {
-            file.kind != Kind::None || matches!(file.path.as_str(), VDSO | "[vsyscall]")
+            file.kind != FileKind::None || matches!(file.path.as_str(), VDSO | "[vsyscall]")
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::common::Common;
-use super::files::{Kind, MappedFile};
+use super::files::{FileKind, MappedFile};
 use super::{Location, Maps, Space};
 use crate::read::names::{self, REACH, STRIDE, Symbol};
 
@@ -105,7 +105,7 @@ impl Maps {
         }
         let file = self.files.len();
         let path = path.unwrap_or_default().to_owned();
-        self.files.push(MappedFile::new(path, None, Kind::Named));
+        self.files.push(MappedFile::new(path, None, FileKind::Named));
         self.named.files.insert(key, file);
         file
     }
@@ -140,7 +140,7 @@ impl Maps {
     }
 
     pub(crate) fn is_named_file(&self, file: usize) -> bool {
-        self.files.get(file).is_some_and(|file| file.kind == Kind::Named)
+        self.files.get(file).is_some_and(|file| file.kind == FileKind::Named)
     }
 
     /// The address of a place that an analysis says to be `addr`: `None` where
@@ -156,7 +156,7 @@ impl Maps {
     pub fn key(&self, location: Location) -> Option<(&str, Option<&str>, u64)> {
         let Location::File { file, offset } = location else { return None };
         let path = self.files.get(file)?;
-        if path.kind != Kind::Named {
+        if path.kind != FileKind::Named {
             return Some((&path.path, None, offset));
         }
         let (known, start) = self.named.at(offset)?;

@@ -1,7 +1,7 @@
 //! `struct perf_event_attr`, 64 to 144 bytes of it.
 
 use super::bytes::{Order, u32_at, u64_at};
-use super::layout::{attr_flags, branch, sample_type};
+use super::layout::{attr_flags, sample_type};
 
 /// An event of a recording: the parts of `struct perf_event_attr` that decide
 /// how its samples look, its ids and its name.
@@ -165,19 +165,5 @@ impl EventAttr {
     /// Whether records other than samples end with time, CPU and the like.
     pub(crate) const fn sample_id_all(&self) -> bool {
         self.flags & attr_flags::SAMPLE_ID_ALL != 0
-    }
-
-    /// Whether the recording says that predictions are in its entries.
-    #[must_use]
-    pub const fn has_predictions(&self) -> bool {
-        self.branch_sample_type & branch::NO_FLAGS == 0
-    }
-
-    /// Whether the recording says that cycles are in its entries. Where they
-    /// are not, a 0 says nothing; where they are, it is what the CPU counted,
-    /// or a CPU that counts none: perf writes 0 for both.
-    #[must_use]
-    pub const fn has_cycles(&self) -> bool {
-        self.branch_sample_type & branch::NO_CYCLES == 0
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::read::perf_data::{EventAttr, FileInfo, Next, Notes, ReadError, Reader};
 use crate::read::select::{
-    Choice, Comms, EventSamples, LeftOut, Names, Said, SelectError, Selection, Told,
+    Choice, CommOf, Comms, EventSamples, FirstPass, LeftOut, Names, SelectError, Selection,
 };
 use crate::read::stack::SampleHead;
 use wrapped::{MAX_LAYERS, first_bytes, is_perf_data, is_wrapped, unwrapped};
@@ -110,7 +110,7 @@ impl Recording {
             self.choice = None;
             return Ok(());
         }
-        let mut told = Told::default();
+        let mut told = FirstPass::default();
         match &mut self.form {
             Form::Text(text) => text.keep_comms(),
             Form::PerfData(reader) => {
@@ -127,18 +127,18 @@ impl Recording {
     }
 
     /// Reads all but the samples.
-    fn first_pass(&self, path: &Path) -> Result<Told, ReadError> {
+    fn first_pass(&self, path: &Path) -> Result<FirstPass, ReadError> {
         let mut first = Recording::open(path)?;
         self.stop.iter().for_each(|flag| first.stop_when(Arc::clone(flag)));
         self.stop_at.iter().for_each(|position| first.stop_at(*position));
-        let Form::PerfData(mut reader) = first.form else { return Ok(Told::default()) };
+        let Form::PerfData(mut reader) = first.form else { return Ok(FirstPass::default()) };
         let mut events = Vec::new();
         while let Some(event) = reader.next_event()? {
             if Comms::is_one(&event) && events.len() < Comms::MOST {
                 events.push(event);
             }
         }
-        Ok(Told {
+        Ok(FirstPass {
             whole: reader.info().sample_time,
             comms: Some(Comms::of(events)),
             events: reader.events().iter().map(|event| event.name.clone()).collect(),
@@ -174,7 +174,7 @@ impl Recording {
                     Some(Next::Event(event)) => Some(Item::Event(event)),
                     None => None,
                 };
-                (item, Said::Apart)
+                (item, CommOf::Thread)
             }
             Form::Text(text) => {
                 text.advance_named()?;
@@ -184,7 +184,7 @@ impl Recording {
                     choice.look(none.chain(text.event_names().iter().cloned()).collect());
                 }
                 let (item, comm) = text.at_hand();
-                (item, Said::There(comm))
+                (item, CommOf::Sample(comm))
             }
         };
         Ok(match item {

@@ -79,16 +79,16 @@ impl LeftOut {
 
 /// Where the name of a sample's thread stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Said<'a> {
+pub(crate) enum CommOf<'a> {
     /// Beside the sample, if at all.
-    There(Option<&'a str>),
+    Sample(Option<&'a str>),
     /// In records of their own.
-    Apart,
+    Thread,
 }
 
 /// What a recording says behind the samples that it is about.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct FirstPass {
     /// Times of the first and the last sample.
     pub(crate) whole: Option<(u64, u64)>,
     /// Names of threads; `None` where they have to come in time.
@@ -131,8 +131,8 @@ const MOST_MET: usize = 1 << 12;
 
 impl Choice {
     /// Begins.
-    pub(crate) fn new(selection: Arc<Selection>, told: Told) -> Result<Choice, SelectError> {
-        let Told { whole, comms, events: early } = told;
+    pub(crate) fn new(selection: Arc<Selection>, told: FirstPass) -> Result<Choice, SelectError> {
+        let FirstPass { whole, comms, events: early } = told;
         let spans: Option<Vec<(u64, u64)>> =
             selection.times.iter().map(|times| times.resolve(whole)).collect();
         Ok(Choice {
@@ -202,7 +202,7 @@ impl Choice {
 
     /// Whether a sample counts. One that does and follows on one of its thread
     /// that does not, joins to nothing: its head then says so.
-    pub(crate) fn takes(&mut self, head: &mut SampleHead, said: Said<'_>) -> bool {
+    pub(crate) fn takes(&mut self, head: &mut SampleHead, said: CommOf<'_>) -> bool {
         let why = self.why(head, said);
         let part = self.threads.entry((head.pid, head.tid)).or_default();
         let Some(why) = why else {
@@ -221,7 +221,7 @@ impl Choice {
     }
 
     /// The first list that a sample is not in.
-    fn why(&mut self, head: &SampleHead, said: Said<'_>) -> Option<(Field, Why)> {
+    fn why(&mut self, head: &SampleHead, said: CommOf<'_>) -> Option<(Field, Why)> {
         let Selection { events, comms, pids, tids, cpus, .. } = &*self.selection;
         if !events.is_empty() {
             // Text without a column of events: nobody says.
@@ -237,8 +237,8 @@ impl Choice {
             // perf calls a thread without a name by its number.
             let number = || head.tid.map(|tid| format!(":{}", tid as i32));
             let named = match said {
-                Said::There(comm) => comm,
-                Said::Apart => head.tid.and_then(|tid| self.comms.at(tid, head.time)),
+                CommOf::Sample(comm) => comm,
+                CommOf::Thread => head.tid.and_then(|tid| self.comms.at(tid, head.time)),
             };
             let is = match named {
                 Some(comm) => has(comms, comm),
@@ -261,7 +261,7 @@ impl Choice {
         }
         // Where text has one number of the two, perf prints the thread's
         // unless asked otherwise; the reader takes it for the process.
-        let alone = if matches!(said, Said::There(_)) { head.pid } else { None };
+        let alone = if matches!(said, CommOf::Sample(_)) { head.pid } else { None };
         let numbers = [
             (Field::Pid, pids, head.pid),
             (Field::Tid, tids, head.tid.or(alone)),

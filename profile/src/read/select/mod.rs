@@ -14,7 +14,7 @@ mod times;
 
 use std::fmt;
 
-pub(crate) use choice::{Choice, Said, Told};
+pub(crate) use choice::{Choice, CommOf, FirstPass};
 pub use choice::{Field, LeftOut, Why};
 pub(crate) use comms::Comms;
 pub(crate) use events::Interned;

@@ -12,7 +12,7 @@ use crate::code::maps::Maps;
 use crate::read::address::KERNEL;
 use crate::read::note::Source;
 use crate::read::stack::Thread;
-use crate::views::walk::{Edges, Frames, Kind, Returned, Step, Visit};
+use crate::views::walk::{Edges, Frames, Returned, Step, Transfer, Visit};
 
 /// Builds the tree as stacks come.
 #[derive(Debug)]
@@ -137,18 +137,18 @@ impl Builder {
                     target
                 }
             };
-            if edge.kind == Kind::Unknown {
+            if edge.kind == Transfer::Unknown {
                 add(&mut self.passage.untyped, weight);
             }
             match edge.kind {
-                Kind::Call => {
+                Transfer::Call => {
                     let node = self.tree.child(*frames.top(), target.0);
                     self.tree.called(node, weight);
                     // Too deep: the outermost frame becomes the bottom.
                     let _ = frames.call(edge.from, node);
                     self.tree.moved(node, weight);
                 }
-                Kind::Return => {
+                Transfer::Return => {
                     match frames.ret(edge.to) {
                         Returned::Closed(_) => {}
                         Returned::Underflow => {

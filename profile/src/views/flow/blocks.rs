@@ -16,7 +16,7 @@ pub(super) struct Inside {
 
 /// What the code bytes said about a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Decoding {
     Runs,
     #[default]
     NoCode,
@@ -34,7 +34,7 @@ pub(super) struct BlockSlot {
     pub(super) space: Space,
     /// The number of its [`Insides`], counted from 1; 0 where there are none.
     insides: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: Decoding,
 }
 
 const _: () = assert!(size_of::<BlockSlot>() == 32);
@@ -121,7 +121,7 @@ impl Blocks {
     pub(super) fn push(
         &mut self,
         (entry, len, space): (u64, u32, Space),
-        kind: Kind,
+        kind: Decoding,
         inside: &[Inside],
     ) -> Option<u32> {
         let insides = self.insides.push(inside)?;
@@ -136,8 +136,8 @@ impl Blocks {
     /// It ran, in so many cycles or, 0, nobody knows. What the code bytes said
     /// about it.
     #[inline]
-    pub(super) fn run(&mut self, block: u32, cycles: u32, weight: u64) -> Kind {
-        let Some(slot) = self.table.list.get_mut(block as usize) else { return Kind::NoCode };
+    pub(super) fn run(&mut self, block: u32, cycles: u32, weight: u64) -> Decoding {
+        let Some(slot) = self.table.list.get_mut(block as usize) else { return Decoding::NoCode };
         add(&mut slot.count, weight);
         if cycles != 0
             && let Some(all) = self.cycles.as_mut().and_then(|all| all.get_mut(block as usize))

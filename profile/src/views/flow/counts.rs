@@ -1,6 +1,6 @@
 //! Counting branches and the straight code between them.
 
-use super::blocks::{BlockSlot, Blocks, Inside, Kind};
+use super::blocks::{BlockSlot, Blocks, Decoding, Inside};
 use super::edges::{EdgeSlot, Edges};
 use super::sites::{SiteSlot, Sites};
 use crate::clean::index;
@@ -53,9 +53,9 @@ impl Keyed for Name {
     }
 }
 
-/// Counts what branches did, and the straight code between them.
+/// FlowCounts what branches did, and the straight code between them.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct FlowCounts {
     /// Of the blocks that ran.
     pub(super) quality: BlockQuality,
     /// Nobody asks for the sites.
@@ -67,19 +67,19 @@ pub struct Counts {
     pub(super) blocks: Blocks,
 }
 
-impl Counts {
+impl FlowCounts {
     /// For those who ask for branches alone: blocks are not kept, and take less
     /// than half of the memory. What they say about branches stays.
-    pub(crate) fn without_blocks() -> Counts {
-        Counts { blocks: Blocks::without_cycles(), ..Counts::default() }
+    pub(crate) fn without_blocks() -> FlowCounts {
+        FlowCounts { blocks: Blocks::without_cycles(), ..FlowCounts::default() }
     }
 
     /// For those who ask for blocks alone: the flow will have no sites.
-    pub(crate) fn without_sites() -> Counts {
-        Counts { no_sites: true, ..Counts::default() }
+    pub(crate) fn without_sites() -> FlowCounts {
+        FlowCounts { no_sites: true, ..FlowCounts::default() }
     }
 
-    /// Counts a stack.
+    /// FlowCounts a stack.
     pub(crate) fn add(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
         let (space, weight) = (stack.space, stack.weight);
         let renumbered = self.sites.begin();
@@ -210,19 +210,19 @@ impl Counts {
         let found = self.blocks.table.find_near(guess.block, guess.block_hash, key);
         let Some(block) = found.or_else(|| self.new_block(key, maps)) else { return false };
         match self.blocks.run(block, step.cycles, weight) {
-            Kind::Runs => {
+            Decoding::Runs => {
                 now.ran += 1;
                 for inside in self.blocks.inside(block) {
                     self.sites.pass(inside.site);
                 }
                 true
             }
-            Kind::NoCode => {
+            Decoding::NoCode => {
                 now.ran += 1;
                 now.without_code += 1;
                 false
             }
-            Kind::Contradicts => {
+            Decoding::Contradicts => {
                 now.contradicted += 1;
                 false
             }
@@ -241,10 +241,10 @@ impl Counts {
                     let len = passed.next.wrapping_sub(passed.from) as u32;
                     inside.push(Inside { site, len });
                 }
-                Kind::Runs
+                Decoding::Runs
             }
-            Straight::NoCode => Kind::NoCode,
-            Straight::Contradicts => Kind::Contradicts,
+            Straight::NoCode => Decoding::NoCode,
+            Straight::Contradicts => Decoding::Contradicts,
         };
         self.blocks.push(key, kind, &inside)
     }

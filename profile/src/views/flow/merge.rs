@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use lbr_msr::record::BranchType;
 
-use super::blocks::{BlockSlot, Insides, Kind};
-use super::counts::{Counts, Space};
+use super::blocks::{BlockSlot, Decoding, Insides};
+use super::counts::{FlowCounts, Space};
 use super::edges::EdgeSlot;
 use super::sites::{SiteSlot, SiteTotals, Sites};
 use super::{Block, Flow, Site, Target};
@@ -17,7 +17,7 @@ use crate::code::straight::Passed;
 use crate::read::names;
 use crate::views::cycles::Cycles;
 
-impl Counts {
+impl FlowCounts {
     /// The flow: the same code of the same file is one, whichever process ran
     /// it.
     pub(crate) fn flow(self, whole: Whole) -> Flow {
@@ -207,8 +207,8 @@ fn merge_blocks(
             exit_location,
             count: slot.count,
             cycles,
-            decoded: slot.kind == Kind::Runs,
-            contradicted: slot.kind == Kind::Contradicts,
+            decoded: slot.kind == Decoding::Runs,
+            contradicted: slot.kind == Decoding::Contradicts,
             owner,
             passed: passed.collect(),
         });

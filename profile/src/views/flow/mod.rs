@@ -28,10 +28,10 @@ use crate::views::cycles::Cycles;
 use sites::{More, Surplus};
 
 pub use crate::clean::quality::BlockQuality;
-pub use counts::Counts;
+pub use counts::FlowCounts;
 
 /// Reads recordings and follows the flow.
-pub type FlowCounter = Counter<Counts>;
+pub type FlowCounter = Counter<FlowCounts>;
 
 impl FlowCounter {
     /// Begins with nothing, for those who ask for branches alone: blocks are
@@ -39,18 +39,18 @@ impl FlowCounter {
     /// branches stays.
     #[must_use]
     pub fn without_blocks() -> FlowCounter {
-        Counter::of(Counts::without_blocks())
+        Counter::of(FlowCounts::without_blocks())
     }
 
     /// Begins with nothing, for those who ask for blocks alone: the flow will
     /// have no sites.
     #[must_use]
     pub fn without_sites() -> FlowCounter {
-        Counter::of(Counts::without_sites())
+        Counter::of(FlowCounts::without_sites())
     }
 }
 
-impl View for Counts {
+impl View for FlowCounts {
     type Table = Flow;
 
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {

@@ -161,7 +161,7 @@ pub(super) struct Sums {
 impl Sums {
     /// Adds others, as many times as a stack stands for.
     fn add(&mut self, more: &Sums, weight: u64) {
-        // Counts claimed by a file must not overflow ours.
+        // BranchCounts claimed by a file must not overflow ours.
         let add = |sum: &mut u64, more: u64| {
             *sum = sum.saturating_add(more.saturating_mul(weight));
         };
@@ -208,9 +208,9 @@ impl Row {
     }
 }
 
-/// Counts branches by address and address space.
+/// BranchCounts branches by address and address space.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct BranchCounts {
     /// Half a line of the cache for each: many of them lie outside of it.
     few: HashMap<Key, Few, BuildHasherDefault<Product>>,
     /// What does not fit in there, by number: shorter where nothing is.
@@ -221,8 +221,8 @@ pub struct Counts {
 
 const _: () = assert!(size_of::<(Key, Few)>() == 32);
 
-impl Counts {
-    /// Counts the branches of a stack.
+impl BranchCounts {
+    /// BranchCounts the branches of a stack.
     pub(super) fn add(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
         if weight != 1 {
             return entries.for_each(|branch| self.weighted(&branch, space, weight));
@@ -245,7 +245,7 @@ impl Counts {
         }
     }
 
-    /// Counts an entry that is new, or of a stack that stands for several.
+    /// BranchCounts an entry that is new, or of a stack that stands for several.
     #[cold]
     fn weighted(&mut self, branch: &RawBranch, space: u32, weight: u64) {
         let key = Key::of(branch, space);

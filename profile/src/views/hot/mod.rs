@@ -14,10 +14,10 @@ use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
 use counts::Row;
 
-pub use counts::Counts;
+pub use counts::BranchCounts;
 
 /// Reads recordings and counts their branches.
-pub type Counter = crate::clean::Counter<Counts>;
+pub type Counter = crate::clean::Counter<BranchCounts>;
 
 /// A branch with its counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,7 +100,7 @@ pub struct HotTable {
 }
 
 impl HotTable {
-    /// Counts a recording to its end. `progress` is called now and then with
+    /// BranchCounts a recording to its end. `progress` is called now and then with
     /// the bytes read and the bytes of the whole, where known.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl HotTable {
     }
 }
 
-impl View for Counts {
+impl View for BranchCounts {
     type Table = HotTable;
 
     const ORDERED: bool = false;
@@ -164,7 +164,7 @@ impl View for Counts {
     }
 }
 
-impl Counts {
+impl BranchCounts {
     /// The branches, the hottest first: the same branch of the same file is
     /// one, whichever process ran it.
     pub(crate) fn branches(self, maps: &Maps) -> Vec<HotBranch> {

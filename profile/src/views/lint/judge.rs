@@ -1,7 +1,7 @@
 //! From counts to findings: what is how bad from where on.
 
-use super::places::Place;
-use super::{CodeCheck, Finding, Scan, Severity, Told};
+use super::positions::Position;
+use super::{CodeCheck, Finding, ReaderNotes, Scan, Severity};
 use crate::views::flow::Flow;
 
 /// Entries from which a bit that is never set is remarkable.
@@ -27,7 +27,7 @@ const ODD: Limits = Limits(0.01, f64::INFINITY);
 const KNOWN: Limits = Limits(f64::INFINITY, f64::INFINITY);
 
 /// What is written of a kind of finding.
-struct Kind {
+struct Rule {
     id: &'static str,
     unit: &'static str,
     limits: Limits,
@@ -40,39 +40,44 @@ struct Findings(Vec<Finding>);
 
 impl Findings {
     /// Adds a finding, unless it was not found.
-    fn add(&mut self, kind: Kind, count: u64, of: u64, parts: &[(&str, u64)]) {
+    fn add(&mut self, rule: Rule, count: u64, of: u64, parts: &[(&str, u64)]) {
         if count == 0 {
             return;
         }
         let share = if of == 0 { 1.0 } else { count as f64 / of as f64 };
-        let severity = if share >= kind.limits.1 {
+        let severity = if share >= rule.limits.1 {
             Severity::Error
-        } else if share >= kind.limits.0 {
+        } else if share >= rule.limits.0 {
             Severity::Warning
         } else {
             Severity::Note
         };
         let parts = parts.iter().map(|(what, n)| ((*what).to_owned(), *n)).collect();
-        let Kind { id, unit, meaning, report, .. } = kind;
+        let Rule { id, unit, meaning, report, .. } = rule;
         self.0.push(Finding { id, severity, count, of, unit, meaning, report, parts });
     }
 }
 
 /// Everything that was found.
-pub(super) fn findings(scan: &Scan, flow: &Flow, code: &CodeCheck, told: &Told) -> Vec<Finding> {
+pub(super) fn findings(
+    scan: &Scan,
+    flow: &Flow,
+    code: &CodeCheck,
+    notes: &ReaderNotes,
+) -> Vec<Finding> {
     let mut found = Findings(Vec::new());
     stacks(&mut found, scan, flow);
     duplicates(&mut found, scan, flow);
     straightness(&mut found, scan, flow, code);
     fields(&mut found, scan, flow);
-    reading(&mut found, flow, told);
+    reading(&mut found, flow, notes);
     found.0
 }
 
 fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
     let quality = &flow.quality;
     found.add(
-        Kind {
+        Rule {
             id: "no_branches",
             unit: "recordings",
             limits: Limits(0.0, 0.0),
@@ -84,7 +89,7 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "empty_stacks",
             unit: "stacks",
             limits: DROPPED,
@@ -96,7 +101,7 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "zero_entries",
             unit: "entries",
             limits: DROPPED,
@@ -114,7 +119,7 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
         .map(|(label, n)| (label.map_or("dropped", |label| label.name()), *n))
         .collect();
     found.add(
-        Kind {
+        Rule {
             id: "lost",
             unit: "stacks",
             limits: WRONG,
@@ -132,7 +137,7 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
         .map(|(label, n)| (label.name(), *n))
         .collect();
     found.add(
-        Kind {
+        Rule {
             id: "excluded",
             unit: "stacks",
             limits: DROPPED,
@@ -144,7 +149,7 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
         &excluded,
     );
     found.add(
-        Kind {
+        Rule {
             id: "no_addresses",
             unit: "entries",
             limits: KNOWN,
@@ -158,7 +163,7 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
     );
     let told = quality.software.saturating_add(quality.hardware);
     found.add(
-        Kind {
+        Rule {
             id: "joins_unknown",
             unit: "stacks",
             limits: KNOWN,
@@ -170,7 +175,7 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "not_exact",
             unit: "stacks",
             limits: KNOWN,
@@ -182,7 +187,7 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "filtered",
             unit: "stacks",
             limits: KNOWN,
@@ -201,7 +206,7 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
 /// A branch that is newest far more often than at other places of the stack.
 fn bias(found: &mut Findings, scan: &Scan) {
     let (newest, counted) = (u128::from(scan.newest), u128::from(scan.counted));
-    let biased = |place: &&Place| {
+    let biased = |place: &&Position| {
         let (at_top, all) = (u128::from(place.at_top), u128::from(place.all));
         place.at_top >= BIAS_COUNT
             && at_top * counted > (all * newest).saturating_mul(u128::from(BIAS_FACTOR))
@@ -209,7 +214,7 @@ fn bias(found: &mut Findings, scan: &Scan) {
     let stacks = scan.places.iter().filter(biased);
     let stacks = stacks.fold(0u64, |sum, place| sum.saturating_add(place.at_top));
     found.add(
-        Kind {
+        Rule {
             id: "top_of_stack_bias",
             unit: "stacks",
             limits: Limits(0.1, f64::INFINITY),
@@ -233,7 +238,7 @@ fn duplicates(found: &mut Findings, scan: &Scan, flow: &Flow) {
     // A suspicion alone is a note: such loops exist.
     let limits = if dropped >= DROPPED.0 { Limits(0.0, DROPPED.1) } else { KNOWN };
     found.add(
-        Kind {
+        Rule {
             id: "duplicated_newest",
             unit: "stacks",
             limits,
@@ -245,7 +250,7 @@ fn duplicates(found: &mut Findings, scan: &Scan, flow: &Flow) {
         &parts,
     );
     found.add(
-        Kind {
+        Rule {
             id: "repeated_last_pair",
             unit: "stacks",
             limits: ODD,
@@ -257,7 +262,7 @@ fn duplicates(found: &mut Findings, scan: &Scan, flow: &Flow) {
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "double_aborts",
             unit: "entries",
             limits: ODD,
@@ -273,7 +278,7 @@ fn duplicates(found: &mut Findings, scan: &Scan, flow: &Flow) {
 fn straightness(found: &mut Findings, scan: &Scan, flow: &Flow, code: &CodeCheck) {
     let blocks = &flow.block_quality;
     found.add(
-        Kind {
+        Rule {
             id: "impossible_fall_through",
             unit: "blocks",
             limits: Limits(0.01, 0.1),
@@ -285,7 +290,7 @@ fn straightness(found: &mut Findings, scan: &Scan, flow: &Flow, code: &CodeCheck
         &[("backwards", blocks.backwards), ("too long", blocks.too_long)],
     );
     found.add(
-        Kind {
+        Rule {
             id: "contradicted_blocks",
             unit: "blocks",
             limits: if code.checked < ENOUGH_CODE { KNOWN } else { Limits(0.01, 0.1) },
@@ -297,7 +302,7 @@ fn straightness(found: &mut Findings, scan: &Scan, flow: &Flow, code: &CodeCheck
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "from_no_branch",
             unit: "entries",
             limits: if code.checked < ENOUGH_CODE { KNOWN } else { WRONG },
@@ -310,7 +315,7 @@ fn straightness(found: &mut Findings, scan: &Scan, flow: &Flow, code: &CodeCheck
     );
     let kernel = scan.from_kernel.saturating_add(scan.to_kernel);
     found.add(
-        Kind {
+        Rule {
             id: "kernel_entries",
             unit: "entries",
             limits: Limits(0.05, 0.5),
@@ -329,7 +334,7 @@ fn fields(found: &mut Findings, scan: &Scan, flow: &Flow) {
         flow.sites.iter().fold(0u64, |sum, s| sum.saturating_add(s.mispredicted.unwrap_or(0)));
     let never = if missed == 0 && known >= ENOUGH { known } else { 0 };
     found.add(
-        Kind {
+        Rule {
             id: "mispredict_never_set",
             unit: "entries",
             limits: Limits(0.0, f64::INFINITY),
@@ -341,7 +346,7 @@ fn fields(found: &mut Findings, scan: &Scan, flow: &Flow) {
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "predictions_unknown",
             unit: "entries",
             limits: KNOWN,
@@ -354,7 +359,7 @@ fn fields(found: &mut Findings, scan: &Scan, flow: &Flow) {
     );
     let constant = if scan.varied || scan.with_cycles < ENOUGH { 0 } else { scan.with_cycles };
     found.add(
-        Kind {
+        Rule {
             id: "cycles_constant",
             unit: "entries",
             limits: Limits(0.0, f64::INFINITY),
@@ -366,7 +371,7 @@ fn fields(found: &mut Findings, scan: &Scan, flow: &Flow) {
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "cycles_saturated",
             unit: "entries",
             limits: ODD,
@@ -378,7 +383,7 @@ fn fields(found: &mut Findings, scan: &Scan, flow: &Flow) {
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "cycles_zero",
             unit: "entries",
             limits: if scan.with_cycles == 0 { KNOWN } else { ODD },
@@ -391,41 +396,41 @@ fn fields(found: &mut Findings, scan: &Scan, flow: &Flow) {
     );
 }
 
-fn reading(found: &mut Findings, flow: &Flow, told: &Told) {
+fn reading(found: &mut Findings, flow: &Flow, notes: &ReaderNotes) {
     found.add(
-        Kind {
+        Rule {
             id: "cut_off",
             unit: "records",
             limits: Limits(0.0, f64::INFINITY),
             meaning: "the file ends in the middle of a record, or is damaged there",
             report: "reads it up to there",
         },
-        u64::from(told.cut_off),
+        u64::from(notes.cut_off),
         0,
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "malformed",
             unit: "records",
             limits: ODD,
             meaning: "records that announce more than they hold",
             report: "skips them",
         },
-        told.malformed,
-        flow.quality.samples.saturating_add(told.malformed),
+        notes.malformed,
+        flow.quality.samples.saturating_add(notes.malformed),
         &[],
     );
     found.add(
-        Kind {
+        Rule {
             id: "refused_lines",
             unit: "lines",
             limits: ODD,
             meaning: "lines that are no branch stacks",
             report: "skips them, and says the first",
         },
-        told.refused,
-        flow.quality.samples.saturating_add(told.refused),
+        notes.refused,
+        flow.quality.samples.saturating_add(notes.refused),
         &[],
     );
 }

@@ -5,7 +5,7 @@
 //! [`flow`](crate::views::flow)) that the reports count by.
 
 mod judge;
-mod places;
+mod positions;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
 use crate::read::stack::{Entries, EntryFlags};
 use crate::views::flow::{self, Flow, Site};
-use places::Places;
+use positions::Positions;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,17 +123,17 @@ impl Lint {
         stride: u64,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Lint, ReadError> {
-        let flow = flow::Counts::without_blocks();
+        let flow = flow::FlowCounts::without_blocks();
         let mut counter = Counter::of(Check { scan: Scan::new(stride), flow });
         counter.recording(recording, progress)?;
         let (scan, flow) = counter.finish();
-        Ok(Lint::of(&scan, flow, &Told::by(recording)))
+        Ok(Lint::of(&scan, flow, &ReaderNotes::by(recording)))
     }
 
     /// Judges a recording that was read to its end.
-    pub(super) fn of(scan: &Scan, mut flow: Flow, told: &Told) -> Lint {
+    pub(super) fn of(scan: &Scan, mut flow: Flow, notes: &ReaderNotes) -> Lint {
         let code = CodeCheck::of(&mut flow);
-        let mut findings = judge::findings(scan, &flow, &code, told);
+        let mut findings = judge::findings(scan, &flow, &code, notes);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         let (samples, entries) = (flow.quality.samples, flow.quality.entries);
         Lint { findings, samples, entries, flow }
@@ -157,7 +157,7 @@ pub const DEFAULT_STRIDE: u64 = 0x50;
 
 /// What the reader of a recording says at its end.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ReaderNotes {
     /// The file ends in the middle of something.
     cut_off: bool,
     /// Records that announce more than they hold.
@@ -166,18 +166,18 @@ pub(super) struct Told {
     refused: u64,
 }
 
-impl Told {
-    pub(super) fn by(recording: &Recording) -> Told {
+impl ReaderNotes {
+    pub(super) fn by(recording: &Recording) -> ReaderNotes {
         let notes = recording.notes();
         let refused = recording.refused().map_or(0, |refused| refused.lines);
-        Told { cut_off: notes.cut_at.is_some(), malformed: notes.malformed, refused }
+        ReaderNotes { cut_off: notes.cut_at.is_some(), malformed: notes.malformed, refused }
     }
 }
 
 /// The scan and the flow, by one walk.
 struct Check {
     scan: Scan,
-    flow: flow::Counts,
+    flow: flow::FlowCounts,
 }
 
 impl View for Check {
@@ -219,7 +219,7 @@ pub(super) struct Scan {
     user_only: u64,
     from_kernel: u64,
     to_kernel: u64,
-    places: Places,
+    places: Positions,
     newest: u64,
     counted: u64,
     /// Entries with symbols in place of addresses.

@@ -10,7 +10,7 @@ use super::track::Seen;
 use super::{BackEdge, Loop};
 use crate::clean::add;
 use crate::code::maps::{Location, Maps};
-use crate::views::walk::{Edges, Kind};
+use crate::views::walk::{Edges, Transfer};
 
 /// Conditional branches backwards that code ran past without ever taking them:
 /// loops that made one trip each time have no other.
@@ -182,7 +182,7 @@ pub(super) fn describe(
         for &edge in jumps.get(&shape.head).map(Vec::as_slice).unwrap_or_default() {
             let Some((branch, &from)) = edges.get(edge).zip(graph.from.get(edge)) else { continue };
             if in_loop(forest, from, number) {
-                types_unknown |= branch.kind == Kind::Unknown;
+                types_unknown |= branch.kind == Transfer::Unknown;
                 let location = maps.locate(branch.space as usize, branch.from);
                 let (from, count) = (branch.from, branch.count);
                 // The same branch of several processes is one.

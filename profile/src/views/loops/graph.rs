@@ -6,22 +6,22 @@ use std::collections::HashMap;
 
 use crate::clean::add;
 use crate::code::maps::{Location, Maps};
-use crate::views::walk::{Edge, Kind, returns_behind};
+use crate::views::walk::{Edge, Transfer, returns_behind};
 
 /// Addresses that count together: those of a file, or of a space where there
 /// is no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Image {
+enum Within {
     File(usize),
     Space(u32),
 }
 
-type Place = (Image, u64);
+type Spot = (Within, u64);
 
-fn place(maps: &Maps, space: u32, addr: u64) -> Place {
+fn place(maps: &Maps, space: u32, addr: u64) -> Spot {
     match maps.locate(space as usize, addr) {
-        Location::File { file, offset } => (Image::File(file), offset),
-        Location::Address(addr) => (Image::Space(space), addr),
+        Location::File { file, offset } => (Within::File(file), offset),
+        Location::Address(addr) => (Within::Space(space), addr),
     }
 }
 
@@ -29,7 +29,7 @@ fn place(maps: &Maps, space: u32, addr: u64) -> Place {
 /// to the next such place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    start: Place,
+    start: Spot,
     /// A branch that leads here: its target is the start.
     pub(super) leader: Option<usize>,
     /// Its last instruction is a branch that was taken.
@@ -110,16 +110,16 @@ impl Graph {
         passed: &[(u32, u64, u64)],
         maps: &Maps,
     ) -> Graph {
-        let ends: Vec<(Place, Place)> = branches
+        let ends: Vec<(Spot, Spot)> = branches
             .iter()
             .map(|edge| (place(maps, edge.space, edge.from), place(maps, edge.space, edge.to)))
             .collect();
-        let mut starts: Vec<Place> = Vec::with_capacity(ends.len() * 2);
+        let mut starts: Vec<Spot> = Vec::with_capacity(ends.len() * 2);
         for ((image, from), to) in &ends {
             starts.push(*to);
             starts.push((*image, from.saturating_add(1)));
         }
-        let passed: Vec<(Place, Place)> = passed
+        let passed: Vec<(Spot, Spot)> = passed
             .iter()
             .map(|(space, from, to)| (place(maps, *space, *from), place(maps, *space, *to)))
             .collect();
@@ -132,8 +132,8 @@ impl Graph {
         starts.shrink_to_fit();
         // The node that a place lies in. A branch whose piece begins at itself
         // and is known from nowhere else makes one of its own.
-        let mut own: Vec<Place> = Vec::new();
-        let holder = |starts: &[Place], at: Place| {
+        let mut own: Vec<Spot> = Vec::new();
+        let holder = |starts: &[Spot], at: Spot| {
             let index = starts.partition_point(|start| *start <= at).checked_sub(1)?;
             starts.get(index).filter(|start| start.0 == at.0).map(|_| index)
         };
@@ -154,7 +154,7 @@ impl Graph {
                 .collect(),
             ..Graph::default()
         };
-        let index = |at: Place| holder(&starts, at).unwrap_or(0);
+        let index = |at: Spot| holder(&starts, at).unwrap_or(0);
         // Straight code that began and did not end yet goes on into the next node.
         let mut running = vec![0i128; starts.len() + 1];
         for (number, (edge, (from, to))) in branches.iter().zip(&ends).enumerate() {
@@ -166,7 +166,7 @@ impl Graph {
             }
             if let Some(node) = graph.nodes.get_mut(to) {
                 node.leader.get_or_insert(number);
-                if edge.kind == Kind::Call {
+                if edge.kind == Transfer::Call {
                     add(&mut node.called, edge.count);
                 }
             }
@@ -202,10 +202,10 @@ impl Graph {
     }
 
     /// Finds where each call returns to.
-    fn returns(&mut self, branches: &[Edge], ends: &[(Place, Place)], starts: &[Place]) {
+    fn returns(&mut self, branches: &[Edge], ends: &[(Spot, Spot)], starts: &[Spot]) {
         let mut back: Vec<usize> = vec![0; self.nodes.len()];
         for (edge, to) in branches.iter().zip(&self.to) {
-            if edge.kind == Kind::Return
+            if edge.kind == Transfer::Return
                 && let Some(count) = back.get_mut(*to)
             {
                 *count += 1;
@@ -219,7 +219,7 @@ impl Graph {
                 let behind = starts.iter().enumerate().skip(first);
                 let mut behind =
                     behind.take_while(|(_, at)| at.0 == from.0 && returns_behind(from.1, at.1));
-                let is_call = edge.kind == Kind::Call;
+                let is_call = edge.kind == Transfer::Call;
                 behind
                     .find(|(node, _)| is_call && back.get(*node).is_some_and(|n| *n > 0))
                     .map(|(node, _)| node)
@@ -296,8 +296,8 @@ impl Graph {
     pub(super) fn location(&self, node: usize) -> Option<Location> {
         let (image, at) = self.nodes.get(node)?.start;
         Some(match image {
-            Image::File(file) => Location::File { file, offset: at },
-            Image::Space(_) => Location::Address(at),
+            Within::File(file) => Location::File { file, offset: at },
+            Within::Space(_) => Location::Address(at),
         })
     }
 
@@ -318,12 +318,12 @@ mod tests {
     use super::super::forest::Forest;
     use super::{Graph, Ran};
     use crate::code::maps::Maps;
-    use crate::views::walk::{Edge, Kind};
+    use crate::views::walk::{Edge, Transfer};
 
     #[test]
     fn nothing_falls_out_of_the_last_piece() {
         // Straight code that began behind a branch and never ended.
-        let edge = Edge { from: 0x10, to: 0x20, space: 0, kind: Kind::Conditional, count: 5 };
+        let edge = Edge { from: 0x10, to: 0x20, space: 0, kind: Transfer::Conditional, count: 5 };
         let ran = Ran { begins: 5, ends: 0 };
         let graph = Graph::new(&[edge], &[ran], &[], &Maps::default());
         let last = graph.nodes.len() - 1;

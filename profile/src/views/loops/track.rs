@@ -12,7 +12,7 @@ use crate::clean::{Cleaned, Joins};
 use crate::code::maps::Maps;
 use crate::read::stack::{EntryFlags, Thread};
 use crate::views::cycles::Cycles;
-use crate::views::walk::{Edge, Edges, Frames, Kind, Returned, Step, Visit};
+use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit};
 
 /// What was seen of a loop.
 #[derive(Clone, Debug, Default)]
@@ -236,7 +236,7 @@ impl<'a> Tracker<'a> {
         let ends = (self.ground.graph.from.get(number), self.ground.graph.to.get(number));
         let (Some(&from), Some(&to)) = ends else { return };
         match edge.kind {
-            Kind::Call => {
+            Transfer::Call => {
                 for active in running.frames.iter().flatten() {
                     if let Some(seen) = self.seen.get_mut(active.number) {
                         seen.calls = true;
@@ -249,7 +249,7 @@ impl<'a> Tracker<'a> {
                 }
                 self.arrive(running, to, from, Way::Branch(number));
             }
-            Kind::Return => match running.frames.ret(edge.to) {
+            Transfer::Return => match running.frames.ret(edge.to) {
                 Returned::Closed(frames) => {
                     for active in frames.into_iter().flatten() {
                         self.leave(active, from);

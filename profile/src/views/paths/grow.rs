@@ -3,7 +3,7 @@
 
 use super::successors::Followers;
 use super::{Break, Follower};
-use crate::views::walk::{Edge, Kind};
+use crate::views::walk::{Edge, Transfer};
 
 /// Branches of a chain at most.
 const LONGEST: usize = 256;
@@ -95,7 +95,7 @@ pub(super) fn grow(edges: &[Edge], followers: &[Followers], least: f64, cross: b
         let after = followers.get(last).copied().unwrap_or_default();
         let joined = |next: usize| place.get(next).copied().flatten();
         chain.ends = match (stops(last), next.get(last).copied().flatten()) {
-            (Some(Kind::Call), _) => Break::Call,
+            (Some(Transfer::Call), _) => Break::Call,
             (Some(_), _) => Break::Return,
             (None, Some(next)) if next == first => Break::Round,
             (None, Some(_)) if chain.edges.len() >= LONGEST => Break::Long,

@@ -207,7 +207,7 @@ struct Ran {
 /// Where a thread stands: chain, place in it, and whether it came through
 /// the chain's first branch.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct OnChain {
     chain: usize,
     at: usize,
     from_first: bool,
@@ -222,7 +222,7 @@ struct Follow<'a> {
     ran: Vec<Ran>,
     whole: Vec<u64>,
     bytes: u64,
-    threads: HashMap<Thread, Place>,
+    threads: HashMap<Thread, OnChain>,
 }
 
 impl Follow<'_> {
@@ -281,7 +281,7 @@ impl Visit for Follow<'_> {
             {
                 add(whole, weight);
             }
-            stands = Some(Place { chain, at, from_first, edge: step.edge });
+            stands = Some(OnChain { chain, at, from_first, edge: step.edge });
         }
         match stands {
             Some(place) if stack.goes_on => {

@@ -18,7 +18,7 @@ pub(crate) use frames::{Frames, Returned, returns_behind};
 
 /// What a branch does to the flow of control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum Transfer {
     /// Neither the recording nor the code says.
     #[default]
     Unknown,
@@ -35,25 +35,25 @@ pub(crate) enum Kind {
     Return,
 }
 
-impl Kind {
+impl Transfer {
     /// The kind of perf's type.
     #[must_use]
-    pub(crate) const fn of(branch_type: Option<BranchType>) -> Kind {
-        let Some(branch_type) = branch_type else { return Kind::Unknown };
+    pub(crate) const fn of(branch_type: Option<BranchType>) -> Transfer {
+        let Some(branch_type) = branch_type else { return Transfer::Unknown };
         match branch_type {
-            BranchType::COND => Kind::Conditional,
-            BranchType::UNCOND | BranchType::NO_TX => Kind::Jump,
-            BranchType::IND => Kind::IndirectJump,
+            BranchType::COND => Transfer::Conditional,
+            BranchType::UNCOND | BranchType::NO_TX => Transfer::Jump,
+            BranchType::IND => Transfer::IndirectJump,
             BranchType::CALL
             | BranchType::IND_CALL
             | BranchType::COND_CALL
             | BranchType::SYSCALL
             | BranchType::IRQ
-            | BranchType::SERROR => Kind::Call,
+            | BranchType::SERROR => Transfer::Call,
             BranchType::RET | BranchType::COND_RET | BranchType::SYSRET | BranchType::ERET => {
-                Kind::Return
+                Transfer::Return
             }
-            _ => Kind::Unknown,
+            _ => Transfer::Unknown,
         }
     }
 
@@ -61,7 +61,7 @@ impl Kind {
     /// for a jump.
     #[must_use]
     pub(crate) const fn is_jump(self) -> bool {
-        !matches!(self, Kind::Call | Kind::Return)
+        !matches!(self, Transfer::Call | Transfer::Return)
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Edge {
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) space: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: Transfer,
     pub(crate) count: u64,
 }
 
@@ -139,7 +139,7 @@ impl Edges {
         &mut self,
         (hash, guess): (u32, u32),
         key: (u32, u64, u64),
-        kind: impl FnOnce() -> Kind,
+        kind: impl FnOnce() -> Transfer,
     ) -> Option<usize> {
         let found = self.table.find_near(guess, hash, key);
         let number = found.or_else(|| {
@@ -200,8 +200,8 @@ impl<V: Visit> View for Walk<V> {
             let Some(edge) = number else { continue };
             if let Some(edge) = edges.table.list.get_mut(edge) {
                 add(&mut edge.count, stack.weight);
-                if edge.kind == Kind::Unknown && recorded.is_some() {
-                    edge.kind = Kind::of(recorded);
+                if edge.kind == Transfer::Unknown && recorded.is_some() {
+                    edge.kind = Transfer::of(recorded);
                 }
             }
             let before = last.filter(|_| taken.straight().is_some());
@@ -226,21 +226,25 @@ impl<V: Visit> View for Walk<V> {
 }
 
 /// The kind of a branch: as recorded, else by its code bytes.
-fn kind(maps: &mut Maps, (space, from, to): (u32, u64, u64), recorded: Option<BranchType>) -> Kind {
+fn kind(
+    maps: &mut Maps,
+    (space, from, to): (u32, u64, u64),
+    recorded: Option<BranchType>,
+) -> Transfer {
     // perf's types do not tell a call of the next instruction: its length does.
     const CALL_REL32: u64 = 5;
     match recorded {
-        Some(BranchType::CALL) if to == from.wrapping_add(CALL_REL32) => Kind::Jump,
-        Some(_) => Kind::of(recorded),
+        Some(BranchType::CALL) if to == from.wrapping_add(CALL_REL32) => Transfer::Jump,
+        Some(_) => Transfer::of(recorded),
         None => {
             let location = maps.locate(space as usize, from);
             match straight::branch_at(maps, location, from, to).1 {
-                Some(branch) if branch.is_zero_length_call() => Kind::Jump,
-                Some(branch) if branch.can_reach(to) => Kind::of(Some(branch.branch_type)),
+                Some(branch) if branch.is_zero_length_call() => Transfer::Jump,
+                Some(branch) if branch.can_reach(to) => Transfer::of(Some(branch.branch_type)),
                 // Into the kernel by an interrupt or a call, and back again.
-                _ if crosses(from, to) && to >= KERNEL => Kind::Call,
-                _ if crosses(from, to) => Kind::Return,
-                branch => Kind::of(branch.map(|branch| branch.branch_type)),
+                _ if crosses(from, to) && to >= KERNEL => Transfer::Call,
+                _ if crosses(from, to) => Transfer::Return,
+                branch => Transfer::of(branch.map(|branch| branch.branch_type)),
             }
         }
     }

@@ -6,14 +6,14 @@ use crate::read::stack::{Entries, RawBranch};
 
 /// How often a branch stood anywhere, and how often it was the newest.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct Position {
     from: u64,
     pub(super) at_top: u64,
     pub(super) all: u64,
     space: u32,
 }
 
-impl Keyed for Place {
+impl Keyed for Position {
     type Key = (u64, u32);
 
     #[inline]
@@ -29,18 +29,18 @@ impl Keyed for Place {
 
 /// Branches by address and space.
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    places: Table<Place>,
+pub(super) struct Positions {
+    places: Table<Position>,
     found: Vec<(RawBranch, u32, u32)>,
 }
 
-impl Places {
+impl Positions {
     /// Takes a stack in.
     pub(super) fn stack(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
         let mut found = std::mem::take(&mut self.found);
         found.clear();
         entries.for_each(|branch| {
-            let hash = Place::hash((branch.from, space));
+            let hash = Position::hash((branch.from, space));
             found.push((branch, hash, 0));
         });
         // Looked up together, so that no look waits for another.
@@ -55,7 +55,7 @@ impl Places {
             let key = (branch.from, space);
             let known = self.places.find_near(*guess, *hash, key);
             let number = known.or_else(|| {
-                self.places.push(Place { from: branch.from, space, ..Place::default() })
+                self.places.push(Position { from: branch.from, space, ..Position::default() })
             });
             let place = number.and_then(|number| self.places.list.get_mut(number as usize));
             if let Some(place) = place {
@@ -66,7 +66,7 @@ impl Places {
         self.found = found;
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Position> {
         self.places.list.iter()
     }
 }
