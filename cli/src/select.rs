@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::commands::cpus::CpuList;
 use crate::exit::{Failure, USAGE};
+use crate::input;
 use crate::present::number::{grouped, part};
 
 /// Names that are offered where none is as asked for.
@@ -44,6 +45,9 @@ pub(crate) struct SelectArgs {
     /// when its first and last sample were taken.
     #[arg(long, value_name = "START,STOP", value_parser = spans)]
     time: Option<Spans>,
+    /// Read recordings that belong to another user too, as perf's --force.
+    #[arg(short, long)]
+    force: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -54,8 +58,9 @@ fn spans(text: &str) -> Result<Spans, NotTimes> {
 }
 
 impl SelectArgs {
-    /// The selection.
+    /// The selection. From here on recordings of others are opened as it says.
     pub(crate) fn selection(&self) -> Arc<Selection> {
+        input::force(self.force);
         let numbers = |list: &[i32]| list.iter().map(|number| *number as u32).collect();
         Arc::new(Selection {
             events: self.event.iter().flat_map(|names| split(names)).collect(),

@@ -29,6 +29,7 @@ mod hostile;
 mod hosts;
 mod html;
 mod interrupt;
+mod outputs;
 mod paths;
 mod probe;
 mod record;

@@ -1,5 +1,6 @@
 //! Recordings as arguments: opening them, and saying what was odd about them.
 
+pub(crate) mod file;
 mod reread;
 pub(crate) mod selected;
 
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use profile::Recording;
 use profile::perf_data::{Notes, ReadError};
@@ -45,12 +47,38 @@ fn select(
 
 /// The same, read to its end whatever signals come.
 pub(crate) fn open_whole(path: &Path) -> Result<Recording, Failure> {
+    let cannot = |cause| failure(path, ReadError::Open { path: path.to_owned(), cause });
     let opened = if path == Path::new("-") {
-        Recording::from_stream(Box::new(std::io::stdin().lock()))
+        let stream = file::Stream::stdin(interrupted()?).map_err(cannot)?;
+        Recording::from_stream(Box::new(stream))
     } else {
-        Recording::open(path)
+        let file = file::open(path).map_err(cannot)?;
+        let kind = file.metadata().map_err(cannot)?;
+        if kind.is_file() && !FORCE.load(Ordering::Relaxed) && !file::is_owned(&file)? {
+            let owner = kind.uid();
+            let error = anyhow!(
+                "{} belongs to another user ({owner}), who may have made it to deceive: --force \
+                 reads it all the same",
+                path.display()
+            );
+            return Err(Failure { code: USAGE, error });
+        }
+        if kind.is_file() || kind.is_dir() {
+            Recording::of_file(path, file)
+        } else {
+            let stream = file::Stream::new(file, interrupted()?).map_err(cannot)?;
+            Recording::from_stream(Box::new(stream))
+        }
     };
     opened.map_err(|error| failure(path, error))
+}
+
+/// Recordings of other users are read too; set from the command line.
+static FORCE: AtomicBool = AtomicBool::new(false);
+
+/// Does as the command line says: `--force`.
+pub(crate) fn force(yes: bool) {
+    FORCE.store(yes, Ordering::Relaxed);
 }
 
 /// Set by Ctrl-C: reading ends, and what was read so far is reported. The

@@ -14,7 +14,7 @@ use profile::Recording;
 use profile::perf_data::ReadError;
 use profile::select::Selection;
 
-use super::Source;
+use super::{Source, file};
 use crate::exit::Failure;
 use crate::input;
 
@@ -104,11 +104,12 @@ fn kept(path: &Path) -> Result<Option<File>, Failure> {
     }
     let keep = || -> anyhow::Result<File> {
         let mut kept = tempfile::tempfile()?;
-        if stdin {
-            copy(&mut std::io::stdin().lock(), &mut kept)?;
-        } else {
-            copy(&mut File::open(path)?, &mut kept)?;
-        }
+        let stop = input::interrupted()?;
+        let mut stream = match stdin {
+            true => file::Stream::stdin(stop)?,
+            false => file::Stream::new(file::open(path)?, stop)?,
+        };
+        copy(&mut stream, &mut kept)?;
         Ok(kept)
     };
     let kept = keep().with_context(|| {

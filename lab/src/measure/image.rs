@@ -107,8 +107,8 @@ impl Image {
     /// # Errors
     /// [`ImageError`].
     pub fn load(path: &Path, symbol: &str) -> Result<Image, ImageError> {
-        let bytes = std::fs::read(path)
-            .map_err(|cause| ImageError::Read { path: path.to_owned(), cause })?;
+        let bytes =
+            read(path).map_err(|cause| ImageError::Read { path: path.to_owned(), cause })?;
         let format = |what: String| ImageError::Format { path: path.to_owned(), what };
         let file = object::File::parse(&*bytes)
             .map_err(|error| format(format!("no object file: {error}")))?;
@@ -146,6 +146,21 @@ impl Image {
     pub fn absent(&self, address: u64) -> Option<&str> {
         self.absent.get(&(address - address % APART)).map(String::as_str)
     }
+}
+
+/// No object file is longer, bytes.
+const LONGEST: u64 = 1 << 30;
+
+/// A whole file; a pipe or a device is none, and nobody waits for it.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() {
+        return Err(io::Error::other("no regular file"));
+    }
+    if found.len() > LONGEST {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    std::fs::read(path)
 }
 
 impl Drop for Image {

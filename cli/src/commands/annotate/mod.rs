@@ -20,9 +20,9 @@ use profile::maps::Location;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head::{finish, quality_line};
 use crate::input::{self, Source, selected};
+use crate::output::Output;
 use crate::present::number::{counted, grouped};
 use crate::present::out::Out;
-use crate::present::page;
 use crate::select::{DsoArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
@@ -95,6 +95,7 @@ impl From<Style> for Syntax {
 
 /// Runs the command.
 pub(crate) fn run(args: &Annotate) -> Outcome {
+    let output = args.html.as_ref().map(|path| Output::new(path, &args.input)).transpose()?;
     let mut counter = FlowCounter::new();
     let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
         counter.recording(recording, at)
@@ -107,11 +108,11 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     args.dso.keep_flow(&mut flow, true)?;
     let said = sources.iter().any(Source::says_modelled);
     let syntax = args.syntax.into();
-    if let (Some(path), None) = (&args.html, &args.symbol) {
+    if let (Some(output), None) = (&output, &args.symbol) {
         head.extend(sureness(&flow, None, said));
         let functions = html::hottest(&mut flow, syntax);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
-        page::write(path, &html::page("Annotated functions", &head, &content))?;
+        output.write(html::page("Annotated functions", &head, &content))?;
         finish(&sources, &flow.maps);
         return Ok(DONE);
     }
@@ -127,9 +128,9 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     }
     let annotated = annotate::annotate(&mut flow, &found, syntax).or_exit(USAGE)?;
     head.extend(sureness(&flow, Some(&annotated), said));
-    if let Some(path) = &args.html {
+    if let Some(output) = &output {
         let name = &annotated.function.name;
-        page::write(path, &html::page(name, &head, &html::markup(&annotated)))?;
+        output.write(html::page(name, &head, &html::markup(&annotated)))?;
     } else {
         let mut out = Out::stdout();
         if args.json {

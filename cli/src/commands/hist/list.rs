@@ -5,9 +5,11 @@ use std::io::Write;
 
 use profile::flow::Block;
 
+use super::output::{self, Format};
 use super::select::{Chosen, Key, key};
-use super::{Hist, Read, chart, output, print_json, print_quality};
+use super::{Hist, Read, chart, print_json, print_quality};
 use crate::exit::{DONE, Outcome};
+use crate::output::Output;
 use crate::present::chart::{Histogram, Series, Terminal, sparkline};
 use crate::present::number::grouped;
 use crate::present::out::{Out, say};
@@ -19,18 +21,18 @@ const CELLS: usize = 24;
 const SHEET: usize = 24;
 
 /// Lists the blocks with cycle counts that ran most, or draws them.
-pub(super) fn run(args: &Hist, read: &mut [Read]) -> Outcome {
+pub(super) fn run(args: &Hist, read: &mut [Read], output: Option<&(Format, Output)>) -> Outcome {
     let groups = groups(read);
     let limit = if args.limit == 0 { usize::MAX } else { args.limit };
-    if let Some((format, path)) = &args.output {
+    if let Some((format, output)) = output {
         let drawn: Vec<Histogram> =
             groups.iter().take(limit.min(SHEET)).map(|group| chart(args, read, group)).collect();
-        output::write(*format, path, &drawn)?;
+        output.write(output::bytes(*format, &drawn)?)?;
         say!(
             "{} of {} blocks with cycle counts to {}",
             drawn.len(),
             grouped(groups.len() as u64),
-            path.display()
+            output.path().display()
         );
         return Ok(DONE);
     }

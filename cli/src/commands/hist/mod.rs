@@ -21,6 +21,7 @@ use super::report;
 use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
 use crate::head::{Totals, flow_json};
 use crate::input::{self, Source, selected};
+use crate::output::Output;
 use crate::present::chart::{Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
 use crate::present::json;
 use crate::present::number::{counted, grouped, share};
@@ -96,6 +97,10 @@ pub(crate) struct Read {
 
 /// Runs the command.
 pub(crate) fn run(args: &Hist) -> Outcome {
+    let output = match &args.output {
+        Some((format, path)) => Some((*format, Output::new(path, &args.input)?)),
+        None => None,
+    };
     let mut flows = Vec::new();
     let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
         let mut counter = FlowCounter::without_sites();
@@ -120,7 +125,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         return Err(Failure { code: POOR, error: without_cycles(without) });
     }
     if args.block.is_empty() {
-        return list::run(args, &mut read);
+        return list::run(args, &mut read, output.as_ref());
     }
     let chosen = select::select(&mut read, &args.block, &args.to)?;
     if chosen.iter().all(|of| of.block(&read).is_none_or(|block| block.cycles.n() == 0)) {
@@ -129,10 +134,10 @@ pub(crate) fn run(args: &Hist) -> Outcome {
     }
     let drawn = chosen.get(..select::MOST.min(chosen.len())).unwrap_or_default();
     let chart = chart(args, &mut read, drawn);
-    if let Some((format, path)) = &args.output {
-        output::write(*format, path, std::slice::from_ref(&chart))?;
+    if let Some((format, output)) = &output {
+        output.write(output::bytes(*format, std::slice::from_ref(&chart))?)?;
         let series = counted(drawn.len() as u64, "distribution", "distributions");
-        say!("{series} to {}", path.display());
+        say!("{series} to {}", output.path().display());
         say_hidden(&read, &chosen);
         return Ok(DONE);
     }

@@ -1,8 +1,7 @@
 //! Charts as files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
 use maud::{PreEscaped, html};
 
 use crate::present::chart::{Histogram, png_sheet, svg_sheet};
@@ -32,14 +31,13 @@ pub(super) fn file(path: &str) -> Result<(Format, PathBuf), String> {
     Ok((format, path))
 }
 
-/// Writes charts into a file.
-pub(super) fn write(format: Format, path: &Path, charts: &[Histogram]) -> anyhow::Result<()> {
-    let text = match format {
-        Format::Png => return png_sheet(charts, path),
-        Format::Svg => svg_sheet(charts)?,
-        Format::Html => page_of(charts)?,
-    };
-    std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
+/// Charts as a file holds them.
+pub(super) fn bytes(format: Format, charts: &[Histogram]) -> anyhow::Result<Vec<u8>> {
+    Ok(match format {
+        Format::Png => png_sheet(charts)?,
+        Format::Svg => svg_sheet(charts)?.into_bytes(),
+        Format::Html => page_of(charts)?.into_bytes(),
+    })
 }
 
 fn page_of(charts: &[Histogram]) -> anyhow::Result<String> {

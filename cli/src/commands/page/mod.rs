@@ -15,6 +15,7 @@ use super::report::{Page, Report, VIEWS};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::head::finish;
 use crate::input;
+use crate::output::Output;
 use crate::present::escape::escaped;
 use crate::present::number::grouped;
 use crate::present::out::say;
@@ -35,6 +36,7 @@ const NAME: usize = 160;
 
 /// Reads the recordings and writes the page.
 pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
+    let output = Output::new(path, &args.input)?;
     let mut counter = OverviewCounter::new(args.input.len() > 1);
     let mut recorded = Vec::new();
     let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
@@ -52,7 +54,7 @@ pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
     args.dso.keep_flow(&mut overview.flow, true)?;
     let head = head::Head { kept, sources: &sources, recorded: &recorded };
     let page = page(&head, &mut overview, args)?;
-    page::write(path, &page)?;
+    output.write(&page)?;
     finish(&sources, &overview.flow.maps);
     if path != Path::new("-") {
         say!("report to {}", path.display());

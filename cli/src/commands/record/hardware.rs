@@ -18,10 +18,11 @@ use sampler::source::cpu::{Awake, CpuRing, Cpus, RecordUntil, may_go_first, unre
 use sampler::target::{Affinity, Command, Moved, SourceError, find};
 use sampler::{DEFAULT_HZ, RecordConfig, RecordError, Sampling, fresh_seed, keeper};
 
-use super::output::{Output, meta};
+use super::output::{Recording, meta};
 use super::{Placing, Record, software};
 use crate::commands::backend::{self as registers, Hardware};
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE};
+use crate::output::Output;
 use crate::present::out::say;
 
 /// Stacks that wait for the decoder, CPU by CPU: four seconds at the usual rate.
@@ -63,7 +64,7 @@ pub(super) fn look(args: &Record) -> Result<Chosen, Failure> {
 }
 
 /// Records. Everything that can be refused is, before the first write.
-pub(super) fn record(args: &Record, chosen: Chosen) -> Outcome {
+pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let Chosen { caps, cpus } = chosen;
     refuse_what_needs_software(args)?;
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
@@ -98,7 +99,7 @@ pub(super) fn record(args: &Record, chosen: Chosen) -> Outcome {
     let mut meta = meta(&caps, desc, filter, Source::Hardware, knowledge, sampling);
     meta.event = event_name(filter).to_owned();
     let mut target = target(args, &list)?;
-    let mut output = Output::create(args, meta)?;
+    let mut recording = Recording::create(args, output, meta)?;
     let awake = (!args.allow_cstates).then(|| Awake::hold(&root));
     if let Some(Err(cause)) = &awake {
         say!(
@@ -130,16 +131,16 @@ pub(super) fn record(args: &Record, chosen: Chosen) -> Outcome {
         })
         .collect();
     if filter.contains(BranchFilter::KERNEL) {
-        tell_kernel(&mut output)?;
+        tell_kernel(&mut recording)?;
     }
-    let recorded = output.record(&mut Cpus::new(to_sample, &mut *target, allowed), config);
+    let recorded = recording.record(&mut Cpus::new(to_sample, &mut *target, allowed), config);
     let restored = restore(armed);
     drop(awake);
     let recorded = recorded.map_err(|error| match error {
         RecordError::Drain(error) => registers::refused(error),
         error => Failure { code: FAILED, error: error.into() },
     });
-    output.finish(recorded.and_then(|recorded| restored.map(|()| recorded)), knowledge)
+    recording.finish(recorded.and_then(|recorded| restored.map(|()| recorded)), knowledge)
 }
 
 fn refuse_what_needs_software(args: &Record) -> Result<(), Failure> {
@@ -311,14 +312,14 @@ fn event_name(filter: BranchFilter) -> &'static str {
 
 /// Where the kernel lies, so that its branches can be named later. They are
 /// recorded all the same where it does not say.
-fn tell_kernel(output: &mut Output<'_>) -> Result<(), Failure> {
+fn tell_kernel(recording: &mut Recording<'_>) -> Result<(), Failure> {
     let mappings = RunningKernel::default().mappings(0);
     let mappings = mappings.unwrap_or_else(|why| {
         say!("branches of the kernel will have no names: {why}");
         Vec::new()
     });
     for mapping in mappings {
-        output.event(&Event::Mmap(Box::new(mapping)))?;
+        recording.event(&Event::Mmap(Box::new(mapping)))?;
     }
     Ok(())
 }

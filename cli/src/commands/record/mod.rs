@@ -15,6 +15,7 @@ use lbr_msr::probe::Assumption;
 use super::backend::{Backend, Choice};
 use super::{cpus::CpuList, machine::MachineArgs};
 use crate::exit::{Failure, Outcome, USAGE};
+use crate::output::{Output, recording};
 
 /// Record the branches of a program into a perf.data file
 ///
@@ -75,7 +76,10 @@ pub(crate) struct Record {
     #[arg(long, value_name = "N", requires = "freq")]
     seed: Option<u64>,
 
-    /// File to write
+    /// File to write; - is standard output, in perf's pipe format
+    ///
+    /// A file that is there already becomes FILE.old. A pipe or a device is
+    /// written in the pipe format too.
     #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "perf.data")]
     output: PathBuf,
 
@@ -164,15 +168,33 @@ impl Record {
     }
 }
 
+/// Where the recording goes: into nothing that is being run or read.
+fn output_of(args: &Record) -> Result<Output, Failure> {
+    let program = match (args.command.first(), args.pid) {
+        // One that is not there is refused when it is started.
+        (Some(program), _) => sampler::target::find(program).ok(),
+        (None, Some(pid)) => Some(PathBuf::from(format!("/proc/{pid}/exe"))),
+        (None, None) => None,
+    };
+    let output = Output::new(&args.output, program.iter().chain(&args.cpuid))?;
+    if args.report && !output.is_file() {
+        let error = anyhow!("--report reads the recording again: give -o FILE");
+        return Err(Failure { code: USAGE, error });
+    }
+    recording::prepare(&output)?;
+    Ok(output)
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Record) -> Outcome {
+    let output = output_of(args)?;
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     let choice = args.backend.choose(|| hardware::look(args))?;
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
     let choice = Choice::<()>::Software(None);
     let why = match choice {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Choice::Registers(chosen) => return hardware::record(args, chosen),
+        Choice::Registers(chosen) => return hardware::record(args, output, chosen),
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
         Choice::Registers(()) => None,
         Choice::Software(why) => why,
@@ -187,5 +209,5 @@ pub(crate) fn run(args: &Record) -> Outcome {
             None => Failure { code: USAGE, error: anyhow!("--backend soft needs {asked}") },
         });
     }
-    software::record(args, why.map(|why| format!("{:#}", why.error)).as_deref())
+    software::record(args, output, why.map(|why| format!("{:#}", why.error)).as_deref())
 }

@@ -1,6 +1,5 @@
 //! The file that is recorded into, and on a terminal how much is in it.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +16,8 @@ use sampler::{RecordConfig, RecordError, Sampling, Summary, record};
 
 use super::{Record, summary};
 use crate::exit::{FAILED, Failure, Outcome};
+use crate::output::Output;
+use crate::output::recording::{self, RecordingFile};
 
 /// What the file says of a recording. `desc`: the CPU in words.
 pub(super) fn meta(
@@ -43,20 +44,23 @@ pub(super) fn meta(
 }
 
 /// A recording under way: the file, and what ends it.
-pub(super) struct Output<'a> {
+pub(super) struct Recording<'a> {
     args: &'a Record,
-    sink: Watched<Writer<File>>,
+    sink: Watched<Writer<RecordingFile>>,
     interrupts: Interrupts,
     stop: Arc<AtomicBool>,
 }
 
-impl<'a> Output<'a> {
+impl<'a> Recording<'a> {
     /// Creates the file. From here on SIGINT and SIGTERM are the program's.
-    pub(super) fn create(args: &'a Record, meta: Meta) -> Result<Output<'a>, Failure> {
+    pub(super) fn create(
+        args: &'a Record,
+        output: Output,
+        meta: Meta,
+    ) -> Result<Recording<'a>, Failure> {
         let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
-        let writer = Writer::create(&args.output, meta)
-            .with_context(|| format!("cannot write {}", args.output.display()))?;
-        Ok(Output { args, sink: Watched::new(writer), interrupts, stop: Arc::default() })
+        let writer = recording::begin(output, meta, interrupts)?;
+        Ok(Recording { args, sink: Watched::new(writer), interrupts, stop: Arc::default() })
     }
 
     /// Writes an event of before the recording.
@@ -75,17 +79,14 @@ impl<'a> Output<'a> {
         record(source, config, &mut self.sink)
     }
 
-    /// Finishes the file and says what is in it. What was recorded before a
-    /// failure is worth keeping: the file is finished either way.
+    /// Finishes the file and says what is in it.
     pub(super) fn finish(
         self,
         recorded: Result<Summary, Failure>,
         knowledge: SourceKnowledge,
     ) -> Outcome {
-        let Output { args, sink, stop, .. } = self;
-        let finished = sink.finish().finish_file();
-        let recorded = recorded?;
-        finished.with_context(|| format!("cannot finish {}", args.output.display()))?;
+        let Recording { args, sink, stop, .. } = self;
+        let recorded = recording::finish(sink.finish(), &args.output, recorded)?;
         summary::print(&recorded, knowledge, &args.output, stop.load(Ordering::Relaxed));
         if args.report {
             crate::commands::report::hot(&args.output)?;

@@ -12,15 +12,16 @@ use sampler::source::qemu::Qemu;
 use sampler::source::{Command, Source as BranchSource, SourceError};
 use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 
-use super::output::{Output, meta};
+use super::output::{Recording, meta};
 use super::{Record, Source};
 use crate::commands::cpus::CpuList;
 use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+use crate::output::Output;
 use crate::present::out::say;
 
 /// Runs the program and records it. `why` says why the software LBR stands in
 /// where nobody asked for it.
-pub(super) fn record(args: &Record, why: Option<&str>) -> Outcome {
+pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcome {
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
     let filter = in_user_mode(filter)?;
     let cpu = SoftCpu::preset(&args.soft_cpu).or_exit(USAGE)?;
@@ -45,10 +46,10 @@ pub(super) fn record(args: &Record, why: Option<&str>) -> Outcome {
     let origin = profile::note::Source::Software;
     let mut meta = meta(&cpu.caps, desc.clone(), filter, origin, knowledge, sampling);
     meta.cmdline.push(format!("# {desc}"));
-    let mut output = Output::create(args, meta)?;
+    let mut recording = Recording::create(args, output, meta)?;
     let config = RecordConfig { sampling, keep: ring.keep, ..config };
-    let recorded = output.record(&mut *tracer.source, config);
-    output.finish(recorded.map_err(|error| failure(error, args)), knowledge)
+    let recorded = recording.record(&mut *tracer.source, config);
+    recording.finish(recorded.map_err(|error| failure(error, args)), knowledge)
 }
 
 /// The filter with its ring named: the sources under the software LBR see no

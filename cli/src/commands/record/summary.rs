@@ -7,6 +7,7 @@ use sampler::Summary;
 use sampler::outlet::SamplerReport;
 use sampler::source::SourceNotes;
 
+use crate::output::name;
 use crate::present::number::counted;
 use crate::present::out::say;
 
@@ -58,7 +59,7 @@ fn lines(
         "{} in {} to {}, {:.1} s, {}",
         counted(summary.branches, "branch", "branches"),
         counted(summary.samples, "sample", "samples"),
-        output.display(),
+        name(output),
         summary.time.as_secs_f64(),
         cost(summary),
     ));

@@ -1,13 +1,15 @@
 //! What is measured, from the command line to machine code.
 
-use std::io::Read;
-
 use anyhow::{Context, anyhow};
 use lab::measure::bracket::Body;
 use lab::measure::image::{Image, ImageError};
 
 use super::{TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, USAGE};
+use crate::input;
+
+/// No assembly is longer, bytes.
+const LONGEST: u64 = 16 << 20;
 
 /// The code, and what it belongs to.
 #[derive(Debug)]
@@ -43,9 +45,10 @@ impl Code {
         body.code = match (&args.code, &args.hex) {
             (_, Some(hex)) => assemble::bytes(hex).or_exit(USAGE)?,
             (Some(code), None) if code == "-" => {
-                let mut source = String::new();
-                let read = std::io::stdin().lock().read_to_string(&mut source);
-                read.context("the code cannot be read from stdin")?;
+                let source = input::file::read("-".as_ref(), LONGEST);
+                let source = source.context("the code cannot be read from stdin")?;
+                let source =
+                    String::from_utf8(source).context("stdin is no text").or_exit(USAGE)?;
                 assemble::assemble(&source, args.att, "the code").or_exit(USAGE)?
             }
             (Some(code), None) => assemble::assemble(code, args.att, "the code").or_exit(USAGE)?,

@@ -151,9 +151,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 pub(crate) fn run(args: &TimeArgs) -> Outcome {
     let filter = filter(&args.filter)?;
-    if let Some(Some(path)) = &args.plot {
-        output::check_plot(path).or_exit(USAGE)?;
-    }
+    let plot = args.plot.as_ref().map(|path| {
+        path.as_ref().map(|path| output::picture(path, args.object.as_ref())).transpose()
+    });
+    let plot = plot.transpose()?;
     let code = Code::new(args)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -180,8 +181,8 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
     } else {
         text::print(&mut out, &counted, args)?;
     }
-    if let Some(plot) = &args.plot {
-        output::plot(&mut out, &counted, plot.as_deref())?;
+    if let Some(plot) = &plot {
+        output::plot(&mut out, &counted, plot.as_ref())?;
     }
     std::io::Write::flush(&mut out)?;
     if measured.runs.is_empty() {

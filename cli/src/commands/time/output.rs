@@ -1,14 +1,16 @@
 //! The answer for programs, and pictures.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::anyhow;
 use serde_json::{Value, json};
 
 use super::counted::{Block, Counted, Spread};
 use super::place::Place;
 use super::text::name;
+use crate::exit::{Failure, OrExit, USAGE};
+use crate::output::Output;
 use crate::present::chart::{Histogram, Series, Terminal, png_sheet, svg_sheet};
 use crate::present::json::{self, hex};
 
@@ -162,10 +164,11 @@ pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
 }
 
 /// A file that a picture can go to.
-pub(super) fn check_plot(path: &Path) -> anyhow::Result<()> {
+pub(super) fn picture(path: &Path, object: Option<&PathBuf>) -> Result<Output, Failure> {
     match path.extension().and_then(|ending| ending.to_str()) {
-        Some("svg" | "png") => Ok(()),
-        _ => bail!("--plot: {}: its ending must be .svg or .png", path.display()),
+        Some("svg" | "png") => Output::new(path, object),
+        _ => Err(anyhow!("--plot: {}: its ending must be .svg or .png", path.display()))
+            .or_exit(USAGE),
     }
 }
 
@@ -176,23 +179,19 @@ const PICTURES: usize = 4;
 pub(super) fn plot(
     out: &mut impl Write,
     all: &Counted<'_>,
-    path: Option<&Path>,
+    output: Option<&Output>,
 ) -> anyhow::Result<()> {
     let charts = charts(all);
-    match path {
+    match output {
         None => {
             for chart in &charts {
                 write!(out, "\n{}", chart.text(Terminal::of_stdout()))?;
             }
         }
-        Some(path) if path.extension().is_some_and(|ending| ending == "png") => {
-            png_sheet(&charts, path)?;
+        Some(output) if output.path().extension().is_some_and(|ending| ending == "png") => {
+            output.write(png_sheet(&charts)?)?;
         }
-        Some(path) => {
-            let svg = svg_sheet(&charts)?;
-            std::fs::write(path, svg)
-                .map_err(|e| anyhow::anyhow!("{} cannot be written: {e}", path.display()))?;
-        }
+        Some(output) => output.write(svg_sheet(&charts)?)?,
     }
     Ok(())
 }

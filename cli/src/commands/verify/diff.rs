@@ -2,17 +2,17 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
-    io::{self, BufWriter, Read, Write},
+    io::{self, BufWriter, Write},
     path::Path,
 };
 
 use anyhow::{Context, anyhow};
 use serde_json::{Value, json};
 
-use super::to_file;
 use crate::{
     exit::{DONE, FAILED, Failure, OrExit, Outcome, USAGE},
+    input,
+    output::Output,
     present::json,
 };
 
@@ -38,11 +38,16 @@ struct Pair {
 
 /// Compares two reports. The exit status is 1 where they differ.
 pub(super) fn run(one: &Path, other: &Path, json: Option<&Path>) -> Outcome {
+    let output = json.map(|path| Output::new(path, [one, other])).transpose()?;
     let (first, second) = (read(one)?, read(other)?);
     let pairs = pair(&first, &second);
     let differ = pairs.iter().any(|pair| !pair.lines.is_empty());
-    match json {
-        Some(path) => to_file(path, |out| write_json(out, &pairs))?,
+    match output {
+        Some(output) => {
+            let mut text = Vec::new();
+            write_json(&mut text, &pairs)?;
+            output.write(&text)?;
+        }
         None => {
             let mut out = BufWriter::new(io::stdout().lock());
             write_text(&mut out, &pairs)?;
@@ -59,14 +64,9 @@ const MOST_GROUPS: usize = 256;
 
 fn read(path: &Path) -> Result<Vec<Group>, Failure> {
     let wrong = || anyhow!("{} is no report of lbr verify --json", path.display());
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes))
+    let bytes = input::file::read(path, LONGEST)
         .with_context(|| format!("cannot read {}", path.display()))
         .or_exit(USAGE)?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(wrong()).or_exit(USAGE);
-    }
     let text = String::from_utf8(bytes).map_err(|_| wrong()).or_exit(USAGE)?;
     let mut groups: Vec<Group> = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -197,16 +197,15 @@ fn write_text(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
     Ok(())
 }
 
-fn write_json(out: &mut dyn Write, pairs: &[Pair]) -> io::Result<()> {
-    let mut out = out;
-    json::line(&mut out, &[("schema", json!(1))])?;
+fn write_json(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
+    json::line(out, &[("schema", json!(1))])?;
     for pair in pairs {
         for line in &pair.lines {
             let side = |check: &Option<Value>, key| {
                 check.as_ref().and_then(|check| check.get(key)).cloned().unwrap_or(Value::Null)
             };
             json::line(
-                &mut out,
+                out,
                 &[
                     ("check", json!(line.check)),
                     ("a", json!(pair.one)),

@@ -7,8 +7,7 @@ mod subject;
 mod text;
 
 use std::{
-    fs::File,
-    io::{self, BufWriter, Write},
+    io::{BufWriter, Write},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -24,6 +23,7 @@ use sampler::target::Affinity;
 
 use super::{backend::Backend, cpus::CpuList, machine::MachineArgs};
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
+use crate::output::Output;
 use crate::present::out::say;
 use report::{Machine, Verified};
 
@@ -116,8 +116,11 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
         return Err(anyhow!("--json and --markdown cannot both go to standard output"))
             .or_exit(USAGE);
     }
+    let output = |path: &PathBuf| Output::new(path, args.machine.cpuid.iter());
+    let json = args.json.as_ref().map(output).transpose()?;
+    let markdown = args.markdown.as_ref().map(output).transpose()?;
     let machine = verify_all(args)?;
-    publish(args, &machine)?;
+    publish(args, &machine, json.as_ref(), markdown.as_ref())?;
     Ok(if machine.verified.iter().any(Verified::differs) { FAILED } else { DONE })
 }
 
@@ -180,7 +183,12 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
     Ok(machine)
 }
 
-fn publish(args: &VerifyArgs, machine: &Machine) -> Result<(), Failure> {
+fn publish(
+    args: &VerifyArgs,
+    machine: &Machine,
+    json: Option<&Output>,
+    markdown: Option<&Output>,
+) -> Result<(), Failure> {
     let stdout = Path::new("-");
     let targets = [args.json.as_deref(), args.markdown.as_deref()];
     if !targets.contains(&Some(stdout)) {
@@ -188,28 +196,15 @@ fn publish(args: &VerifyArgs, machine: &Machine) -> Result<(), Failure> {
         text::write(&mut out, machine, args.addresses)?;
         out.flush()?;
     }
-    if let Some(path) = &args.json {
-        to_file(path, |out| report::write_json(out, machine, args.addresses))?;
+    let mut text = Vec::new();
+    if let Some(output) = json {
+        report::write_json(&mut text, machine, args.addresses)?;
+        output.write(&text)?;
     }
-    if let Some(path) = &args.markdown {
-        to_file(path, |out| markdown::write(out, machine, args.addresses))?;
+    text.clear();
+    if let Some(output) = markdown {
+        markdown::write(&mut text, machine, args.addresses)?;
+        output.write(&text)?;
     }
-    Ok(())
-}
-
-/// Writes to a file, or to standard output where that is what is asked for.
-fn to_file(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Failure> {
-    if path.as_os_str() == "-" {
-        let mut out = BufWriter::new(io::stdout().lock());
-        write(&mut out)?;
-        out.flush()?;
-        return Ok(());
-    }
-    let told = || format!("cannot write {}", path.display());
-    let mut out = BufWriter::new(File::create(path).with_context(told)?);
-    write(&mut out).and_then(|()| out.flush()).with_context(told)?;
     Ok(())
 }

@@ -1,9 +1,8 @@
 //! The chart as SVG and as PNG.
 
-use std::path::Path;
 use std::sync::OnceLock;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
 use plotters::style::{FontStyle, register_font};
 
@@ -37,19 +36,19 @@ pub(crate) fn svg_sheet(charts: &[Histogram]) -> anyhow::Result<String> {
     Ok(svg)
 }
 
-/// Writes several charts, side by side, as PNG.
-pub(crate) fn png_sheet(charts: &[Histogram], path: &Path) -> anyhow::Result<()> {
+/// Several charts, side by side, as PNG.
+pub(crate) fn png_sheet(charts: &[Histogram]) -> anyhow::Result<Vec<u8>> {
     let (width, height) = size(charts);
     let mut pixels = vec![0; width as usize * height as usize * 3];
     render(BitMapBackend::with_buffer(&mut pixels, (width, height)), charts)?;
-    let cannot = || format!("{} cannot be written", path.display());
-    let file = std::fs::File::create(path).with_context(cannot)?;
-    let mut encoder = png::Encoder::new(std::io::BufWriter::new(file), width, height);
+    let mut png = Vec::new();
+    let mut encoder = png::Encoder::new(&mut png, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header().with_context(cannot)?;
-    writer.write_image_data(&pixels).with_context(cannot)?;
-    writer.finish().with_context(cannot)
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(&pixels)?;
+    writer.finish()?;
+    Ok(png)
 }
 
 /// Columns and rows of a sheet.

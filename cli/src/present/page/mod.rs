@@ -1,10 +1,6 @@
 //! One HTML page that needs nothing but itself: style and script stand in it,
 //! and a policy keeps it from loading anything.
 
-use std::io::Write;
-use std::path::Path;
-
-use anyhow::Context as _;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::present::escape::escaped;
@@ -14,16 +10,6 @@ const SCRIPT: &str = include_str!("script.js");
 /// Nothing is fetched, whatever got into the page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
     img-src data:; base-uri 'none'; form-action 'none'";
-
-/// Writes a page into a file; `-` is standard output.
-pub(crate) fn write(path: &Path, page: &str) -> anyhow::Result<()> {
-    if path == Path::new("-") {
-        let mut out = std::io::stdout().lock();
-        out.write_all(page.as_bytes())?;
-        return Ok(out.flush()?);
-    }
-    std::fs::write(path, page).with_context(|| format!("{} cannot be written", path.display()))
-}
 
 /// The page; `style` is what its content needs beside the common one.
 pub(crate) fn page(title: &str, content: &Markup, style: &str) -> String {

@@ -10,7 +10,7 @@
 //! second file is needed.
 
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,12 +39,12 @@ const NO_CPU: u32 = u32::MAX;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// Another recorder is writing the file.
-    #[error("another recorder is writing it: name another file with -o")]
-    InUse,
     /// The system refused.
-    #[error("the recording cannot be written")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// It refused before, and the recording ends there.
+    #[error("the recording ended where it could not be written")]
+    Ended,
     /// A stack does not fit a record, which is at most 65,535 bytes.
     #[error("a stack of {entries} branches does not fit a perf.data record (2,700 at most)")]
     StackTooLarge {
@@ -62,6 +62,8 @@ pub struct Writer<W: Write> {
     pending: Vec<u8>,
     /// Bytes of the output, those pending included.
     written: u64,
+    /// Those that it has taken.
+    kept: u64,
     /// Where the records begin.
     data_at: u64,
     last_flush: Instant,
@@ -72,28 +74,21 @@ pub struct Writer<W: Write> {
 }
 
 impl Writer<File> {
-    /// Creates the file, or empties it. It is locked (flock) as long as this
-    /// writes it: the streams of two recorders would mix.
+    /// Creates the file. That nobody else writes it is the caller's to see to.
     ///
     /// # Errors
-    /// The system's refusal; [`WriteError::InUse`].
+    /// The system's refusal.
     pub fn create(path: &Path, meta: Meta) -> Result<Writer<File>, WriteError> {
-        // Not emptied before it is known that nobody else writes it.
-        let file = File::options().write(true).create(true).truncate(false).open(path)?;
-        if file.metadata()?.is_file() {
-            match file.try_lock() {
-                Ok(()) => file.set_len(0)?,
-                Err(TryLockError::WouldBlock) => return Err(WriteError::InUse),
-                Err(TryLockError::Error(cause)) => return Err(cause.into()),
-            }
-        }
-        Writer::new(file, meta)
+        Writer::new(File::create(path)?, meta)
     }
+}
 
+impl<W: Write + Seek> Writer<W> {
     /// Ends the recording and makes the file seekable.
     ///
     /// # Errors
-    /// The system's refusal; the pipe form stays behind.
+    /// The system's refusal; the pipe form stays behind, as it does where an
+    /// event could not be written.
     pub fn finish_file(mut self) -> Result<(), WriteError> {
         self.event_fully_written()?;
         let header = self.file_header(self.written);
@@ -121,6 +116,7 @@ impl<W: Write> Writer<W> {
             meta,
             pending: Vec::with_capacity(CHUNK * 2),
             written: 0,
+            kept: 0,
             data_at: 0,
             last_flush: Instant::now(),
             sample_time: None,
@@ -129,6 +125,18 @@ impl<W: Write> Writer<W> {
         };
         writer.begin()?;
         Ok(writer)
+    }
+
+    /// What it writes to.
+    #[must_use]
+    pub fn output(&self) -> Option<&W> {
+        self.out.as_ref()
+    }
+
+    /// Bytes of the records that reached the output so far.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        self.kept
     }
 
     /// Ends the recording in pipe form: for an output that is no file.
@@ -185,12 +193,16 @@ impl<W: Write> Writer<W> {
 
     fn event_fully_written(&mut self) -> Result<(), WriteError> {
         self.last_flush = Instant::now();
+        // After half a record nothing more may follow, neither at the end nor on drop.
+        if self.failed {
+            return Err(WriteError::Ended);
+        }
         if let Some(out) = &mut self.out {
             let outcome = out.write_all(&self.pending).and_then(|()| out.flush());
             self.pending.clear();
-            // After half a record nothing more may follow, not even on drop.
             self.failed = outcome.is_err();
             outcome?;
+            self.kept = self.written;
         }
         Ok(())
     }

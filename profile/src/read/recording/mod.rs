@@ -3,7 +3,7 @@
 mod wrapped;
 
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -50,7 +50,16 @@ impl Recording {
     /// [`ReadError`].
     pub fn open(path: &Path) -> Result<Recording, ReadError> {
         let open = |cause| ReadError::Open { path: path.to_owned(), cause };
-        let mut file = File::open(path).map_err(open)?;
+        Recording::of_file(path, File::open(path).map_err(open)?)
+    }
+
+    /// The same of a file that was opened, at its begin; what is to be read
+    /// twice is opened by its path.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn of_file(path: &Path, mut file: File) -> Result<Recording, ReadError> {
+        let open = |cause| ReadError::Open { path: path.to_owned(), cause };
         let kind = file.metadata().map_err(open)?;
         if kind.is_dir() {
             return Err(ReadError::Directory);
@@ -62,7 +71,8 @@ impl Recording {
         let recording = if is_wrapped(&magic)? {
             Recording::from_stream(Box::new(Cursor::new(magic).chain(file)))?
         } else if is_perf_data(&magic) {
-            Recording::new(Form::PerfData(Box::new(Reader::open(path)?)))
+            file.rewind().map_err(open)?;
+            Recording::new(Form::PerfData(Box::new(Reader::of_file(file, kind.len())?)))
         } else {
             let stream = Box::new(Cursor::new(magic).chain(file));
             Recording::new(Form::Text(Box::new(TextReader::new(stream, Some(kind.len())))))

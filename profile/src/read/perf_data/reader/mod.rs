@@ -113,10 +113,15 @@ impl Reader {
         let file = File::open(path).map_err(open)?;
         let kind = file.metadata().map_err(open)?;
         if kind.is_file() {
-            Reader::start(Input::File(file), Some(kind.len()))
+            Reader::of_file(file, kind.len())
         } else {
             Reader::start(Input::Stream(Box::new(file)), None)
         }
+    }
+
+    /// Reads a file of so many bytes that is open, at its begin.
+    pub(crate) fn of_file(file: File, size: u64) -> Result<Reader, ReadError> {
+        Reader::start(Input::File(file), Some(size))
     }
 
     /// Reads a stream, such as standard input. A seekable file is read as

@@ -1,0 +1,101 @@
+//! Pipes and devices as outputs: nobody has to read them, and whoever waits for
+//! a reader is still to be stopped.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use sampler::interrupt::Interrupts;
+
+/// Between two looks at whether to stop.
+const LOOK: u16 = 100;
+/// A reader that is there may take so long for a piece once a signal has come.
+const LAST: Duration = Duration::from_secs(2);
+/// What a pipe takes at once if it takes anything. PIPE_BUF.
+const PIECE: usize = 4096;
+
+/// An output that is written in pieces which do not wait.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    file: File,
+    /// Where signals do not end this process by themselves.
+    interrupts: Option<Interrupts>,
+}
+
+/// Whether a signal has asked us to end.
+fn is_stopped(interrupts: Option<Interrupts>) -> bool {
+    interrupts.is_some_and(|interrupts| interrupts.count() > 0)
+}
+
+impl Stream {
+    /// Of a descriptor that is open.
+    pub(crate) fn new(file: File, interrupts: Option<Interrupts>) -> Stream {
+        Stream { file, interrupts }
+    }
+
+    /// Opens a pipe, once somebody reads it, or a device.
+    pub(crate) fn open(path: &Path, interrupts: Option<Interrupts>) -> io::Result<Stream> {
+        let mut options = File::options();
+        options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY);
+        loop {
+            let file = match options.open(path) {
+                Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+                    if !std::fs::symlink_metadata(path)?.file_type().is_fifo() {
+                        return Err(error);
+                    }
+                    if is_stopped(interrupts) {
+                        return Err(io::Error::other("stopped before anybody read it"));
+                    }
+                    std::thread::sleep(Duration::from_millis(LOOK.into()));
+                    continue;
+                }
+                opened => opened?,
+            };
+            // Another file may have taken the name since it was looked at.
+            let kind = file.metadata()?.file_type();
+            if !kind.is_fifo() && !kind.is_char_device() {
+                return Err(io::Error::other("it is no pipe and no device any more"));
+            }
+            return Ok(Stream::new(file, interrupts));
+        }
+    }
+
+    /// Waits until a piece can be written.
+    fn wait(&self) -> io::Result<()> {
+        let mut last = None;
+        loop {
+            let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)];
+            match poll(&mut fds, PollTimeout::from(LOOK)) {
+                Ok(0) | Err(nix::Error::EINTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            let stopped = is_stopped(self.interrupts);
+            if stopped && last.get_or_insert_with(Instant::now).elapsed() > LAST {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"));
+            }
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = bytes.get(..PIECE).unwrap_or(bytes);
+        loop {
+            self.wait()?;
+            match self.file.write(piece) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
