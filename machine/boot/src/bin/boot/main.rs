@@ -3,7 +3,6 @@
 //!
 //! `scripts/test-machine` calls it with the parts it has fetched and built.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -12,36 +11,12 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+mod options;
+
 use lbr_test_machine::archive::Archive;
 use lbr_test_machine::frame::{self, Kind};
 use lbr_test_machine::{COMMAND_FILE, ENVIRONMENT_FILE, FRAME_PORT, MODULE_FOLDER, WORK_FOLDER};
-
-const USAGE: &str = "\
-usage: test-machine run [OPTION]... -- COMMAND [ARGUMENT]...
-       test-machine run [OPTION]... --script FILE [-- ARGUMENT...]
-
-Runs a command as root in a virtual machine whose CPU has an LBR. There are
-busybox's commands beside lbr; `su user -c COMMAND` runs one without rights.
-
-  --cpu FF_MM         the CPU whose LBR the guest has, or a name such as
-                      skylake or zen4 (default 06_5E)
-  --lie NAME          let the CPU's LBR differ from its documents in this way;
-                      may be given more than once
-  --deep-idle         let HLT stand for a C-state deeper than C1
-  --smp N             CPUs of the guest (default 2)
-  --threads N         hyperthreads of a core (default 1); they share
-                      MSR_LBR_SELECT where those of the CPU do
-  --memory MIB        memory of the guest (default 512)
-  --file PATH[:NAME]  put this file into the guest, as /work/NAME; a NAME that
-                      starts with / is a path there
-  --script FILE       run FILE with the guest's sh
-  --out DIR           put what the command leaves in /out here
-  --env NAME=VALUE    an environment variable of the command
-  --no-msr            do not load the msr module (it is then in /work/msr.ko)
-  --append WORDS      further words for the kernel's command line
-  --timeout SECONDS   stop the machine after this time (default 300)
-  --verbose           show the kernel's console and how long each part took
-";
+use options::{Options, USAGE};
 
 /// Bad usage, as the `lbr` command ends with.
 const USAGE_STATUS: u8 = 2;
@@ -91,180 +66,9 @@ struct Parts {
     modules: PathBuf,
 }
 
-#[derive(Debug)]
-struct Options {
-    cpu: String,
-    lies: Vec<String>,
-    deep_idle: bool,
-    smp: u32,
-    threads: u32,
-    memory: u32,
-    files: Vec<(PathBuf, String)>,
-    out: Option<PathBuf>,
-    environment: Vec<String>,
-    msr: bool,
-    append: String,
-    timeout: Duration,
-    verbose: bool,
-    command: Vec<String>,
-}
-
-impl Options {
-    /// `None`: help was asked for.
-    fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Options>, String> {
-        let mut options = Options {
-            cpu: "06_5E".to_owned(),
-            lies: Vec::new(),
-            deep_idle: false,
-            smp: 2,
-            threads: 1,
-            memory: 512,
-            files: Vec::new(),
-            out: None,
-            environment: Vec::new(),
-            msr: true,
-            append: String::new(),
-            timeout: Duration::from_secs(300),
-            verbose: false,
-            command: Vec::new(),
-        };
-        let mut script = Vec::new();
-        let mut words = words.map(|word| {
-            word.into_string().map_err(|word| format!("{} is not UTF-8", word.display()))
-        });
-        while let Some(word) = words.next() {
-            let word = word?;
-            let mut value = || words.next().unwrap_or(Err(format!("{word} needs a value")));
-            match word.as_str() {
-                "--help" | "-h" => return Ok(None),
-                "--cpu" => options.cpu = value()?,
-                "--lie" => options.lies.push(value()?),
-                "--deep-idle" => options.deep_idle = true,
-                "--threads" => options.threads = number(&word, &value()?, 1..=64)?,
-                "--smp" => options.smp = number(&word, &value()?, 1..=64)?,
-                "--memory" => options.memory = number(&word, &value()?, 128..=65536)?,
-                "--file" => {
-                    let value = value()?;
-                    let (path, name) = match value.rsplit_once(':') {
-                        Some((path, name)) if !name.is_empty() => (path, name.to_owned()),
-                        _ => (value.as_str(), file_name(&value)?),
-                    };
-                    options.files.push((path.into(), name));
-                }
-                "--script" => {
-                    let path = value()?;
-                    let name = file_name(&path)?;
-                    script = vec!["sh".to_owned(), format!("/{WORK_FOLDER}/{name}")];
-                    options.files.push((path.into(), name));
-                }
-                "--out" => options.out = Some(value()?.into()),
-                "--env" => options.environment.push(value()?),
-                "--no-msr" => options.msr = false,
-                "--append" => options.append = value()?,
-                "--timeout" => {
-                    let seconds = number(&word, &value()?, 1..=86_400)?;
-                    options.timeout = Duration::from_secs(seconds.into());
-                }
-                "--verbose" => options.verbose = true,
-                "--" => {
-                    for word in words.by_ref() {
-                        options.command.push(word?);
-                    }
-                }
-                _ => return Err(format!("unknown option {word}")),
-            }
-        }
-        if !script.is_empty() {
-            options.command.splice(0..0, script);
-        }
-        if !options.smp.is_multiple_of(options.threads) {
-            return Err(format!(
-                "--threads {} does not divide --smp {}",
-                options.threads, options.smp
-            ));
-        }
-        if options.command.is_empty() {
-            return Err("no command to run in the guest".to_owned());
-        }
-        Ok(Some(options))
-    }
-
-    /// QEMU's CPU model: all that it can emulate, with the right vendor, as the
-    /// plugin patches everything about CPUID but that. The leaves that the
-    /// plugin fills must lie below the highest. No AVX: where CPUID announces
-    /// TSX, the C library's AVX functions execute XTEST, which QEMU lacks.
-    fn qemu_cpu(&self) -> String {
-        let amd = self.cpu.starts_with("zen")
-            || matches!(
-                self.cpu.split('_').next(),
-                Some("10" | "11" | "12" | "14" | "15" | "16" | "17" | "19" | "1a" | "1A")
-            );
-        let vendor = if amd {
-            "vendor=AuthenticAMD,xlevel=0x80000022"
-        } else {
-            "vendor=GenuineIntel,level=0x1c,-svm"
-        };
-        format!("max,{vendor},-avx,-avx2,-monitor,-x2apic,-la57")
-    }
-
-    /// The plugin's arguments.
-    fn plugin(&self) -> String {
-        let mut arguments = format!("cpu={},threads={}", self.cpu, self.threads);
-        if self.deep_idle {
-            arguments.push_str(",idle=deep");
-        }
-        for lie in &self.lies {
-            arguments.push_str(",lie=");
-            arguments.push_str(lie);
-        }
-        arguments
-    }
-}
-
-fn number(option: &str, value: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, String> {
-    value
-        .parse()
-        .ok()
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| format!("{option} {value}: expected {} to {}", range.start(), range.end()))
-}
-
-fn file_name(path: &str) -> Result<String, String> {
-    Path::new(path)
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .ok_or_else(|| format!("{path} names no file"))
-}
-
 /// An error with what was being done.
 fn doing<T>(result: io::Result<T>, what: impl FnOnce() -> String) -> io::Result<T> {
     result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", what())))
-}
-
-/// A folder that is removed again.
-#[derive(Debug)]
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> io::Result<Scratch> {
-        let base = std::env::temp_dir();
-        for attempt in 0..100u32 {
-            let path = base.join(format!("lbr-test-machine-{}-{attempt}", std::process::id()));
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(Scratch(path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return doing(Err(error), || path.display().to_string()),
-            }
-        }
-        Err(io::Error::other(format!("no free name for a folder in {}", base.display())))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed stays in the folder for temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// QEMU, killed when nobody waits for it any more.
@@ -281,9 +85,9 @@ impl Drop for Machine {
 
 fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
     let started = Instant::now();
-    let scratch = Scratch::new()?;
-    let initrd = scratch.0.join("initrd");
-    let console = scratch.0.join("console");
+    let scratch = tempfile::Builder::new().prefix("lbr-test-machine-").tempdir()?;
+    let initrd = scratch.path().join("initrd");
+    let console = scratch.path().join("console");
     doing(write_initrd(&initrd, parts, options), || "writing the guest's files".to_owned())?;
     if options.verbose {
         eprintln!("test-machine: guest's files written after {:.2?}", started.elapsed());
