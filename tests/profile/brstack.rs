@@ -79,7 +79,7 @@ fn lines() {
     else {
         panic!()
     };
-    assert_eq!((head.pid, head.ip), (Some(25532), Some(0xffff_ffff_8032_d7e0)));
+    assert_eq!((head.tid, head.ip), (Some(25532), Some(0xffff_ffff_8032_d7e0)));
     let full = "my prog  6540/6541  [001]  2505.292041:  2944213 branches:u:  4005dc 0x1/0x2";
     let Ok(Line::Sample(head)) = line(full) else { panic!() };
     assert_eq!((head.pid, head.tid, head.cpu), (Some(6540), Some(6541), Some(1)));
@@ -87,17 +87,18 @@ fn lines() {
     assert_eq!(head.period, Some(2_944_213));
     let untimed = "prog 25532 branches:u:  4005dc 0x1/0x2";
     let Ok(Line::Sample(head)) = line(untimed) else { panic!() };
-    assert_eq!((head.pid, head.period, head.ip), (Some(25532), None, Some(0x4005dc)));
+    assert_eq!((head.tid, head.period, head.ip), (Some(25532), None, Some(0x4005dc)));
     assert!(matches!(line("  5595      7f06d6a21e00\n"), Ok(Line::Sample(_))));
     let named = "  many branches 4242 [003]     1.000001:          7 branches:u:      55555588286e main+0x10 (/bin/x y)\n";
     let Ok(Line::Sample(head)) = line(named) else { panic!() };
-    assert_eq!((head.pid, head.cpu, head.period), (Some(4242), Some(3), Some(7)));
+    assert_eq!((head.tid, head.cpu, head.period), (Some(4242), Some(3), Some(7)));
     assert_eq!((head.ip, head.time), (Some(0x5555_5588_286E), Some(1_000_001_000)));
     assert_eq!(line("17\n"), Ok(Line::Count(17)));
-    assert_eq!(line("\t          4005dc\n"), Ok(Line::Other));
+    assert_eq!(line("\t          4005dc\n"), Ok(Line::Frame));
     assert_eq!(line("\n"), Ok(Line::Other));
     assert_eq!(line("// comment"), Ok(Line::Other));
-    assert_eq!(line("prog 12/12 [000] 1.5: PERF_RECORD_COMM: prog:12/12"), Ok(Line::Other));
+    let comm = "prog 12/12 [000] 1.5: PERF_RECORD_COMM exec: a:b/c:12/13";
+    assert_eq!(line(comm), Ok(Line::Thread { pid: 12, tid: 13 }));
     assert_eq!(line("..... 11: 0033 -> 0041 no cycles  P   0"), Err(LineError::Unknown));
     assert_eq!(line("what is this"), Err(LineError::Unknown));
     assert_eq!(
@@ -238,8 +239,6 @@ fn paths_in_parentheses_may_hold_anything() {
 fn other_texts_are_refused() {
     let texts = [
         "1 main 24 1 main 30 0 5\n1 main 3a 1 main 4c 0 1\n",
-        "B 4010c0 4010d0 1 0\nF 4010d0 4010e0 2\n",
-        "T 4005f0 4005f0 ffffffffffffffff 1\n",
         "there were 17 of 42\nand then 3 of 5\n",
         "no_lbr\n",
     ];
@@ -268,7 +267,7 @@ work  7952/7953 [001] 8380.958377:           4f851a
 ";
     let (found, refused) = read(text);
     assert_eq!((found.len(), refused), (5, None));
-    assert_eq!(found[1], (Some(7952), vec![]));
+    assert_eq!(found[1], (None, vec![]));
 }
 
 /// Samples as other choices of `perf script -F` print them, with a symbol that
@@ -290,7 +289,7 @@ fn samples_without_branches_say_who_ran() {
         let line = format!("{full}{behind}");
         assert_eq!(head(&line), (task, task, time, ip, Some(1), many), "{line}");
         let misc = format!(" perf  5595 U          7f06d6a21e00 {behind}");
-        assert_eq!(head(&misc), (task, None, None, ip, None, many), "{misc}");
+        assert_eq!(head(&misc), (None, task, None, ip, None, many), "{misc}");
     }
     assert_eq!(head(" 5595/5595  "), (task, task, None, None, None, 0));
     assert_eq!(head("914937.301029: "), (None, None, time, None, None, 0));

@@ -102,7 +102,7 @@ fn texts_without_processes_are_one() {
     };
     let text = " 0x10/0x20/P/-/-/0 \n";
     assert_eq!(rows([text, text]), (vec![2], vec![2]));
-    let of_process = " 77             a0  0x10/0x20/P/-/-/0 \n";
+    let of_process = " 77/77          a0  0x10/0x20/P/-/-/0 \n";
     assert_eq!(rows([of_process, of_process]), (vec![1, 1], vec![1, 1]));
 }
 

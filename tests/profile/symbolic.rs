@@ -59,7 +59,7 @@ fn try_read(text: &str) -> Option<Everything> {
             Item::Stack(stack) => {
                 let ends = |b: RawBranch| (end(&symbols, b.from), end(&symbols, b.to), b);
                 let branches = stack.entries.iter().map(ends).collect();
-                found.push((stack.head.pid, stack.head.ip, branches));
+                found.push((stack.head.pid.or(stack.head.tid), stack.head.ip, branches));
             }
             Item::Event(_) | Item::LeftOut => {}
         }

@@ -353,6 +353,26 @@ pub(crate) fn warn(source: &Source) {
         );
         say!("{name}: {many}");
     }
+    if notes.processes_unsaid {
+        say!(
+            "{name}: says the number of each thread and not of its process: branches are counted by \
+             address (perf script -F +pid says it)"
+        );
+    }
+    if notes.low_addresses {
+        say!(
+            "{name}: addresses lower than code of a process is: offsets in files, if perf script -F \
+             brstackoff printed them"
+        );
+    }
+    if notes.ranges > 0 {
+        let many = counted(
+            notes.ranges,
+            "line of straight code without a branch was skipped",
+            "lines of straight code without a branch were skipped",
+        );
+        say!("{name}: {many}");
+    }
     if let Some(refused) = refused {
         let Refused { first, error, .. } = refused;
         say!("{name}: line {first}: {error} ({})", skipped(refused));

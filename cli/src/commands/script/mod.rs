@@ -88,6 +88,8 @@ pub(crate) fn run(args: &Script) -> Outcome {
     let out = BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
     let mut ordered = Ordered::new(out);
     let mut waits = Vec::new();
+    // Text without one branch is refused at its end, with nothing printed.
+    let mut early = Early::default();
     let mut symbols = Symbols::default();
     loop {
         let item = recording.next_item().map_err(|e| input::failure(&args.input, e))?;
@@ -98,6 +100,9 @@ pub(crate) fn run(args: &Script) -> Outcome {
                     print(&mut waits, &stack, &symbols, args)?;
                     ordered.line(time, stack.head.round, &waits)?;
                 }
+                None if early.waits(&stack, &mut ordered.out)? => {
+                    print(&mut early.lines, &stack, &symbols, args)?;
+                }
                 None => print(&mut ordered.out, &stack, &symbols, args)?,
             },
             Some(Item::Event(_) | Item::LeftOut) => {}
@@ -106,6 +111,7 @@ pub(crate) fn run(args: &Script) -> Outcome {
         }
     }
     ordered.flush()?;
+    ordered.out.write_all(&early.lines)?;
     ordered.out.flush()?;
     let source = input::Source::of(&args.input, &recording);
     selected::check(std::slice::from_ref(&source))?;
@@ -123,6 +129,26 @@ pub(crate) fn run(args: &Script) -> Outcome {
         );
     }
     Ok(DONE)
+}
+
+/// Samples before the first that has branches.
+#[derive(Debug, Default)]
+struct Early {
+    lines: Vec<u8>,
+    over: bool,
+}
+
+impl Early {
+    const MOST: usize = 1 << 20;
+
+    /// Whether a sample is to wait. Where it is not, those before it are printed.
+    fn waits(&mut self, stack: &Stack<'_>, out: &mut impl Write) -> std::io::Result<bool> {
+        if !self.over && (!stack.entries.is_empty() || self.lines.len() > Early::MOST) {
+            self.over = true;
+            out.write_all(&std::mem::take(&mut self.lines))?;
+        }
+        Ok(!self.over)
+    }
 }
 
 /// Prints a sample.

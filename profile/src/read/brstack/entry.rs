@@ -3,6 +3,7 @@
 use lbr_msr::record::{BranchSpec, BranchType};
 
 use super::digits;
+use super::error::EntryError;
 use crate::stack::{EntryFlags, RawBranch};
 
 /// The type of a name, `None` for a name that is not known.
@@ -44,37 +45,30 @@ pub(super) fn type_of(name: &[u8]) -> Option<BranchType> {
     Some(BranchType(code))
 }
 
-/// What is wrong with an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EntryError {
-    /// An address is no hexadecimal number of at most 64 bits.
-    #[error("an address is not 0x and up to 16 hexadecimal digits")]
-    Address,
-    /// An end of a branch is no place, in an entry that has symbols.
-    #[error("neither an address nor a symbol with its offset (main+0x1c) nor [unknown]")]
-    NoPlace,
-    /// An address that no CPU has, among symbols.
-    #[error("an address that no CPU has")]
-    Impossible,
-    /// There is no second address.
-    #[error("the second address is missing")]
-    NoTarget,
-    /// The prediction is not one of M, P, - with or without N.
-    #[error("the prediction is none of M, P, -, MN, PN")]
-    Prediction,
-    /// The transaction field is not X or -.
-    #[error("the transaction field is neither X nor -")]
-    Transaction,
-    /// The abort field is not A or -.
-    #[error("the abort field is neither A nor -")]
-    Abort,
-    /// The cycles are no number.
-    #[error("the cycles are not a decimal number")]
-    Cycles,
-    /// There are more fields than any perf prints, or a field count that none has.
-    #[error("it has {0} fields; perf prints 2, 6, 7 or 8")]
-    Fields(usize),
+/// Whether what stands behind the last entry is something that perf prints
+/// there, or nothing: the instruction, physical address and page sizes of the
+/// sample; lbr prints counters there.
+pub(super) fn is_trailing(text: &[u8]) -> bool {
+    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let Some(first) = words.next() else { return true };
+    let is_hex = |word: &[u8]| word.iter().all(u8::is_ascii_hexdigit);
+    let is_size = |word: &[u8]| {
+        word == b"N/A"
+            || word.split_last().is_some_and(|(unit, digits)| {
+                b"KMGT".contains(unit) && digits::decimal(digits).is_some()
+            })
+    };
+    let insn: &[u8] = b"insn:";
+    match first {
+        b"ilen:" => {
+            words.next().and_then(digits::decimal).is_some()
+                && words.next().is_none_or(|word| word == insn)
+                && words.all(is_hex)
+        }
+        b"insn:" => words.all(is_hex),
+        b"IPC:" | b"br_cntr:" => true,
+        word => (is_hex(word) || is_size(word)) && words.all(is_size),
+    }
 }
 
 /// Reads the entry at the start of `text` and gives the rest behind it.
@@ -99,10 +93,51 @@ fn address(text: &[u8]) -> Result<(u64, &[u8]), EntryError> {
         return Err(EntryError::Address);
     }
     let rest = digits.get(count..).unwrap_or_default();
-    match rest.strip_prefix(b"(") {
+    // perf 6.3 and later print a blank before the path.
+    match rest.strip_prefix(b"(").or_else(|| rest.strip_prefix(b" (").filter(|_| has_path(rest))) {
         None => Ok((value, rest)),
         Some(path) => Ok((value, behind_path(path)?)),
     }
+}
+
+/// Whether a path in parentheses follows, and more of the entry behind it.
+fn has_path(text: &[u8]) -> bool {
+    text.starts_with(b" (") && memchr::memmem::find(text, b")/").is_some()
+}
+
+/// Where the first entry of a line begins: at a word `0x…` with a slash or a
+/// path behind its digits, or with a build id before them.
+pub(super) fn first_entry(text: &[u8]) -> Option<usize> {
+    memchr::memmem::find_iter(text, b"0x").find_map(|at| {
+        let (before, rest) = text.split_at_checked(at)?;
+        let id = before.strip_suffix(b":").map_or(0, |before| 1 + build_id_before(before));
+        let start = at - id;
+        let is_start = id != 1 && before.get(..start)?.last().is_none_or(u8::is_ascii_whitespace);
+        let end = rest.iter().position(|byte| b"/(@ \t\n".contains(byte))?;
+        // A raw dump begins with `0xOFFSET@FILE`, and the path may have slashes.
+        let is_entry = match rest.get(end)? {
+            b'/' | b'(' => true,
+            b' ' => end > 2 && has_path(rest.get(end..)?),
+            _ => false,
+        };
+        (is_start && is_entry).then_some(start)
+    })
+}
+
+/// The length of the build id that a text ends with, 0 where it ends with none.
+fn build_id_before(text: &[u8]) -> usize {
+    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    if digits < SHORTEST_ID { 0 } else { digits }
+}
+
+const SHORTEST_ID: usize = 8;
+
+/// The build id before the address that a text begins with, and what follows
+/// its colon: `aabb1122:0x40062f`.
+fn build_id(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (id, rest) = text.split_at_checked(memchr::memchr(b':', text)?)?;
+    let is_id = id.len() >= SHORTEST_ID && id.iter().all(u8::is_ascii_hexdigit);
+    Some((id, rest.strip_prefix(b":")?)).filter(|_| is_id)
 }
 
 /// What follows a path in parentheses: a path may hold pairs of them itself,
@@ -120,6 +155,30 @@ fn behind_path(path: &[u8]) -> Result<&[u8], EntryError> {
         }
     }
     Err(EntryError::Address)
+}
+
+/// Whether a build id stands before an address that a text begins with.
+pub(super) fn has_build_id(text: &[u8]) -> bool {
+    build_id(text).is_some()
+}
+
+/// Reads an entry with build ids before its addresses, one of which may be
+/// missing.
+pub(super) fn with_build_ids(
+    text: &[u8],
+    mut number: impl FnMut(&[u8], u64) -> Option<u64>,
+) -> Result<(RawBranch, &[u8]), EntryError> {
+    let mut end = |text| {
+        let (id, rest) = build_id(text).unzip();
+        let (address, rest) = address(rest.unwrap_or(text))?;
+        let place = id.map_or(Some(address), |id: &[u8]| number(id, address));
+        Ok((place.ok_or(EntryError::Impossible)?, rest))
+    };
+    let (from, rest) = end(text)?;
+    let (to, rest) = end(rest.strip_prefix(b"/").ok_or(EntryError::NoTarget)?)?;
+    let len = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+    let (fields, rest) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+    Ok((RawBranch { from, to, flags: parse_flags(fields)? }, rest))
 }
 
 pub(super) fn parse_flags(fields: &[u8]) -> Result<EntryFlags, EntryError> {

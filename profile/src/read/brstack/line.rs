@@ -2,18 +2,28 @@
 
 use lbr_msr::record::{Mmap, Task};
 
+use super::aggregated::Aggregated;
+use super::columns::{self, Behind, Layout, Reading};
 use super::digits::decimal;
-use super::dump;
-use super::entry::{EntryError, parse_entry};
-use super::{run, symbolic};
-use crate::names::Names;
-use crate::stack::{RawBranch, SampleHead};
+use super::entry::{first_entry, has_build_id, is_trailing, parse_entry, with_build_ids};
+use super::error::{EntryError, LineError};
+use super::{dump, record, run, symbolic};
+use crate::read::names::Names;
+use crate::read::stack::{RawBranch, SampleHead};
 
 /// What a line of text is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     /// A sample; its entries were put into the buffer given to [`parse_line`].
     Sample(Box<SampleHead>),
+    /// A branch that was counted, and how often it was mispredicted besides
+    /// (aggregated counts).
+    Counted {
+        /// How often it was not.
+        head: Box<SampleHead>,
+        /// The same branch, mispredicted, and how often.
+        rest: Option<(RawBranch, u64)>,
+    },
     /// How many identical stacks the next sample stands for.
     Count(u64),
     /// A mapping.
@@ -22,37 +32,28 @@ pub enum Line {
     Fork(Task),
     /// A thread ended.
     Exit(Task),
+    /// Which process a thread is of (`PERF_RECORD_COMM`).
+    Thread {
+        /// The process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+    },
     /// The head of a dumped sample (`-D`).
     Dumped(Box<SampleHead>),
     /// The branches of the dumped sample follow.
     DumpedStack,
     /// One of them, newest first.
     DumpedEntry(RawBranch),
-    /// A frame of a call chain, a comment, nothing.
+    /// A frame of a call chain.
+    Frame,
+    /// An instruction that ran (`-F brstackinsn`).
+    Instruction,
+    /// Straight code that ran, without the branch at its end (`F`, `f`, `r` of
+    /// aggregated counts).
+    Range,
+    /// A comment, nothing.
     Other,
-}
-
-/// Why a line was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LineError {
-    /// One of its entries is none.
-    #[error("branch {index}: {error}")]
-    Entry {
-        /// Which, counted from 1.
-        index: usize,
-        /// What is wrong with it.
-        error: EntryError,
-    },
-    /// A PERF_RECORD_MMAP2 line that does not look like one.
-    #[error("not a complete PERF_RECORD_MMAP line")]
-    Mmap,
-    /// Longer than any line that perf script prints.
-    #[error("longer than 1 MiB")]
-    TooLong,
-    /// Neither branches nor anything that goes with them.
-    #[error("neither branches nor anything that perf script prints beside them")]
-    Unknown,
 }
 
 /// Reads a line. `entries` is cleared and holds the entries of a sample; symbols
@@ -67,18 +68,48 @@ pub fn parse_line(
     names: &mut Names,
 ) -> Result<Line, LineError> {
     entries.clear();
-    parse(line, line.len(), 0, entries, &mut Named::default(), names)
+    let mut context = Context { names: std::mem::take(names), ..Context::default() };
+    let found = parse(line, line.len(), 0, entries, &mut context);
+    *names = context.names;
+    found
 }
 
-/// Names that stand before the entries of a sample; empty where none does.
+/// What the lines of a text have in common, and what the last one named.
 #[derive(Debug, Default)]
-pub(crate) struct Named {
-    /// Of the event.
+pub(crate) struct Context {
+    /// Symbols in place of addresses.
+    pub(crate) names: Names,
+    pub(crate) layout: Option<Layout>,
+    /// What a text of aggregated counts says of predictions.
+    pub(crate) aggregated: Option<Aggregated>,
+    /// The event of the last sample; empty where nothing says it.
     pub(crate) event: String,
-    /// Of the thread, if somebody wants it.
+    /// The name of its thread, if somebody wants it.
     pub(crate) comm: String,
     /// Somebody does.
     pub(crate) wants_comm: bool,
+    /// The first build id before an address: those of others lie elsewhere.
+    pub(crate) build_id: Option<Box<[u8]>>,
+}
+
+impl Context {
+    fn sample(&mut self, reading: &Reading<'_>) -> Line {
+        let name = |into: &mut String, bytes: &[u8]| {
+            into.clear();
+            into.push_str(&String::from_utf8_lossy(bytes));
+        };
+        name(&mut self.event, reading.event);
+        name(&mut self.comm, if self.wants_comm { reading.comm } else { b"" });
+        Line::Sample(Box::new(reading.head))
+    }
+
+    /// The number of an address in the file of a build id.
+    fn place(&mut self, id: &[u8], address: u64) -> Option<u64> {
+        if &**self.build_id.get_or_insert_with(|| id.into()) == id {
+            return Some(address);
+        }
+        self.names.number(id, None, address)
+    }
 }
 
 /// Blanks, and then entries as most are, from the start of `text` on, put into
@@ -96,14 +127,6 @@ pub(crate) fn begin(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
     }
 }
 
-impl Named {
-    fn call<'a>(&mut self, comm: impl FnOnce() -> &'a str) {
-        if self.wants_comm {
-            self.comm.push_str(comm());
-        }
-    }
-}
-
 /// Reads the line that is the first `len` bytes of `text`. Of those the first
 /// `begun` are entries, and lie in `entries`.
 pub(crate) fn parse(
@@ -111,65 +134,72 @@ pub(crate) fn parse(
     len: usize,
     begun: usize,
     entries: &mut Vec<RawBranch>,
-    named: &mut Named,
-    names: &mut Names,
+    context: &mut Context,
 ) -> Result<Line, LineError> {
     let line = text.get(..len).unwrap_or(text);
     let end = line.trim_ascii_end().len();
+    let whole = line.get(..end).unwrap_or_default();
     let mut at = begun;
     let mut head: &[u8] = &[];
     if begun == 0 {
-        let start = line.len() - line.trim_ascii_start().len();
-        let line = line.get(start..end).unwrap_or_default();
-        if line.is_empty()
-            || line.starts_with(b"#")
-            || line.starts_with(b"//")
-            || line.starts_with(b";")
-        {
+        let begin = whole.trim_ascii_start();
+        if begin.first().is_none_or(|byte| b"#;|".contains(byte)) || begin.starts_with(b"//") {
             return Ok(Line::Other);
         }
-        let first = first_entry(line);
+        if let Some(aggregated) = context.aggregated {
+            return aggregated.parse(whole, entries, context);
+        }
+        let first = first_entry(whole).unwrap_or(end);
         head = line.get(..first).unwrap_or(line);
-        if let Some(record) = find(head, b"PERF_RECORD_").and_then(|at| head.get(at..)) {
-            if let Some(at) = find(head, b"PERF_RECORD_MMAP") {
-                let rest = line.get(at..).and_then(|rest| std::str::from_utf8(rest).ok());
-                let map = rest.and_then(parse_mmap).ok_or(LineError::Mmap)?;
-                return Ok(Line::Mmap(Box::new(map)));
-            }
-            if let Some(task) = parse_task(record) {
-                return Ok(task);
-            }
+        if let Some(record) = find(head, b"PERF_RECORD_").and_then(|at| whole.get(at..))
+            && let Some(line) = record::parse(record)
+        {
+            return line;
         }
         if symbolic::fields(head).is_some() {
-            return by_name(text.get(..end).unwrap_or_default(), entries, named, names);
+            return by_name(whole, entries, context);
         }
-        at = start + first;
+        at = first;
     }
     loop {
         // What stands behind the line is not read: no entry has its end in it.
         at += text.get(at..).map_or(0, |text| run::common(text, entries));
         let rest = line.get(at..end).unwrap_or_default().trim_ascii_start();
-        if rest.is_empty() {
+        if rest.is_empty() || !entries.is_empty() && is_trailing(rest) {
             break;
         }
         let behind = match parse_entry(rest) {
+            Err(EntryError::Address) if has_build_id(rest) => {
+                with_build_ids(rest, |id, address| context.place(id, address))
+            }
+            found => found,
+        };
+        let behind = match behind {
             Ok((branch, behind)) => {
                 entries.push(branch);
                 behind
             }
-            Err(error) => {
-                if symbolic::looks_symbolic(rest) {
-                    return by_name(text.get(..end).unwrap_or_default(), entries, named, names);
-                }
-                return Err(LineError::Entry { index: entries.len() + 1, error });
-            }
+            Err(_) if symbolic::looks_symbolic(rest) => return by_name(whole, entries, context),
+            Err(error) => return Err(LineError::Entry { index: entries.len() + 1, error }),
         };
         at = end - behind.trim_ascii_start().len();
     }
     if !entries.is_empty() {
-        return Ok(Line::Sample(Box::new(parse_head(head, true, named))));
+        let reading = columns::head(head, context.layout, Behind::Entries)?;
+        return Ok(context.sample(&reading));
     }
-    let text = line.trim_ascii();
+    without_branches(line, whole, context)
+}
+
+/// Reads a line that holds no branch.
+fn without_branches(line: &[u8], whole: &[u8], context: &mut Context) -> Result<Line, LineError> {
+    if let Some(inside) = whole.strip_prefix(b"\t") {
+        let is_code =
+            inside.get(..16).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+                && inside.get(16) == Some(&b'\t');
+        return Ok(if is_code { Line::Instruction } else { Line::Frame });
+    }
+    let text = whole.trim_ascii_start();
     if let Some(dumped) = dump::parse(text) {
         return Ok(dumped);
     }
@@ -180,27 +210,16 @@ pub(crate) fn parse(
         let damaged = text.starts_with(b".....") && find(text, b" -> ").is_some();
         return if damaged { Err(LineError::Unknown) } else { Ok(Line::Other) };
     }
-    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    match (words.next(), words.next()) {
-        (Some(word), None)
-            if !line.first().is_some_and(u8::is_ascii_whitespace) && decimal(word).is_some() =>
-        {
-            Ok(Line::Count(decimal(word).unwrap_or(1)))
-        }
-        (Some(word), None) if word.iter().all(u8::is_ascii_hexdigit) => Ok(Line::Other),
-        (Some(_), _) => {
-            let last = text.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
-            // A sample without branches still has what was printed of it.
-            let head = parse_head(text, true, named);
-            let full = if head.ip.is_some() {
-                head.time.is_some() || head.pid.is_some() && ends_in_column(text)
-            } else {
-                head.tid.is_some() && last.contains(&b'/')
-                    || head.time.is_some() && last.ends_with(b":")
-            };
-            if full { Ok(Line::Sample(Box::new(head))) } else { Err(LineError::Unknown) }
-        }
-        (None, _) => Err(LineError::Unknown),
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if let Some(count) = decimal(line) {
+        return Ok(Line::Count(count));
+    }
+    match columns::head(line, context.layout, Behind::Nothing) {
+        Ok(reading) if !reading.columns.is_empty() => Ok(context.sample(&reading)),
+        // The frames of some texts have lost their tab.
+        _ if text.iter().all(u8::is_ascii_hexdigit) => Ok(Line::Frame),
+        _ => Err(LineError::Unknown),
     }
 }
 
@@ -208,200 +227,13 @@ pub(crate) fn parse(
 fn by_name(
     line: &[u8],
     entries: &mut Vec<RawBranch>,
-    named: &mut Named,
-    names: &mut Names,
+    context: &mut Context,
 ) -> Result<Line, LineError> {
-    let found = symbolic::entries(line, entries, names).inspect_err(|_| entries.clear())?;
-    let head = line.get(..found.0).unwrap_or_default();
-    Ok(Line::Sample(Box::new(parse_head(head, found.1, named))))
-}
-
-/// Whether the last word is an address as perf prints it: to the right of a
-/// column of 16 digits and a space. Other text ends in numbers as well.
-fn ends_in_column(text: &[u8]) -> bool {
-    let is_space = |b: &&u8| b.is_ascii_whitespace();
-    let word = text.iter().rev().take_while(|b| !is_space(b)).count();
-    let before = text.iter().rev().skip(word).take_while(is_space).count();
-    before > 0 && word + before > 16
+    let found = symbolic::entries(line, context.layout, entries, &mut context.names);
+    let reading = found.inspect_err(|_| entries.clear())?;
+    Ok(context.sample(&reading))
 }
 
 fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     memchr::memmem::find(text, what)
-}
-
-/// Where the entries begin: at the first word `0x…` with a slash in it.
-fn first_entry(text: &[u8]) -> usize {
-    let mut at = 0;
-    for word in text.split(u8::is_ascii_whitespace) {
-        // A raw dump begins with `0xOFFSET@FILE`, and the path may have slashes.
-        let ends = |b: &&u8| matches!(b, b'/' | b'(' | b'@');
-        let is_offset = word.iter().find(ends) == Some(&b'@');
-        if word.starts_with(b"0x") && word.contains(&b'/') && !is_offset {
-            return at;
-        }
-        at += word.len() + 1;
-    }
-    text.len()
-}
-
-/// What stands before the entries, read from its end: address, period, event,
-/// time, CPU, process and thread, in perf's order, each only if printed.
-/// `has_ip` is whether its last word may be the address.
-fn parse_head(head: &[u8], has_ip: bool, named: &mut Named) -> SampleHead {
-    named.event.clear();
-    named.comm.clear();
-    let mut found = SampleHead::default();
-    let Ok(text) = std::str::from_utf8(head) else { return found };
-    let is_time = |word: &str| word.strip_suffix(':').and_then(seconds).is_some();
-    let has_time = text.split_ascii_whitespace().any(is_time);
-    let mut timed = false;
-    let mut before = "";
-    for (index, word) in text.split_ascii_whitespace().rev().enumerate() {
-        let behind = std::mem::replace(&mut before, word);
-        if !named.event.is_empty() && matches!(word, "raw" | "type:" | "attr" | "unknown") {
-            // What perf calls events that nobody named.
-            named.event.insert(0, ' ');
-            named.event.insert_str(0, word);
-            continue;
-        }
-        if let Some(label) = word.strip_suffix(':') {
-            if let Some(time) = seconds(label) {
-                found.time = Some(time);
-                timed = true;
-                continue;
-            }
-            if named.event.is_empty() {
-                named.event.push_str(label);
-            }
-            if found.ip.is_none() {
-                // Symbol and file may stand between the address and the end.
-                found.ip = u64::from_str_radix(behind, 16).ok();
-            }
-            continue;
-        }
-        let digits = word.strip_prefix("0x").unwrap_or(word);
-        let is_hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
-        if index == 0 && is_hex && has_ip {
-            found.ip = u64::from_str_radix(digits, 16).ok();
-        } else if let Some(cpu) = cpu(word) {
-            found.cpu = Some(cpu);
-            timed = true;
-        } else if let Some((pid, tid)) = word.split_once('/') {
-            if let (Ok(pid), Ok(tid)) = (pid.parse(), tid.parse()) {
-                (found.pid, found.tid) = (Some(pid), Some(tid));
-                named.call(|| before_word(text, word));
-                break;
-            }
-        } else if let Ok(number) = word.parse::<u64>() {
-            // Before (right of) the time stands the period, behind it the task.
-            if has_time && !timed {
-                found.period = Some(number);
-            } else {
-                found.pid = u32::try_from(number).ok();
-                named.call(|| before_word(text, word));
-                break;
-            }
-        } else if (timed || found.ip.is_some()) && !is_misc(word) {
-            // The name of a process whose number is not printed, or no head.
-            let end = offset(text, word) + word.len();
-            named.call(|| text.get(..end).unwrap_or(word).trim());
-            break;
-        }
-    }
-    found
-}
-
-/// What stands before a word of a text.
-fn before_word<'a>(text: &'a str, word: &str) -> &'a str {
-    text.get(..offset(text, word)).unwrap_or_default().trim()
-}
-
-/// Where a part of a text begins in it.
-fn offset(text: &str, part: &str) -> usize {
-    (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
-}
-
-/// The number of `[003]`; symbols in brackets are none.
-fn cpu(word: &str) -> Option<u32> {
-    word.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
-}
-
-/// What `-F misc` prints between the task and the address: the mode.
-fn is_misc(word: &str) -> bool {
-    matches!(word, "K" | "U" | "H" | "G" | "g" | "UE" | "KE")
-}
-
-/// `174024.746063` in nanoseconds.
-fn seconds(text: &str) -> Option<u64> {
-    let (whole, fraction) = text.split_once('.')?;
-    let digits = u32::try_from(fraction.len()).ok().filter(|len| (1..=9).contains(len))?;
-    let whole: u64 = whole.parse().ok()?;
-    let fraction: u64 = fraction.parse().ok()?;
-    let nanos = fraction.checked_mul(10u64.pow(9 - digits))?;
-    whole.checked_mul(1_000_000_000)?.checked_add(nanos)
-}
-
-/// `PERF_RECORD_FORK(pid:tid):(ppid:ptid)`, and the same of EXIT.
-fn parse_task(record: &[u8]) -> Option<Line> {
-    let text = std::str::from_utf8(record).ok()?;
-    let (kind, text) = text.strip_prefix("PERF_RECORD_")?.split_once('(')?;
-    let (own, parent) = text.strip_suffix(')')?.split_once("):(")?;
-    let pair = |text: &str| -> Option<(u32, u32)> {
-        let (pid, tid) = text.split_once(':')?;
-        Some((id(pid)?, id(tid)?))
-    };
-    let ((pid, tid), (ppid, ptid)) = (pair(own)?, pair(parent)?);
-    let task = Task { time: 0, pid, tid, ppid, ptid };
-    match kind {
-        "FORK" => Some(Line::Fork(task)),
-        "EXIT" => Some(Line::Exit(task)),
-        _ => None,
-    }
-}
-
-/// `PERF_RECORD_MMAP2 pid/tid: [0xADDR(0xLEN) @ OFF maj:min ino gen]: r-xp PATH`,
-/// and the old form without device and inode.
-fn parse_mmap(text: &str) -> Option<Mmap> {
-    let (_, text) = text.split_once(' ')?;
-    let (task, text) = text.trim_start().split_once(": [")?;
-    let (pid, tid) = task.split_once('/')?;
-    let (range, text) = text.split_once(']')?;
-    let (addr, range) = range.split_once('(')?;
-    let (len, range) = range.split_once(')')?;
-    let mut words = range.split_ascii_whitespace().filter(|word| *word != "@");
-    let pgoff = number(words.next()?)?;
-    let dev = words.next().and_then(|dev| dev.split_once(':')).and_then(|(major, minor)| {
-        Some((u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?))
-    });
-    let (access, path) = text.strip_prefix(':')?.trim_start().split_once(' ')?;
-    let bits = [('r', 1), ('w', 2), ('x', 4)];
-    let prot = bits.into_iter().filter(|(c, _)| access.contains(*c)).map(|(_, bit)| bit).sum();
-    Some(Mmap {
-        time: 0,
-        pid: id(pid.trim())?,
-        tid: id(tid.trim())?,
-        addr: number(addr)?,
-        len: number(len)?,
-        pgoff,
-        dev: dev.unwrap_or((0, 0)),
-        ino: words.next().and_then(|ino| ino.parse().ok()).unwrap_or(0),
-        ino_generation: words.next().and_then(|word| word.parse().ok()).unwrap_or(0),
-        build_id: None,
-        prot,
-        flags: if access.contains('p') { 2 } else { 1 },
-        path: path.trim_end().to_owned(),
-    })
-}
-
-/// The number of a process or thread; −1 is the kernel's.
-fn id(text: &str) -> Option<u32> {
-    text.parse::<i64>().ok().map(|id| id as u32)
-}
-
-/// A number, hexadecimal with `0x`.
-fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
 }

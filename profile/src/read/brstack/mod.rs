@@ -11,18 +11,24 @@ use lbr_msr::record::{BranchSpec, BranchType};
 
 use crate::stack::RawBranch;
 
+pub(crate) mod aggregated;
+mod columns;
 mod digits;
 mod dump;
 mod entry;
+mod error;
+pub(crate) mod layout;
 mod line;
+mod record;
 mod run;
 mod symbolic;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
 
-pub use entry::{EntryError, parse_entry, type_of_name};
-pub use line::{Line, LineError, parse_line};
-pub(crate) use line::{Named, begin, parse};
+pub use entry::{parse_entry, type_of_name};
+pub use error::{EntryError, LineError};
+pub(crate) use line::{Context, begin, parse};
+pub use line::{Line, parse_line};
 
 /// Prints an entry as perf 6.12 does.
 #[derive(Clone, Copy, Debug)]

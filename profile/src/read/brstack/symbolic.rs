@@ -7,9 +7,10 @@
 //! (`operator/`, `operator+`). What follows the two ends has none of that: each
 //! entry is found by it.
 
+use super::columns::{self, Behind, Column, Layout, Reading};
 use super::digits;
-use super::entry::{EntryError, parse_flags};
-use super::line::LineError;
+use super::entry::{is_trailing, parse_flags};
+use super::error::{EntryError, LineError};
 use crate::names::{Names, is_name};
 use crate::stack::{EntryFlags, RawBranch};
 
@@ -50,6 +51,8 @@ impl<'a> End<'a> {
         let (text, file) = match text.strip_suffix(b")") {
             Some(inside) => {
                 let (before, path) = inside.split_at_checked(open?)?;
+                // perf 6.3 and later print a blank before the path.
+                let before = before.strip_suffix(b" ").unwrap_or(before);
                 (before, Some(without_file_offset(path.strip_prefix(b"(")?)))
             }
             None => (text, None),
@@ -159,16 +162,27 @@ fn entry(text: &[u8], fields: usize) -> Result<(Entry<'_>, &[u8], &[u8]), EntryE
     Ok((entry, before, rest))
 }
 
-/// Reads the entries of a line of which at least one has symbols. Gives the
-/// length of what stands before them, and whether that ends in an address.
+/// What stands before the first entry of a line, with the name that this begins
+/// with, if it does.
+pub(super) fn head(line: &[u8]) -> Option<(&[u8], Behind)> {
+    let (entry, before, _) = entry(line, fields(line)?).ok()?;
+    Some(match entry.from {
+        End::Named { name, .. } => (name, Behind::Name),
+        _ => (before, Behind::Entries),
+    })
+}
+
+/// Reads the entries of a line of which at least one has symbols. Gives what
+/// stands before them.
 ///
 /// # Errors
 /// The first that is none.
-pub(super) fn entries(
-    line: &[u8],
+pub(super) fn entries<'a>(
+    line: &'a [u8],
+    layout: Option<Layout>,
     into: &mut Vec<RawBranch>,
     names: &mut Names,
-) -> Result<(usize, bool), LineError> {
+) -> Result<Reading<'a>, LineError> {
     into.clear();
     let wrong = |index: usize, error| LineError::Entry { index, error };
     let mut found: Vec<Entry<'_>> = Vec::new();
@@ -191,22 +205,23 @@ pub(super) fn entries(
         found.push(entry);
         rest = behind.trim_ascii_start();
     }
-    if !rest.is_empty() {
+    if !is_trailing(rest) {
         return Err(wrong(found.len() + 1, EntryError::NoPlace));
     }
     let second = found.get(1).map(|second| second.to);
-    let mut head = Columns::of(before);
-    if let Some(first) = found.first_mut()
-        && let End::Named { name: text, offset, file } = first.from
-    {
-        head = Columns::of(text);
-        let begun = Head { text, columns: head, to: first.to, before: second, names };
-        first.from = match begun.name() {
-            Some(b"") => return Err(wrong(1, EntryError::NoPlace)),
-            Some(name) => End::Named { name, offset, file },
-            None => End::Unknown { file },
-        };
-    }
+    let reading = match found.first_mut() {
+        Some(first) if let End::Named { name: text, offset, file } = first.from => {
+            let reading = columns::head(text, layout, Behind::Name)?;
+            let begun = Head { text, reading, to: first.to, before: second, names };
+            first.from = match begun.name() {
+                Some(b"") => return Err(wrong(1, EntryError::NoPlace)),
+                Some(name) => End::Named { name, offset, file },
+                None => End::Unknown { file },
+            };
+            reading
+        }
+        _ => columns::head(before, layout, Behind::Entries)?,
+    };
     for (index, entry) in without_repeats(&found).iter().enumerate() {
         let from = entry.from.number(names, false);
         let to = entry.to.number(names, true);
@@ -214,7 +229,7 @@ pub(super) fn entries(
             (from.map_err(|e| wrong(index + 1, e))?, to.map_err(|e| wrong(index + 1, e))?);
         into.push(RawBranch { from, to, flags: entry.flags });
     }
-    Ok((head.end, head.address))
+    Ok(reading)
 }
 
 /// `-F brstack,brstacksym` says every branch twice: by address, and all of them
@@ -235,7 +250,7 @@ fn without_repeats<'a, 'b>(found: &'b [Entry<'a>]) -> &'b [Entry<'a>] {
 /// prints of a sample.
 struct Head<'a, 'n> {
     text: &'a [u8],
-    columns: Columns,
+    reading: Reading<'a>,
     /// Where the first branch went, and the one before it.
     to: End<'a>,
     before: Option<End<'a>>,
@@ -245,8 +260,18 @@ struct Head<'a, 'n> {
 impl<'a> Head<'a, '_> {
     /// The name; `None` where it cannot be told from what stands before it.
     fn name(&self) -> Option<&'a [u8]> {
-        let text = self.text.get(self.columns.name..)?;
-        if !self.columns.glued {
+        let end = self.reading.end;
+        let has_ip = self.reading.columns.has(Column::Ip);
+        let behind = match has_ip {
+            true => behind_quality(self.text, end).or_else(|| behind_file(self.text, end)),
+            false => None,
+        };
+        let start = behind.unwrap_or(end);
+        let blanks = blanks(self.text, start);
+        let text = self.text.get(start + blanks..)?;
+        // Who moves addresses puts blanks between words.
+        let is_glued = has_ip && behind.is_none() && self.reading.in_column && blanks == 1;
+        if !is_glued {
             return Some(text);
         }
         if let Some(name) = text.strip_prefix(UNKNOWN) {
@@ -286,74 +311,6 @@ impl<'a> Head<'a, '_> {
 /// Characters of two names in one that are looked through for where one ends.
 const LONGEST_GLUED: usize = 1024;
 
-/// The columns of a text that ends with a name, or with nothing.
-#[derive(Clone, Copy, Debug)]
-struct Columns {
-    /// Where those end that say something of the sample.
-    end: usize,
-    /// Where the name begins.
-    name: usize,
-    /// The symbol of the sample's address may stand before it, without a blank
-    /// between the two (`-F ip,sym`).
-    glued: bool,
-    /// The last of them is the sample's address.
-    address: bool,
-}
-
-impl Columns {
-    fn of(text: &[u8]) -> Columns {
-        let mut end = memchr::memmem::rfind(text, b": ").map_or(0, |label| label + 2);
-        if end == 0 {
-            // Numbers of the task and the CPU, each with one blank behind it;
-            // the name of the task to the right of a column before them.
-            while !is_address_at(text, end)
-                && let Some(behind) = column(text, end)
-            {
-                end = behind;
-            }
-        }
-        let name = |at: usize| at + blanks(text, at);
-        let in_column = is_address_at(text, end);
-        end += match in_column {
-            true => ADDRESS,
-            false => match trimmed_address(text.get(end..).unwrap_or_default()) {
-                Some(len) => len,
-                None => return Columns { end, name: name(end), glued: false, address: false },
-            },
-        };
-        if let Some(behind) = behind_quality(text, end).or_else(|| behind_file(text, end)) {
-            return Columns { end, name: name(behind), glued: false, address: true };
-        }
-        // Who moves addresses puts blanks between words.
-        let glued = in_column && blanks(text, end) == 1;
-        Columns { end, name: name(end), glued, address: true }
-    }
-}
-
-/// Characters of the address: a blank, and the digits to the right of 16.
-const ADDRESS: usize = 17;
-
-/// Whether the column of the address begins at a place.
-fn is_address_at(text: &[u8], at: usize) -> bool {
-    let column = text.get(at..at + ADDRESS).and_then(|column| column.strip_prefix(b" "));
-    column.map(<[u8]>::trim_ascii_start).is_some_and(|digits| {
-        let all = digits.iter().all(u8::is_ascii_hexdigit);
-        !digits.is_empty() && all || digits == b"-"
-    })
-}
-
-/// The length of an address that somebody moved out of its column, with the
-/// blanks before it.
-fn trimmed_address(text: &[u8]) -> Option<usize> {
-    let start = blanks(text, 0);
-    let word = text.get(start..)?.split(|byte| *byte == b' ').next()?;
-    let is_address = word.len() >= 6
-        && word.iter().all(u8::is_ascii_hexdigit)
-        && word.iter().any(u8::is_ascii_digit)
-        && start + word.len() < text.len();
-    is_address.then_some(start + word.len())
-}
-
 /// What follows ` {label,head,cut}`, which `lbr script -F quality` prints.
 fn behind_quality(text: &[u8], at: usize) -> Option<usize> {
     let words = text.get(at..)?.strip_prefix(b" {")?;
@@ -389,22 +346,4 @@ fn without_offset(name: &[u8]) -> &[u8] {
 /// Blanks at a place of a text.
 fn blanks(text: &[u8], at: usize) -> usize {
     text.get(at..).unwrap_or_default().iter().take_while(|byte| byte.is_ascii_whitespace()).count()
-}
-
-/// Where a column ends that begins at a place: a number, `pid/tid`, `[cpu]`, or
-/// the name of a task in 16 characters at the start.
-fn column(text: &[u8], start: usize) -> Option<usize> {
-    let at = start + blanks(text, start);
-    let word = text.get(at..)?;
-    let len = word.iter().position(|byte| *byte == b' ')?;
-    let word = word.get(..len)?;
-    let inside = word.strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]"));
-    let is_number =
-        inside.unwrap_or(word).iter().all(|byte| byte.is_ascii_digit() || b"/-".contains(byte));
-    if len > 0 && is_number {
-        return Some(at + len + 1);
-    }
-    const COLUMN: usize = 16;
-    let is_task = start == 0 && at > 0 && at < COLUMN && text.get(COLUMN) == Some(&b' ');
-    is_task.then_some(COLUMN + 1)
 }

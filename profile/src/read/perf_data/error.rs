@@ -65,6 +65,14 @@ pub enum ReadError {
         /// What is wrong with it.
         error: crate::read::brstack::LineError,
     },
+    /// It is text that cannot be read as what it says.
+    #[error("line {number}: {error}")]
+    Line {
+        /// The line that shows it.
+        number: u64,
+        /// What is wrong with it, and what to do.
+        error: crate::read::brstack::LineError,
+    },
     /// It is neither perf.data nor text with branches.
     #[error("holds no branches: neither perf.data nor text of perf script -F brstack")]
     NoBranches,
@@ -92,6 +100,15 @@ pub struct Notes {
     pub unknown_event: u64,
     /// Samples of events without branch stacks; they were skipped.
     pub without_branches: u64,
+    /// Text has samples of several threads, and does not say of which processes:
+    /// their branches are counted by address.
+    pub processes_unsaid: bool,
+    /// Addresses of text lie lower than code of a process does: they may be
+    /// offsets in files (`-F brstackoff`).
+    pub low_addresses: bool,
+    /// Lines of aggregated counts with straight code and no branch; they were
+    /// skipped.
+    pub ranges: u64,
     /// Reading was stopped by whoever asked for it: what follows is missing.
     pub stopped: bool,
 }

@@ -318,9 +318,7 @@ impl Recording {
     pub fn notes(&self) -> Notes {
         match &self.form {
             Form::PerfData(reader) => reader.notes().clone(),
-            Form::Text(text) => {
-                Notes { cut_at: text.cut_at(), stopped: text.is_stopped(), ..Notes::default() }
-            }
+            Form::Text(text) => text.notes(),
         }
     }
 

@@ -259,12 +259,9 @@ impl Choice {
                 return Some((Field::Comm, why));
             }
         }
-        // Where text has one number of the two, perf prints the thread's
-        // unless asked otherwise; the reader takes it for the process.
-        let alone = if matches!(said, CommOf::Sample(_)) { head.pid } else { None };
         let numbers = [
             (Field::Pid, pids, head.pid),
-            (Field::Tid, tids, head.tid.or(alone)),
+            (Field::Tid, tids, head.tid),
             (Field::Cpu, cpus, head.cpu),
         ];
         for (field, list, value) in numbers {

@@ -1,47 +1,45 @@
-//! Brstack text being read, line by line where the lines lie.
+//! Text of `perf script` being read. Its layout is settled by the lines at its
+//! head; then each sample is put together from the lines that it takes.
 
+mod lines;
+mod offsets;
 mod refused;
+mod tasks;
 
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use lbr_msr::record::Event;
 
-use crate::brstack::{self, EntryError, Line, LineError, Named};
-use crate::names::{self, Names};
-use crate::perf_data::ReadError;
-use crate::perf_data::error::is_damage;
+use crate::read::brstack::{self, Context, EntryError, Line, LineError, aggregated, layout};
 use crate::read::item::Item;
-use crate::select::Interned;
-use crate::stack::{Entries, RawBranch, SampleHead, Stack};
+use crate::read::names;
+use crate::read::perf_data::{Notes, ReadError};
+use crate::read::select::Interned;
+use crate::read::stack::{Entries, RawBranch, SampleHead, Stack};
+use lines::{Lines, Next};
+use offsets::Numbers;
 pub use refused::Refused;
-
-/// No sensible line is longer: 2,700 entries take 200 KB.
-const MAX_LINE: usize = 1 << 20;
-/// Bytes asked for at a time.
-const CHUNK: usize = 256 * 1024;
+use tasks::Tasks;
 
 /// Text being read.
 pub struct TextReader {
-    input: Box<dyn Read>,
-    buffer: Vec<u8>,
-    /// The unread part of the buffer.
-    start: usize,
-    end: usize,
-    /// Offset in the text of `start`.
-    position: u64,
-    size: Option<u64>,
+    lines: Lines,
+    context: Context,
+    /// The lines at the head were looked at.
+    settled: bool,
     entries: Vec<RawBranch>,
-    /// Symbols in place of addresses.
-    names: Names,
-    number: u64,
+    /// How many stacks the next sample stands for.
     weight: Option<u64>,
-    /// A dumped sample and its branches: given out with the next, since text
-    /// of the same sample may follow.
-    dumped: Option<Box<SampleHead>>,
-    /// Names beside the sample of the line at hand.
-    named: Named,
+    /// A sample whose branches may follow.
+    open: Option<Open>,
+    /// Frames of a call chain were read, and no branches since.
+    in_chain: bool,
+    dump: Dump,
+    /// The branch that was counted, once more with another prediction.
+    rest: Option<(RawBranch, u64)>,
+    tasks: Tasks,
     /// Events by name.
     events: Interned,
     /// Names of threads, if somebody wants them.
@@ -51,30 +49,46 @@ pub struct TextReader {
     /// What was gone to, until it is asked for, or its new symbols were given
     /// out.
     at_hand: Option<Found>,
-    dumped_entries: Vec<RawBranch>,
-    /// A sample that was read behind a dumped one, its branches where those of
-    /// the dumped one were.
-    next: Option<(Box<SampleHead>, usize)>,
-    /// Lines of the dumped stack are expected.
-    in_stack: bool,
     /// Stacks with branches: text without one was no recording.
     stacks: u64,
+    /// Its addresses are lower than code of a process is.
+    low: bool,
+    /// Straight code without a branch that was counted.
+    ranges: u64,
     refused: Option<Refused>,
     /// The first refused line that was meant to hold branches.
     telling: Option<(u64, LineError)>,
-    /// The line at hand is longer than any sensible one.
-    overlong: bool,
-    cut_at: Option<u64>,
-    stop: Option<Arc<AtomicBool>>,
-    /// Lines from this offset on are left out.
-    stop_at: Option<u64>,
-    stopped: bool,
+}
+
+/// A sample whose branches may follow on other lines.
+#[derive(Debug)]
+struct Open {
+    head: Box<SampleHead>,
+    comm: usize,
+}
+
+/// A dumped sample (`-D`): given out with the next, since text of the same
+/// sample may follow.
+#[derive(Debug, Default)]
+struct Dump {
+    head: Option<Box<SampleHead>>,
+    entries: Vec<RawBranch>,
+    /// Lines of its stack are expected.
+    in_stack: bool,
 }
 
 impl std::fmt::Debug for TextReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TextReader").field("line", &self.number).finish_non_exhaustive()
+        f.debug_struct("TextReader").field("line", &self.lines.number).finish_non_exhaustive()
     }
+}
+
+/// What reading a line led to.
+enum Step {
+    /// The next has to be read.
+    On,
+    Found(Found),
+    End,
 }
 
 /// What [`TextReader::advance`] found.
@@ -103,33 +117,25 @@ impl Found {
 impl TextReader {
     pub(crate) fn new(input: Box<dyn Read>, size: Option<u64>) -> TextReader {
         TextReader {
-            input,
-            buffer: vec![0; CHUNK],
-            start: 0,
-            end: 0,
-            position: 0,
-            size,
+            lines: Lines::new(input, size),
+            context: Context::default(),
+            settled: false,
             entries: Vec::new(),
-            names: Names::default(),
-            number: 0,
             weight: None,
-            dumped: None,
-            named: Named::default(),
+            open: None,
+            in_chain: false,
+            dump: Dump::default(),
+            rest: None,
+            tasks: Tasks::default(),
             events: Interned::default(),
             comms: Interned::default(),
             comm: 0,
             at_hand: None,
-            dumped_entries: Vec::new(),
-            next: None,
-            in_stack: false,
             stacks: 0,
+            low: false,
+            ranges: 0,
             refused: None,
             telling: None,
-            overlong: false,
-            cut_at: None,
-            stop: None,
-            stop_at: None,
-            stopped: false,
         }
     }
 
@@ -141,48 +147,49 @@ impl TextReader {
 
     /// Ends the text before its end as soon as `flag` is set.
     pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
-        self.stop = Some(flag);
+        self.lines.stop = Some(flag);
     }
 
     /// Ends the text at this [`position`](Self::position): an earlier reading
     /// was stopped there.
     pub fn stop_at(&mut self, position: u64) {
-        self.stop_at = Some(position);
+        self.lines.stop_at = Some(position);
     }
 
-    /// Whether it was ended before its end.
+    /// What was odd so far.
     #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.stopped
-    }
-
-    /// Where the text ends before its end: a compressed file that was cut.
-    #[must_use]
-    pub fn cut_at(&self) -> Option<u64> {
-        self.cut_at
+    pub fn notes(&self) -> Notes {
+        Notes {
+            cut_at: self.lines.cut_at,
+            stopped: self.lines.stopped,
+            processes_unsaid: self.tasks.are_unsaid(),
+            low_addresses: self.low,
+            ranges: self.ranges,
+            ..Notes::default()
+        }
     }
 
     /// Bytes read so far.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.position
+        self.lines.position
     }
 
     /// Bytes of the whole, where that is known.
     #[must_use]
     pub fn size(&self) -> Option<u64> {
-        self.size
+        self.lines.size
     }
 
     /// Whether it has symbols in place of addresses, as far as it was read.
     #[must_use]
     pub fn has_names(&self) -> bool {
-        !self.names.is_empty()
+        !self.context.names.is_empty()
     }
 
     /// Keeps the names of threads.
     pub(crate) fn keep_comms(&mut self) {
-        self.named.wants_comm = true;
+        self.context.wants_comm = true;
     }
 
     /// Names of the events so far; a sample's event is 1 for the first of
@@ -208,8 +215,8 @@ impl TextReader {
     /// The item that was gone to, and what its thread was called. Once; new
     /// symbols come before it.
     pub(crate) fn at_hand(&mut self) -> (Option<Item<'_>>, Option<&str>) {
-        if self.names.has_new() {
-            return (self.names.take().map(Item::Symbol), None);
+        if self.context.names.has_new() {
+            return (self.context.names.take().map(Item::Symbol), None);
         }
         let found = self.at_hand.take();
         (found.map(|found| found.item(&self.entries)), self.comms.get(self.comm))
@@ -221,9 +228,9 @@ impl TextReader {
             Some(found) => Some(found),
             None => self.advance()?,
         };
-        if self.names.has_new() {
+        if self.context.names.has_new() {
             self.at_hand = found;
-            return Ok(self.names.take().map(Item::Symbol));
+            return Ok(self.context.names.take().map(Item::Symbol));
         }
         match &found {
             Some(Found::Bare { weight }) => self.events.count(0, *weight),
@@ -235,18 +242,14 @@ impl TextReader {
 
     #[inline(always)]
     fn advance(&mut self) -> Result<Option<Found>, ReadError> {
-        if let Some((head, comm)) = self.next.take() {
-            self.comm = comm;
-            std::mem::swap(&mut self.entries, &mut self.dumped_entries);
-            self.stacks += u64::from(!self.entries.is_empty());
-            return Ok(Some(Found::Sample(head)));
+        if !self.settled {
+            self.settle()?;
         }
         loop {
-            let ended = self.stop_at.is_some_and(|stop| stop <= self.position);
-            self.stopped |= ended;
-            let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
+            let over = self.lines.is_over();
+            let unread = self.lines.unread();
             let begun = brstack::begin(unread, &mut self.entries);
-            if begun > 0 && self.dumped.is_none() && !ended && self.names.is_empty() {
+            if begun > 0 && !over && !self.waits() && self.context.names.is_empty() {
                 // Most lines end here.
                 let end = match unread.get(begun..) {
                     Some([b'\n', ..]) => 1,
@@ -254,95 +257,227 @@ impl TextReader {
                     _ => 0,
                 };
                 if end > 0 {
-                    self.pass(begun + end);
+                    self.lines.pass(begun + end);
                     self.stacks += 1;
                     self.comm = 0;
                     return Ok(Some(Found::Bare { weight: self.weight.take().unwrap_or(1) }));
                 }
             }
-            let len = if ended { 0 } else { self.line(begun)? };
-            if len == 0 {
-                if let Some(head) = self.take_dumped() {
-                    return Ok(Some(Found::Sample(head)));
-                }
-                if self.stacks > 0 || self.stopped {
-                    return Ok(None);
-                }
-                return Err(match self.telling {
-                    Some((number, error)) => ReadError::NoLine { number, error },
-                    None => ReadError::NoBranches,
-                });
-            }
-            let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
-            if self.overlong {
-                self.pass(len);
-                self.skip_line()?;
-                self.refuse(LineError::TooLong);
-                continue;
-            }
-            let line = {
-                let (entries, named) = (&mut self.entries, &mut self.named);
-                brstack::parse(unread, len, begun, entries, named, &mut self.names)
-            };
-            self.pass(len);
-            let by_name = self.names.was_asked();
-            match line.and_then(|line| self.guard(line, by_name)) {
-                Ok(Line::Sample(mut head)) => {
-                    head.event = self.events.number(&self.named.event);
-                    let comm = self.comms.number(&self.named.comm);
-                    if self.dumped.is_some() && self.repeats_dumped(&head) {
-                        // The sample that was dumped: its branches count once.
-                        let dumped = self.take_dumped().map(|mut dumped| {
-                            dumped.event = head.event;
-                            dumped
-                        });
-                        self.comm = comm;
-                        return Ok(dumped.map(Found::Sample));
-                    }
-                    head.weight = self.weight.take().unwrap_or(1);
-                    if let Some(dumped) = self.dumped.take() {
-                        std::mem::swap(&mut self.entries, &mut self.dumped_entries);
-                        self.next = Some((head, comm));
-                        self.comm = 0;
-                        self.stacks += u64::from(!self.entries.is_empty());
-                        return Ok(Some(Found::Sample(dumped)));
-                    }
-                    self.stacks += u64::from(!self.entries.is_empty());
-                    self.comm = comm;
-                    return Ok(Some(Found::Sample(head)));
-                }
-                Ok(Line::Count(count)) => self.weight = Some(count),
-                Ok(Line::Mmap(map)) => return Ok(Some(Found::Event(Event::Mmap(map)))),
-                Ok(Line::Fork(task)) => return Ok(Some(Found::Event(Event::Fork(task)))),
-                Ok(Line::Exit(task)) => return Ok(Some(Found::Event(Event::Exit(task)))),
-                Ok(Line::Dumped(head)) => {
-                    let before = self.take_dumped();
-                    self.dumped = Some(head);
-                    self.dumped_entries.clear();
-                    self.in_stack = false;
-                    if let Some(before) = before {
-                        return Ok(Some(Found::Sample(before)));
-                    }
-                }
-                Ok(Line::DumpedStack) => {
-                    self.dumped_entries.clear();
-                    self.in_stack = self.dumped.is_some();
-                }
-                Ok(Line::DumpedEntry(branch)) if self.in_stack => {
-                    self.dumped_entries.push(branch);
-                }
-                Ok(Line::DumpedEntry(_)) => self.refuse(LineError::Unknown),
-                Ok(Line::Other) => {}
-                Err(error) => self.refuse(error),
+            match self.line(begun, over)? {
+                Step::On => {}
+                Step::Found(found) => return Ok(Some(found)),
+                Step::End => return Ok(None),
             }
         }
+    }
+
+    /// Finds out what the lines are, by those at the head of the text.
+    #[cold]
+    fn settle(&mut self) -> Result<(), ReadError> {
+        self.settled = true;
+        let head = self.lines.head()?;
+        self.context.aggregated = aggregated::settle(head);
+        if self.context.aggregated.is_none() {
+            self.context.layout = layout::settle(head)
+                .map_err(|number| ReadError::Line { number, error: LineError::Ambiguous })?;
+            let layout = self.context.layout;
+            let mut apart = Context { layout, ..Context::default() };
+            match offsets::find(head, &mut apart) {
+                Numbers::Addresses => {}
+                Numbers::Low => self.low = true,
+                Numbers::Offsets { line: number } => {
+                    return Err(ReadError::Line { number, error: LineError::Offsets });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something that was read is not given out yet.
+    #[inline]
+    fn waits(&self) -> bool {
+        self.open.is_some() || self.dump.head.is_some() || self.rest.is_some()
+    }
+
+    /// Reads a line whose first `begun` bytes are the entries in the buffer.
+    fn line(&mut self, begun: usize, over: bool) -> Result<Step, ReadError> {
+        if let Some((branch, weight)) = self.rest.take() {
+            self.entries.clear();
+            self.entries.push(branch);
+            let head = SampleHead { weight, event: self.event(), ..SampleHead::default() };
+            return Ok(Step::Found(Found::Sample(Box::new(head))));
+        }
+        let next = if over { Next::End } else { self.lines.next(begun)? };
+        let len = match next {
+            Next::Line(len) => len,
+            Next::TooLong => {
+                self.refuse(LineError::TooLong);
+                return Ok(Step::On);
+            }
+            Next::End => return self.end(),
+        };
+        let text = self.lines.unread();
+        let line = brstack::parse(text, len, begun, &mut self.entries, &mut self.context);
+        let may_be_source = matches!(text, [b' ', b' ', third, ..] if *third != b' ');
+        let by_name = self.context.names.was_asked();
+        let line = match line.and_then(|line| self.guard(line, by_name)) {
+            // Beside the frames of a sample stand the lines of its source.
+            Err(LineError::Unknown) if may_be_source && (self.in_chain || self.open.is_some()) => {
+                Ok(Line::Other)
+            }
+            line => line,
+        };
+        // What was not given out yet comes before anything but its own branches.
+        let goes_on = match &line {
+            Ok(Line::Sample(head)) => self.goes_on(head),
+            Ok(
+                Line::Dumped(_) | Line::Mmap(_) | Line::Fork(_) | Line::Exit(_) | Line::Count(_),
+            ) => false,
+            _ => true,
+        };
+        if !goes_on && let Some(found) = self.take_waiting() {
+            return Ok(Step::Found(found));
+        }
+        self.lines.pass(len);
+        let event = match line {
+            Ok(Line::Sample(head)) => return Ok(self.sample(head)),
+            Ok(Line::Counted { mut head, rest }) => {
+                head.event = self.event();
+                self.rest = rest;
+                self.stacks += u64::from(!self.entries.is_empty());
+                return Ok(Step::Found(Found::Sample(head)));
+            }
+            Ok(Line::Mmap(map)) => {
+                self.tasks.tell(map.pid, map.tid);
+                Event::Mmap(map)
+            }
+            Ok(Line::Fork(task)) => {
+                self.tasks.tell(task.pid, task.tid);
+                self.tasks.tell(task.ppid, task.ptid);
+                Event::Fork(task)
+            }
+            Ok(Line::Exit(task)) => Event::Exit(task),
+            Ok(other) => return self.beside(other),
+            Err(error) => {
+                self.refuse(error);
+                return Ok(Step::On);
+            }
+        };
+        Ok(Step::Found(Found::Event(event)))
+    }
+
+    /// Takes in a line that is neither a sample nor an event.
+    fn beside(&mut self, line: Line) -> Result<Step, ReadError> {
+        match line {
+            Line::Count(count) => self.weight = Some(count),
+            Line::Thread { pid, tid } => self.tasks.tell(pid, tid),
+            Line::Range => self.ranges += 1,
+            Line::Frame => self.in_chain = true,
+            Line::Dumped(head) => {
+                self.dump = Dump { head: Some(head), ..Dump::default() };
+            }
+            Line::DumpedStack => {
+                self.dump.entries.clear();
+                self.dump.in_stack = self.dump.head.is_some();
+            }
+            Line::DumpedEntry(branch) if self.dump.in_stack => self.dump.entries.push(branch),
+            Line::DumpedEntry(_) => self.refuse(LineError::Unknown),
+            // Of a sample whose branches do not stand beside them.
+            Line::Instruction if self.open.is_some() || self.stacks == 0 => {
+                let number = self.lines.number;
+                return Err(ReadError::Line { number, error: LineError::Instructions });
+            }
+            _ => {}
+        }
+        Ok(Step::On)
+    }
+
+    /// Whether a line of a sample goes on with what waits: the branches of an
+    /// open one, or the text of a dumped one.
+    fn goes_on(&self, head: &SampleHead) -> bool {
+        if self.entries.is_empty() {
+            let dumped = self.dump.head.as_ref();
+            let is_dumped =
+                dumped.is_some_and(|dumped| head.tid.is_none() || head.tid == dumped.tid);
+            return self.open.is_none() && is_dumped;
+        }
+        let place = |branch: &RawBranch| (branch.from, branch.to);
+        let repeats = self.dump.head.is_some()
+            && self.entries.iter().map(place).eq(self.dump.entries.iter().map(place));
+        match self.open.is_some() {
+            true => *head == SampleHead::default() && (repeats || self.dump.head.is_none()),
+            false => repeats,
+        }
+    }
+
+    /// Takes in a line of a sample.
+    fn sample(&mut self, mut head: Box<SampleHead>) -> Step {
+        head.event = self.event();
+        let mut comm = self.comms.number(&self.context.comm);
+        self.tasks.find(&mut head);
+        if self.entries.is_empty() {
+            self.open = Some(Open { head, comm });
+            return Step::On;
+        }
+        if let Some(open) = self.open.take() {
+            (head, comm) = (open.head, open.comm);
+        }
+        head.weight = self.weight.take().unwrap_or(1);
+        if let Some(dumped) = self.dump.head.take() {
+            // The sample that was dumped: its branches count once, as they were
+            // dumped.
+            std::mem::swap(&mut self.entries, &mut self.dump.entries);
+            head = Box::new(SampleHead { event: head.event, ..*dumped });
+        }
+        self.stacks += 1;
+        self.in_chain = false;
+        self.comm = comm;
+        Step::Found(Found::Sample(head))
+    }
+
+    /// The number of the event that the last line named.
+    fn event(&mut self) -> usize {
+        self.events.number(&self.context.event)
+    }
+
+    /// Nothing follows.
+    fn end(&mut self) -> Result<Step, ReadError> {
+        if let Some(found) = self.take_waiting() {
+            return Ok(Step::Found(found));
+        }
+        if self.stacks > 0 || self.lines.stopped {
+            return Ok(Step::End);
+        }
+        Err(match self.telling {
+            Some((number, error)) => ReadError::NoLine { number, error },
+            None => ReadError::NoBranches,
+        })
+    }
+
+    /// The sample that waits, its branches in the entries.
+    fn take_waiting(&mut self) -> Option<Found> {
+        if !self.waits() {
+            return None;
+        }
+        let open = self.open.take();
+        self.comm = open.as_ref().map_or(0, |open| open.comm);
+        self.entries.clear();
+        let Some(mut dumped) = self.dump.head.take() else {
+            let mut head = open?.head;
+            head.weight = self.weight.take().unwrap_or(1);
+            return Some(Found::Sample(head));
+        };
+        dumped.event = open.map_or(0, |open| open.head.event);
+        self.entries.append(&mut self.dump.entries);
+        self.stacks += u64::from(!self.entries.is_empty());
+        Some(Found::Sample(dumped))
     }
 
     /// Beside symbols no address may have the number of one. `by_name` lines were
     /// looked at.
     fn guard(&self, mut line: Line, by_name: bool) -> Result<Line, LineError> {
         // What was dumped is given out behind the line that follows it.
-        if self.names.is_empty() && !matches!(line, Line::DumpedEntry(_)) {
+        if self.context.names.is_empty() && !matches!(line, Line::DumpedEntry(_)) {
             return Ok(line);
         }
         let is_wrong =
@@ -361,113 +496,11 @@ impl TextReader {
         }
     }
 
-    /// Whether a line of text is the dumped sample again, as `perf script -D`
-    /// prints it: the same branches, or none and the same task.
-    fn repeats_dumped(&self, head: &SampleHead) -> bool {
-        if self.entries.is_empty() {
-            let dumped = self.dumped.as_ref();
-            return dumped.is_some_and(|dumped| head.tid.is_none() || head.tid == dumped.tid);
-        }
-        let place = |branch: &RawBranch| (branch.from, branch.to);
-        self.entries.iter().map(place).eq(self.dumped_entries.iter().map(place))
-    }
-
-    /// The dumped sample that waits, its branches in the entries.
-    fn take_dumped(&mut self) -> Option<Box<SampleHead>> {
-        let head = self.dumped.take()?;
-        self.comm = 0;
-        self.entries.clear();
-        self.entries.append(&mut self.dumped_entries);
-        self.stacks += u64::from(!self.entries.is_empty());
-        Some(head)
-    }
-
-    /// A line was read.
-    fn pass(&mut self, len: usize) {
-        self.number += 1;
-        self.start += len;
-        self.position += len as u64;
-    }
-
-    /// Passes over the rest of a line that is too long to be one.
-    fn skip_line(&mut self) -> Result<(), ReadError> {
-        self.overlong = false;
-        loop {
-            let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
-            let found = memchr::memchr(b'\n', unread);
-            let len = found.map_or(unread.len(), |at| at + 1);
-            self.start += len;
-            self.position += len as u64;
-            if found.is_some() || !self.more()? {
-                return Ok(());
-            }
-        }
-    }
-
     fn refuse(&mut self, error: LineError) {
-        let first = self.number;
+        let first = self.lines.number;
         if error != LineError::Unknown {
             self.telling.get_or_insert((first, error));
         }
         self.refused.get_or_insert_with(|| Refused::new(first, error)).add(first);
-    }
-
-    /// Length of the next line with its end, 0 at the end of the text. Its
-    /// first `seen` bytes have no end in them. A line longer than any sensible
-    /// one is cut there, and [`overlong`](Self::overlong) then says so.
-    fn line(&mut self, mut seen: usize) -> Result<usize, ReadError> {
-        loop {
-            let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
-            let found = memchr::memchr(b'\n', unread.get(seen..).unwrap_or_default());
-            if let Some(at) = found {
-                return Ok(seen + at + 1);
-            }
-            seen = unread.len();
-            self.overlong = seen >= MAX_LINE;
-            if self.overlong || !self.more()? {
-                return Ok(seen.min(self.end - self.start));
-            }
-        }
-    }
-
-    /// Reads on; `false` at the end.
-    fn more(&mut self) -> Result<bool, ReadError> {
-        if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-            self.stopped = true;
-            // Half a line says nothing.
-            self.end = self.start;
-            return Ok(false);
-        }
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        if self.buffer.len() < self.end + CHUNK / 2 {
-            self.buffer.resize(self.end + CHUNK, 0);
-        }
-        loop {
-            let room = self.buffer.get_mut(self.end..).unwrap_or_default();
-            match self.input.read(room) {
-                // What is to be read only in part may end within a line.
-                Ok(0) if self.stop_at.is_some() => {
-                    self.end = self.start;
-                    return Ok(false);
-                }
-                Ok(read) => {
-                    self.end += read;
-                    return Ok(read > 0);
-                }
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // A compressed file that was cut or damaged: what came before is sound.
-                Err(e) if is_damage(&e) => {
-                    self.cut_at = Some(self.position + self.end as u64);
-                    self.end = self.start;
-                    return Ok(false);
-                }
-                Err(cause) => {
-                    let offset = self.position + self.end as u64;
-                    return Err(ReadError::Io { offset, cause });
-                }
-            }
-        }
     }
 }

@@ -1,0 +1,531 @@
+//! What perf prints of a sample before its branches: columns in one order, of
+//! which a text has those that `-F` asked for.
+//!
+//! `%16s comm`, `%5d/%-5d pid/tid` or one number of the two (7 from 6.4 on),
+//! `[%03d] cpu`, six characters of `misc`, `tod`, `%12s: time`, `%10d period`,
+//! `event: `, flags, numbers of 16 characters without a blank (addr, weight),
+//! then ` %16x ip`, and behind that its symbol and file.
+//!
+//! `pid/tid`, `[cpu]`, `time:` and `event:` say themselves what they are. A
+//! number alone does so only by its width, or by what stands beside it.
+
+use std::ops::ControlFlow;
+
+use super::error::LineError;
+use crate::read::stack::SampleHead;
+
+/// One of them, in perf's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    Comm,
+    /// `pid/tid`.
+    Task,
+    /// One of the two.
+    Number,
+    Cpu,
+    Misc,
+    Tod,
+    Time,
+    Period,
+    Event,
+    Flags,
+    /// Numbers of 16 characters that say nothing of the branches.
+    Wide,
+    Ip,
+}
+
+impl Column {
+    const ALL: [Column; 12] = [
+        Column::Comm,
+        Column::Task,
+        Column::Number,
+        Column::Cpu,
+        Column::Misc,
+        Column::Tod,
+        Column::Time,
+        Column::Period,
+        Column::Event,
+        Column::Flags,
+        Column::Wide,
+        Column::Ip,
+    ];
+
+    const fn bit(self) -> u16 {
+        1 << self as u16
+    }
+}
+
+/// Which columns a text has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Columns(u16);
+
+impl Columns {
+    pub(super) const COMM: Columns = Columns(Column::Comm.bit());
+
+    pub(crate) const fn has(self, column: Column) -> bool {
+        self.0 & column.bit() != 0
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    const fn with(self, column: Column) -> Columns {
+        Columns(self.0 | column.bit())
+    }
+}
+
+/// The columns of a text, and whether they stand where perf prints them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) columns: Columns,
+    pub(crate) widths: Widths,
+}
+
+/// What stands behind the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Branches by address: the text ends where they begin.
+    Entries,
+    /// The name that the first branch comes from.
+    Name,
+    /// The end of the line.
+    Nothing,
+}
+
+/// How numbers without a sign of their own stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Widths {
+    #[default]
+    /// In perf's columns.
+    Kept,
+    /// Somebody moved them.
+    Lost,
+}
+
+/// A line with its columns told apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading<'a> {
+    pub(crate) columns: Columns,
+    pub(crate) head: SampleHead,
+    pub(crate) comm: &'a [u8],
+    pub(crate) event: &'a [u8],
+    /// Where the columns end.
+    pub(crate) end: usize,
+    /// The address stands in perf's column.
+    pub(crate) in_column: bool,
+    /// Only the column behind it can say that the name of the thread ends.
+    is_open: bool,
+}
+
+impl Reading<'_> {
+    /// Whether two readings say the same of the sample.
+    pub(crate) fn agrees(&self, other: &Reading<'_>) -> bool {
+        (self.head, self.comm, self.event) == (other.head, other.comm, other.event)
+    }
+}
+
+/// Several readings of a line, none better than the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ambiguous;
+
+/// Reads a line whose columns are known.
+pub(super) fn read<'a>(text: &'a [u8], layout: Layout, behind: Behind) -> Option<Reading<'a>> {
+    let mut found = None;
+    let Layout { columns, widths } = layout;
+    let mut visit = |reading: &Reading<'a>| {
+        let is = reading.columns == columns && is_sound(text, reading, behind);
+        found = is.then_some(*reading);
+        if is { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let search = Search { text, widths, wanted: Some(columns) };
+    let _ = search.from(0, Reading::default(), &mut visit);
+    found
+}
+
+/// What stands before the branches of a line: by the layout of the text, or, of
+/// a line that this does not fit, by itself.
+pub(crate) fn head(
+    text: &[u8],
+    layout: Option<Layout>,
+    behind: Behind,
+) -> Result<Reading<'_>, LineError> {
+    match layout.and_then(|layout| read(text, layout, behind)) {
+        Some(reading) => Ok(reading),
+        None => alone(text, behind).map_err(|Ambiguous| LineError::Ambiguous),
+    }
+}
+
+/// Every way to read a line.
+pub(super) fn readings(text: &[u8], widths: Widths, behind: Behind) -> Vec<Reading<'_>> {
+    let mut found = Vec::new();
+    let _ = Search { text, widths, wanted: None }.from(0, Reading::default(), &mut |reading| {
+        if is_sound(text, reading, behind) {
+            found.push(*reading);
+        }
+        if found.len() < MOST { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    found
+}
+
+/// Readings of one line that are looked at.
+const MOST: usize = 64;
+
+/// The reading of a line alone: what explains most of it, in perf's widths if
+/// any does.
+fn alone(text: &[u8], behind: Behind) -> Result<Reading<'_>, Ambiguous> {
+    let mut found = readings(text, Widths::Kept, behind);
+    if found.is_empty() && behind == Behind::Entries {
+        found = readings(text, Widths::Lost, behind);
+    }
+    let explains = |reading: &Reading<'_>| (reading.end, reading.columns.count());
+    let most = found.iter().map(explains).max().unwrap_or_default();
+    let mut best = found.into_iter().filter(|reading| explains(reading) == most);
+    let first = best.next().unwrap_or_default();
+    if best.all(|other| other.agrees(&first)) { Ok(first) } else { Err(Ambiguous) }
+}
+
+/// Whether what stands behind the columns may stand there.
+fn is_sound(text: &[u8], reading: &Reading<'_>, behind: Behind) -> bool {
+    let rest = text.get(reading.end..).unwrap_or_default();
+    if reading.is_open {
+        return false;
+    }
+    if behind == Behind::Name || rest.trim_ascii().is_empty() {
+        return true;
+    }
+    // Symbol, file and registers stand behind the address, and no other column.
+    let is_last = reading.in_column || memchr::memmem::find(rest, b": ").is_none();
+    reading.columns.has(Column::Ip) && rest.starts_with(b" ") && is_last
+        || rest.trim_ascii_start().starts_with(b"{")
+        || rest.trim_ascii_start().starts_with(b"ABI:")
+}
+
+struct Search<'a> {
+    text: &'a [u8],
+    widths: Widths,
+    wanted: Option<Columns>,
+}
+
+impl<'a> Search<'a> {
+    /// Every reading that begins with one, with the columns from `first` on.
+    fn from(
+        &self,
+        first: usize,
+        reading: Reading<'a>,
+        visit: &mut impl FnMut(&Reading<'a>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        visit(&reading)?;
+        for (index, column) in Column::ALL.into_iter().enumerate().skip(first) {
+            let wanted = self.wanted.is_none_or(|wanted| wanted.has(column));
+            if !wanted {
+                continue;
+            }
+            let columns = reading.columns.with(column);
+            for next in self.ways(column, &reading) {
+                self.from(index + 1, Reading { columns, ..next }, visit)?;
+            }
+            if self.wanted.is_some() {
+                break;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The ways in which a column may stand behind others.
+    fn ways(&self, column: Column, before: &Reading<'a>) -> Vec<Reading<'a>> {
+        let at = before.end;
+        let rest = self.text.get(at..).unwrap_or_default();
+        match column {
+            Column::Comm => self.comms(),
+            Column::Event => events(rest)
+                .map(|(event, len)| Reading { event, end: at + len, ..*before })
+                .collect(),
+            _ => self.one(column, rest, before).into_iter().collect(),
+        }
+    }
+
+    fn one(&self, column: Column, rest: &'a [u8], before: &Reading<'a>) -> Option<Reading<'a>> {
+        let mut next = *before;
+        let head = &mut next.head;
+        // Most have a blank behind them.
+        let len = match column {
+            Column::Comm | Column::Event => return None,
+            Column::Task => {
+                let (word, width) = word(rest)?;
+                let mut ids = word.split(|byte| *byte == b'/').map(id);
+                (head.pid, head.tid) = (Some(ids.next()??), Some(ids.next()??));
+                let pid = memchr::memchr(b'/', word)?;
+                // The second is padded to as many columns as the first.
+                let padded = match width - word.len() + pid {
+                    columns @ (5 | 7) => width - word.len() + pid + 1 + columns,
+                    _ => width,
+                };
+                let pad = rest.get(width..padded).unwrap_or_default();
+                let is_padded = pad.iter().all(|byte| *byte == b' ');
+                let end = if is_padded { padded.max(width) } else { width };
+                ids.next().is_none().then_some(end + 1)?
+            }
+            Column::Number => {
+                let (word, width) = word(rest)?;
+                head.tid = Some(id(word)?);
+                self.is_task(rest, word, width, before).then_some(width + 1)?
+            }
+            Column::Cpu => {
+                let (word, width) = word(rest)?;
+                let inside = word.strip_prefix(b"[")?.strip_suffix(b"]")?;
+                head.cpu = match inside {
+                    b"-" => None,
+                    digits => Some(u32::try_from(decimal(digits)?).ok()?),
+                };
+                width + 1
+            }
+            Column::Misc => {
+                let column = rest.get(..6)?;
+                let letters = column.trim_ascii_end();
+                let is_misc = |byte: &u8| b"KUHGgMESp".contains(byte);
+                (!letters.is_empty() && letters.len() < 6 && letters.iter().all(is_misc))
+                    .then_some(6)?
+            }
+            Column::Tod => tod(rest)?,
+            Column::Time => {
+                let (word, width) = word(rest)?;
+                let word = word.strip_suffix(b":")?;
+                head.time = if word == b"-" { None } else { Some(seconds(word)?) };
+                width + 1
+            }
+            Column::Period => {
+                let (word, width) = word(rest)?;
+                head.period = Some(decimal(word)?);
+                self.is_period(word, width, before).then_some(width + 1)?
+            }
+            Column::Flags => flags(rest)?,
+            Column::Wide => wide(rest)?,
+            Column::Ip => {
+                let (ip, len, in_column) = self.ip(rest, before)?;
+                (head.ip, next.in_column) = (ip, in_column);
+                len
+            }
+        };
+        next.end = (next.end + len).min(self.text.len());
+        next.is_open = false;
+        Some(next)
+    }
+
+    /// Whether a number that stands alone may be a task's. perf gives it five
+    /// columns, or seven, and a period ten.
+    fn is_task(&self, rest: &[u8], word: &[u8], width: usize, before: &Reading<'_>) -> bool {
+        /// The highest that Linux gives out.
+        const MOST: u64 = 1 << 22;
+        if decimal(word).is_some_and(|id| id > MOST) {
+            return false;
+        }
+        let is_padded = width > word.len();
+        let overflows = !is_padded && word.len() >= 5;
+        // CPU and time follow the task at once, the period follows them.
+        let behind = rest.get(width..).unwrap_or_default().trim_ascii_start();
+        let is_anchored = first_word_is(behind, |word| {
+            word.starts_with(b"[") && word.ends_with(b"]")
+                || word.strip_suffix(b":").is_some_and(|time| seconds(time).is_some())
+        });
+        matches!(width, 5 | 7)
+            || overflows
+            || is_anchored
+            || is_padded && width < 10
+            || self.widths == Widths::Lost && before.columns.0 & !Column::Comm.bit() == 0
+    }
+
+    fn is_period(&self, word: &[u8], width: usize, before: &Reading<'_>) -> bool {
+        let earlier = [Column::Task, Column::Number, Column::Cpu, Column::Tod, Column::Time];
+        width == 10
+            || word.len() >= 10
+            || earlier.into_iter().any(|column| before.columns.has(column))
+            || self.widths == Widths::Lost && width == word.len()
+    }
+
+    /// The address: a blank, and the digits to the right of 16. Behind the
+    /// event or the time it is one wherever it stands.
+    fn ip(&self, rest: &[u8], before: &Reading<'_>) -> Option<(Option<u64>, usize, bool)> {
+        let strict = rest.get(..17).and_then(|column| column.strip_prefix(b" "));
+        if let Some(digits) = strict.map(<[u8]>::trim_ascii_start) {
+            if digits == b"-" {
+                return Some((None, 17, true));
+            }
+            if let Some(ip) = hex(digits) {
+                return Some((Some(ip), 17, true));
+            }
+        }
+        let (word, width) = word(rest)?;
+        let digits = match word.iter().position(|byte| *byte == b':') {
+            // A build id before it.
+            Some(at) if at >= 8 && is_hex(word.get(..at)?) => word.get(at + 1..)?,
+            _ => word,
+        };
+        let has_id = digits.len() < word.len();
+        let anchored = before.columns.has(Column::Event) || before.columns.has(Column::Time);
+        // In 16 columns it is another number (addr).
+        if (!anchored && !has_id && self.widths == Widths::Kept) || wide(rest).is_some() {
+            return None;
+        }
+        let digits = digits.strip_prefix(b"0x").unwrap_or(digits);
+        Some((Some(hex(digits)?), width, false))
+    }
+
+    /// The name of a thread: to the right of 16 columns, or, where calls
+    /// follow, as long as it is, right before what says itself what it is.
+    fn comms(&self) -> Vec<Reading<'a>> {
+        const COLUMN: usize = 16;
+        const LONGEST: usize = 64;
+        let text = self.text;
+        let mut found = Vec::new();
+        let mut add = |comm: &'a [u8], end, is_open| {
+            let comm = comm.trim_ascii();
+            // Numbers are no names, nor is what has a sign of its own.
+            let is_number = is_hex(comm) && (comm.len() > 8 || comm.iter().any(u8::is_ascii_digit));
+            let is_cpu = matches!(comm, [b'[', b'0'..=b'9', ..]);
+            if !comm.is_empty() && !is_number && !is_cpu && !comm.ends_with(b":") {
+                found.push(Reading { comm, end, is_open, ..Reading::default() });
+            }
+        };
+        let is_column = text.first() == Some(&b' ')
+            && text.get(COLUMN) == Some(&b' ')
+            && text.get(COLUMN - 1).is_some_and(|byte| *byte != b' ');
+        if is_column {
+            add(text.get(..COLUMN).unwrap_or_default(), COLUMN + 1, false);
+        }
+        let wants_more = self.wanted.is_none_or(|wanted| {
+            [Column::Task, Column::Number, Column::Cpu, Column::Time]
+                .into_iter()
+                .any(|column| wanted.has(column))
+        });
+        let start = text.len() - text.trim_ascii_start().len();
+        let blanks = memchr::memchr_iter(b' ', text).take_while(|at| *at < LONGEST);
+        let is_last = |at: usize| at > start && text.get(at - 1) != Some(&b' ');
+        for at in blanks.filter(|at| is_last(*at) && (!is_column || *at != COLUMN)) {
+            let behind = text.get(at + 1..).unwrap_or_default().trim_ascii_start();
+            let is_end = first_word_is(behind, |word| {
+                word.first().is_some_and(|byte| byte.is_ascii_digit() || b"[-".contains(byte))
+            });
+            if is_end && wants_more {
+                add(text.get(..at).unwrap_or_default(), at + 1, true);
+            }
+        }
+        // Nothing else stands before the frames of a call chain.
+        if self.wanted == Some(Columns::COMM) && start == 0 {
+            add(text, text.len(), false);
+        }
+        found
+    }
+}
+
+fn first_word_is(text: &[u8], is: impl Fn(&[u8]) -> bool) -> bool {
+    text.split(|byte| *byte == b' ').next().is_some_and(is)
+}
+
+/// The name of an event, and its length with the colon and the blank behind it.
+fn events(rest: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
+    const TRIED: usize = 4;
+    let ends = memchr::memchr_iter(b':', rest);
+    let ends = ends.filter(|at| rest.get(at + 1).is_none_or(|byte| *byte == b' '));
+    ends.take(TRIED).filter_map(|at| {
+        let name = rest.get(..at)?.trim_ascii_start();
+        // perf's words for events without a name.
+        let nameless = name.starts_with(b"raw ") || name.starts_with(b"unknown attr type");
+        let is_name = !name.is_empty()
+            && (nameless || !name.iter().any(u8::is_ascii_whitespace))
+            && seconds(name).is_none()
+            && name != b"-";
+        is_name.then_some((name, (at + 2).min(rest.len())))
+    })
+}
+
+/// The word at the start of a text behind blanks, and the columns of both.
+fn word(text: &[u8]) -> Option<(&[u8], usize)> {
+    let start = text.iter().position(|byte| *byte != b' ')?;
+    let rest = text.get(start..)?;
+    let len = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
+    Some((rest.get(..len)?, start + len))
+}
+
+/// `2024-05-01 12:00:00.123456 `.
+fn tod(text: &[u8]) -> Option<usize> {
+    const SHAPE: &[u8] = b"0000-00-00 00:00:00.";
+    let begins = SHAPE.iter().zip(text).all(|(shape, byte)| match shape {
+        b'0' => byte.is_ascii_digit(),
+        other => byte == other,
+    });
+    let digits = text.get(SHAPE.len()..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let end = SHAPE.len() + digits;
+    (begins && matches!(digits, 6 | 9) && text.get(end) == Some(&b' ')).then_some(end + 1)
+}
+
+/// What kind of branch was sampled, which processor traces say: two blanks, a
+/// word or two in 21 columns (11 up to 5.11), a blank.
+fn flags(text: &[u8]) -> Option<usize> {
+    [24, 14].into_iter().find(|width| {
+        let column = text.get(..*width).and_then(|column| column.strip_prefix(b"  "));
+        let inside = column.and_then(|column| column.strip_suffix(b" "));
+        inside.is_some_and(|inside| {
+            let is_word = |byte: &u8| byte.is_ascii_alphabetic() || b" ()".contains(byte);
+            inside.iter().all(is_word)
+                && (inside.first() != Some(&b' ') || inside.trim_ascii().is_empty())
+        })
+    })
+}
+
+/// Numbers of 16 columns each, side by side, and perf's words for where data
+/// came from (`|OP LOAD|LVL L1 hit|…`).
+fn wide(text: &[u8]) -> Option<usize> {
+    let mut len = 0;
+    while let Some(column) = text.get(len..len + 16)
+        && is_hex(column.trim_ascii_start())
+    {
+        len += 16;
+    }
+    if len > 0
+        && let Some(words) = text.get(len..).and_then(|rest| rest.strip_prefix(b" |OP "))
+    {
+        let last = memchr::memrchr(b'|', words).map_or(words.len(), |at| {
+            let rest = words.get(at..).unwrap_or_default();
+            at + rest.windows(2).position(|two| two == b"  ").unwrap_or(rest.len())
+        });
+        len += b" |OP ".len() + last;
+    }
+    let is_end = text.get(len).is_none_or(|byte| *byte == b' ');
+    (len > 0 && is_end).then_some(len)
+}
+
+fn is_hex(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_hexdigit)
+}
+
+fn hex(digits: &[u8]) -> Option<u64> {
+    let (value, count) = super::digits::hex(digits);
+    (count == digits.len() && (1..=16).contains(&count)).then_some(value)
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    super::digits::decimal(digits)
+}
+
+/// The number of a process or thread; -1 is the kernel's.
+fn id(digits: &[u8]) -> Option<u32> {
+    match digits {
+        b"-1" => Some(u32::MAX),
+        digits => u32::try_from(decimal(digits)?).ok(),
+    }
+}
+
+/// `174024.746063` in nanoseconds.
+fn seconds(text: &[u8]) -> Option<u64> {
+    let point = memchr::memchr(b'.', text)?;
+    let (whole, fraction) = text.split_at_checked(point)?;
+    let fraction = fraction.get(1..)?;
+    let digits = u32::try_from(fraction.len()).ok().filter(|len| (1..=9).contains(len))?;
+    let nanos = decimal(fraction)?.checked_mul(10u64.pow(9 - digits))?;
+    decimal(whole)?.checked_mul(1_000_000_000)?.checked_add(nanos)
+}

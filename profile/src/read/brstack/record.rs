@@ -1,0 +1,89 @@
+//! Records beside the samples, as `perf script --show-mmap-events` and
+//! `--show-task-events` print them.
+
+use lbr_msr::record::{Mmap, Task};
+
+use super::error::LineError;
+use super::line::Line;
+
+/// Reads a text that begins with `PERF_RECORD_`; `None` for those that say
+/// nothing of processes.
+pub(super) fn parse(record: &[u8]) -> Option<Result<Line, LineError>> {
+    let text = String::from_utf8_lossy(record);
+    if text.starts_with("PERF_RECORD_MMAP") {
+        let map = std::str::from_utf8(record).ok().and_then(parse_mmap);
+        return Some(map.map(|map| Line::Mmap(Box::new(map))).ok_or(LineError::Mmap));
+    }
+    parse_task(&text).or_else(|| parse_comm(&text)).map(Ok)
+}
+
+/// `PERF_RECORD_COMM exec: name:pid/tid`.
+fn parse_comm(text: &str) -> Option<Line> {
+    let (_, task) = text.strip_prefix("PERF_RECORD_COMM")?.trim_end().rsplit_once(':')?;
+    let (pid, tid) = task.split_once('/')?;
+    Some(Line::Thread { pid: id(pid)?, tid: id(tid)? })
+}
+
+/// `PERF_RECORD_FORK(pid:tid):(ppid:ptid)`, and the same of EXIT.
+fn parse_task(text: &str) -> Option<Line> {
+    let (kind, text) = text.strip_prefix("PERF_RECORD_")?.split_once('(')?;
+    let (own, parent) = text.strip_suffix(')')?.split_once("):(")?;
+    let pair = |text: &str| -> Option<(u32, u32)> {
+        let (pid, tid) = text.split_once(':')?;
+        Some((id(pid)?, id(tid)?))
+    };
+    let ((pid, tid), (ppid, ptid)) = (pair(own)?, pair(parent)?);
+    let task = Task { time: 0, pid, tid, ppid, ptid };
+    match kind {
+        "FORK" => Some(Line::Fork(task)),
+        "EXIT" => Some(Line::Exit(task)),
+        _ => None,
+    }
+}
+
+/// `PERF_RECORD_MMAP2 pid/tid: [0xADDR(0xLEN) @ OFF maj:min ino gen]: r-xp PATH`,
+/// and the old form without device and inode.
+fn parse_mmap(text: &str) -> Option<Mmap> {
+    let (_, text) = text.split_once(' ')?;
+    let (task, text) = text.trim_start().split_once(": [")?;
+    let (pid, tid) = task.split_once('/')?;
+    let (range, text) = text.split_once(']')?;
+    let (addr, range) = range.split_once('(')?;
+    let (len, range) = range.split_once(')')?;
+    let mut words = range.split_ascii_whitespace().filter(|word| *word != "@");
+    let pgoff = number(words.next()?)?;
+    let dev = words.next().and_then(|dev| dev.split_once(':')).and_then(|(major, minor)| {
+        Some((u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?))
+    });
+    let (access, path) = text.strip_prefix(':')?.trim_start().split_once(' ')?;
+    let bits = [('r', 1), ('w', 2), ('x', 4)];
+    let prot = bits.into_iter().filter(|(c, _)| access.contains(*c)).map(|(_, bit)| bit).sum();
+    Some(Mmap {
+        time: 0,
+        pid: id(pid.trim())?,
+        tid: id(tid.trim())?,
+        addr: number(addr)?,
+        len: number(len)?,
+        pgoff,
+        dev: dev.unwrap_or((0, 0)),
+        ino: words.next().and_then(|ino| ino.parse().ok()).unwrap_or(0),
+        ino_generation: words.next().and_then(|word| word.parse().ok()).unwrap_or(0),
+        build_id: None,
+        prot,
+        flags: if access.contains('p') { 2 } else { 1 },
+        path: path.trim_end().to_owned(),
+    })
+}
+
+/// The number of a process or thread; −1 is the kernel's.
+fn id(text: &str) -> Option<u32> {
+    text.parse::<i64>().ok().map(|id| id as u32)
+}
+
+/// A number, hexadecimal with `0x`.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
