@@ -229,7 +229,7 @@ fn processes_of_two_recordings_stay_apart() {
     let texts = ["a.txt", "b.txt"].map(|name| dir.path().join(name));
     for text in &texts {
         // 0x25 .. 0x30 ran between the two branches.
-        let sample = "  77               30  0x30/0x40/P/-/-/5  0x20/0x25/P/-/-/0 \n";
+        let sample = "  77/77            30  0x30/0x40/P/-/-/5  0x20/0x25/P/-/-/0 \n";
         std::fs::write(text, sample).unwrap();
     }
     let other = texts[0].to_str().unwrap();

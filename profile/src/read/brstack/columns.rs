@@ -387,7 +387,8 @@ impl<'a> Search<'a> {
             // Numbers are no names, nor is what has a sign of its own.
             let is_number = is_hex(comm) && (comm.len() > 8 || comm.iter().any(u8::is_ascii_digit));
             let is_cpu = matches!(comm, [b'[', b'0'..=b'9', ..]);
-            if !comm.is_empty() && !is_number && !is_cpu && !comm.ends_with(b":") {
+            let is_task = comm.contains(&b'/') && comm.split(|byte| *byte == b'/').all(is_id);
+            if !comm.is_empty() && !is_number && !is_cpu && !is_task && !comm.ends_with(b":") {
                 found.push(Reading { comm, end, is_open, ..Reading::default() });
             }
         };
@@ -510,6 +511,10 @@ fn hex(digits: &[u8]) -> Option<u64> {
 
 fn decimal(digits: &[u8]) -> Option<u64> {
     super::digits::decimal(digits)
+}
+
+fn is_id(digits: &[u8]) -> bool {
+    id(digits).is_some()
 }
 
 /// The number of a process or thread; -1 is the kernel's.
