@@ -15,7 +15,7 @@ use super::{
     cpus::CpuList,
     machine::MachineArgs,
 };
-use crate::present::out::say;
+use crate::present::out::{Out, say};
 use crate::{
     exit::{DONE, Failure, NO_LBR, OrExit, Outcome, USAGE},
     present::json,
@@ -75,7 +75,7 @@ pub(crate) fn run(args: DisarmArgs) -> Outcome {
                 .or_exit(NO_LBR)?
         }
     };
-    let mut out = io::stdout().lock();
+    let mut out = Out::stdout();
     let mut failures = Vec::new();
     let mut announced = false;
     for &cpu in list.cpus() {
@@ -130,22 +130,20 @@ fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<Found, Fa
     })
 }
 
-fn write_text(out: &mut impl Write, cpu: u32, found: &Found) -> io::Result<()> {
+fn write_text(out: &mut Out<'_>, cpu: u32, found: &Found) -> io::Result<()> {
     let (control, value) = &found.control;
     let state = if found.recording { "on" } else { "off" };
-    write!(out, "CPU {cpu}: recording was {state} ({control} = {value:#x}")?;
-    if let Some((filter, value)) = &found.filter {
-        write!(out, ", filter {filter} = {value:#x}")?;
-    }
-    writeln!(
-        out,
-        "): {}",
-        match (found.recording, found.cleared) {
-            (true, _) => "switched off, filter and records cleared",
-            (false, true) => "filter and records cleared",
-            (false, false) => "nothing to do",
-        }
-    )
+    let filter = found.filter.as_ref();
+    let filter = filter.map(|(filter, value)| format!(", filter {filter} = {value:#x}"));
+    let done = match (found.recording, found.cleared) {
+        (true, _) => "switched off, filter and records cleared",
+        (false, true) => "filter and records cleared",
+        (false, false) => "nothing to do",
+    };
+    out.line(format_args!(
+        "CPU {cpu}: recording was {state} ({control} = {value:#x}{}): {done}",
+        filter.unwrap_or_default()
+    ))
 }
 
 fn write_json(out: &mut impl Write, cpu: u32, found: &Found) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! `lbr probe`: what the branch records of a CPU can do.
 
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 
 use clap::Args;
 use lbr_msr::{
@@ -16,7 +16,11 @@ use serde_json::{Value, json};
 use super::machine::MachineArgs;
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
-    present::json,
+    present::{
+        json,
+        out::Out,
+        table::{Cell, Item, write_list},
+    },
 };
 
 /// Tell what the branch records of this CPU, or of a recorded one, can do
@@ -42,15 +46,15 @@ pub(crate) fn run(args: ProbeArgs) -> Outcome {
     if let Some(told_wrong) = groups.iter().find_map(wrong_assumption) {
         return Err(anyhow::Error::new(told_wrong.clone())).or_exit(USAGE);
     }
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = Out::stdout();
     for (i, group) in groups.iter().enumerate() {
         if args.json {
             json::line(&mut out, &fields(group))?;
         } else {
             if i > 0 {
-                writeln!(out)?;
+                out.gap()?;
             }
-            describe(&mut out, group)?;
+            write_list(&mut out, &described(group))?;
         }
     }
     out.flush()?;
@@ -131,42 +135,40 @@ fn quirk_names(quirks: Quirks) -> Vec<String> {
     quirks.iter_names().map(|(name, _)| name.to_ascii_lowercase()).collect()
 }
 
-fn describe(out: &mut impl Write, group: &CoreGroup) -> io::Result<()> {
+fn described(group: &CoreGroup) -> Vec<Item> {
     let cpu = identity(group);
-    let mut row = |name: &str, text: &str| writeln!(out, "{name:<12} {text}");
+    let mut items: Vec<Item> = Vec::new();
+    let mut row = |name: &str, text: String| items.push((Cell::Empty, name.to_owned(), text));
     let core = group.core_type.and_then(|core| core.name());
     let core = core.map_or_else(String::new, |name| format!(" ({name})"));
-    row("CPUs", &format!("{}{core}", cpu_list(&group.cpus)))?;
+    row("CPUs", format!("{}{core}", cpu_list(&group.cpus)));
     let uarch = cpu.uarch.as_deref().map_or_else(String::new, |uarch| format!(", {uarch}"));
     let (vendor, key) = (cpu.vendor.as_str(), cpu.key());
-    row("processor", &format!("{vendor} {key}H stepping {}{uarch}", cpu.stepping))?;
+    row("processor", format!("{vendor} {key}H stepping {}{uarch}", cpu.stepping));
     if let Some(hypervisor) = &cpu.hypervisor {
-        row("hypervisor", hypervisor)?;
+        row("hypervisor", hypervisor.clone());
     }
     let caps = match &group.probed {
         Ok(caps) => caps,
         Err(unsupported) => {
-            row("facility", "none")?;
-            return row("why", &unsupported.why.to_string());
+            row("facility", "none".to_owned());
+            row("why", unsupported.why.to_string());
+            return items;
         }
     };
     let assumed = if caps.assumed { " (assumed)" } else { "" };
-    row("facility", &format!("{}{assumed}", facility_text(caps.facility)))?;
-    row("depth", &depth_text(caps))?;
-    row("format", &format_text(caps))?;
-    row("registers", &register_text(caps))?;
-    row("records", &record_text(caps))?;
-    row("filter", filter_text(caps.filter))?;
-    let call_stack = if caps.call_stack() { "yes" } else { "no" };
-    row("call stack", call_stack)?;
-    let mut name = "quirks";
-    for (quirk, text) in QUIRKS {
-        if caps.quirks.contains(quirk) {
-            row(name, text)?;
-            name = "";
-        }
+    row("facility", format!("{}{assumed}", facility_text(caps.facility)));
+    row("depth", depth_text(caps));
+    row("format", format_text(caps));
+    row("registers", register_text(caps));
+    row("records", record_text(caps));
+    row("filter", filter_text(caps.filter).to_owned());
+    row("call stack", if caps.call_stack() { "yes" } else { "no" }.to_owned());
+    let quirks = QUIRKS.iter().filter(|(quirk, _)| caps.quirks.contains(*quirk));
+    for (at, (_, text)) in quirks.enumerate() {
+        row(if at == 0 { "quirks" } else { "" }, (*text).to_owned());
     }
-    Ok(())
+    items
 }
 
 const fn facility_text(facility: Facility) -> &'static str {

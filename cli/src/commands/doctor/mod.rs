@@ -2,7 +2,7 @@
 
 mod checks;
 
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 
 use clap::Args;
 use serde_json::json;
@@ -10,7 +10,11 @@ use serde_json::json;
 use super::machine::MachineArgs;
 use crate::{
     exit::{DONE, NO_LBR, NOT_PERMITTED, Outcome},
-    present::json,
+    present::{
+        json,
+        out::{BAD, DOUBTFUL, GOOD, Out},
+        table::{Cell, Item, write_list},
+    },
 };
 
 /// Tell why branch records can or cannot be used here
@@ -105,9 +109,9 @@ impl Check {
 pub(crate) fn run(args: DoctorArgs) -> Outcome {
     let cpus = args.machine.cpus()?;
     let report = checks::examine(&args.machine, &cpus);
-    let mut out = BufWriter::new(io::stdout().lock());
-    for check in &report.checks {
-        if args.json {
+    let mut out = Out::stdout();
+    if args.json {
+        for check in &report.checks {
             let fields = [
                 ("check", json!(check.check)),
                 ("finding", json!(check.finding)),
@@ -115,17 +119,10 @@ pub(crate) fn run(args: DoctorArgs) -> Outcome {
                 ("remedy", json!(check.remedy)),
             ];
             json::line(&mut out, &fields)?;
-        } else {
-            let mark = match check.verdict {
-                Verdict::Ok => "ok",
-                Verdict::Bad => "bad",
-                Verdict::Unknown => "?",
-            };
-            writeln!(out, "{mark:<4} {:<14} {}", check.check, check.finding)?;
-            if let Some(remedy) = &check.remedy {
-                writeln!(out, "{:<20}-> {remedy}", "")?;
-            }
         }
+    } else {
+        let items: Vec<Item> = report.checks.iter().flat_map(items).collect();
+        write_list(&mut out, &items)?;
     }
     out.flush()?;
     Ok(match report.obstacle {
@@ -134,4 +131,17 @@ pub(crate) fn run(args: DoctorArgs) -> Outcome {
         Some(Obstacle::NoLbr | Obstacle::Driver) => NO_LBR,
         Some(Obstacle::Permission) => NOT_PERMITTED,
     })
+}
+
+/// A check, and below it its remedy.
+fn items(check: &Check) -> impl Iterator<Item = Item> {
+    let mark = match check.verdict {
+        Verdict::Ok => Cell::Mark("ok", GOOD),
+        Verdict::Bad => Cell::Mark("bad", BAD),
+        Verdict::Unknown => Cell::Mark("?", DOUBTFUL),
+    };
+    let finding = (mark, check.check.to_owned(), check.finding.clone());
+    let remedy = check.remedy.as_ref();
+    let remedy = remedy.map(|remedy| (Cell::Empty, String::new(), format!("-> {remedy}")));
+    std::iter::once(finding).chain(remedy)
 }

@@ -2,7 +2,7 @@
 
 mod armed;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -11,10 +11,13 @@ use serde_json::{Value, json};
 
 use super::{
     backend::{self, Backend},
-    decode,
+    decode::{
+        Records,
+        record::{self, Row},
+    },
     machine::MachineArgs,
 };
-use crate::present::out::say;
+use crate::present::out::{Out, say};
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
     present::json,
@@ -83,7 +86,7 @@ pub(crate) fn run(args: DumpArgs) -> Outcome {
         let snapshot = Snapshot::read(&mut registers, &caps).map_err(backend::refused)?;
         (caps, snapshot)
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = Out::stdout();
     if args.json {
         write_json(&mut out, &args, &caps, &snapshot)?;
     } else {
@@ -119,7 +122,7 @@ const fn position_name(caps: &LbrCaps) -> &'static str {
 }
 
 fn write_json(
-    out: &mut impl Write,
+    out: &mut Out<'_>,
     args: &DumpArgs,
     caps: &LbrCaps,
     snapshot: &Snapshot,
@@ -150,42 +153,36 @@ fn write_json(
             ("raw_to", hex(to)),
             ("raw_info", hex(raw.info)),
         ];
-        fields.extend(decode::fields_of(caps.layout, *raw));
+        fields.extend(Row::of(None, caps.layout, *raw).json());
         json::line(out, &fields)?;
     }
     Ok(())
 }
 
 fn write_text(
-    out: &mut impl Write,
+    out: &mut Out<'_>,
     args: &DumpArgs,
     caps: &LbrCaps,
     snapshot: &Snapshot,
 ) -> io::Result<()> {
     let soft = if args.machine.soft_cpu.is_some() { " (software LBR)" } else { "" };
     let (facility, key) = (caps.facility.name(), caps.cpu.key());
-    writeln!(out, "CPU {}: {key}H{soft}, {facility}, depth {}", args.cpu, snapshot.depth)?;
+    out.line(format_args!("CPU {}: {key}H{soft}, {facility}, depth {}", args.cpu, snapshot.depth))?;
     let state = if snapshot.recording { "on" } else { "off" };
-    write!(out, "recording {state}, {} = {:#x}", caps.registers.control, snapshot.control)?;
+    let mut line =
+        format!("recording {state}, {} = {:#x}", caps.registers.control, snapshot.control);
     if let (Some(msr), Some(value)) = (caps.registers.select, snapshot.select) {
-        write!(out, ", {} {msr} = {value:#x}", caps.filter.name())?;
+        line += &format!(", {} {msr} = {value:#x}", caps.filter.name());
     }
     if let Some(names) = filter_names(caps, snapshot) {
-        write!(out, " ({names})")?;
+        line += &format!(" ({names})");
     }
     // The ring's own pointer may hold bits that mean nothing, and that of BRS
     // stands behind the newest record: the slot is what was made of it.
     if let (Some(position), Some((newest, _))) = (snapshot.position, snapshot.records.first()) {
-        let name = position_name(caps);
-        write!(out, ", {name} = {position:#x} (newest: slot {newest})")?;
+        line += &format!(", {} = {position:#x} (newest: slot {newest})", position_name(caps));
     }
-    writeln!(out)?;
-    let slots = |out: &mut dyn Write, slot: &dyn std::fmt::Display| write!(out, "{slot:>4}  ");
-    slots(out, &"slot")?;
-    decode::heading_of(out, caps.layout)?;
-    for (index, raw) in &snapshot.records {
-        slots(out, index)?;
-        decode::row_of(out, caps.layout, *raw)?;
-    }
-    Ok(())
+    out.line(line)?;
+    let rows = snapshot.records.iter().map(|(slot, raw)| Row::of(Some(*slot), caps.layout, *raw));
+    record::table(Records::Lbr(caps.layout), true).write_text(out, &mut (), rows)
 }

@@ -25,7 +25,7 @@ use counted::Counted;
 
 use crate::commands::backend::Backend;
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
-use crate::present::out::say;
+use crate::present::out::{Out, say};
 
 /// Time a piece of code by its own branches
 ///
@@ -173,7 +173,7 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
     let (measured, source) = machine::measure(args, options, &code.body)?;
     let measured = measured.map_err(|error| failed(error, &code))?;
     let counted = Counted::new(&measured, &code, source);
-    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    let mut out = Out::stdout();
     if args.json {
         output::json(&mut out, &counted)?;
     } else if args.csv {

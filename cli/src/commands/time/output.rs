@@ -109,7 +109,14 @@ fn end(place: &Place) -> Value {
 
 /// One line for each quantity and each block; what is absent is empty.
 pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
-    writeln!(out, "quantity,block,n,value,min,median,p99,max,saturated,modes")?;
+    let mut to = csv::Writer::from_writer(out);
+    let keys = "quantity,block,n,value,min,median,p99,max,saturated,modes";
+    to.write_record(keys.split(','))?;
+    let shown = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let mut row = |quantity: &str, cells: [String; 9]| {
+        to.write_record(std::iter::once(quantity.to_owned()).chain(cells))
+    };
+    let none = String::new;
     let measured = all.measured;
     let per = |count: fn(&lab::measure::Counts) -> u64| {
         measured.counts.as_ref().map(|counts| all.per_iteration(count(counts)))
@@ -126,7 +133,9 @@ pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
         ("overflowed", measured.from_registers.then_some(measured.overflowed as f64)),
     ];
     for (name, value) in values {
-        writeln!(out, "{name},,,{},,,,,,", value.map(|v| v.to_string()).unwrap_or_default())?;
+        let mut cells = <[String; 9]>::default();
+        cells[2] = shown(value);
+        row(name, cells)?;
     }
     let spreads = [
         ("cycles_per_iteration", all.cycles),
@@ -136,31 +145,33 @@ pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
         ("overhead_tsc_ticks", all.overhead_ticks),
     ];
     for (name, spread) in spreads {
-        match spread {
-            Some(s) => {
-                writeln!(out, "{name},,{},,{},{},{},{},,", s.n, s.min, s.median, s.p99, s.max)?;
-            }
-            None => writeln!(out, "{name},,,,,,,,,")?,
-        }
+        let part = |of: fn(&Spread) -> f64| shown(spread.as_ref().map(of));
+        let n = spread.map(|spread| spread.n.to_string()).unwrap_or_default();
+        let parts = [part(|s| s.min), part(|s| s.median), part(|s| s.p99), part(|s| s.max)];
+        let [min, median, p99, max] = parts;
+        row(name, [none(), n, none(), min, median, p99, max, none(), none()])?;
     }
     for block in &all.blocks {
         let cycles = &block.cycles;
         let cell = |value: Option<u32>| value.map(|v| v.to_string()).unwrap_or_default();
         let modes: Vec<String> = cycles.modes().iter().map(ToString::to_string).collect();
-        writeln!(
-            out,
-            "block_cycles,\"{}\",{},,{},{},{},{},{},{}",
-            name(block).replace('"', "\"\""),
-            block.n,
-            cell(cycles.min()),
-            cell(cycles.quantile(0.5)),
-            cell(cycles.quantile(0.99)),
-            cell(cycles.max()),
-            if cycles.n() > 0 { cycles.saturated().to_string() } else { String::new() },
-            modes.join(" "),
+        let saturated = (cycles.n() > 0).then(|| cycles.saturated().to_string());
+        row(
+            "block_cycles",
+            [
+                name(block),
+                block.n.to_string(),
+                none(),
+                cell(cycles.min()),
+                cell(cycles.quantile(0.5)),
+                cell(cycles.quantile(0.99)),
+                cell(cycles.max()),
+                saturated.unwrap_or_default(),
+                modes.join(" "),
+            ],
         )?;
     }
-    Ok(())
+    to.flush()
 }
 
 /// A file that a picture can go to.

@@ -1,14 +1,12 @@
 //! The answer for people: how many, how sure.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::TimeArgs;
 use super::counted::{Block, Counted, Spread};
-use crate::present::number::{counted, grouped};
-
-fn dash() -> String {
-    "-".to_owned()
-}
+use crate::present::number::{counted, dash, grouped, share};
+use crate::present::out::Out;
+use crate::present::table::{Cell, Table};
 
 /// Two places, and no `-0.00`.
 fn number(value: f64) -> String {
@@ -17,18 +15,14 @@ fn number(value: f64) -> String {
 }
 
 /// Prints everything.
-pub(super) fn print(
-    out: &mut impl Write,
-    counted: &Counted<'_>,
-    args: &TimeArgs,
-) -> io::Result<()> {
+pub(super) fn print(out: &mut Out<'_>, counted: &Counted<'_>, args: &TimeArgs) -> io::Result<()> {
     head(out, counted, args)?;
     counts(out, counted)?;
     times(out, counted)?;
     blocks(out, counted, args)
 }
 
-fn head(out: &mut impl Write, all: &Counted<'_>, args: &TimeArgs) -> io::Result<()> {
+fn head(out: &mut Out<'_>, all: &Counted<'_>, args: &TimeArgs) -> io::Result<()> {
     let measured = all.measured;
     let mut what = all.code.title.clone();
     if args.unroll > 1 {
@@ -37,8 +31,9 @@ fn head(out: &mut impl Write, all: &Counted<'_>, args: &TimeArgs) -> io::Result<
     if let Some(rounds) = args.rounds {
         what += &format!(", {} of a loop", counted(u64::from(rounds), "round", "rounds"));
     }
-    writeln!(out, "{what}: {} a run", counted(measured.iterations, "iteration", "iterations"))?;
-    writeln!(out, "{}", all.source.words)?;
+    let iterations = counted(measured.iterations, "iteration", "iterations");
+    out.line(format_args!("{what}: {iterations} a run"))?;
+    out.line(&all.source.words)?;
     let mut runs = format!(
         "{} at full speed after {} to warm up",
         counted(measured.runs.len() as u64, "run", "runs"),
@@ -59,76 +54,91 @@ fn head(out: &mut impl Write, all: &Counted<'_>, args: &TimeArgs) -> io::Result<
     if measured.stopped {
         runs += "; stopped before all were made";
     }
-    writeln!(out, "{runs}")?;
+    out.line(runs)?;
     if measured.overflowed > 0 {
-        writeln!(
-            out,
+        out.line(format_args!(
             "more branches than the {} records in {}: the last ones are shown, and an interrupt before \
              them is not seen",
             measured.depth.unwrap_or(0),
             counted(measured.overflowed, "run", "runs"),
-        )?;
+        ))?;
     }
     if let Some(seen) = all.strayed() {
-        writeln!(
-            out,
+        out.line(format_args!(
             "the code changes R15: the loop went round {} instead of {}",
             counted(seen, "time", "times"),
             grouped(u64::from(args.rounds.unwrap_or(1))),
-        )?;
+        ))?;
     }
-    writeln!(out)
+    out.gap()
 }
 
-fn counts(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
+/// A quantity: what, how many an iteration, how many a run, how sure.
+type Counts<'a> = (&'static str, Option<u64>, &'a str);
+
+fn counts(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
     let measured = all.measured;
-    writeln!(out, "{:<20} {:>13} {:>15}", "counted", "per iteration", "per run")?;
     let sure = match (measured.counts, measured.counts_vary, measured.stepped) {
         (None, ..) => "not counted",
         (_, true, _) => "NOT the same in every stepped run; of the last one",
         (_, false, 1) => "exact: one stepped run",
         (_, false, _) => "exact: the same in every stepped run",
     };
-    let mut row = |name: &str, value: Option<u64>, sure: &str| {
-        let per = value.map_or_else(dash, |value| number(all.per_iteration(value)));
-        let total = value.map_or_else(dash, grouped);
-        writeln!(out, "{}", format!("{name:<20} {per:>13} {total:>15}  {sure}").trim_end())
-    };
     let counts = measured.counts;
-    row("instructions", counts.map(|counts| counts.instructions), sure)?;
-    row("branches taken", counts.map(|counts| counts.branches), "")?;
-    row("branches not taken", counts.map(|counts| counts.not_taken), "")?;
+    let mut rows: Vec<Counts<'_>> = vec![
+        ("instructions", counts.map(|counts| counts.instructions), sure),
+        ("branches taken", counts.map(|counts| counts.branches), ""),
+        ("branches not taken", counts.map(|counts| counts.not_taken), ""),
+    ];
     if let Some(counts) = counts {
         if counts.system_calls > 0 {
-            row("system calls", Some(counts.system_calls), "")?;
+            rows.push(("system calls", Some(counts.system_calls), ""));
         }
         if counts.undecoded > 0 {
-            row("not decoded", Some(counts.undecoded), "the counts are not complete")?;
+            rows.push(("not decoded", Some(counts.undecoded), "the counts are not complete"));
         }
     }
-    writeln!(out)
+    let table = Table::<(), Counts<'_>>::new()
+        .word("", "counted", |(), (name, ..)| Cell::Word((*name).into()))
+        .least(NAME)
+        .number("", "per iteration", |(), (_, count, _)| {
+            Cell::or_absent(*count, |count| two_places(all.per_iteration(count)))
+        })
+        .number("", "per run", |(), (_, count, _)| Cell::count(*count))
+        .prose("", " ", |(), (.., sure)| Cell::Word((*sure).to_owned().into()));
+    table.write_text(out, &mut (), rows.into_iter())?;
+    out.gap()
 }
 
-fn times(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
-    let modelled = if all.source.modelled { ", modelled" } else { "" };
-    writeln!(
-        out,
-        "{:<20} {:>10} {:>10} {:>10} {:>10}",
-        "per iteration", "min", "median", "p99", "max"
-    )?;
-    let mut row = |name: &str, spread: Option<Spread>, sure: &str| {
-        let cell = |value: fn(&Spread) -> f64| {
-            spread.as_ref().map_or_else(dash, |spread| number(value(spread)))
-        };
-        let line = format!(
-            "{name:<20} {:>10} {:>10} {:>10} {:>10}  {sure}",
-            cell(|s| s.min),
-            cell(|s| s.median),
-            cell(|s| s.p99),
-            cell(|s| s.max),
-        );
-        writeln!(out, "{}", line.trim_end())
+/// Cells of the first column of the first tables, which stand below each other.
+const NAME: usize = 20;
+
+/// A number with two places, and no `-0.00`.
+fn two_places(value: f64) -> Cell {
+    Cell::Stated(number(value), Some(value))
+}
+
+/// A time: what, how it is spread, how sure.
+type Times = (&'static str, Option<Spread>, String);
+
+fn spreads(heading: &'static str, show: fn(f64) -> Cell) -> Table<'static, (), Times> {
+    let cell = move |value: fn(&Spread) -> f64| {
+        move |(): &mut (), (_, spread, _): &Times| {
+            Cell::or_absent(spread.as_ref(), |spread| show(value(spread)))
+        }
     };
+    Table::new()
+        .word("", heading, |(), (name, ..): &Times| Cell::Word((*name).into()))
+        .least(NAME)
+        .number("", "min", cell(|s| s.min))
+        .number("", "median", cell(|s| s.median))
+        .number("", "p99", cell(|s| s.p99))
+        .number("", "max", cell(|s| s.max))
+        .prose("", " ", |(), (.., sure)| Cell::Word(sure.clone().into()))
+}
+
+fn times(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
+    let modelled = if all.source.modelled { ", modelled" } else { "" };
     let of = |spread: &Spread, less: Option<Spread>| {
         let less = less.map_or(String::new(), |less| {
             format!(", {} of overhead taken off each", number(less.median))
@@ -146,12 +156,12 @@ fn times(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
         None if all.source.cycles => "no run whose records go back to its start".to_owned(),
         None => "not recorded here".to_owned(),
     };
-    row("core cycles", all.cycles, &sure)?;
+    let mut rows: Vec<Times> = vec![("core cycles", all.cycles, sure)];
     if all.code.body.rounds.is_some() {
         let sure = all.rounds.map_or_else(String::new, |spread| {
             format!("{}{modelled}", counted(spread.n, "round", "rounds"))
         });
-        row("  round to round", all.rounds, &sure)?;
+        rows.push(("  round to round", all.rounds, sure));
     }
     let mut ticks = all.ticks.map(|spread| of(&spread, all.overhead_ticks)).unwrap_or_default();
     if let (Some(net), Some(less)) = (all.ticks, all.overhead_ticks)
@@ -159,80 +169,64 @@ fn times(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
     {
         ticks += "; less than the overhead varies by: --loop or --unroll tells more";
     }
-    row("TSC ticks", all.ticks, &ticks)?;
+    rows.push(("TSC ticks", all.ticks, ticks));
+    spreads("per iteration", two_places).write_text(out, &mut (), rows.into_iter())?;
+    let sure = if all.ipc().is_some() { modelled } else { "" };
     let per_cycle = all.ipc().map_or_else(dash, number);
-    let sure = if all.ipc().is_some() && all.source.modelled { "modelled" } else { "" };
-    let line = format!(
-        "{:<20} {:>10} {per_cycle:>10} {:>10} {:>10}  {sure}",
-        "instructions/cycle", "", "", ""
-    );
-    writeln!(out, "{}", line.trim_end())?;
-    writeln!(out)?;
-    writeln!(
-        out,
-        "{:<20} {:>10} {:>10} {:>10} {:>10}",
-        "bracket of nothing", "min", "median", "p99", "max"
-    )?;
-    let mut row = |name: &str, spread: Option<Spread>| {
-        let cell = |value: fn(&Spread) -> f64| {
-            spread.as_ref().map_or_else(dash, |spread| format!("{:.0}", value(spread)))
-        };
-        writeln!(
-            out,
-            "{name:<20} {:>10} {:>10} {:>10} {:>10}",
-            cell(|s| s.min),
-            cell(|s| s.median),
-            cell(|s| s.p99),
-            cell(|s| s.max),
-        )
-    };
-    row("core cycles", all.overhead_cycles)?;
-    row("TSC ticks", all.overhead_ticks)?;
-    writeln!(out)
+    out.line(format_args!("{:<NAME$}  {per_cycle}{sure}", "instructions/cycle"))?;
+    out.gap()?;
+    let rows: [Times; 2] = [
+        ("core cycles", all.overhead_cycles, String::new()),
+        ("TSC ticks", all.overhead_ticks, String::new()),
+    ];
+    let whole = |value| Cell::Decimal(value, 0);
+    spreads("bracket of nothing", whole).write_text(out, &mut (), rows.into_iter())?;
+    out.gap()
 }
 
-fn blocks(out: &mut impl Write, all: &Counted<'_>, args: &TimeArgs) -> io::Result<()> {
+fn blocks(out: &mut Out<'_>, all: &Counted<'_>, args: &TimeArgs) -> io::Result<()> {
     if all.blocks.is_empty() {
-        return writeln!(out, "no block of the code was recorded");
+        return out.line("no block of the code was recorded");
     }
     let measured = all.measured;
-    let of = match measured.from_registers {
-        true => counted(measured.runs.len() as u64, "run", "runs"),
-        false => counted(u64::from(measured.stepped), "stepped run", "stepped runs"),
-    };
-    writeln!(
-        out,
-        "{:>12} {:>8} {:>6} {:>6} {:>6} {:>6} {:>9}  {:<12}  block, of {of}",
-        "executions", "share", "min", "median", "p99", "max", "saturated", "modes"
-    )?;
+    out.line(match measured.from_registers {
+        true => format!("blocks of {}", counted(measured.runs.len() as u64, "run", "runs")),
+        false => {
+            format!(
+                "blocks of {}",
+                counted(u64::from(measured.stepped), "stepped run", "stepped runs")
+            )
+        }
+    })?;
     let total: u64 = all.blocks.iter().map(|block| block.n).sum();
-    for block in all.blocks.iter().take(args.rows) {
-        let cycles = &block.cycles;
-        let cell = |value: Option<u32>| value.map_or_else(dash, |value| value.to_string());
-        writeln!(
-            out,
-            "{:>12} {:>6.2} % {:>6} {:>6} {:>6} {:>6} {:>9}  {:<12}  {}",
-            grouped(block.n),
-            block.n as f64 * 100.0 / total.max(1) as f64,
-            cell(cycles.min()),
-            cell(cycles.quantile(0.5)),
-            cell(cycles.quantile(0.99)),
-            cell(cycles.max()),
-            if cycles.n() > 0 { grouped(cycles.saturated()) } else { dash() },
-            modes(block),
-            name(block),
-        )?;
-    }
+    let quantile =
+        |of: f64| move |(): &mut (), block: &&Block| Cell::number(block.cycles.quantile(of));
+    let table = Table::<(), &Block>::new()
+        .number("", "executions", |(), block| Cell::Count(block.n))
+        .heat()
+        .number("", "share", move |(), block| Cell::share(share(block.n, total)))
+        .number("", "min", |(), block| Cell::number(block.cycles.min()))
+        .number("", "median", quantile(0.5))
+        .number("", "p99", quantile(0.99))
+        .spare(1)
+        .number("", "max", |(), block| Cell::number(block.cycles.max()))
+        .spare(2)
+        .number("", "saturated", |(), block| {
+            Cell::count((block.cycles.n() > 0).then(|| block.cycles.saturated()))
+        })
+        .spare(3)
+        .word("", "modes", |(), block| {
+            let modes: Vec<String> = block.cycles.modes().iter().map(u32::to_string).collect();
+            if modes.is_empty() { Cell::Absent } else { Cell::Word(modes.join(",").into()) }
+        })
+        .spare(4)
+        .name("", "block", |(), block| Cell::Name(name(block)));
+    table.write_text(out, &mut (), all.blocks.iter().take(args.rows))?;
     if all.blocks.len() > args.rows {
-        let hidden = (all.blocks.len() - args.rows) as u64;
-        writeln!(out, "{} more; --rows shows more", counted(hidden, "block", "blocks"))?;
+        let hidden = counted((all.blocks.len() - args.rows) as u64, "block", "blocks");
+        out.line(format_args!("{hidden} more; --rows shows more"))?;
     }
     Ok(())
-}
-
-fn modes(block: &Block) -> String {
-    let modes: Vec<String> = block.cycles.modes().iter().map(ToString::to_string).collect();
-    if modes.is_empty() { dash() } else { modes.join(",") }
 }
 
 /// Entry and exit.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     path::Path,
 };
 
@@ -13,7 +13,7 @@ use crate::{
     exit::{DONE, FAILED, Failure, OrExit, Outcome, USAGE},
     input,
     output::Output,
-    present::json,
+    present::{json, out::Out},
 };
 
 /// A report as it was read: CPUs with one outcome, and their checks.
@@ -49,7 +49,7 @@ pub(super) fn run(one: &Path, other: &Path, json: Option<&Path>) -> Outcome {
             output.write(&text)?;
         }
         None => {
-            let mut out = BufWriter::new(io::stdout().lock());
+            let mut out = Out::stdout();
             write_text(&mut out, &pairs)?;
             out.flush()?;
         }
@@ -182,16 +182,17 @@ fn outcome(check: Option<&Value>) -> String {
     format!("{verdict}: {more}")
 }
 
-fn write_text(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
+fn write_text(out: &mut Out<'_>, pairs: &[Pair]) -> io::Result<()> {
     for pair in pairs {
-        writeln!(out, "A  {}\nB  {}", pair.one, pair.other)?;
+        out.line(format_args!("A  {}", pair.one))?;
+        out.line(format_args!("B  {}", pair.other))?;
         if pair.lines.is_empty() {
-            writeln!(out, "no difference")?;
+            out.line("no difference")?;
         }
         for line in &pair.lines {
-            writeln!(out, "{}", line.check)?;
-            writeln!(out, "  A  {}", outcome(line.one.as_ref()))?;
-            writeln!(out, "  B  {}", outcome(line.other.as_ref()))?;
+            out.line(&line.check)?;
+            out.line(format_args!("  A  {}", outcome(line.one.as_ref())))?;
+            out.line(format_args!("  B  {}", outcome(line.other.as_ref())))?;
         }
     }
     Ok(())

@@ -24,7 +24,7 @@ use sampler::target::Affinity;
 use super::{backend::Backend, cpus::CpuList, machine::MachineArgs};
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::Output;
-use crate::present::out::say;
+use crate::present::out::{Out, say};
 use report::{Machine, Verified};
 
 /// Check whether CPUs do what their format bits say
@@ -192,7 +192,7 @@ fn publish(
     let stdout = Path::new("-");
     let targets = [args.json.as_deref(), args.markdown.as_deref()];
     if !targets.contains(&Some(stdout)) {
-        let mut out = BufWriter::new(anstream::stdout().lock());
+        let mut out = Out::stdout();
         text::write(&mut out, machine, args.addresses)?;
         out.flush()?;
     }

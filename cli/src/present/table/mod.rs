@@ -6,6 +6,8 @@ mod html;
 mod json;
 mod text;
 
+pub(crate) use text::{Item, write_list};
+
 use std::borrow::Cow;
 
 use anstyle::Style;
@@ -172,6 +174,8 @@ pub(crate) struct Column<'a, C: ?Sized, R> {
     spare: u8,
     /// Rows are hot by it.
     heat: bool,
+    /// Cells that it takes at least, where rows come one by one.
+    least: usize,
     get: Get<'a, C, R>,
 }
 
@@ -202,9 +206,9 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         form: Form,
         get: impl Fn(&mut C, &R) -> Cell + 'a,
     ) -> Self {
-        let (parts, joint, spare, heat) = (&[], None, 0, false);
+        let (parts, joint, spare, heat, least) = (&[], None, 0, false, 0);
         let get = Box::new(get);
-        self.columns.push(Column { key, heading, form, parts, joint, spare, heat, get });
+        self.columns.push(Column { key, heading, form, parts, joint, spare, heat, least, get });
         self
     }
 
@@ -295,6 +299,12 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
     /// more.
     pub(crate) fn spare(self, spare: u8) -> Self {
         self.last(|column| column.spare = spare)
+    }
+
+    /// The last column takes so many cells, which nobody measures where rows come
+    /// one by one.
+    pub(crate) fn least(self, least: usize) -> Self {
+        self.last(|column| column.least = least)
     }
 
     /// The last column says how hot a row is.

@@ -58,11 +58,12 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         let elastic: Vec<_> = shown().filter(|column| column.is_elastic()).collect();
         let mut fixed: Vec<_> = shown()
             .filter(|column| !column.is_elastic())
-            .map(|column| (column, cells(column.heading.trim())))
+            .map(|column| (column, cells(column.heading.trim()).max(column.least)))
             .collect();
         let mut known = vec![false; fixed.len()];
-        let mut peak = 0f64;
+        let (mut peak, mut measured) = (0f64, false);
         for row in rows {
+            measured = true;
             for ((column, width), known) in fixed.iter_mut().zip(&mut known) {
                 let cell = (column.get)(context, &row);
                 *known |= !matches!(cell, Cell::Absent | Cell::Empty);
@@ -83,7 +84,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
                 // What nobody knows of any row goes first.
                 let spare = |at: usize, column: &Column<'a, C, R>| match known.get(at) {
                     _ if column.spare == 0 => 0,
-                    Some(false) => u8::MAX,
+                    Some(false) if measured => u8::MAX,
                     _ => column.spare,
                 };
                 let spares =
@@ -97,6 +98,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
                 }
             }
         }
+        fixed.retain(|(_, width)| *width > 0);
         Layout { fixed, elastic, peak, indent }
     }
 
@@ -157,6 +159,23 @@ impl<C: ?Sized, R> Layout<'_, '_, C, R> {
         }
         writeln!(out, "{}", line.trim_end())
     }
+}
+
+/// A line of a list: a mark or a word of ours, what it is about, and a sentence.
+pub(crate) type Item = (Cell, String, String);
+
+/// Writes a list.
+pub(crate) fn write_list(out: &mut Out<'_>, items: &[Item]) -> io::Result<()> {
+    let copied = |mark: &Cell| match mark {
+        Cell::Mark(word, style) => Cell::Mark(word, *style),
+        _ => Cell::Empty,
+    };
+    let table = Table::<(), &Item>::new()
+        .word("", " ", move |(), (mark, ..)| copied(mark))
+        .word("", " ", |(), (_, name, _)| Cell::Word(name.clone().into()))
+        .prose("", " ", |(), (.., text)| Cell::Word(text.clone().into()));
+    let layout = table.layout(out, &mut (), items.iter(), 0);
+    items.iter().try_for_each(|item| layout.row(out, &mut (), &item))
 }
 
 /// Puts names behind each other, which share the room.

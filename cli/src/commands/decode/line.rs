@@ -1,0 +1,83 @@
+//! A line of register values.
+
+use std::io::{self, BufRead, Read};
+
+use lbr_msr::RawEntry;
+use lbr_msr::decode::brbe::RawBrbe;
+
+use super::Records;
+use super::record::Row;
+use crate::commands::number::{NotHex, hex};
+
+/// Why a line is not a record.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadLine {
+    #[error(transparent)]
+    Number(#[from] NotHex),
+    #[error("{found} of {needed} columns ({columns})")]
+    Missing { found: usize, needed: usize, columns: &'static str },
+    #[error("more than the columns {columns}")]
+    Extra { columns: &'static str },
+    #[error("it is not text")]
+    NotText,
+    #[error("it is longer than {LONGEST_LINE} bytes")]
+    TooLong,
+}
+
+/// Bytes of the longest line that is read: no record needs so many, and a file
+/// without line ends must not fill the memory.
+const LONGEST_LINE: usize = 1 << 16;
+
+/// Reads the next line; `false` at the end. Of a line that is too long the
+/// beginning is kept, one byte more than allowed, and the rest passed over.
+pub(super) fn read(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    let allowed = LONGEST_LINE as u64 + 1;
+    let read = input.by_ref().take(allowed).read_until(b'\n', line)?;
+    if read > LONGEST_LINE && line.last() != Some(&b'\n') {
+        input.skip_until(b'\n')?;
+    }
+    Ok(read != 0)
+}
+
+/// The record of a line; `None` for an empty line or a comment.
+pub(super) fn parse(line: &[u8], records: Records) -> Result<Option<Row>, BadLine> {
+    if line.trim_ascii_start().starts_with(b"#") {
+        return Ok(None);
+    }
+    if line.len() > LONGEST_LINE {
+        return Err(BadLine::TooLong);
+    }
+    let line = str::from_utf8(line).map_err(|_| BadLine::NotText)?;
+    let mut words = line.split_ascii_whitespace();
+    let Some(first) = words.next() else { return Ok(None) };
+    if let Records::Lbr(layout) = records
+        && layout.is_packed()
+    {
+        let raw = RawEntry { from: hex(first)?, to: 0, info: None };
+        return Ok(Some(Row::of(None, layout, raw)));
+    }
+
+    let (columns, needed) = match records {
+        Records::Lbr(_) => ("FROM TO [INFO]", 2),
+        Records::Brbe => ("INF SRC TGT", 3),
+    };
+    let first = hex(first)?;
+    let second = words.next().ok_or(BadLine::Missing { found: 1, needed, columns })?;
+    let second = hex(second)?;
+    let third = match words.next() {
+        None | Some("-") => None,
+        Some(word) => Some(hex(word)?),
+    };
+    if words.next().is_some() {
+        return Err(BadLine::Extra { columns });
+    }
+    Ok(Some(match records {
+        Records::Lbr(layout) => {
+            Row::of(None, layout, RawEntry { from: first, to: second, info: third })
+        }
+        Records::Brbe => {
+            let tgt = third.ok_or(BadLine::Missing { found: 2, needed, columns })?;
+            Row::of_brbe(RawBrbe { inf: first, src: second, tgt })
+        }
+    }))
+}

@@ -1,0 +1,207 @@
+//! `lbr decode`: register values in, branches out.
+
+mod line;
+pub(super) mod record;
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use lbr_msr::{LbrFormat, caps::Layout};
+
+use super::number::hex;
+use crate::{
+    exit::{DONE, OrExit, Outcome, USAGE},
+    present::{
+        json,
+        out::{Out, say},
+    },
+};
+
+/// Decode raw branch-record registers
+///
+/// Reads one record a line: the values of FROM, TO and, where the layout has
+/// it, INFO, in hexadecimal with or without 0x, separated by blanks. Packed
+/// records (format 0, pm) are the one register, and further columns are
+/// ignored. A BRBE record is INF SRC TGT. Empty lines and lines that start
+/// with # are skipped.
+///
+/// A field that the record does not hold is `-` (JSON: null). A line that is
+/// not a record is reported with its number; the others are decoded, and the
+/// exit status is 2.
+#[derive(Debug, Args)]
+pub(crate) struct DecodeArgs {
+    /// The LBR_FMT code, 0 to 7 (bits 5:0 of IA32_PERF_CAPABILITIES)
+    #[arg(long, value_name = "N", value_parser = known_format, required_unless_present = "facility", conflicts_with = "facility")]
+    format: Option<LbrFormat>,
+
+    /// A facility without an LBR_FMT code
+    #[arg(long, value_enum)]
+    facility: Option<FacilityName>,
+
+    /// The CPU announces neither HLE nor RTM: transaction flags mean nothing
+    #[arg(long)]
+    no_tsx: bool,
+
+    /// Width of virtual addresses in bits, for amd_v2 and amd_brs
+    #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u8).range(32..=58))]
+    virt_bits: u8,
+
+    /// CPUID leaf 1CH, which tells what INFO of arch holds; all fields are
+    /// taken as valid without it
+    #[arg(long, value_name = "EAX,EBX,ECX", value_parser = leaf_1c)]
+    caps: Option<Leaf1c>,
+
+    /// Print JSON Lines
+    #[arg(long)]
+    json: bool,
+
+    /// Where to read; `-` is the standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+}
+
+/// Layouts that LBR_FMT does not name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum FacilityName {
+    /// Intel Architectural LBR
+    Arch,
+    /// AMD LbrExtV2 (Zen 4 and later)
+    #[value(alias = "amd")]
+    AmdV2,
+    /// AMD Branch Sampling (Zen 3)
+    AmdBrs,
+    /// AMD's pair of registers with the last branch
+    AmdSingle,
+    /// Arm Branch Record Buffer Extension
+    Brbe,
+    /// P6: the pair of registers with the last branch
+    P6,
+    /// Pentium M, Core Solo and Duo, Pentium 4 models 0 to 2: packed records
+    Pm,
+    /// Pentium 4 models 3 and later
+    Netburst,
+}
+
+/// CPUID leaf 1CH. Only ECX tells about records.
+#[derive(Clone, Copy, Debug)]
+struct Leaf1c {
+    ecx: u32,
+}
+
+fn known_format(word: &str) -> Result<LbrFormat, String> {
+    let code = hex(word).map_err(|e| e.to_string())?;
+    match u8::try_from(code).map(LbrFormat) {
+        Ok(LbrFormat::NONE) => {
+            Err("0x3f says that there is no model-specific LBR; use --facility arch".to_owned())
+        }
+        Ok(format) if format.is_known() => Ok(format),
+        _ => Err(format!("nobody documents LBR_FMT {code:#x}; 0 to 7 are known")),
+    }
+}
+
+fn leaf_1c(words: &str) -> Result<Leaf1c, String> {
+    let mut registers = [0; 3];
+    let mut given = words.split(',');
+    for register in &mut registers {
+        let word = given.next().ok_or("three registers are needed: EAX,EBX,ECX")?;
+        let value = hex(word.trim()).map_err(|e| e.to_string())?;
+        *register =
+            u32::try_from(value).map_err(|_| format!("{word} does not fit into 32 bits"))?;
+    }
+    if given.next().is_some() {
+        return Err("three registers are needed: EAX,EBX,ECX".to_owned());
+    }
+    let [_, _, ecx] = registers;
+    Ok(Leaf1c { ecx })
+}
+
+/// How records are laid out.
+#[derive(Clone, Copy)]
+pub(super) enum Records {
+    Lbr(Layout),
+    Brbe,
+}
+
+impl DecodeArgs {
+    fn records(&self) -> Result<Records, anyhow::Error> {
+        let (virt_bits, tsx) = (self.virt_bits, !self.no_tsx);
+        if self.caps.is_some() && self.facility != Some(FacilityName::Arch) {
+            anyhow::bail!("--caps describes Architectural LBR only; add --facility arch");
+        }
+        if let Some(format) = self.format {
+            let layout = Layout::of_format(format, tsx)
+                .with_context(|| format!("nobody documents LBR_FMT {format}"))?;
+            return Ok(Records::Lbr(layout));
+        }
+        Ok(Records::Lbr(match self.facility.context("--format or --facility is needed")? {
+            FacilityName::Arch => {
+                // Leaf 1CH does not speak of transactions.
+                let ecx = self.caps.map_or(0xF_0007, |leaf| leaf.ecx);
+                Layout::of_leaf_1c(ecx, tsx)
+            }
+            FacilityName::AmdV2 => Layout::AmdV2 { virt_bits },
+            FacilityName::AmdBrs => Layout::AmdBrs { virt_bits },
+            FacilityName::AmdSingle => Layout::AmdSingle,
+            FacilityName::Brbe => return Ok(Records::Brbe),
+            FacilityName::P6 | FacilityName::Netburst => Layout::Plain,
+            FacilityName::Pm => Layout::Packed32,
+        }))
+    }
+}
+
+/// Runs `lbr decode`.
+pub(crate) fn run(args: DecodeArgs) -> Outcome {
+    let records = args.records().or_exit(USAGE)?;
+    let mut input = open(&args.file).or_exit(USAGE)?;
+    let mut out = Out::stdout();
+    let table = record::table(records, false);
+    // Rows are printed as they come: nobody knows them all.
+    let layout = table.layout(&out, &mut (), std::iter::empty(), 0);
+    if !args.json {
+        layout.headings(&mut out)?;
+    }
+    let mut status = DONE;
+    let mut line = Vec::new();
+    let mut number: u64 = 0;
+    loop {
+        line.clear();
+        let more = line::read(&mut input, &mut line)
+            .with_context(|| format!("cannot read {}", args.file.display()))
+            .or_exit(USAGE)?;
+        if !more {
+            break;
+        }
+        number += 1;
+        match line::parse(&line, records) {
+            Ok(None) => {}
+            Ok(Some(row)) if args.json => json::line(&mut out, &row.json())?,
+            Ok(Some(row)) => layout.row(&mut out, &mut (), &row)?,
+            Err(e) => {
+                status = USAGE;
+                // What came before stays before it where both go to one place.
+                out.flush()?;
+                say!("{}:{number}: {e}", name(&args.file));
+            }
+        }
+    }
+    out.flush()?;
+    Ok(status)
+}
+
+fn open(file: &Path) -> Result<Box<dyn BufRead>, anyhow::Error> {
+    if file.as_os_str() == "-" {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    Ok(Box::new(BufReader::new(opened)))
+}
+
+fn name(file: &Path) -> std::borrow::Cow<'_, str> {
+    if file.as_os_str() == "-" { "standard input".into() } else { file.to_string_lossy() }
+}
