@@ -187,7 +187,7 @@ fn for_people_it_is_a_line_a_check() {
     let root = machine.path().to_str().unwrap();
     let text = stdout(&lbr(&["doctor", "--soft-cpu", "06_5E", "--msr-root", root]));
     assert!(
-        text.lines().any(|line| line.starts_with("ok   branch records intel_legacy, depth 32")),
+        text.lines().any(|line| line.starts_with("ok  branch records  intel_legacy, depth 32")),
         "{text}"
     );
     assert!(text.trim_end().ends_with("lbr record --backend soft -- PROGRAM"), "{text}");

@@ -39,6 +39,7 @@ mod script;
 mod select;
 mod symbolic;
 mod symbols;
+mod terminal;
 mod textbook;
 mod verify;
 

@@ -169,7 +169,7 @@ fn csv_and_pictures() {
     let shown = text(&out.stdout);
     assert!(shown.contains("\ninstructions_per_iteration,,,7,,,,,,\n"), "{shown}");
     assert!(shown.contains("\ncycles_per_iteration,,,,,,,,,\n"), "absent is empty: {shown}");
-    assert!(shown.contains("\nblock_cycles,\"+0x5 .. end\",2,,,,,,,\n"), "{shown}");
+    assert!(shown.contains("\nblock_cycles,+0x5 .. end,2,,,,,,,\n"), "{shown}");
     let columns = |line: &str| line.matches(',').count();
     assert!(shown.lines().all(|line| columns(line) == 9), "{shown}");
     let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,166 @@
+//! What commands show on a terminal: no row is wider than it, and nothing that
+//! others wrote drives it. Pipes hide both.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+
+use nix::pty::{Winsize, openpty};
+use unicode_width::UnicodeWidthStr;
+
+use crate::support::lbr::{command, lbr};
+use crate::support::programs::build;
+use crate::support::skip::skipped;
+
+/// What a command prints on a terminal of so many columns, results and messages.
+fn shown(width: u16, args: &[&str]) -> String {
+    let size = Winsize { ws_row: 40, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = openpty(Some(&size), None).unwrap();
+    let mut command = command(args);
+    command.env("NO_COLOR", "1").env("TERM", "xterm-256color").stdin(Stdio::null());
+    command.stdout(pty.slave.try_clone().unwrap()).stderr(pty.slave);
+    let mut child = command.spawn().unwrap();
+    // With this end of the terminal open reading would never end.
+    drop(command);
+    let mut text = Vec::new();
+    let mut buffer = [0; 4096];
+    let mut terminal = File::from(pty.master);
+    while let Ok(read @ 1..) = terminal.read(&mut buffer) {
+        text.extend_from_slice(&buffer[..read]);
+    }
+    assert!(child.wait().unwrap().code().is_some(), "{args:?}");
+    String::from_utf8(text).unwrap()
+}
+
+const VIEWS: [&str; 7] = ["hot", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph"];
+
+/// Every command that shows something of a recording.
+fn of_recording(file: &str) -> Vec<Vec<&str>> {
+    let mut all: Vec<Vec<&str>> =
+        VIEWS.map(|view| vec!["report", "-i", file, "--view", view]).into();
+    all.extend([
+        vec!["report", "-i", file, "--view", "callgraph", "--callee"],
+        vec!["hist", "-i", file],
+        vec!["annotate", "-i", file],
+        vec!["annotate", "-i", file, "--hottest"],
+        vec!["lint", "-i", file],
+    ]);
+    all
+}
+
+const CPP: &str = "_ZNSt6vectorISt4pairIidESaIS1_EE17_M_realloc_insertIJRiRdEEEvN9__gnu_cxx17__normal_iteratorIPS1_S3_EEDpOT_";
+const RUST: &str = "_ZN88_$LT$alloc..vec..Vec$LT$u64$GT$$u20$as$u20$core..iter..traits..collect..IntoIterator$GT$9into_iter17h0123456789abcdefE";
+
+#[test]
+fn no_row_is_wider_than_the_terminal() {
+    let names = [format!("-Df0={CPP}"), format!("-Dtop={RUST}")];
+    let flags = ["-nostdlib", "-static", "-no-pie", &names[0], &names[1]];
+    let Some(program) = build("outcomes.S", &flags) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let (file, path) = (file.to_str().unwrap(), program.path.to_str().unwrap());
+    let recorded = ["record", "--backend", "soft", "--source", "ptrace", "-o", file, "--", path];
+    let out = lbr(&recorded);
+    if out.status.code() == Some(4) {
+        return skipped(String::from_utf8_lossy(&out.stderr));
+    }
+    let records = folder.path().join("records.txt");
+    std::fs::write(&records, "0x4011a0 0x401136 0x8000000000000005\n0 0 0\n").unwrap();
+    let mut all = of_recording(file);
+    all.extend([
+        vec!["probe"],
+        vec!["doctor"],
+        vec!["verify", "--soft-cpu", "skylake", "--write"],
+        vec!["dump", "--soft-cpu", "sapphire-rapids"],
+        vec!["decode", "--facility", "arch", records.to_str().unwrap()],
+        vec!["explain", "IA32_DEBUGCTL", "0x4801"],
+        vec!["explain", "LBR_SELECT"],
+    ]);
+    for width in [80, 120, 200] {
+        for args in &all {
+            let text = shown(width, args);
+            for line in text.lines() {
+                assert!(line.width() <= usize::from(width), "{width} {args:?}: {line:?}\n{text}");
+            }
+        }
+    }
+    let hot = shown(120, &["report", "-i", file, "--limit", "0"]);
+    assert!(hot.contains("std::vector<…>::_M_realloc_insert<…>(…)"), "{hot}");
+    assert!(hot.contains("IntoIterator>::into_iter"), "{hot}");
+    // A file gets everything, and so does who asks for it.
+    let whole = "<alloc::vec::Vec<u64> as core::iter::traits::collect::IntoIterator>::into_iter";
+    assert!(!hot.contains(whole), "{hot}");
+    let wide = shown(80, &["report", "-i", file, "--limit", "0", "--wide"]);
+    assert!(wide.contains(whole), "{wide}");
+    let piped = lbr(&["report", "-i", file, "--limit", "0"]);
+    assert!(String::from_utf8(piped.stdout).unwrap().contains(whole));
+}
+
+/// Names with what drives a terminal, forges a row, or is not seen.
+#[test]
+fn foreign_text_is_shown_escaped() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("na\u{1b}[2Jme\u{202e}.txt");
+    let evil = "e\u{1b}]0;TXT\u{7}\u{1b}[2Jvil\u{9b}2J\u{7f}\u{202e}\u{200b}";
+    let line = format!(" {evil}+0x4/main+0x8/P/-/-/1  main+0x20/{evil}+0x0/P/-/-/2 \n");
+    std::fs::write(&file, line.repeat(40)).unwrap();
+    let file = file.to_str().unwrap();
+    let mut all = of_recording(file);
+    all.extend(VIEWS.map(|view| vec!["report", "-i", file, "--json", "--view", view]));
+    all.extend(VIEWS.map(|view| vec!["report", "-i", file, "--csv", "--view", view]));
+    all.extend([
+        vec!["report", "-i", file, "--view", "callgraph", "--folded"],
+        vec!["report", "-i", file, "--html", "-"],
+        vec!["script", "-i", file],
+        vec!["script", "-i", file, "--json"],
+        vec!["lint", "-i", file, "--json"],
+        vec!["hist", "-i", file, "--json"],
+        vec!["report", "-i", "no\u{1b}[2Jthing\nlbr: forged"],
+    ]);
+    for args in &all {
+        let text = shown(100, args);
+        let hidden = |c: char| {
+            c.is_control() && !matches!(c, '\r' | '\n') || matches!(c, '\u{202e}' | '\u{200b}')
+        };
+        assert_eq!(text.find(hidden), None, "{args:?}: {text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("lbr: forged")), "{text}");
+    }
+    let hot = shown(300, &["report", "-i", file]);
+    assert!(hot.contains(r"e\x1b]0;TXT\x07\x1b[2Jvil\x9b2J\x7f\u{202e}\u{200b}+0x4"), "{hot}");
+}
+
+/// Colours stand where a terminal, or the command line, wants them.
+#[test]
+fn colours_are_for_terminals() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("few.txt");
+    std::fs::write(&file, " 0x40/0x10/P/-/-/1  0x20/0x30/P/-/-/2 \n".repeat(40)).unwrap();
+    let has = |color: &str, unset: bool| {
+        let mut command = command(&["lint", "-i", Path::new(&file).to_str().unwrap()]);
+        command.args(["--color", color]);
+        if unset {
+            command.env("NO_COLOR", "1");
+        }
+        command.output().unwrap().stdout.contains(&0x1b)
+    };
+    assert!(has("always", false) && !has("auto", false) && !has("never", false));
+    assert!(has("always", true), "who says always means it");
+}
+
+/// A message that nobody can hear ends nothing.
+#[test]
+fn full_and_closed_outputs_end_in_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("few.txt");
+    std::fs::write(&file, " 0x40/0x10/P/-/-/1  0x20/0x30/P/-/-/2 \nnonsense\n".repeat(3)).unwrap();
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    for name in ["report", "lint", "script", "hist"] {
+        let mut quiet = command(&[name, "-i", file.to_str().unwrap()]);
+        let heard = quiet.output().unwrap().status.code();
+        let unheard = quiet.stdout(Stdio::null()).stderr(full()).status().unwrap();
+        assert_eq!(unheard.code(), heard, "{name}");
+        let full = quiet.stdout(full()).stderr(full()).status().unwrap();
+        assert!(matches!(full.code(), Some(1 | 5)), "{name}: {full}");
+    }
+}
