@@ -7,7 +7,7 @@ mod subject;
 mod text;
 
 use std::{
-    io::{BufWriter, Write},
+    io::Write,
     path::{Path, PathBuf},
     sync::{
         Arc,
