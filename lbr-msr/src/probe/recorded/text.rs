@@ -35,12 +35,16 @@ pub(super) struct Leaf {
     pub(super) registers: Registers,
 }
 
+/// Reads a line of one layout: `None` where it is none of this layout, and no
+/// leaf where it only begins like one.
+type Reader = fn(&str) -> Option<Option<Leaf>>;
+
 /// Reads a line without blanks around it.
 pub(super) fn read(line: &str) -> Line {
     if let Some(cpu) = cpu_header(line) {
         return Line::Cpu(cpu);
     }
-    let layouts: [(&'static str, fn(&str) -> Option<Option<Leaf>>); 5] = [
+    let layouts: [(&'static str, Reader); 5] = [
         ("InstLatX64 or AIDA64", by_dashes),
         ("cpuid -r", by_names),
         ("cpucontrol -i", by_level),
