@@ -32,8 +32,6 @@ impl fmt::Display for Msr {
     }
 }
 
-/// Time-stamp counter. SDM 35.1.
-pub const IA32_TIME_STAMP_COUNTER: Msr = Msr(0x10);
 /// First of the FROM (or packed FROM/TO) registers of P6-family cores before
 /// Nehalem, of Bonnell and of Silvermont. SDM Table 17-4, 17.13.
 pub const MSR_LASTBRANCH_0_FROM_IP_CORE2: Msr = Msr(0x40);

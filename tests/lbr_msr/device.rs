@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
-use lbr_msr::access::replay::Step;
+use lbr_msr::access::replay::AccessDone;
 use lbr_msr::access::{
     Access, Device, FakeMsrs, MsrError, MsrRead, MsrWrite, Op, Recording, Replay, Root,
 };
@@ -147,7 +147,7 @@ fn a_replay_keeps_to_the_recorded_order() {
     let refused = replay.read(Msr(0x1D9)).unwrap_err();
     assert!(refused.to_string().contains("has ended"), "{refused}");
 
-    let incomplete = Step { access: Access::Read, msr: Msr(1), value: None, error: None };
+    let incomplete = AccessDone { access: Access::Read, msr: Msr(1), value: None, error: None };
     assert!(Replay::new(0, vec![incomplete]).read(Msr(1)).is_err());
 }
 

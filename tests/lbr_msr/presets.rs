@@ -5,7 +5,7 @@ use lbr_msr::caps::{Facility, FilterRegister, Layout, Quirks};
 use lbr_msr::format::LbrFormat;
 use lbr_msr::probe::{GivenPerfCapabilities, probe};
 use lbr_msr::soft::SoftCpu;
-use lbr_msr::table::{Kind, MODELS};
+use lbr_msr::table::{MODELS, RecordKind};
 
 #[test]
 fn every_row_of_the_table_has_one() {
@@ -14,8 +14,8 @@ fn every_row_of_the_table_has_one() {
         assert_eq!(soft.key, row.key());
         let g = row.generation;
         let facility = match (g.kind, g.group) {
-            (Kind::Arch, _) => Facility::IntelArch,
-            (Kind::P6Single, _) => Facility::P6,
+            (RecordKind::Arch, _) => Facility::IntelArch,
+            (RecordKind::P6Single, _) => Facility::P6,
             (_, "NB0" | "NB3") => Facility::NetBurst,
             _ => Facility::IntelLegacy,
         };

@@ -108,7 +108,7 @@ fn skylake() {
 fn pt_models(quirk: Quirks, quirks_of: impl Fn(u32) -> Quirks) -> Vec<u32> {
     let mut models: Vec<u32> = lbr_msr::table::MODELS
         .iter()
-        .filter(|row| row.family == 6 && row.generation.kind == lbr_msr::table::Kind::Legacy)
+        .filter(|row| row.family == 6 && row.generation.kind == lbr_msr::table::RecordKind::Legacy)
         .map(|row| u32::from(row.model))
         .filter(|model| quirks_of((model >> 4) << 16 | 0x600 | (model & 0xF) << 4).contains(quirk))
         .collect();

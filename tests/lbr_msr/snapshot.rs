@@ -113,7 +113,7 @@ fn it_reads_each_register_and_writes_none() {
     for soft in SoftCpu::all() {
         let mut ring = Recording::new(SoftLbr::new(&soft.caps, soft.perf_capabilities));
         let snapshot = Snapshot::read(&mut ring, &soft.caps).unwrap_or_else(|e| panic!("{e}"));
-        assert!(ring.steps().iter().all(|step| step.access == Access::Read));
+        assert!(ring.accesses().iter().all(|step| step.access == Access::Read));
         assert_eq!(snapshot.depth, soft.caps.depth, "{}", soft.key);
         let all = soft.caps.order != lbr_msr::caps::Order::Saturating;
         assert!(!all || snapshot.records.len() == soft.caps.depth as usize, "{}", soft.key);

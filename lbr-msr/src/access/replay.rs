@@ -7,7 +7,7 @@ use crate::address::Msr;
 
 /// One access and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct AccessDone {
     /// Read or write.
     pub access: Access,
     /// The register.
@@ -18,18 +18,18 @@ pub struct Step {
     pub error: Option<MsrError>,
 }
 
-impl Step {
-    fn read(msr: Msr, result: &Result<u64, MsrError>) -> Step {
+impl AccessDone {
+    fn read(msr: Msr, result: &Result<u64, MsrError>) -> AccessDone {
         let (value, error) = match result {
             Ok(value) => (Some(*value), None),
             Err(error) => (None, Some(error.clone())),
         };
-        Step { access: Access::Read, msr, value, error }
+        AccessDone { access: Access::Read, msr, value, error }
     }
 
-    fn write(msr: Msr, value: u64, result: &Result<(), MsrError>) -> Step {
+    fn write(msr: Msr, value: u64, result: &Result<(), MsrError>) -> AccessDone {
         let error = result.as_ref().err().cloned();
-        Step { access: Access::Write, msr, value: Some(value), error }
+        AccessDone { access: Access::Write, msr, value: Some(value), error }
     }
 }
 
@@ -37,25 +37,25 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording<M> {
     inner: M,
-    steps: Vec<Step>,
+    accesses: Vec<AccessDone>,
 }
 
 impl<M> Recording<M> {
     /// Records what is done to `inner`.
     #[must_use]
     pub const fn new(inner: M) -> Recording<M> {
-        Recording { inner, steps: Vec::new() }
+        Recording { inner, accesses: Vec::new() }
     }
 
     /// What was done so far, in order.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    pub fn accesses(&self) -> &[AccessDone] {
+        &self.accesses
     }
 
     /// Forgets what was done so far.
     pub fn clear(&mut self) {
-        self.steps.clear();
+        self.accesses.clear();
     }
 
     /// The backend.
@@ -65,8 +65,8 @@ impl<M> Recording<M> {
 
     /// Ends the recording.
     #[must_use]
-    pub fn into_parts(self) -> (M, Vec<Step>) {
-        (self.inner, self.steps)
+    pub fn into_parts(self) -> (M, Vec<AccessDone>) {
+        (self.inner, self.accesses)
     }
 }
 
@@ -77,7 +77,7 @@ impl<M: MsrRead> MsrRead for Recording<M> {
 
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         let result = self.inner.read(msr);
-        self.steps.push(Step::read(msr, &result));
+        self.accesses.push(AccessDone::read(msr, &result));
         result
     }
 
@@ -90,7 +90,7 @@ impl<M: MsrRead> MsrRead for Recording<M> {
         }
         let result = self.inner.read_many(msrs, out);
         for (msr, value) in msrs.iter().zip(out.iter()) {
-            self.steps.push(Step::read(*msr, &result.clone().map(|()| *value)));
+            self.accesses.push(AccessDone::read(*msr, &result.clone().map(|()| *value)));
         }
         result
     }
@@ -103,7 +103,7 @@ impl<M: MsrRead> MsrRead for Recording<M> {
 impl<M: MsrWrite> MsrWrite for Recording<M> {
     fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
         let result = self.inner.write(msr, value);
-        self.steps.push(Step::write(msr, value, &result));
+        self.accesses.push(AccessDone::write(msr, value, &result));
         result
     }
 
@@ -119,9 +119,9 @@ impl<M: MsrWrite> MsrWrite for Recording<M> {
         }
         let result = self.inner.run(batch);
         for op in batch {
-            self.steps.push(match op {
-                Op::Read { msr, value } => Step::read(*msr, &result.clone().map(|()| *value)),
-                Op::Write { msr, value } => Step::write(*msr, *value, &result),
+            self.accesses.push(match op {
+                Op::Read { msr, value } => AccessDone::read(*msr, &result.clone().map(|()| *value)),
+                Op::Write { msr, value } => AccessDone::write(*msr, *value, &result),
             });
         }
         result
@@ -133,19 +133,19 @@ impl<M: MsrWrite> MsrWrite for Recording<M> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     cpu: u32,
-    steps: VecDeque<Step>,
+    accesses: VecDeque<AccessDone>,
 }
 
 impl Replay {
-    /// Plays `steps` back as a logical CPU.
+    /// Plays `accesses` back as a logical CPU.
     #[must_use]
-    pub fn new(cpu: u32, steps: Vec<Step>) -> Replay {
-        Replay { cpu, steps: steps.into() }
+    pub fn new(cpu: u32, accesses: Vec<AccessDone>) -> Replay {
+        Replay { cpu, accesses: accesses.into() }
     }
 
     /// What was recorded and not asked for.
-    pub fn rest(&self) -> impl ExactSizeIterator<Item = &Step> {
-        self.steps.iter()
+    pub fn rest(&self) -> impl ExactSizeIterator<Item = &AccessDone> {
+        self.accesses.iter()
     }
 
     fn next(
@@ -154,25 +154,25 @@ impl Replay {
         msr: Msr,
         written: Option<u64>,
     ) -> Result<Option<u64>, MsrError> {
-        let fits = |step: &Step| {
+        let fits = |step: &AccessDone| {
             step.access == access
                 && step.msr == msr
                 && written.is_none_or(|value| step.value == Some(value))
         };
-        if !self.steps.front().is_some_and(fits) {
+        if !self.accesses.front().is_some_and(fits) {
             return Err(MsrError::Unpopulated { msr, access, detail: self.expected(written) });
         }
-        match self.steps.pop_front() {
-            Some(Step { error: Some(error), .. }) => Err(error),
+        match self.accesses.pop_front() {
+            Some(AccessDone { error: Some(error), .. }) => Err(error),
             step => Ok(step.and_then(|step| step.value)),
         }
     }
 
     fn expected(&self, written: Option<u64>) -> String {
         let asked = written.map_or_else(String::new, |value| format!(" (with {value:#x})"));
-        match self.steps.front() {
+        match self.accesses.front() {
             None => format!("{asked}; the recording has ended"),
-            Some(Step { access: Access::Write, msr, value: Some(value), .. }) => {
+            Some(AccessDone { access: Access::Write, msr, value: Some(value), .. }) => {
                 format!("{asked}; the next recorded access is write of {msr} with {value:#x}")
             }
             Some(step) => {

@@ -1,4 +1,19 @@
-//! RDMSR and WRMSR by instruction, for code that runs in ring 0.
+//! RDMSR and WRMSR by instruction, for code that runs in ring 0: a kernel, a
+//! hypervisor, a unikernel, firmware. No program of this workspace does.
+//!
+//! ```no_run
+//! use lbr_msr::{LbrCaps, access::Ring0, probe, snapshot::Snapshot};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let caps: LbrCaps = probe::probe(&raw_cpuid::CpuIdReaderNative, None)?;
+//! // SAFETY: this runs in ring 0 with preemption off, and only reads.
+//! let mut registers = unsafe { Ring0::new(0) };
+//! for (index, record) in Snapshot::read(&mut registers, &caps)?.records {
+//!     assert!(index < caps.depth, "{record:x?}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
 #![allow(unsafe_code, reason = "RDMSR and WRMSR are privileged instructions")]
 
 use super::{MsrError, MsrRead, MsrWrite};

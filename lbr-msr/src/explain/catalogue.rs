@@ -43,7 +43,7 @@ pub(super) struct Entry {
 /// What a register is on some CPUs.
 #[derive(Debug)]
 pub(super) struct Variant {
-    pub(super) place: Place,
+    pub(super) location: Location,
     /// Which generations; none for Arm's registers.
     pub(super) on: &'static [&'static str],
     /// The same in words.
@@ -56,7 +56,7 @@ pub(super) struct Variant {
 
 /// Where a register is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// One MSR.
     At(Msr),
     /// `count` MSRs, each `stride` above the one before.
@@ -77,9 +77,9 @@ impl Entry {
 impl Variant {
     /// How many there are; `None` for a register without an index.
     pub(super) const fn count(&self) -> Option<u32> {
-        match self.place {
-            Place::At(_) | Place::System { .. } => None,
-            Place::Each { count, .. } | Place::SystemEach { count, .. } => Some(count),
+        match self.location {
+            Location::At(_) | Location::System { .. } => None,
+            Location::Each { count, .. } | Location::SystemEach { count, .. } => Some(count),
         }
     }
 
@@ -105,7 +105,7 @@ const fn one(
     cpus: &'static str,
     fields: &'static [Field],
 ) -> Variant {
-    Variant { place: Place::At(msr), on, cpus, fields, lacks: 0 }
+    Variant { location: Location::At(msr), on, cpus, fields, lacks: 0 }
 }
 
 /// A register for each of `count` records, `stride` apart.
@@ -115,15 +115,15 @@ const fn each(
     cpus: &'static str,
     fields: &'static [Field],
 ) -> Variant {
-    Variant { place: Place::Each { first, stride, count }, on, cpus, fields, lacks: 0 }
+    Variant { location: Location::Each { first, stride, count }, on, cpus, fields, lacks: 0 }
 }
 
 /// One of Arm's.
-const fn arm(place: Place, fields: &'static [Field]) -> Variant {
-    Variant { place, on: &[], cpus: "Arm", fields, lacks: 0 }
+const fn arm(location: Location, fields: &'static [Field]) -> Variant {
+    Variant { location, on: &[], cpus: "Arm", fields, lacks: 0 }
 }
-const fn system(op1: u8, crm: u8, op2: u8) -> Place {
-    Place::System { op1, crm, op2 }
+const fn system(op1: u8, crm: u8, op2: u8) -> Location {
+    Location::System { op1, crm, op2 }
 }
 
 /// CPUs with IA32_DEBUGCTL as it is today.
@@ -351,11 +351,11 @@ pub(super) static ENTRIES: &[Entry] = &[
 
     entry("BRBINF{n}_EL1", &[], "BRBE",
         "what is known about this record; record 0 of a bank is its newest",
-        &[arm(Place::SystemEach { count: 32, op2: 0 }, BrbInf::FIELDS)]),
+        &[arm(Location::SystemEach { count: 32, op2: 0 }, BrbInf::FIELDS)]),
     entry("BRBSRC{n}_EL1", &[], "BRBE", "where the branch of this record came from",
-        &[arm(Place::SystemEach { count: 32, op2: 1 }, brbe::ADDRESS)]),
+        &[arm(Location::SystemEach { count: 32, op2: 1 }, brbe::ADDRESS)]),
     entry("BRBTGT{n}_EL1", &[], "BRBE", "where the branch of this record went",
-        &[arm(Place::SystemEach { count: 32, op2: 2 }, brbe::ADDRESS)]),
+        &[arm(Location::SystemEach { count: 32, op2: 2 }, brbe::ADDRESS)]),
     entry("BRBINFINJ_EL1", &[], "BRBE", "information of a record to be injected",
         &[arm(system(1, 1, 0), BrbInf::FIELDS)]),
     entry("BRBSRCINJ_EL1", &[], "BRBE", "source of a record to be injected",

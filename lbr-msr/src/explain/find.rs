@@ -5,7 +5,7 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{CpuKey, ENTRIES, Entry, Place, Register, Variant, near};
+use super::{CpuKey, ENTRIES, Entry, Location, Register, Variant, near};
 use crate::Msr;
 
 /// Why a register was not found.
@@ -132,13 +132,13 @@ fn highest_index(name: &str) -> Option<u32> {
 
 /// The registers that have an address, with their index there.
 fn addressed(address: Msr) -> impl Iterator<Item = Match> {
-    everywhere().filter_map(move |(entry, variant)| match variant.place {
-        Place::At(msr) => (msr == address).then_some((entry, variant, None)),
-        Place::Each { first, stride, count } => {
+    everywhere().filter_map(move |(entry, variant)| match variant.location {
+        Location::At(msr) => (msr == address).then_some((entry, variant, None)),
+        Location::Each { first, stride, count } => {
             let distance = address.0.checked_sub(first.0)?;
             let index = distance.checked_div(stride)?;
             (distance % stride == 0 && index < count).then_some((entry, variant, Some(index)))
         }
-        Place::System { .. } | Place::SystemEach { .. } => None,
+        Location::System { .. } | Location::SystemEach { .. } => None,
     })
 }

@@ -27,7 +27,7 @@ mod find;
 mod near;
 
 pub use build::BuildError;
-use catalogue::{ENTRIES, Entry, Place, Variant};
+use catalogue::{ENTRIES, Entry, Location, Variant};
 pub use cpu::{BadCpuKey, CpuKey};
 pub use find::{FindError, find};
 
@@ -53,12 +53,12 @@ impl Register {
     /// Its address; `None` for a system register of Arm.
     #[must_use]
     pub fn msr(&self) -> Option<Msr> {
-        match self.on.place {
-            Place::At(msr) => Some(msr),
-            Place::Each { first, stride, .. } => {
+        match self.on.location {
+            Location::At(msr) => Some(msr),
+            Location::Each { first, stride, .. } => {
                 Some(Msr(first.0.wrapping_add(stride.wrapping_mul(self.index.unwrap_or(0)))))
             }
-            Place::System { .. } | Place::SystemEach { .. } => None,
+            Location::System { .. } | Location::SystemEach { .. } => None,
         }
     }
 
@@ -67,10 +67,10 @@ impl Register {
     /// registers that exist once for each record is from one source.
     #[must_use]
     pub fn encoding(&self) -> Option<String> {
-        match self.on.place {
-            Place::At(_) | Place::Each { .. } => None,
-            Place::System { op1, crm, op2 } => Some(format!("S2_{op1}_C9_C{crm}_{op2}")),
-            Place::SystemEach { op2, .. } => {
+        match self.on.location {
+            Location::At(_) | Location::Each { .. } => None,
+            Location::System { op1, crm, op2 } => Some(format!("S2_{op1}_C9_C{crm}_{op2}")),
+            Location::SystemEach { op2, .. } => {
                 let index = self.index.unwrap_or(0);
                 let (crm, bank) = (index & 0xF, index >> 4 & 1);
                 Some(format!("S2_1_C8_C{crm}_{}", bank << 2 | u32::from(op2)))

@@ -42,13 +42,6 @@ impl ArchLbrLeaf {
     pub const fn deep_c_state_reset(self) -> bool {
         self.eax >> 30 & 1 != 0
     }
-
-    /// EAX\[31\]: recorded addresses are linear, not effective.
-    #[must_use]
-    pub const fn linear_addresses(self) -> bool {
-        self.eax >> 31 != 0
-    }
-
     /// EBX\[0\]: IA32_LBR_CTL\[2:1\] may be set.
     #[must_use]
     pub const fn cpl_filter(self) -> bool {

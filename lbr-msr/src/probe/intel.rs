@@ -11,7 +11,7 @@ use crate::{
     },
     caps::{CpuIdentity, Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap},
     format::LbrFormat,
-    table::{self, Carries, Generation, Kind, SelectScope},
+    table::{self, Carries, Generation, RecordKind, SelectScope},
 };
 
 /// IA32_LBR_CTL.LBREn. Linux msr-index.h.
@@ -48,7 +48,7 @@ impl Probed {
             }
         };
         let generation = row.map(|row| row.generation);
-        if generation.is_some_and(|g| g.kind == Kind::Arch) {
+        if generation.is_some_and(|g| g.kind == RecordKind::Arch) {
             if assumption.is_some() {
                 return Err(Why::CannotAssume("Architectural LBR is told by CPUID alone"));
             }
@@ -190,12 +190,12 @@ impl Probed {
             _ => generation.format.layout(),
         };
         let layout = match (generation.kind, format) {
-            (Kind::Packed32, _) | (_, Some(LbrFormat::FORMAT_32)) => Layout::Packed32,
+            (RecordKind::Packed32, _) | (_, Some(LbrFormat::FORMAT_32)) => Layout::Packed32,
             (_, Some(format)) => Layout::Legacy { format, tsx: self.tsx },
             (_, None) => Layout::Plain,
         };
         let (facility, order) = match generation.kind {
-            Kind::P6Single => (Facility::P6, Order::Single),
+            RecordKind::P6Single => (Facility::P6, Order::Single),
             _ if generation.is_netburst() => (Facility::NetBurst, Order::Tos),
             _ => (Facility::IntelLegacy, Order::Tos),
         };

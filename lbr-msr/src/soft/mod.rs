@@ -11,6 +11,7 @@ pub mod preset;
 
 pub use fault::{Fault, Faults};
 pub use preset::SoftCpu;
+mod control;
 mod depart;
 mod encode;
 mod events;

@@ -12,7 +12,7 @@ use crate::{
     caps::{LbrCaps, Vendor},
     format::LbrFormat,
     probe::{GivenPerfCapabilities, RecordedCpuid, probe},
-    table::{self, Carries, Kind, Model},
+    table::{self, Carries, Model, RecordKind},
 };
 
 /// CPUID.01H:ECX\[15\].
@@ -172,7 +172,7 @@ fn set_vendor(cpuid: &mut RecordedCpuid, vendor: &Vendor, max_leaf: u32) {
 
 fn intel(row: &Model) -> RecordedCpuid {
     let generation = row.generation;
-    let arch = generation.kind == Kind::Arch;
+    let arch = generation.kind == RecordKind::Arch;
     let (family, model) = (u32::from(row.family), u32::from(row.model));
     // Bonnell before stepping 10 cannot freeze its LBR.
     let stepping = match generation.group {
@@ -182,9 +182,9 @@ fn intel(row: &Model) -> RecordedCpuid {
     let pdcm = if perf_capabilities(row).is_some() { PDCM } else { 0 };
     let version = perfmon_version(row);
     let max_leaf = match generation.kind {
-        Kind::P6Single => 2,
-        Kind::Arch => 0x20,
-        Kind::Packed32 | Kind::Legacy => match version {
+        RecordKind::P6Single => 2,
+        RecordKind::Arch => 0x20,
+        RecordKind::Packed32 | RecordKind::Legacy => match version {
             0 => 2,
             1..=3 => 0xD,
             _ => 0x16,

@@ -1,6 +1,6 @@
 //! The geometry of each generation, with its sources.
 
-use super::{Carries, ExpectedFormat, Generation, Kind, SelectScope};
+use super::{Carries, ExpectedFormat, Generation, RecordKind, SelectScope};
 use crate::{
     address::{
         IA32_LBR_0_FROM_IP, IA32_LBR_0_INFO, IA32_LBR_0_TO_IP, IA32_LBR_CTL,
@@ -15,7 +15,7 @@ use crate::{
 /// the generations below say where they differ.
 const CORE_RING: Generation = Generation {
     group: "",
-    kind: Kind::Legacy,
+    kind: RecordKind::Legacy,
     depth: Some(8),
     from: MSR_LASTBRANCH_0_FROM_IP_CORE2,
     to: Some(MSR_LASTBRANCH_0_TO_IP_CORE2),
@@ -46,7 +46,7 @@ const NEHALEM_RING: Generation = Generation {
 /// The P6 family: one pair.
 pub(super) const P6: Generation = Generation {
     group: "P6",
-    kind: Kind::P6Single,
+    kind: RecordKind::P6Single,
     depth: Some(1),
     from: MSR_LASTBRANCHFROMIP,
     to: Some(MSR_LASTBRANCHTOIP),
@@ -59,7 +59,7 @@ pub(super) const P6: Generation = Generation {
 /// Pentium M: eight packed records.
 pub(super) const PM: Generation = Generation {
     group: "PM",
-    kind: Kind::Packed32,
+    kind: RecordKind::Packed32,
     to: None,
     format: ExpectedFormat::NotApplicable,
     sources: "EDK2 PentiumMMsr.h; SDM 17.13",
@@ -177,7 +177,7 @@ pub(super) const TNT: Generation = Generation {
 /// Architectural LBR: CPUID tells.
 pub(super) const ARCH: Generation = Generation {
     group: "ARCH",
-    kind: Kind::Arch,
+    kind: RecordKind::Arch,
     depth: None,
     from: IA32_LBR_0_FROM_IP,
     to: Some(IA32_LBR_0_TO_IP),
@@ -196,7 +196,7 @@ pub(super) const ARCH: Generation = Generation {
 /// NetBurst models 0 to 2: four packed records.
 pub(super) const NB0: Generation = Generation {
     group: "NB0",
-    kind: Kind::Packed32,
+    kind: RecordKind::Packed32,
     depth: Some(4),
     from: MSR_LASTBRANCHFROMIP,
     to: None,

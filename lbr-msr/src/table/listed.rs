@@ -4,7 +4,7 @@
 //! Capabilities can name other addresses, because the user may describe a CPU
 //! that the table does not know. Those are read and never written.
 
-use super::{GENERATIONS, Generation, Kind};
+use super::{GENERATIONS, Generation, RecordKind};
 use crate::{
     address::{
         AMD_DBG_EXTN_CFG, AMD_LBR_SELECT, AMD_SAMP_BR_FROM, IA32_DEBUGCTL, IA32_LBR_0_FROM_IP,
@@ -90,10 +90,12 @@ fn generations(facility: Facility) -> impl Iterator<Item = &'static Generation> 
     GENERATIONS.iter().filter(move |generation| {
         facility
             == match generation.kind {
-                Kind::P6Single => Facility::P6,
-                Kind::Arch => Facility::IntelArch,
-                Kind::Packed32 | Kind::Legacy if generation.is_netburst() => Facility::NetBurst,
-                Kind::Packed32 | Kind::Legacy => Facility::IntelLegacy,
+                RecordKind::P6Single => Facility::P6,
+                RecordKind::Arch => Facility::IntelArch,
+                RecordKind::Packed32 | RecordKind::Legacy if generation.is_netburst() => {
+                    Facility::NetBurst
+                }
+                RecordKind::Packed32 | RecordKind::Legacy => Facility::IntelLegacy,
             }
     })
 }

@@ -17,7 +17,7 @@ use crate::{address::Msr, format::LbrFormat};
 
 /// What kind of record a generation keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum RecordKind {
     /// P6: one FROM/TO pair of plain addresses.
     P6Single,
     /// One 64-bit register a record, FROM in the low half.
@@ -28,15 +28,15 @@ pub enum Kind {
     Arch,
 }
 
-impl Kind {
+impl RecordKind {
     /// The word in the facts table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::P6Single => "p6-single",
-            Kind::Packed32 => "packed32",
-            Kind::Legacy => "legacy",
-            Kind::Arch => "arch",
+            RecordKind::P6Single => "p6-single",
+            RecordKind::Packed32 => "packed32",
+            RecordKind::Legacy => "legacy",
+            RecordKind::Arch => "arch",
         }
     }
 }
@@ -154,7 +154,7 @@ pub struct Generation {
     /// Short name.
     pub group: &'static str,
     /// What kind of record.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// Records the ring holds; `None` where CPUID leaf 1CH tells.
     pub depth: Option<u32>,
     /// FROM of record 0 (packed kinds: the one register).

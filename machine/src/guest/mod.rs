@@ -37,10 +37,12 @@
 //! as QEMU does, with 0.
 
 mod api;
+mod callbacks;
 mod cpuid;
 mod entry;
 mod install;
 mod instruction;
+mod machine;
 mod model;
 mod predict;
 mod registers;

@@ -37,9 +37,10 @@ unsafe extern "C" {
     fn g_array_free(array: *mut Array, free_segment: c_int) -> *mut c_char;
 }
 
-/// The registers of a vCPU that the plugin reads or writes. Usable only on
-/// that vCPU's thread, in a callback that says it touches registers or in one
-/// that needs not say.
+/// The registers of a vCPU that the plugin reads or writes. They may be used on
+/// that vCPU's own thread alone, and only while QEMU runs a callback that was
+/// registered with access to registers, or tells of an event such as the start
+/// of the vCPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RegisterFile {
     pub(super) rax: Register,

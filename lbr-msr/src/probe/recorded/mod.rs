@@ -9,7 +9,7 @@ use self::text::Line;
 use super::{identify, intel::LEAF_7_EDX_ARCH_LBR};
 use crate::{
     caps::Vendor,
-    table::{self, Carries, Kind},
+    table::{self, Carries, RecordKind},
 };
 
 /// First leaf of the extended range.
@@ -175,7 +175,7 @@ impl RecordedCpuid {
             Vendor::Intel => {
                 let row = table::lookup(cpu.family, cpu.model).map(|row| row.generation);
                 // Whether it announces Architectural LBR; whether it has TSX.
-                let asks = row.is_none_or(|g| g.kind == Kind::Arch || g.tsx != Carries::No);
+                let asks = row.is_none_or(|g| g.kind == RecordKind::Arch || g.tsx != Carries::No);
                 let seven = basic(if asks { &[7] } else { &[] });
                 let announced = self.cpuid2(7, 0).edx & LEAF_7_EDX_ARCH_LBR != 0;
                 seven.or_else(|| basic(if announced { &[0x1C] } else { &[] }))

@@ -49,12 +49,12 @@ pub(super) struct Vcpu {
     pub(super) asked: Option<(u32, u32)>,
     /// Base of the interrupt descriptor table.
     pub(super) idt: Option<u64>,
-    pub(super) counts: Counts,
+    pub(super) counts: EventCounts,
 }
 
 /// What a vCPU has done, for the plugin's last word.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct EventCounts {
     pub(super) retired: u64,
     pub(super) reads: u64,
     pub(super) writes: u64,
@@ -86,7 +86,7 @@ impl Vcpu {
             faulting_rcx: None,
             asked: None,
             idt: None,
-            counts: Counts::default(),
+            counts: EventCounts::default(),
         }
     }
 

@@ -1,0 +1,139 @@
+//! What a recording consists of: samples, and what ran where meanwhile.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+
+use super::{BranchStack, Label};
+
+/// One reading of a branch ring, with what ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub time: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Logical CPU.
+    pub cpu: u32,
+    /// Where execution stood: TO of the newest entry.
+    pub ip: u64,
+    /// Branches the sample stands for; 0 where that is not known.
+    pub period: u64,
+    /// The branches.
+    pub stack: BranchStack,
+}
+
+/// A file mapped executable into a process. perf's MMAP2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mmap {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub time: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// First address.
+    pub addr: u64,
+    /// Length, bytes.
+    pub len: u64,
+    /// Offset in the file, bytes.
+    pub pgoff: u64,
+    /// Device of the file, major and minor.
+    pub dev: (u32, u32),
+    /// Inode of the file.
+    pub ino: u64,
+    /// Inode generation.
+    pub ino_generation: u64,
+    /// Build id of the file, where known.
+    pub build_id: Option<Vec<u8>>,
+    /// PROT_* bits.
+    pub prot: u32,
+    /// MAP_* bits.
+    pub flags: u32,
+    /// Path, or a name in brackets such as `[vdso]`. Bytes that are not UTF-8
+    /// are replaced.
+    pub path: String,
+}
+
+/// A process or thread takes a name. perf's COMM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comm {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub time: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// The name, at most 15 bytes.
+    pub comm: String,
+    /// Whether it came by exec.
+    pub exec: bool,
+}
+
+/// A process or thread starts (FORK) or ends (EXIT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub time: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Parent process.
+    pub ppid: u32,
+    /// Parent thread.
+    pub ptid: u32,
+}
+
+/// Stacks that were recorded and are not in the stream, with the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub time: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Logical CPU.
+    pub cpu: u32,
+    /// How many stacks.
+    pub stacks: u64,
+    /// Why: a label that excludes, or `None` for a queue that was full.
+    pub label: Option<Label>,
+}
+
+/// What a recording consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A stack of branches.
+    Sample(Sample),
+    /// A mapping.
+    Mmap(Box<Mmap>),
+    /// A name.
+    Comm(Comm),
+    /// A task starts.
+    Fork(Task),
+    /// A task ends.
+    Exit(Task),
+    /// Stacks that are missing.
+    Lost(Lost),
+}
+
+/// Takes events in the order in which they happened.
+pub trait Sink {
+    /// Why an event could not be taken.
+    type Error;
+    /// Takes one event.
+    ///
+    /// # Errors
+    /// Whatever stops the sink from taking it, such as a full disk.
+    fn event(&mut self, event: &Event) -> Result<(), Self::Error>;
+}
+
+impl Sink for Vec<Event> {
+    type Error = core::convert::Infallible;
+    fn event(&mut self, event: &Event) -> Result<(), Self::Error> {
+        self.push(event.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Whether branches are recorded, and how: worked out from the control
+//! registers whenever one of them changes.
+
+use crate::caps::{Facility, Order, Quirks};
+use crate::register::{DbgExtnCfg, DebugCtl, LbrCtl, PerfGlobalStatus, RtitCtl, amd::MSROFF};
+
+use super::Fault;
+use super::encode::Slot;
+use super::filter::Filter;
+use super::ring::{Control, Mode, SoftLbr};
+
+impl SoftLbr {
+    /// Intel PT is tracing on a CPU where that takes the LBR away.
+    #[inline]
+    pub(super) const fn trace_hides_lbr(&self) -> bool {
+        self.rtit_ctl & RtitCtl::TRACE_EN.bits() != 0
+            && self.model.quirks.contains(Quirks::PT_DISABLES)
+    }
+
+    /// PMIs freeze by GLOBAL_STATUS.LBR_FRZ and leave the enable bit alone.
+    pub(super) const fn freezes_by_status(&self) -> bool {
+        self.model.quirks.contains(Quirks::STREAMLINED_FREEZE)
+            || self.model.intel && self.model.perfmon_version >= 4
+    }
+
+    /// The value of the register whose bit enables recording.
+    const fn control(&self) -> u64 {
+        match self.model.control {
+            Control::DebugCtl => self.debugctl,
+            Control::LbrCtl => self.lbr_ctl,
+            Control::DbgExtnCfg => self.dbg_extn_cfg,
+        }
+    }
+
+    /// Works out again what [`retire`](Self::retire) tests. Called after every
+    /// change of a control register.
+    pub(super) fn refresh(&mut self) {
+        let value = match self.model.control {
+            Control::LbrCtl => self.lbr_ctl & !LbrCtl::LBR_EN.bits(),
+            Control::DebugCtl | Control::DbgExtnCfg => self.select,
+        };
+        // Freezing and thawing leave the filter as it is.
+        if value != self.filter_value {
+            self.filter = if self.faults.is_empty() {
+                Filter::of(self.model.filter, value)
+            } else {
+                Filter::faulty(self.model.filter, value, self.faults)
+            };
+            self.filter_value = value;
+        }
+        let filter = self.filter;
+        let branch_trace = self.model.quirks.contains(Quirks::TR_CONFLICTS)
+            && self.debugctl & DebugCtl::TR.bits() != 0;
+        let full = self.model.order == Order::Saturating
+            && self.dbg_extn_cfg & (DbgExtnCfg::VB.bits() | MSROFF.mask()) == DbgExtnCfg::VB.bits();
+        let enabled = self.control() & self.model.map.enable != 0
+            && self.status & PerfGlobalStatus::LBR_FRZ.bits() == 0
+            && !self.trace_hides_lbr();
+
+        if self.was_on && !enabled && self.faults.has(Fault::DuplicateNewest) {
+            self.repeat_newest();
+        }
+        self.was_on = enabled;
+        self.undefined = enabled && (filter.undefined || branch_trace);
+        self.pass = if enabled && !branch_trace && !full { filter.pass } else { 0 };
+        self.mode = match self.model.order {
+            Order::Saturating => Mode::Saturating,
+            _ if filter.call_stack => Mode::CallStack,
+            _ => Mode::Ring,
+        };
+        self.pair_on = self.has_pair() && self.debugctl & DebugCtl::LBR.bits() != 0;
+        self.watch = if self.pair_on { !0 } else { self.pass };
+    }
+
+    /// An AMD stack has the one-entry pair beside it.
+    pub(super) const fn has_pair(&self) -> bool {
+        matches!(self.model.facility, Facility::AmdLbrV2 | Facility::AmdBrs)
+    }
+
+    /// Everything as after power-on: controls and records 0, IA32_LBR_DEPTH at
+    /// its maximum. [`recorded`](Self::recorded) goes on counting.
+    pub fn reset(&mut self) {
+        self.depth = self.model.max_depth;
+        self.clear_records();
+        self.clear_last_exception();
+        self.pair = Slot::EMPTY;
+        self.debugctl = 0;
+        self.select = 0;
+        self.lbr_ctl = 0;
+        self.status = 0;
+        self.rtit_ctl = 0;
+        self.dbg_extn_cfg = match self.model.control {
+            Control::DbgExtnCfg => DbgExtnCfg::MUST_BE_SET,
+            Control::DebugCtl | Control::LbrCtl => 0,
+        };
+        self.refresh();
+    }
+
+    /// A warm reset: Architectural LBR keeps its registers and only stops
+    /// recording, everything else is lost.
+    pub fn warm_reset(&mut self) {
+        if self.model.control != Control::LbrCtl {
+            return self.reset();
+        }
+        self.lbr_ctl &= !LbrCtl::LBR_EN.bits();
+        self.debugctl = 0;
+        self.status = 0;
+        self.rtit_ctl = 0;
+        self.refresh();
+    }
+}

@@ -1,0 +1,236 @@
+//! What QEMU calls where instructions and blocks execute.
+#![allow(unsafe_code, reason = "callbacks of QEMU's plugin interface are C")]
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::Ordering;
+
+use lbr_msr::Msr;
+use lbr_msr::insn::BranchInsn;
+
+use super::api::{self, Discontinuity};
+use super::cpuid::Leaf;
+use super::instruction::Hooked;
+use super::machine::{BlockStart, Machine, Running, Transactional, on_vcpu};
+use super::registers::Answer;
+use super::state::{self, RegisterFile};
+use super::transaction::{Transaction, abort_status};
+use super::vcpu::Vcpu;
+
+/// RDMSR and WRMSR of this register raise #GP in QEMU outside x2APIC mode, and
+/// in it too: nothing is there.
+const FAULTS: u64 = 0x8FF;
+
+pub(super) extern "C" fn block_started(index: c_uint, block: *mut c_void) {
+    on_vcpu(index, |machine, running| {
+        // SAFETY: registered with a `BlockStart`.
+        let block = unsafe { api::data::<BlockStart>(block) };
+        finish_cpuid(machine, running);
+        let Running { vcpu, registers } = running;
+        if vcpu.recording() {
+            let start = registers.rip.get();
+            vcpu.located(start, block.address);
+            vcpu.block(start, block.cycles, || level(registers));
+        } else {
+            // It was on for CPUID alone.
+            machine.switch.set(index, false);
+        }
+    });
+}
+
+pub(super) extern "C" fn branch_started(index: c_uint, branch: *mut c_void) {
+    on_vcpu(index, |_, running| {
+        if running.vcpu.recording() {
+            // SAFETY: registered with a `BranchInsn`.
+            running.vcpu.branch(*unsafe { api::data::<BranchInsn>(branch) });
+        }
+    });
+}
+
+pub(super) extern "C" fn read_msr(index: c_uint, next: *mut c_void) {
+    let done = on_vcpu(index, |machine, Running { vcpu, registers }| {
+        let Some(msr) = addressed(registers) else { return false };
+        vcpu.follow(&machine.model);
+        match vcpu.read(msr) {
+            Answer::Done(value) => {
+                registers.rax.set(value & 0xFFFF_FFFF);
+                registers.rdx.set(value >> 32);
+                true
+            }
+            Answer::Fault => fault(vcpu, registers),
+            Answer::NotOurs => false,
+        }
+    });
+    if done == Some(true) {
+        // SAFETY: registered with access to the program counter; nothing is
+        // left to drop in this frame.
+        unsafe { api::continue_at(next as u64) }
+    }
+}
+
+pub(super) extern "C" fn write_msr(index: c_uint, next: *mut c_void) {
+    let done = on_vcpu(index, |machine, Running { vcpu, registers }| {
+        let Some(msr) = addressed(registers) else { return false };
+        let value = registers.rax.get() & 0xFFFF_FFFF | registers.rdx.get() << 32;
+        vcpu.follow(&machine.model);
+        let before = machine.model.version();
+        let answer = vcpu.write(msr, value, &machine.model);
+        if machine.model.version() != before {
+            // All software LBRs are as after a reset.
+            for select in &machine.selects {
+                select.store(0, Ordering::Relaxed);
+            }
+        }
+        machine.switch.set(index, vcpu.recording());
+        match answer {
+            Answer::Done(()) => true,
+            Answer::Fault => fault(vcpu, registers),
+            Answer::NotOurs => false,
+        }
+    });
+    if done == Some(true) {
+        // SAFETY: as in `read_msr`.
+        unsafe { api::continue_at(next as u64) }
+    }
+}
+
+/// The register that RDMSR or WRMSR names; `None` where the instruction faults
+/// whatever it names.
+fn addressed(registers: &RegisterFile) -> Option<Msr> {
+    // ECX alone counts.
+    (level(registers) == 0).then(|| Msr((registers.rcx.get() & 0xFFFF_FFFF) as u32))
+}
+
+fn level(registers: &RegisterFile) -> u8 {
+    (registers.cs.get() & 3) as u8
+}
+
+/// Lets the emulator raise #GP by the instruction that is about to execute.
+/// [`diverted`] puts RCX back before the guest can see it. `false`: the
+/// instruction must execute.
+fn fault(vcpu: &mut Vcpu, registers: &RegisterFile) -> bool {
+    vcpu.faulting_rcx = Some(registers.rcx.get());
+    registers.rcx.set(FAULTS);
+    false
+}
+
+pub(super) extern "C" fn before_cpuid(index: c_uint, last_of_block: *mut c_void) {
+    on_vcpu(index, |machine, Running { vcpu, registers }| {
+        let low = |value: u64| (value & 0xFFFF_FFFF) as u32;
+        vcpu.asked = Some((low(registers.rax.get()), low(registers.rcx.get())));
+        if !last_of_block.is_null() {
+            // No instruction of this block follows: the next block must tell.
+            machine.switch.set(index, true);
+        }
+    });
+}
+
+pub(super) extern "C" fn after_cpuid(index: c_uint, _: *mut c_void) {
+    on_vcpu(index, finish_cpuid);
+}
+
+fn finish_cpuid(machine: &Machine, Running { vcpu, registers }: &mut Running) {
+    let Some((leaf, sub_leaf)) = vcpu.asked.take() else { return };
+    let low = |value: u64| (value & 0xFFFF_FFFF) as u32;
+    let answer = Leaf {
+        eax: low(registers.rax.get()),
+        ebx: low(registers.rbx.get()),
+        ecx: low(registers.rcx.get()),
+        edx: low(registers.rdx.get()),
+    };
+    let patched = machine.model.patch.apply(leaf, sub_leaf, answer);
+    if patched != answer {
+        registers.rax.set(patched.eax.into());
+        registers.rbx.set(patched.ebx.into());
+        registers.rcx.set(patched.ecx.into());
+        registers.rdx.set(patched.edx.into());
+    }
+}
+
+/// A block that holds instructions of TSX starts.
+pub(super) extern "C" fn block_located(index: c_uint, translated: *mut c_void) {
+    on_vcpu(index, |_, Running { vcpu, registers }| {
+        vcpu.located(registers.rip.get(), translated as u64);
+    });
+}
+
+pub(super) extern "C" fn transactional(index: c_uint, insn: *mut c_void) {
+    let next = on_vcpu(index, |_, Running { vcpu, registers }| {
+        // SAFETY: registered with a `Transactional`.
+        let Transactional { insn, address } = *unsafe { api::data::<Transactional>(insn) };
+        let address = vcpu.at(address);
+        let next = address.wrapping_add(insn.length());
+        // Behind the two bytes of the opcode; what cannot be read there raises
+        // #UD like what QEMU lacks.
+        let operand = || state::memory(address.wrapping_add(2));
+        match insn {
+            Hooked::Begin => vcpu.begin(Transaction {
+                fallback: next.wrapping_add_signed(i64::from(operand()? as i32)),
+                general: registers.general.map(state::Register::get),
+            }),
+            Hooked::Abort => {
+                let status = abort_status(operand()? as u8);
+                if let Some(undone) = vcpu.abort(address) {
+                    for (register, value) in registers.general.iter().zip(undone.general) {
+                        register.set(value);
+                    }
+                    registers.rax.set(status);
+                    return Some(undone.fallback);
+                }
+            }
+            _ => vcpu.end_transaction(),
+        }
+        Some(next)
+    });
+    if let Some(Some(next)) = next {
+        // SAFETY: as in `read_msr`.
+        unsafe { api::continue_at(next) }
+    }
+}
+
+pub(super) extern "C" fn halted(index: c_uint, _: *mut c_void) {
+    on_vcpu(index, |machine, Running { vcpu, .. }| {
+        if machine.deep_idle {
+            vcpu.deep_c_state();
+        }
+    });
+}
+
+pub(super) extern "C" fn idt_loaded(index: c_uint, info: u32, _address: u64, _: *mut c_void) {
+    on_vcpu(index, |_, running| {
+        // LIDT reads a limit of 2 bytes and a base; in 64-bit mode it has 8.
+        if let Some(base) = api::value_of_8_bytes(info) {
+            running.vcpu.idt = Some(base);
+        }
+    });
+}
+
+pub(super) extern "C" fn diverted(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c_void) {
+    on_vcpu(index, |machine, running| {
+        // A CPUID that ended its block: the answer is still in the registers.
+        finish_cpuid(machine, running);
+        let Running { vcpu, registers } = running;
+        match Discontinuity::from_code(kind) {
+            Discontinuity::Raised => vcpu.raised(),
+            Discontinuity::Other => {}
+            Discontinuity::Delivered => {
+                if let Some(rcx) = vcpu.faulting_rcx.take() {
+                    registers.rcx.set(rcx);
+                }
+                let (cpl, debug) = if vcpu.recording() {
+                    (level(registers), vcpu.idt.and_then(debug_handler) == Some(to))
+                } else {
+                    (0, false)
+                };
+                vcpu.delivered(from, to, cpl, debug);
+                machine.switch.set(index, vcpu.recording());
+            }
+        }
+    });
+}
+
+/// Where the handler of vector 1 (#DB) is, by the 16-byte gate of 64-bit mode.
+fn debug_handler(idt: u64) -> Option<u64> {
+    let low = state::memory(idt.wrapping_add(16))?;
+    let high = state::memory(idt.wrapping_add(24))?;
+    Some(low & 0xFFFF | (low >> 48) << 16 | high << 32)
+}
