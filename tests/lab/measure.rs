@@ -387,13 +387,17 @@ fn runs_that_do_not_count_are_counted_and_a_failed_restore_is_told() {
                   inc ebx; cmp ebx, 64; jb 2b";
     let Some(code) = assemble(source) else { return };
     let (line, reads) = (std::fs::File::from(writes), std::fs::File::from(reads));
-    for reading in [Reading::Records(Vec::new()), Reading::Torn, Reading::Foreign] {
+    let none = || Reading::Records(Vec::new());
+    for (reading, confined) in
+        [(none(), false), (Reading::Torn, false), (Reading::Foreign, false), (none(), true)]
+    {
         let file = tempfile::tempfile().expect("a file");
         let line = line.try_clone().expect("a descriptor");
         let ring = Odd { file, line, reading: reading.clone() };
         let mut options = session().options().clone();
         options.repeat = 3;
         options.stepped = 0;
+        options.confined = confined;
         let mut session = Session::new(options, Some(Box::new(ring)));
         let body = Body { code: code.clone(), ..Body::default() };
         let measured = session.measure_code(&body).expect("it runs");
@@ -406,6 +410,51 @@ fn runs_that_do_not_count_are_counted_and_a_failed_restore_is_told() {
     drop(line);
     let mut heard = Vec::new();
     std::io::Read::read_to_end(&mut &reads, &mut heard).expect("bytes");
-    // A warm-up and three runs, three times: no other way leads to the pipe.
+    // A warm-up and three runs, three times: no other way leads to the pipe,
+    // and this one only where the code is let.
     assert_eq!(heard.len(), 12, "the process of the code holds the line");
+}
+
+/// What would reach others is stopped, and what is the code's own is not.
+#[test]
+fn code_reaches_nobody_but_itself() {
+    let faults = |source: &str, confined| {
+        let code = assemble(source)?;
+        let mut session = session();
+        session.options().confined = confined;
+        let measured = session.measure_code(&Body { code, ..Body::default() });
+        Some(match measured {
+            Ok(_) => None,
+            Err(MeasureError::Fault { fault, .. }) => Some(fault.kind),
+            Err(error) => panic!("{source}: {error}"),
+        })
+    };
+    let sigsys = Some(FaultKind::Signal { signal: nix::libc::SIGSYS, address: None });
+    // kill(getppid(), 0), open(0), socket(1, 1, 0), ptrace, getpid by the 32-bit table.
+    let parent = "mov eax, 110; syscall; mov edi, eax; xor esi, esi; mov eax, 62; syscall";
+    let others = [
+        parent,
+        "xor edi, edi; mov eax, 2; syscall",
+        "mov edi, 1; mov esi, 1; xor edx, edx; mov eax, 41; syscall",
+        "mov eax, 101; syscall",
+        "mov eax, 20; int 0x80",
+    ];
+    for source in others {
+        let Some(fault) = faults(source, true) else { return };
+        assert_eq!(fault, sigsys, "{source}");
+    }
+    assert_eq!(faults(parent, false), Some(None), "unconfined");
+    let own = [
+        "mov eax, 39; syscall; mov edi, eax; xor esi, esi; mov eax, 62; syscall",
+        "mov eax, 228; mov edi, 1; mov rsi, r14; syscall",
+        "mov eax, 1; mov edi, 1; mov rsi, r14; mov edx, 1; syscall",
+    ];
+    for source in own {
+        assert_eq!(faults(source, true), Some(None), "{source}");
+    }
+    // getuid: nobody's, or that of the user behind sudo.
+    if nix::unistd::geteuid().is_root() {
+        let root = "mov eax, 102; syscall; test eax, eax; jz 2f; jmp 3f; 2: ud2; 3: nop";
+        assert_eq!(faults(root, true), Some(None), "not root");
+    }
 }

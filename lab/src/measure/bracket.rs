@@ -185,6 +185,9 @@ pub struct Layout {
     pub home: u64,
     /// The INT3 before the opening jump, where there is one.
     pub halt: Option<u64>,
+    /// Where the two system calls that switch recording on and off return to;
+    /// 0 where there are none.
+    pub switches: [u64; 2],
 }
 
 impl Layout {
@@ -478,8 +481,9 @@ fn write(base: u64, end: u64, body: &Body) -> (Vec<u8>, u64, Layout) {
     code.raw(&body.init);
     let init = init..code.here();
     store(&mut code, live, own_stack);
+    let mut switches = [0; 2];
     if !body.stepped {
-        switch(&mut code, base, std::mem::offset_of!(Data, on), 0);
+        switches[0] = switch(&mut code, base, std::mem::offset_of!(Data, on), 0);
     }
     code.time_stamp(tsc);
     load(&mut code, live, own_stack);
@@ -516,7 +520,7 @@ fn write(base: u64, end: u64, body: &Body) -> (Vec<u8>, u64, Layout) {
     code.load(Register::Rdx, end_register(Register::Rdx));
     store(&mut code, finish, own_stack);
     if !body.stepped {
-        switch(&mut code, base, std::mem::offset_of!(Data, off), 1);
+        switches[1] = switch(&mut code, base, std::mem::offset_of!(Data, off), 1);
     }
     code.load(Register::Rsp, field(std::mem::offset_of!(Data, host)));
     code.raw(&[0xFC]); // cld
@@ -543,6 +547,7 @@ fn write(base: u64, end: u64, body: &Body) -> (Vec<u8>, u64, Layout) {
         tail,
         home,
         halt,
+        switches,
     };
     (code.finish(), entry, layout)
 }
@@ -569,8 +574,8 @@ fn store(code: &mut Emit, area: u64, own_stack: u64) {
     code.store_flags(area + 8 * 16);
 }
 
-/// pwrite64(descriptor, &value, 8, msr).
-fn switch(code: &mut Emit, data: u64, value: usize, which: u64) {
+/// pwrite64(descriptor, &value, 8, msr). Returns where it returns to.
+fn switch(code: &mut Emit, data: u64, value: usize, which: u64) -> u64 {
     let field = |offset: usize| data + offset as u64;
     code.constant(Register::Rax, libc::SYS_pwrite64 as u32);
     code.load(Register::Rdi, field(std::mem::offset_of!(Data, descriptor)));
@@ -578,7 +583,9 @@ fn switch(code: &mut Emit, data: u64, value: usize, which: u64) {
     code.constant(Register::Rdx, 8);
     code.load(Register::R10, field(std::mem::offset_of!(Data, msr)));
     code.syscall();
+    let returns_to = code.here();
     code.store(field(std::mem::offset_of!(Data, switched)) + 8 * which, Register::Rax);
+    returns_to
 }
 
 #[cfg(test)]

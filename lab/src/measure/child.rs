@@ -26,6 +26,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
 
 use super::bracket::{Bracket, Data, Layout, Ran, Registers, Switch};
+use super::confine::Confinement;
 use sampler::source::ptrace::code::{self, Code};
 use sampler::source::ptrace::sys::{self, TRAP_FLAG, hide_trap_flag};
 use sampler::target::Affinity;
@@ -113,8 +114,10 @@ pub(super) struct Setting {
     /// No descriptors stay open but the two below; standard streams are
     /// /dev/null then.
     pub(super) alone: bool,
-    /// The descriptor of the registers; -1 for none.
-    pub(super) descriptor: RawFd,
+    /// The code is kept from everything but itself.
+    pub(super) confined: bool,
+    /// How its bracket switches recording on and off.
+    pub(super) switch: Switch,
     /// What the [keeper](sampler::keeper) listens to; -1 for none.
     pub(super) lifeline: RawFd,
     /// The CPU it runs on.
@@ -140,13 +143,16 @@ impl Child {
         let null = OpenOptions::new().read(true).write(true).open("/dev/null");
         let null = null.map_err(|cause| NoResult::Os("opening /dev/null", cause))?;
         let parent = Pid::this();
+        let mut confinement = setting
+            .confined
+            .then(|| Confinement::new(bracket.layout(), &setting.switch, setting.lifeline));
         // SAFETY: the child calls nothing but async-signal-safe functions
         // until it runs what is measured; what a caller's closure may do in a
         // fork is the caller's to know, and documented there.
         let forked = unsafe { fork() }.map_err(os("forking"))?;
         let pid = match forked {
             ForkResult::Parent { child } => child,
-            ForkResult::Child => be_child(bracket, setting, &null, parent),
+            ForkResult::Child => be_child(bracket, setting, &null, parent, confinement.as_mut()),
         };
         let mut child = Child {
             pid,
@@ -522,7 +528,13 @@ impl Drop for Child {
 }
 
 /// What the child does before its first INT3.
-fn be_child(bracket: &Bracket, setting: &Setting, null: &File, parent: Pid) -> ! {
+fn be_child(
+    bracket: &Bracket,
+    setting: &Setting,
+    null: &File,
+    parent: Pid,
+    confinement: Option<&mut Confinement>,
+) -> ! {
     use std::os::fd::AsRawFd;
     // SAFETY: system calls without memory of ours; they are async-signal-safe.
     // What fails here changes nothing that the parent relies on: a child that
@@ -539,7 +551,7 @@ fn be_child(bracket: &Bracket, setting: &Setting, null: &File, parent: Pid) -> !
             for stream in 0..3 {
                 libc::dup2(null.as_raw_fd(), stream);
             }
-            let mut keep = [setting.descriptor, setting.lifeline];
+            let mut keep = [setting.switch.descriptor, setting.lifeline];
             keep.sort_unstable();
             let mut first = 3u32;
             for keep in keep.into_iter().filter_map(|keep| u32::try_from(keep).ok()) {
@@ -554,6 +566,9 @@ fn be_child(bracket: &Bracket, setting: &Setting, null: &File, parent: Pid) -> !
         libc::sigemptyset(&raw mut nothing);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const nothing, std::ptr::null_mut());
         libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+        if confinement.is_some_and(|confinement| !confinement.apply()) {
+            libc::_exit(1);
+        }
         bracket.serve()
     }
 }
@@ -571,11 +586,13 @@ mod tests {
     fn one_whose_parent_is_gone_ends() {
         let bracket = Bracket::new(&Body::default()).unwrap();
         let stop = Arc::default();
-        let setting = Setting { alone: true, descriptor: -1, lifeline: -1, pin: None, stop };
+        let switch = Switch::NONE;
+        let setting =
+            Setting { alone: true, confined: true, switch, lifeline: -1, pin: None, stop };
         let null = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
         // SAFETY: the child calls nothing but async-signal-safe functions.
         let child = match unsafe { fork() }.unwrap() {
-            ForkResult::Child => be_child(&bracket, &setting, &null, Pid::from_raw(-1)),
+            ForkResult::Child => be_child(&bracket, &setting, &null, Pid::from_raw(-1), None),
             ForkResult::Parent { child } => child,
         };
         let status = waitpid(child, None).unwrap();

@@ -14,6 +14,7 @@
 pub mod bracket;
 mod child;
 mod closure;
+mod confine;
 mod emit;
 pub mod image;
 mod result;

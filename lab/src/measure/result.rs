@@ -285,6 +285,7 @@ mod tests {
             tail: 0x20C0,
             home: 0x2F00,
             halt: None,
+            switches: [0; 2],
         }
     }
 

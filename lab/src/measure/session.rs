@@ -38,6 +38,10 @@ pub struct Options {
     pub filter: BranchFilter,
     /// The CPU whose branch records a stepped run fills.
     pub soft_cpu: SoftCpu,
+    /// Code (not closures) is kept from everything but itself: it runs as the
+    /// user behind sudo or as nobody where we are root, gets no new rights, and
+    /// a system call that reaches further raises SIGSYS.
+    pub confined: bool,
     /// Set from outside (Ctrl-C) to make no more runs.
     pub stop: Arc<AtomicBool>,
 }
@@ -55,6 +59,7 @@ impl Options {
             limit: Duration::from_secs(5),
             filter: BranchFilter::ANY.union(BranchFilter::USER),
             soft_cpu,
+            confined: true,
             stop: Arc::default(),
         }
     }
@@ -188,7 +193,8 @@ impl Session {
         let switch = self.ring.as_ref().map_or(Switch::NONE, |ring| ring.switch());
         let setting = Setting {
             alone,
-            descriptor: switch.descriptor,
+            confined: alone && self.options.confined,
+            switch,
             lifeline: self.ring.as_ref().map_or(-1, |ring| ring.lifeline()),
             pin: self.options.pin,
             stop: Arc::clone(&self.options.stop),
@@ -326,7 +332,14 @@ impl Session {
     ) -> Result<(Counts, Vec<HwBranchType>), MeasureError> {
         let bracket = map(&Body { stepped: true, ..body.clone() })?;
         let stop = Arc::clone(&self.options.stop);
-        let setting = Setting { alone: false, descriptor: -1, lifeline: -1, pin: None, stop };
+        let setting = Setting {
+            alone: false,
+            confined: false,
+            switch: Switch::NONE,
+            lifeline: -1,
+            pin: None,
+            stop,
+        };
         let mut place = Place::new(&bracket, &setting, start(bracket.start()))?;
         let mut classes = Vec::new();
         let (open, close) = (place.layout.open, place.layout.close);
@@ -360,7 +373,7 @@ impl Session {
         let allowed = Affinity::current().ok();
         let shared = allowed.zip(setting.pin.is_none().then_some(here).flatten());
         let pin = shared.and_then(|(allowed, cpu)| allowed.only(cpu).ok()).or(setting.pin);
-        let setting = Setting { pin, descriptor: -1, lifeline: -1, ..setting.clone() };
+        let setting = Setting { pin, switch: Switch::NONE, lifeline: -1, ..setting.clone() };
         let mut place = Place::new(&bracket, &setting, start(bracket.start()))?;
         let _moved = pin.and_then(|pin| Moved::to(&pin).ok());
         let soft = &self.options.soft_cpu;

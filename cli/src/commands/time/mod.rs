@@ -98,6 +98,15 @@ pub(crate) struct TimeArgs {
     #[arg(short = 'C', long = "cpu", value_name = "CPU")]
     cpu: Option<u32>,
 
+    /// Let the code make any system call, with all of our rights
+    ///
+    /// Without it the code runs as the user behind sudo, or as nobody, where lbr is root
+    /// (CAP_SYS_PTRACE is needed for that), gets no new rights (no_new_privs), and may make the system
+    /// calls that reach nothing but itself: memory, time, its own signals, pipes, reading and writing
+    /// what it has open. Any other raises SIGSYS.
+    #[arg(long)]
+    unconfined: bool,
+
     /// Branches that end a block, perf's names separated by commas, as in lbr record
     #[arg(short = 'j', long = "branch-filter", value_name = "FILTER", default_value = "any,u")]
     filter: String,
@@ -167,6 +176,7 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         stepped: args.stepped,
         limit: args.timeout,
         filter,
+        confined: !args.unconfined,
         stop,
         ..Options::new(args.soft_cpu.clone())
     };

@@ -98,6 +98,10 @@ pub(super) fn fault(fault: &Fault, layout: &Layout, code: &Code, stepped: bool) 
             let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
             let absent = address.and_then(|address| code.image.as_ref()?.absent(address));
             match (address, absent) {
+                _ if signal == Signal::SIGSYS as i32 => format!(
+                    "the code made a system call{at} that code is not let make, because it may \
+                     reach others; --unconfined lets it"
+                ),
                 (_, Some(symbol)) => format!(
                     "the code raised {name}{at}: it touched {symbol}, which the file takes from \
                      another one"
