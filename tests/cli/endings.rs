@@ -2,6 +2,7 @@
 //! signal comes for it, and by its own traps.
 
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -91,9 +92,32 @@ fn two_recorders_do_not_write_one_file() {
     first.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
     let second = lbr(&[&options[..], &["true"]].concat());
     assert_eq!(second.status.code(), Some(1), "{}", text(&second.stderr));
-    assert!(text(&second.stderr).contains("another recorder is writing it"), "{second:?}");
+    assert!(text(&second.stderr).contains("is being written by another"), "{second:?}");
     kill(Pid::from_raw(i32::try_from(first.id()).unwrap()), Signal::SIGTERM).unwrap();
     assert_eq!(first.wait().unwrap().code(), Some(5));
     assert_eq!(lbr(&["lint", "-i", file]).status.code(), Some(0));
     assert_eq!(lbr(&[&options[..], &["true"]].concat()).status.code(), Some(0), "free again");
+}
+
+/// Whose rights a program gets is said to root, who may give it another's.
+#[test]
+fn a_program_runs_with_the_rights_that_were_asked_for() {
+    let Some(program) = ending() else { return };
+    let is_root = nix::unistd::geteuid().is_root();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let file = file.to_str().unwrap();
+    let options = ["record", "--backend", "soft", "--source", "ptrace", "-o", file];
+    let run = |more: &[&str]| lbr(&[&options[..], more, &["--", program.name(), "user"]].concat());
+    let ours = run(&[]);
+    assert_eq!(ours.status.code(), Some(7));
+    let says = text(&ours.stderr).contains("all rights of root; --user NAME");
+    assert_eq!(says, is_root, "{}", text(&ours.stderr));
+    // Its folder is a temporary one, which is its owner's alone.
+    let place = program.path.parent().unwrap();
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let nobodys = run(&["--user", "nobody"]);
+    let wanted = if is_root { 8 } else { 4 };
+    assert_eq!(nobodys.status.code(), Some(wanted), "{}", text(&nobodys.stderr));
+    assert!(!text(&nobodys.stderr).contains("rights of root"));
 }

@@ -56,6 +56,8 @@ int main(int argc, char **argv)
         set_trap_flag();
         return traps;
     }
+    if (!strcmp(way, "user"))
+        return getuid() == 65534 && geteuid() == 65534 && getegid() != 0 ? 8 : 7;
     if (!strcmp(way, "traceme"))
         return ptrace(PTRACE_TRACEME, 0, 0, 0) == 0 ? 4 : 6;
     return 99;

@@ -22,6 +22,7 @@ fn launch(words: &[&str]) -> Result<Program, SourceError> {
         from: None,
         follow_children: false,
         cpu: None,
+        user: None,
     };
     let cpus = Affinity::current().unwrap();
     Program::launch(&find(words[0])?, &command, &cpus)

@@ -341,6 +341,7 @@ fn what_cannot_run_is_refused_before_it_does() {
         args: Vec::new(),
         from: None,
         follow_children: false,
+        user: None,
         cpu: None,
     };
     let refused = |program: &str| qemu.clone().program(command(program)).expect_err("refused");

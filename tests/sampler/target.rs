@@ -15,6 +15,7 @@ fn command(program: &str) -> Command {
         from: None,
         follow_children: false,
         cpu: None,
+        user: None,
     }
 }
 

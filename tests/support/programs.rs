@@ -68,6 +68,7 @@ impl Program {
             from: None,
             follow_children: false,
             cpu: None,
+            user: None,
         }
     }
 }

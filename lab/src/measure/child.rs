@@ -385,9 +385,10 @@ impl Child {
                     .then(|| unsafe { info.si_addr() } as u64);
                 fault(FaultKind::Signal { signal, address }, Some(regs.rip))
             }
+            // Made behind the call.
+            libc::SIGSYS => fault(FaultKind::Signal { signal, address: None }, call),
             libc::SIGILL
             | libc::SIGFPE
-            | libc::SIGSYS
             | libc::SIGABRT
             | libc::SIGALRM
             | libc::SIGXCPU

@@ -11,7 +11,7 @@ use nix::libc;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
-use super::{Command, SourceError};
+use super::{Command, SourceError, User};
 
 /// A child that waits before its `execve`, so that it can be pinned and seized
 /// first. Dropping it before [`release`](Held::release) ends it.
@@ -42,8 +42,8 @@ impl Held {
             pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| os("opening a pipe", e))?;
         // SAFETY: the child of a process with threads may call nothing but
         // async-signal-safe functions until execve; `ExecArguments::execute` calls
-        // close, read, signal, sigprocmask, execve, write and _exit, and
-        // allocates nothing.
+        // close, read, signal, sigprocmask, setgroups, setresgid, setresuid,
+        // execve, write and _exit, and allocates nothing.
         let forked = unsafe { fork() }.map_err(|e| os("forking", e))?;
         match forked {
             ForkResult::Child => {
@@ -94,6 +94,7 @@ struct ExecArguments {
     path: CString,
     argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
+    user: Option<User>,
     /// What the pointers point to.
     _strings: Vec<CString>,
 }
@@ -118,6 +119,7 @@ impl ExecArguments {
             path: string(path.as_os_str().as_bytes())?,
             argv: argv_pointers,
             envp: envp_pointers,
+            user: command.user.clone(),
             _strings: argv,
         })
     }
@@ -142,7 +144,14 @@ impl ExecArguments {
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-            libc::execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr());
+            let is_user = self.user.as_ref().is_none_or(|User { uid, gid, groups }| {
+                libc::setgroups(groups.len(), groups.as_ptr()) == 0
+                    && libc::setresgid(*gid, *gid, *gid) == 0
+                    && libc::setresuid(*uid, *uid, *uid) == 0
+            });
+            if is_user {
+                libc::execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr());
+            }
             let errno = (*libc::__errno_location()).to_ne_bytes();
             libc::write(failure_write.as_raw_fd(), errno.as_ptr().cast(), errno.len());
             libc::_exit(127)

@@ -55,6 +55,19 @@ pub struct Command {
     pub follow_children: bool,
     /// Logical CPU to pin the target to.
     pub cpu: Option<u32>,
+    /// Whose rights it gets; `None`: ours.
+    pub user: Option<User>,
+}
+
+/// Whose rights a program gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// All its groups.
+    pub groups: Vec<u32>,
 }
 
 /// Why a source could not run its target.

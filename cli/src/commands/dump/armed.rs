@@ -163,6 +163,7 @@ fn hold(args: &DumpArgs, affinity: &Affinity) -> Result<Child, Failure> {
         args: words.collect(),
         from: None,
         follow_children: false,
+        user: None,
         cpu: Some(args.cpu),
     };
     let pinned = affinity.only(args.cpu).or_exit(USAGE)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command as Process, ExitStatus};
 use std::sync::atomic::Ordering;
@@ -148,6 +148,10 @@ fn start(source: &Emulated, shared: &Shared) -> Result<Child, SourceError> {
     // A path that begins with `-` would be an option.
     process.arg(Path::new(".").join(&source.path)).args(&source.command.args);
     shared.inherit(&mut process);
+    if let Some(user) = &source.command.user {
+        // Its further groups are given up.
+        process.uid(user.uid).gid(user.gid);
+    }
     process
         .spawn()
         .map_err(|cause| os(&format!("starting {}", source.qemu.emulator.display()), cause))
