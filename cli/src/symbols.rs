@@ -55,6 +55,12 @@ impl SymbolArgs {
 
 /// Says on standard error why files gave no names.
 pub(crate) fn warn(maps: &Maps) {
+    if profile::lines::was_cut() {
+        say!(
+            "a file with debug information was cut short while it was read: its source lines are \
+             left out"
+        );
+    }
     for failure in maps.failures() {
         let hint = match failure {
             SymbolError::OtherKernel { .. } | SymbolError::UnknownKernel => {

@@ -239,7 +239,8 @@ fn a_pipe_that_nobody_writes() {
     // What is no recording is not waited for without end.
     let report = "{\"facility\":\"x\"}\n";
     fs::write(dir.path().join("report"), report).unwrap();
-    let waiting: [&[&str]; 3] = [
+    let waiting: [&[&str]; 4] = [
+        &["probe", "--cpuid", "pipe"],
         &["verify", "--diff", "report", "pipe"],
         &["time", "--object", "pipe", "--symbol", "x"],
         &["report", "-i", "text", "--view", "callgraph", "--truth", "pipe"],

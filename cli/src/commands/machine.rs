@@ -1,10 +1,6 @@
 //! The CPUs a command looks at: this machine's, or recorded ones.
 
-use std::{
-    fs::File,
-    io::{Read, stdin},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -23,6 +19,7 @@ use sampler::target::Affinity;
 
 use super::{cpus::CpuList, number::hex};
 use crate::exit::{Failure, NO_LBR, OrExit, USAGE};
+use crate::input;
 use crate::present::out::say;
 
 /// Which CPU to look at.
@@ -115,15 +112,7 @@ const LONGEST_RECORDING: u64 = 64 << 20;
 
 fn recording(path: &Path) -> anyhow::Result<Vec<RecordedCpu>> {
     let read = || {
-        let input: Box<dyn Read> =
-            if path.as_os_str() == "-" { Box::new(stdin()) } else { Box::new(File::open(path)?) };
-        let mut bytes = Vec::new();
-        let length = input.take(LONGEST_RECORDING + 1).read_to_end(&mut bytes)?;
-        anyhow::ensure!(
-            length as u64 <= LONGEST_RECORDING,
-            "it is longer than {} MiB, and no recording of CPUID is",
-            LONGEST_RECORDING >> 20
-        );
+        let bytes = input::file::read(path, LONGEST_RECORDING)?;
         anyhow::Ok(recorded::parse(&String::from_utf8_lossy(&bytes))?)
     };
     read().with_context(|| format!("cannot read CPUID from {}", path.display()))

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use memmap2::{Mmap, UncheckedAdvice};
 
+use super::cut::Watch;
+
 /// Bytes that stay where they are as long as anybody has them. A handle is in
 /// every string and every list of what was parsed, so it is small.
 ///
@@ -20,7 +22,12 @@ pub(super) struct Bytes(Arc<Backing>);
 
 #[derive(Debug)]
 enum Backing {
-    Mapped { map: Mmap, handles: AtomicU32 },
+    /// Dropped in this order: it is watched over as long as it is there.
+    Mapped {
+        watch: Watch,
+        map: Mmap,
+        handles: AtomicU32,
+    },
     Owned(Vec<u8>),
 }
 
@@ -46,15 +53,21 @@ impl Bytes {
         // SAFETY: the bytes are only read, and nothing is concluded from one
         // look for the next: what a writer changes meanwhile can make the
         // answers wrong, not the memory. A file that is cut short while it is
-        // mapped ends the process by SIGBUS, as it ends perf and gdb; programs
-        // are replaced by renaming, which leaves the old file whole.
+        // mapped is watched for.
         let map = unsafe { Mmap::map(file) }?;
-        Ok(Bytes(Arc::new(Backing::Mapped { map, handles: AtomicU32::new(0) })))
+        let watch = Watch::over(&map).ok_or_else(|| std::io::Error::other("too many files"))?;
+        Ok(Bytes(Arc::new(Backing::Mapped { watch, map, handles: AtomicU32::new(0) })))
     }
 
     /// What was unpacked; nothing stands for a section that is missing.
     pub(super) fn owned(bytes: Vec<u8>) -> Bytes {
         Bytes(Arc::new(Backing::Owned(bytes)))
+    }
+
+    /// Whether the file was cut short since it was mapped, and some of what
+    /// was read of it is none of its bytes.
+    pub(super) fn is_cut(&self) -> bool {
+        matches!(&*self.0, Backing::Mapped { watch, .. } if watch.is_cut())
     }
 
     /// Gives the memory of the whole file back; what is looked at again is
@@ -84,3 +97,25 @@ impl Deref for Bytes {
 unsafe impl gimli::StableDeref for Bytes {}
 // SAFETY: a clone is another handle of the same `Arc`, so of the same bytes.
 unsafe impl gimli::CloneStableDeref for Bytes {}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_short_ends_nothing() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&[7; 1 << 16]).expect("written");
+        let bytes = Bytes::map(&file).expect("mapped");
+        assert_eq!((bytes.first(), bytes.is_cut()), (Some(&7), false));
+        file.set_len(5000).expect("cut");
+        assert_eq!((bytes.get(4096), bytes.last()), (Some(&7), Some(&0)));
+        assert!(bytes.is_cut() && super::super::was_cut());
+        // Another file is another matter.
+        let other = tempfile::tempfile().expect("a file");
+        other.set_len(10).expect("longer");
+        assert!(!Bytes::map(&other).expect("mapped").is_cut());
+    }
+}

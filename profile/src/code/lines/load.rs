@@ -125,6 +125,11 @@ fn package(program: &Path) -> Option<DwarfPackage<Reader>> {
 }
 
 impl Pieces {
+    /// Whether any of the files was cut short while it was read.
+    pub(super) fn are_cut(&self) -> bool {
+        self.files.iter().any(Bytes::is_cut)
+    }
+
     /// Gives the memory of the files back that were looked at.
     pub(super) fn let_go(&self) {
         self.files.iter().for_each(Bytes::let_go);

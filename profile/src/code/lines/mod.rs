@@ -7,6 +7,7 @@
 
 mod batch;
 mod bytes;
+mod cut;
 mod known;
 mod load;
 
@@ -18,6 +19,8 @@ use std::sync::Arc;
 
 use addr2line::{Context, LookupContinuation, LookupResult};
 use gimli::Dwarf;
+
+pub use cut::was_cut;
 
 use crate::code::debug_file::DebugDirs;
 use crate::code::demangle::demangle;
@@ -124,6 +127,11 @@ impl Lines {
             names: RefCell::default(),
             known: Known::default(),
         })
+    }
+
+    /// Whether what was read is not what the files held.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.pieces.are_cut()
     }
 
     /// Looks addresses up, all at once and in order: what

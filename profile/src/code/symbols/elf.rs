@@ -252,7 +252,7 @@ impl Module {
 
     fn lines(&self) -> Option<&Lines> {
         let load = || Lines::of(&self.path, &self.dirs).map(Box::new);
-        self.lines.get_or_init(load).as_deref()
+        self.lines.get_or_init(load).as_deref().filter(|lines| !lines.is_cut())
     }
 
     /// Looks up the lines of many addresses at once, in their order: those that
