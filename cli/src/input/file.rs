@@ -100,7 +100,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut stream = Stream { patience: Some(NEXT), ..stream };
     (&mut stream).take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        let what = format!("more than the {} MiB that such a file may have", limit >> 20);
+        let what = format!("it is longer than {} MiB", limit >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
     Ok(bytes)
