@@ -15,11 +15,15 @@ impl<C: ?Sized, R> Table<'_, C, R> {
     ) -> io::Result<()> {
         let mut members: Vec<Member> = self.members().collect();
         members.sort_by(|a, b| a.key.cmp(&b.key));
+        // There may be a million rows: what stands before a value is made once.
+        let before = |(at, member): (usize, &Member)| {
+            format!("{}\"{}\":", if at == 0 { '{' } else { ',' }, member.key)
+        };
+        let before: Vec<String> = members.iter().enumerate().map(before).collect();
         for row in rows {
             let cells = self.cells(context, &row);
-            for (at, member) in members.iter().enumerate() {
-                let before = if at == 0 { '{' } else { ',' };
-                write!(out, "{before}\"{}\":", member.key)?;
+            for (member, before) in members.iter().zip(&before) {
+                out.write_all(before.as_bytes())?;
                 match cells.get(member.column) {
                     Some(Cell::Nested(json)) => out.write_all(json.as_bytes())?,
                     cell => json::write(out, &cell.map(|cell| cell.json(member.of)))?,

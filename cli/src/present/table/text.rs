@@ -67,7 +67,7 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
             for ((column, width), known) in fixed.iter_mut().zip(&mut known) {
                 let cell = (column.get)(context, &row);
                 *known |= !matches!(cell, Cell::Absent | Cell::Empty);
-                *width = cells(&cell.text()).max(*width);
+                *width = cell.width().max(*width);
                 peak = if column.heat { cell.value().map_or(peak, |v| v.max(peak)) } else { peak };
             }
         }
@@ -210,12 +210,18 @@ fn share(line: &mut String, behind: &[(&str, Cell)], room: Option<usize>) {
 }
 
 fn pad(line: &mut String, text: &str, width: usize, form: Form, style: Style) {
-    let blanks = " ".repeat(width.saturating_sub(cells(text)));
-    // A String takes whatever is written to it.
-    let _ = match form {
-        Form::Right => write!(line, "{blanks}{style}{text}{style:#}"),
-        _ => write!(line, "{style}{text}{style:#}{blanks}"),
-    };
+    let blanks = std::iter::repeat_n(' ', width.saturating_sub(cells(text)));
+    if form == Form::Right {
+        line.extend(blanks.clone());
+    }
+    match style.is_plain() {
+        true => line.push_str(text),
+        // A String takes whatever is written to it.
+        false => drop(write!(line, "{style}{text}{style:#}")),
+    }
+    if form != Form::Right {
+        line.extend(blanks);
+    }
 }
 
 /// The beginning of a text, in so many cells.
@@ -224,6 +230,17 @@ fn clipped(text: &str, room: usize) -> String {
 }
 
 impl Cell {
+    /// Cells that it takes whole.
+    fn width(&self) -> usize {
+        let digits = |number: u64| number.checked_ilog10().unwrap_or(0) as usize + 1;
+        match self {
+            Cell::Count(count) => digits(*count) + (digits(*count) - 1) / 3,
+            Cell::Number(number) => digits(*number),
+            Cell::Absent => 1,
+            cell => cells(&cell.text()),
+        }
+    }
+
     /// As people read it, in so many cells.
     pub(super) fn within(&self, room: usize) -> String {
         let text = self.text();
