@@ -12,7 +12,7 @@ use profile::maps::Maps;
 use profile::place::Place;
 use profile::symbols::{DebugDirs, Module, RunningKernel, Sources, demangle};
 
-#[path = "../../mapping.rs"]
+#[path = "../../support/mapping.rs"]
 mod mapping;
 use mapping::mapping;
 

@@ -55,12 +55,11 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = overview.recording(&mut again, |_, _| {});
     }
     let mut overview = overview.finish();
-    overview.hot.maps.set_sources(sources());
     overview.flow.maps.set_sources(sources());
-    let (hot, flow) = (&mut overview.hot, &mut overview.flow);
-    for branch in hot.branches.iter().take(20) {
+    let flow = &mut overview.flow;
+    for branch in overview.branches.iter().take(20) {
         for location in [branch.from_location, branch.to_location] {
-            let _ = (hot.maps.name(location), hot.maps.frames(location));
+            let _ = (flow.maps.name(location), flow.maps.frames(location));
         }
     }
     let _ = basic_blocks(&flow.blocks);
