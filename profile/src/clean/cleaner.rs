@@ -220,13 +220,24 @@ impl Cleaner {
 
     /// Cleans a stack for a view, unless it stays out of every count.
     pub(crate) fn stack<V: View>(&mut self, stack: &Stack<'_>, view: &mut V) {
+        if let Some((cleaned, maps)) = self.clean(stack, V::ORDERED) {
+            view.stack(&cleaned, maps);
+        }
+    }
+
+    /// Apart from the view, so that it is compiled once and with this crate.
+    fn clean<'s>(
+        &'s mut self,
+        stack: &'s Stack<'_>,
+        ordered: bool,
+    ) -> Option<(Cleaned<'s>, &'s mut Maps)> {
         let (head, weight) = (&stack.head, stack.head.weight);
         let thread = (head.pid, head.tid);
         let before = if self.stood.is_empty() { None } else { self.stood.remove(&thread) };
         let first = head.source == Source::Software && self.seen.insert(thread);
         // What stands for no stack is counted no times.
         if !self.quality.sample(head, stack.entries.len()) || weight == 0 {
-            return;
+            return None;
         }
         let holds = self.streams.holds(head);
         let (space, entries, moved) = self.maps.settle(head, stack.entries, &mut self.moved);
@@ -262,7 +273,7 @@ impl Cleaner {
             counters: stack.counters,
             at: if all { &[] } else { &self.rest.at },
         };
-        if V::ORDERED {
+        if ordered {
             let gaps = if all { &[][..] } else { &self.rest.gaps };
             let has_names = self.maps.has_names();
             put_in_order(&cleaned, gaps, has_names, &mut self.gaps, &mut self.transitions);
@@ -277,7 +288,7 @@ impl Cleaner {
                 self.stood.insert(thread, last);
             }
         }
-        view.stack(&cleaned, &mut self.maps);
+        Some((cleaned, &mut self.maps))
     }
 }
 

@@ -53,7 +53,7 @@ impl Keyed for Name {
     }
 }
 
-/// FlowCounts what branches did, and the straight code between them.
+/// Counts what branches did, and the straight code between them.
 #[derive(Debug, Default)]
 pub struct FlowCounts {
     /// Of the blocks that ran.
@@ -79,7 +79,7 @@ impl FlowCounts {
         FlowCounts { no_sites: true, ..FlowCounts::default() }
     }
 
-    /// FlowCounts a stack.
+    /// Counts a stack.
     pub(crate) fn add(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
         let (space, weight) = (stack.space, stack.weight);
         let renumbered = self.sites.begin();

@@ -161,7 +161,7 @@ pub(super) struct Sums {
 impl Sums {
     /// Adds others, as many times as a stack stands for.
     fn add(&mut self, more: &Sums, weight: u64) {
-        // BranchCounts claimed by a file must not overflow ours.
+        // Counts claimed by a file must not overflow ours.
         let add = |sum: &mut u64, more: u64| {
             *sum = sum.saturating_add(more.saturating_mul(weight));
         };
@@ -208,7 +208,7 @@ impl Row {
     }
 }
 
-/// BranchCounts branches by address and address space.
+/// Counts branches by address and address space.
 #[derive(Debug, Default)]
 pub struct BranchCounts {
     /// Half a line of the cache for each: many of them lie outside of it.
@@ -222,7 +222,9 @@ pub struct BranchCounts {
 const _: () = assert!(size_of::<(Key, Few)>() == 32);
 
 impl BranchCounts {
-    /// BranchCounts the branches of a stack.
+    /// Counts the branches of a stack. A function of its own: its loops need
+    /// every register.
+    #[inline(never)]
     pub(super) fn add(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
         if weight != 1 {
             return entries.for_each(|branch| self.weighted(&branch, space, weight));
@@ -245,7 +247,7 @@ impl BranchCounts {
         }
     }
 
-    /// BranchCounts an entry that is new, or of a stack that stands for several.
+    /// Counts an entry that is new, or of a stack that stands for several.
     #[cold]
     fn weighted(&mut self, branch: &RawBranch, space: u32, weight: u64) {
         let key = Key::of(branch, space);

@@ -100,7 +100,7 @@ pub struct HotTable {
 }
 
 impl HotTable {
-    /// BranchCounts a recording to its end. `progress` is called now and then with
+    /// Counts a recording to its end. `progress` is called now and then with
     /// the bytes read and the bytes of the whole, where known.
     ///
     /// # Errors
