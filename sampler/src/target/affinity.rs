@@ -1,5 +1,6 @@
 //! The CPUs that a thread may run on, and pinning.
 
+use core_affinity::CoreId;
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -39,7 +40,13 @@ impl Affinity {
     /// [`SourceError::NoSuchCpu`], [`SourceError::Os`],
     /// [`SourceError::NotThere`]. The thread is pinned after the last alone.
     pub fn pin_this_thread(&self, cpu: u32) -> Result<(), SourceError> {
-        self.only(cpu)?.apply(0)?;
+        let os = |cause| SourceError::Os { what: format!("pinning to CPU {cpu}"), cause };
+        // The crate hands the number to CPU_SET unchecked, which aborts beyond
+        // the set's size.
+        self.only(cpu)?;
+        if !core_affinity::set_for_current(CoreId { id: cpu as usize }) {
+            return Err(os(std::io::Error::last_os_error()));
+        }
         match sched_getcpu() {
             Ok(seen) if seen == cpu as usize => Ok(()),
             Ok(seen) => Err(SourceError::NotThere { cpu, seen }),
