@@ -19,6 +19,7 @@ mod callgraph;
 mod compiled;
 mod counters;
 mod debugdata;
+mod fields;
 mod golden;
 mod hot;
 mod interval;

@@ -41,14 +41,15 @@ pub(crate) fn settle(head: &[u8]) -> Option<Aggregated> {
         let count = fields(line)?;
         let knows = found.is_some_and(|found: Aggregated| found.knows_predictions);
         found = Some(Aggregated {
-            knows_predictions: knows || matches!(count, Fields::Branch { mispredicted: 1.., .. }),
+            knows_predictions: knows
+                || matches!(count, Fields::Branch { mispredicted: Some(1..), .. }),
         });
     }
     found
 }
 
 enum Fields<'a> {
-    Branch { from: &'a [u8], to: &'a [u8], count: u64, mispredicted: u64 },
+    Branch { from: &'a [u8], to: &'a [u8], count: u64, mispredicted: Option<u64> },
     Range,
     Sample { at: &'a [u8], count: u64 },
     Event(&'a [u8]),
@@ -62,13 +63,14 @@ fn fields(line: &[u8]) -> Option<Fields<'_>> {
     let are = |ends: &[&[u8]]| ends.iter().all(|end| address(end).is_some());
     Some(match (letter, &*rest) {
         (b"B", [from, to, count, mispredicted]) if are(&[from, to]) => {
-            Fields::Branch { from, to, count: number(count)?, mispredicted: number(mispredicted)? }
+            let mispredicted = Some(number(mispredicted)?);
+            Fields::Branch { from, to, count: number(count)?, mispredicted }
         }
         (b"T" | b"R", [from, to, end, count]) if are(&[from, to, end]) => {
             let count = number(count)?;
             match address(from)?.1 >= NO_BRANCH {
                 true => Fields::Range,
-                false => Fields::Branch { from, to, count, mispredicted: 0 },
+                false => Fields::Branch { from, to, count, mispredicted: None },
             }
         }
         (b"F" | b"f" | b"r", [start, end, count]) if are(&[start, end]) => {
@@ -114,11 +116,12 @@ impl Aggregated {
             Fields::Branch { from, to, count, mispredicted } => {
                 let ends = (place(from), place(to));
                 let (Some(from), Some(to)) = ends else { return Err(LineError::Unknown) };
-                let wrong = mispredicted.min(count);
+                let knows = self.knows_predictions && mispredicted.is_some();
+                let wrong = mispredicted.unwrap_or_default().min(count);
                 let flags = |wrong: bool| {
                     EntryFlags(match wrong {
                         true => EntryFlags::MISPREDICTED,
-                        false if self.knows_predictions => EntryFlags::PREDICTED,
+                        false if knows => EntryFlags::PREDICTED,
                         false => 0,
                     })
                 };

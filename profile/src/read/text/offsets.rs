@@ -31,7 +31,7 @@ const MANY_FAR: usize = 4;
 const LOWEST_LIBRARY: u64 = 0x800_0000;
 /// Places of the kernel, and as many of processes without one in the upper part
 /// of their memory, where libraries are, likewise.
-const MANY: usize = 64;
+const MANY: usize = 16;
 const FOUR_GIB: u64 = 1 << 32;
 const KERNEL: u64 = 1 << 63;
 
@@ -39,7 +39,7 @@ const KERNEL: u64 = 1 << 63;
 pub(super) fn find(head: &[u8], context: &mut Context) -> Numbers {
     let mut entries = Vec::new();
     let (mut user, mut kernel, mut libraries) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let (mut far, mut samples) = (0, 0);
+    let (mut far, mut samples, mut stood_high) = (0, 0, false);
     let mut first = None;
     for (line, number) in head.split_inclusive(|byte| *byte == b'\n').zip(1u64..) {
         entries.clear();
@@ -50,6 +50,7 @@ pub(super) fn find(head: &[u8], context: &mut Context) -> Numbers {
         let ends = entries.iter().flat_map(|branch| [branch.from, branch.to]);
         let ends = ends.filter(|end| *end != 0 && !names::is_name(*end));
         let (above, below): (Vec<u64>, Vec<u64>) = ends.partition(|end| *end >= KERNEL);
+        stood_high |= head.ip.is_some_and(|ip| ip >= FOUR_GIB);
         if head.ip.is_some_and(|ip| (FOUR_GIB..KERNEL).contains(&ip)) {
             samples += usize::from(!below.is_empty());
             if !below.is_empty() && below.iter().all(|end| *end < FOUR_GIB) {
@@ -68,12 +69,13 @@ pub(super) fn find(head: &[u8], context: &mut Context) -> Numbers {
     let has_no_library = kernel.len() >= MANY
         && user.len() >= MANY
         && user.last().is_some_and(|highest| *highest < FOUR_GIB);
+    let is_low = user.range(..LOWEST).count() >= MANY_LOW;
     if let Some(line) = first
-        && (is_far || has_no_library || libraries.len() >= MANY_FAR)
+        && (is_far || is_low && stood_high || has_no_library || libraries.len() >= MANY_FAR)
     {
         return Numbers::Offsets { line };
     }
-    match user.range(..LOWEST).count() >= MANY_LOW {
+    match is_low {
         true => Numbers::Low,
         false => Numbers::Addresses,
     }
