@@ -96,7 +96,7 @@ fn any_field_set_gives_the_branches_of_the_recording() {
     let folder = corpus.join("perf-data-converter/perfdata");
     for perf in perfs() {
         if tool(&perf).arg("--version").output().is_err() {
-            skipped(&format!("no {perf} here"));
+            skipped(format!("no {perf} here"));
             continue;
         }
         for name in ["perf.data.branch-4.14", "perf.data.callgraph_and_branch-3.4"] {
@@ -151,7 +151,7 @@ fn a_number_alone_is_what_its_columns_say() {
             Err(error) => Err(error.to_string()),
         }
     };
-    let ip = Some(0x7F_06D6_A21E00);
+    let ip = Some(0x7F06_D6A2_1E00);
     assert_eq!(head("        31      7f06d6a21e00 "), Ok((None, Some(31), ip)));
     assert_eq!(head("   31      7f06d6a21e00 "), Ok((Some(31), None, ip)));
     assert_eq!(head("     31      7f06d6a21e00 "), Ok((Some(31), None, ip)));
