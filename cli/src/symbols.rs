@@ -22,9 +22,15 @@ pub(crate) struct SymbolArgs {
     /// was built in, and in perf's cache.
     #[arg(long, value_name = "FILE")]
     vmlinux: Option<PathBuf>,
-    /// Look for debug files here too, before /usr/lib/debug: by build id
-    /// (.build-id/xx/yyy.debug), or under the program's own folder. Several
-    /// may be given.
+    /// Take the programs and libraries that were recorded from below this
+    /// folder, not from this machine's own: DIR/usr/bin/foo, or DIR/foo, for
+    /// /usr/bin/foo; debug files too, below DIR/usr/lib/debug.
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    /// Look here first for the programs and libraries that were recorded, and
+    /// for their debug files, before /usr/lib/debug: by build id
+    /// (.build-id/xx/yyy, .build-id/xx/yyy.debug), under the program's own
+    /// folder, programs also by their name alone. Several may be given.
     #[arg(long, value_name = "DIR")]
     debug_dir: Vec<PathBuf>,
     /// Leave source lines and inlined functions out.
@@ -35,7 +41,8 @@ pub(crate) struct SymbolArgs {
 impl SymbolArgs {
     /// Makes them count.
     pub(crate) fn apply(&self, maps: &mut Maps) {
-        let none = self.kallsyms.is_none() && self.vmlinux.is_none() && self.debug_dir.is_empty();
+        let files = [&self.kallsyms, &self.vmlinux, &self.symfs];
+        let none = files.into_iter().all(Option::is_none) && self.debug_dir.is_empty();
         if none && !self.no_source {
             return;
         }
@@ -47,13 +54,20 @@ impl SymbolArgs {
         let mut sources = others.clone();
         sources.kallsyms.clone_from(&self.kallsyms);
         sources.vmlinux.clone_from(&self.vmlinux);
-        sources.debug.roots.splice(0..0, self.debug_dir.iter().cloned());
+        let debug = &mut sources.debug;
+        // Build ids count in files with absolute paths only.
+        let absolute = |dir: &PathBuf| std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+        debug.symfs = self.symfs.as_ref().map(absolute);
+        debug.programs = self.debug_dir.iter().map(absolute).collect();
+        let symfs = debug.symfs.iter().flat_map(|dir| [dir.clone(), dir.join("usr/lib/debug")]);
+        let given: Vec<PathBuf> = debug.programs.iter().cloned().chain(symfs).collect();
+        debug.roots.splice(0..0, given);
         sources.lines = !self.no_source;
         sources
     }
 }
 
-/// Says on standard error why files gave no names.
+/// Says on standard error why files gave no names, and what would help.
 pub(crate) fn warn(maps: &Maps) {
     if profile::lines::was_cut() {
         say!(
@@ -61,13 +75,31 @@ pub(crate) fn warn(maps: &Maps) {
              left out"
         );
     }
+    let (mut by_id, mut by_path, mut kernel) = (false, false, false);
     for failure in maps.failures() {
-        let hint = match failure {
-            SymbolError::OtherKernel { .. } | SymbolError::UnknownKernel => {
-                "; --kallsyms FILE or --vmlinux FILE gives those of the recorded kernel"
+        match failure {
+            SymbolError::NotFound { build_id: Some(_), .. } | SymbolError::BuildId { .. } => {
+                by_id = true
             }
-            _ => "",
-        };
-        say!("no names for its addresses: {failure}{hint}");
+            failure => {
+                by_path |=
+                    failure.is_other_file() || matches!(failure, SymbolError::NotFound { .. })
+            }
+        }
+        kernel |= matches!(failure, SymbolError::OtherKernel { .. } | SymbolError::UnknownKernel);
+        say!("no names for its addresses: {failure}");
+    }
+    if by_id {
+        say!(
+            "the files that were recorded give names: perf buildid-cache --add FILE, or --symfs DIR \
+             or --debug-dir DIR with a folder that has them"
+        );
+    } else if by_path {
+        say!(
+            "the files that were recorded give names: --symfs DIR or --debug-dir DIR with a folder that has them"
+        );
+    }
+    if kernel {
+        say!("--kallsyms FILE or --vmlinux FILE gives the names of the recorded kernel");
     }
 }

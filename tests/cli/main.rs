@@ -16,6 +16,7 @@ mod support {
 }
 
 mod annotate;
+mod another_file;
 mod arm;
 mod decode;
 mod doctor;

@@ -220,6 +220,6 @@ fn code_in_no_file() {
     let hot = row(&report(dir.path(), text, &["--json"]), "hot");
     assert_eq!((&hot["from_file"], &hot["to_file"]), (&json!("[vdso]"), &json!("[vsyscall]")));
     let table = text_of(&report(dir.path(), text, &[]));
-    let shown = "0x7ffd00001010 ([vdso]) -> 0xffffffffff600400 ([vsyscall])";
+    let shown = "[vdso]+0x10 -> 0xffffffffff600400 ([vsyscall])";
     assert!(table.contains(shown), "{table}");
 }

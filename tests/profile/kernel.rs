@@ -55,6 +55,7 @@ impl Machine {
     fn sources(&self, build_id: Option<Vec<u8>>) -> Sources {
         Sources {
             kernel: RunningKernel {
+                hostname: None,
                 release: Some(RELEASE.to_owned()),
                 build_id,
                 kallsyms: self.path("kallsyms"),

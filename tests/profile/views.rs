@@ -8,6 +8,7 @@ use profile::basic::{Edge, basic_blocks};
 use profile::cycles::Cycles;
 use profile::flow::{Flow, FlowCounter, Site};
 use profile::note::Source;
+use profile::perf_data::Meta;
 use profile::{Entries, EntryFlags, RawBranch, Recording, SampleHead, Stack};
 
 use crate::interval::Random;
@@ -15,8 +16,9 @@ use crate::recorded::{entry, exact, map, meta, sample, stream};
 
 const BASE: u64 = 0x40_0000;
 
-pub(crate) fn count_as(meta: profile::perf_data::Meta, events: &[Event]) -> Flow {
-    let bytes = stream(meta, events);
+pub(crate) fn count_as(meta: Meta, events: &[Event]) -> Flow {
+    // Of this machine, as far as it says.
+    let bytes = stream(Meta { hostname: None, osrelease: None, ..meta }, events);
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
     Flow::count(&mut recording, |_, _| {}).unwrap()
 }
@@ -254,7 +256,7 @@ fn profile_integrity(head: Head, cut: bool, label: Label) -> lbr_msr::record::In
 #[test]
 fn filtered_recordings_have_no_blocks() {
     let calls: BranchFilter = "any_call,u".parse().unwrap();
-    let meta = profile::perf_data::Meta { filter: calls, ..meta() };
+    let meta = Meta { filter: calls, ..meta() };
     let flow = count_as(meta, &[ran(1, &[(8, 0), (8, 0), (8, 0)])]);
     assert_eq!((flow.blocks.len(), flow.block_quality.filtered, flow.taken), (0, 1, 3));
     assert!(!flow.is_complete());

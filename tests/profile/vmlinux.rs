@@ -42,6 +42,7 @@ impl Kernel {
         Sources {
             debug: DebugDirs::none(),
             kernel: RunningKernel {
+                hostname: None,
                 release: Some("7.7.7-another".to_owned()),
                 build_id: Some(vec![9; 20]),
                 kallsyms: nothing.clone(),

@@ -21,6 +21,8 @@ pub(crate) struct Place {
     pub(crate) symbol: Option<Named>,
     /// The file that it lies in, as the recording has it.
     pub(crate) file: Option<String>,
+    /// The byte of the file, where it counts its own.
+    file_offset: Option<u64>,
     /// The functions that it belongs to, from the innermost on.
     frames: Vec<Frame>,
 }
@@ -32,7 +34,7 @@ pub(crate) enum Part {
     Address,
     /// `_symbol`
     Symbol,
-    /// `_offset`, in the symbol
+    /// `_offset`, in the symbol; in the file where there is no symbol
     Offset,
     /// `_file`
     File,
@@ -74,6 +76,7 @@ impl Place {
             before: "",
             address: maps.address_of(location, addr),
             symbol: maps.name(location),
+            file_offset: maps.file_offset(location),
             file,
             frames: maps.frames(location),
         }
@@ -94,8 +97,8 @@ impl Place {
     }
 
     /// The place as people read it, with a name for the symbol and one for what
-    /// was inlined: symbol, else file, else address; and the line where it is
-    /// known, `foo+0x1a (foo.c:12)`.
+    /// was inlined: symbol, else file, `foo+0x1a` of either, else address; and the
+    /// line where it is known, `foo+0x1a (foo.c:12)`.
     fn text(&self, name: impl Fn(&str) -> String, with_inlined: bool) -> String {
         let before = self.before;
         let mut text = match &self.symbol {
@@ -105,9 +108,14 @@ impl Place {
             None => {
                 let address = self.address.map(|address| format!("{address:#x}"));
                 let address = address.unwrap_or_else(|| "[unknown]".to_owned());
-                match self.file.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path)) {
-                    Some("[unknown]") | None => format!("{before}{address}"),
-                    Some(file) => format!("{before}{address} ({})", name(&escaped(file))),
+                let file = self.file.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path));
+                match (file, self.file_offset) {
+                    (Some("[unknown]") | None, _) => format!("{before}{address}"),
+                    // An address may be that of one process among many.
+                    (Some(file), Some(offset)) => {
+                        format!("{before}{}+{offset:#x}", name(&escaped(file)))
+                    }
+                    (Some(file), None) => format!("{before}{address} ({})", name(&escaped(file))),
                 }
             }
         };
@@ -147,7 +155,10 @@ impl Place {
         match part {
             Part::Address => json!(self.address.map(|address| format!("{address:#x}"))),
             Part::Symbol => json!(self.symbol.as_ref().map(|symbol| &symbol.name)),
-            Part::Offset => json!(self.symbol.as_ref().map(|symbol| symbol.offset)),
+            Part::Offset => {
+                let in_symbol = self.symbol.as_ref().map(|symbol| symbol.offset);
+                json!(in_symbol.or(self.file_offset))
+            }
             Part::File => json!(self.file),
             Part::Line => json!(self.line().map(ToString::to_string)),
             Part::Inlines => self.inlines(),

@@ -176,6 +176,12 @@ impl<V: View> Counter<V> {
         self.cleaner.event(event);
     }
 
+    /// Mappings and files so far; other places to look for them in count best
+    /// before anything is read.
+    pub fn maps(&mut self) -> &mut Maps {
+        &mut self.cleaner.maps
+    }
+
     /// What was counted.
     #[must_use]
     pub fn finish(self) -> V::Table {

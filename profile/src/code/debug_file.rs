@@ -1,5 +1,5 @@
-//! Debug files: symbols and lines that were taken out of a program and put
-//! somewhere else.
+//! Where programs lie, and their debug files: symbols and lines that were taken
+//! out of them and put somewhere else.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,11 +12,18 @@ use object::{Object, ObjectSection};
 use super::error::SymbolError;
 use crate::read::object_file;
 
-/// Where debug files are looked for.
+/// Where programs, libraries and their debug files are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugDirs {
-    /// Folders such as `/usr/lib/debug`: `.build-id/xx/yyy.debug` in them, and
-    /// debug links under the program's own folder.
+    /// The folder that recorded paths begin in, in place of `/` (perf's
+    /// `--symfs`). Files may also lie right in it, without their folders.
+    pub symfs: Option<PathBuf>,
+    /// Folders that may have the programs themselves: under their own path, or
+    /// by their name alone.
+    pub programs: Vec<PathBuf>,
+    /// Folders such as `/usr/lib/debug`: `.build-id/xx/yyy` and
+    /// `.build-id/xx/yyy.debug` in them, and debug links under the program's
+    /// own folder.
     pub roots: Vec<PathBuf>,
     /// perf's caches, such as `~/.debug`: `.build-id/xx/yyy/debug` and `elf`.
     pub caches: Vec<PathBuf>,
@@ -35,6 +42,8 @@ impl Default for DebugDirs {
             Some(cache?.join("debuginfod_client"))
         });
         DebugDirs {
+            symfs: None,
+            programs: Vec::new(),
             roots: vec![PathBuf::from("/usr/lib/debug")],
             caches: home.iter().map(|home| home.join(".debug")).collect(),
             fetched: fetched.into_iter().collect(),
@@ -46,11 +55,53 @@ impl DebugDirs {
     /// Nowhere.
     #[must_use]
     pub const fn none() -> DebugDirs {
-        DebugDirs { roots: Vec::new(), caches: Vec::new(), fetched: Vec::new() }
+        DebugDirs {
+            symfs: None,
+            programs: Vec::new(),
+            roots: Vec::new(),
+            caches: Vec::new(),
+            fetched: Vec::new(),
+        }
+    }
+
+    /// Where a program may be that was recorded at a path, the most likely
+    /// first. Whether it is the one shows only in it.
+    pub(crate) fn programs(&self, recorded: &Path, id: Option<&[u8]>) -> Vec<PathBuf> {
+        use std::path::Component;
+        // A recording may not lead out of the folder.
+        let inside: PathBuf =
+            recorded.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+        let below = |folder: &PathBuf| {
+            let name = recorded.file_name().map(|name| folder.join(name));
+            std::iter::once(folder.join(&inside)).chain(name)
+        };
+        let mut paths: Vec<PathBuf> =
+            self.symfs.iter().chain(&self.programs).flat_map(below).collect();
+        if self.symfs.is_none() {
+            paths.push(recorded.to_owned());
+        }
+        paths.extend(id.map(|id| self.by_build_id(id)).unwrap_or_default());
+        paths
+    }
+
+    /// The folders that are looked in for a program beside its own, by its build
+    /// id too if that is known.
+    pub(crate) fn folders(&self, by_id: bool) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = self.symfs.iter().chain(&self.programs).cloned().collect();
+        if by_id {
+            let more = [&self.roots, &self.caches, &self.fetched].into_iter().flatten();
+            folders.extend(more.filter(|more| !self.programs.contains(more)).cloned());
+        }
+        folders
     }
 
     /// Files that may belong to a build id, the most likely first.
     pub(crate) fn by_build_id(&self, id: &[u8]) -> Vec<PathBuf> {
+        // Recorders pad to 20 bytes what linkers made shorter (16, 8).
+        let end = id.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let id =
+            if id.len() == 20 && end <= 16 { id.get(..end.next_multiple_of(8)) } else { Some(id) };
+        let id = id.unwrap_or_default();
         let Some((first, rest)) = id.split_first().filter(|(_, rest)| !rest.is_empty()) else {
             return Vec::new();
         };
@@ -58,16 +109,17 @@ impl DebugDirs {
         let within = |root: &PathBuf| root.join(".build-id").join(&first);
         let mut paths = Vec::new();
         for root in &self.roots {
+            paths.push(within(root).join(&rest));
             paths.push(within(root).join(format!("{rest}.debug")));
         }
         for cache in &self.caches {
             let entry = within(cache).join(&rest);
             // Old versions of perf put a file where newer ones put a folder.
-            paths.extend([entry.join("debug"), entry.join("elf"), entry]);
+            paths.extend([entry.join("elf"), entry.join("debug"), entry]);
         }
         for fetched in &self.fetched {
             let entry = fetched.join(hex(id));
-            paths.extend([entry.join("debuginfo"), entry.join("executable")]);
+            paths.extend([entry.join("executable"), entry.join("debuginfo")]);
         }
         paths
     }
@@ -84,18 +136,6 @@ impl DebugDirs {
         let only_caches = DebugDirs { roots: Vec::new(), fetched: Vec::new(), ..self.clone() };
         let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("vdso"));
         paths.find(|path| object_file::build_id(path).is_some_and(|found| found == id))
-    }
-
-    /// The program of a build id, out of perf's cache.
-    pub(crate) fn program(&self, id: &[u8]) -> Option<PathBuf> {
-        let only_caches = DebugDirs { roots: Vec::new(), ..self.clone() };
-        let mut paths = only_caches.by_build_id(id).into_iter();
-        paths.find(|path| {
-            // A debug file has no code.
-            let is_program =
-                !matches!(path.file_name(), Some(n) if n == "debug" || n == "debuginfo");
-            is_program && object_file::build_id(path).is_some_and(|found| found == id)
-        })
     }
 }
 
@@ -157,7 +197,8 @@ pub(crate) fn debug_file<'data, R: ReadRef<'data>>(
     }
     let folder = path.parent()?;
     let mut paths = vec![folder.join(name), folder.join(".debug").join(name)];
-    let inside = folder.strip_prefix("/").unwrap_or(folder);
+    let recorded = dirs.symfs.as_ref().and_then(|symfs| folder.strip_prefix(symfs).ok());
+    let inside = recorded.unwrap_or_else(|| folder.strip_prefix("/").unwrap_or(folder));
     paths.extend(dirs.roots.iter().map(|root| root.join(inside).join(name)));
     let proof = id.map_or(Proof::Crc(crc), Proof::BuildId);
     paths.into_iter().find(|found| found != path && belongs(found, proof, wanted))

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::debug_file::hex;
+
 /// Why a file gives no symbols.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -28,11 +30,58 @@ pub enum SymbolError {
         /// What is wrong with it.
         what: String,
     },
+    /// Nothing lies where it was recorded, nor where else it was looked for.
+    #[error("{path}{} is not there{}", recorded_id(build_id.as_deref()), looked_in(folders))]
+    NotFound {
+        /// The file, as the recording has it.
+        path: String,
+        /// Its build id, as the recording has it.
+        build_id: Option<Vec<u8>>,
+        /// The folders that were looked in beside.
+        folders: Vec<PathBuf>,
+    },
     /// It is not the file that was recorded.
-    #[error("{} was replaced since it was recorded (build ids differ): its symbols are not used", path.display())]
+    #[error(
+        "{} was replaced since it was recorded (build ids differ: {} was recorded, it has {}): its symbols are not used",
+        path.display(), hex(recorded), found.as_deref().map_or_else(|| "none".to_owned(), hex)
+    )]
     BuildId {
         /// The file.
         path: PathBuf,
+        /// The build id that the recording has.
+        recorded: Vec<u8>,
+        /// The file's own.
+        found: Option<Vec<u8>>,
+    },
+    /// The branches that were recorded are not those of its code.
+    #[error(
+        "{} is not the file that was recorded: of {of} branches from it {no_branch} come from no branch instruction \
+         and {elsewhere} go elsewhere than theirs (the first at byte {first:#x}): its symbols are not used",
+        path.display()
+    )]
+    Contradicted {
+        /// The file.
+        path: PathBuf,
+        /// Distinct branches that were held against its code.
+        of: u32,
+        /// How many come from no branch instruction.
+        no_branch: u32,
+        /// How many come from one that leads elsewhere.
+        elsewhere: u32,
+        /// Where in the file the first of them comes from.
+        first: u64,
+    },
+    /// It was recorded on another machine, and nothing shows that this one has
+    /// the same.
+    #[error(
+        "{} is this machine's, and {recorded} was recorded, which says no build id of it: its symbols are not used",
+        path.display()
+    )]
+    OtherMachine {
+        /// The file.
+        path: PathBuf,
+        /// Name or kernel of the machine that was recorded.
+        recorded: String,
     },
     /// It has no symbol of that name.
     #[error("{} has no symbol {name}{}", path.display(), if *stripped { " (it is stripped)" } else { "" })]
@@ -99,4 +148,25 @@ pub enum SymbolError {
         /// Its size.
         size: u64,
     },
+}
+
+impl SymbolError {
+    /// Whether there is a file, and it is not the one that was recorded.
+    #[must_use]
+    pub fn is_other_file(&self) -> bool {
+        use SymbolError::{BuildId, Contradicted, OtherMachine};
+        matches!(self, BuildId { .. } | Contradicted { .. } | OtherMachine { .. })
+    }
+}
+
+fn recorded_id(id: Option<&[u8]>) -> String {
+    id.map(|id| format!(" (build id {})", hex(id))).unwrap_or_default()
+}
+
+fn looked_in(folders: &[PathBuf]) -> String {
+    if folders.is_empty() {
+        return String::new();
+    }
+    let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    format!(", nor in {}", folders.join(", "))
 }

@@ -116,7 +116,14 @@ pub(crate) fn branch_at(
     from: u64,
     to: u64,
 ) -> (bool, Option<BranchInsn>) {
-    let Some(bytes) = maps.code(location) else { return (false, None) };
-    let branch = insn::fused_branch(&bytes, from);
-    (true, branch.filter(|branch| branch.ip == from || branch.target == Some(to)))
+    match maps.code(location) {
+        Some(bytes) => (true, branch_in(&bytes, from, to)),
+        None => (false, None),
+    }
+}
+
+/// The same out of the code bytes at FROM.
+pub(crate) fn branch_in(bytes: &[u8], from: u64, to: u64) -> Option<BranchInsn> {
+    let branch = insn::fused_branch(bytes, from);
+    branch.filter(|branch| branch.ip == from || branch.target == Some(to))
 }

@@ -33,6 +33,7 @@ fn write(name: &str, bytes: &[u8]) -> PathBuf {
 
 fn sources(kallsyms: Option<PathBuf>, modules: PathBuf) -> Sources {
     let kernel = RunningKernel {
+        hostname: None,
         release: None,
         build_id: None,
         kallsyms: kallsyms.clone().unwrap_or_else(|| DIR.join("absent")),

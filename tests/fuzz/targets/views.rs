@@ -25,6 +25,7 @@ fn open(bytes: &[u8]) -> Option<Recording> {
 fn sources() -> Sources {
     let nowhere = PathBuf::from("/nonexistent");
     let kernel = RunningKernel {
+        hostname: None,
         release: None,
         build_id: None,
         kallsyms: nowhere.clone(),

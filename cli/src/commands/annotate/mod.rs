@@ -97,11 +97,11 @@ impl From<Style> for Syntax {
 pub(crate) fn run(args: &Annotate) -> Outcome {
     let output = args.html.as_ref().map(|path| Output::new(path, &args.input)).transpose()?;
     let mut counter = FlowCounter::new();
+    args.symbols.apply(counter.maps());
     let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
         counter.recording(recording, at)
     })?;
     let mut flow = counter.finish();
-    args.symbols.apply(&mut flow.maps);
     let mut head: Vec<String> = sources.iter().map(Source::origin).collect();
     head.extend(selected::of_quality(&sources, &flow.quality));
     args.dso.keep_flow(&mut flow, false)?;

@@ -104,6 +104,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
     let mut flows = Vec::new();
     let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
         let mut counter = FlowCounter::without_sites();
+        args.symbols.apply(counter.maps());
         counter.recording(recording, at)?;
         let mut flow = counter.finish();
         flow.drop_contradicted();
@@ -117,7 +118,6 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         .map(|(source, flow)| Read { source, flow, rows: None })
         .collect();
     for of in &mut read {
-        args.symbols.apply(&mut of.flow.maps);
         of.rows = args.dso.keep_flow(&mut of.flow, true)?;
     }
     let with_cycles = |read: &Read| read.flow.blocks.iter().any(|block| block.cycles.n() > 0);

@@ -26,11 +26,11 @@ pub(super) fn run(
 ) -> Outcome {
     let mut counter =
         if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
+    args.symbols.apply(counter.maps());
     let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
         counter.recording(recording, at)
     })?;
     let mut flow = counter.finish();
-    args.symbols.apply(&mut flow.maps);
     let totals = Totals::from(&flow);
     let rows = args.dso.keep_flow(&mut flow, blocks)?;
     let mut out = Out::stdout();

@@ -107,12 +107,12 @@ impl Maps {
     ) -> (usize, Entries<'a>, bool) {
         room.clear();
         // Mostly the process of the stack before.
-        if let Some((pid, space)) = self.common.last
-            && pid == head.pid
-        {
+        let last = self.common.last.filter(|(pid, _)| *pid == head.pid);
+        let space = last.map_or_else(|| self.current_space(head.pid), |(_, space)| space);
+        self.gather_evidence(space, &entries);
+        if last.is_some() {
             return (space, entries, false);
         }
-        let space = self.current_space(head.pid);
         let used = self.spaces.get(space).is_none_or(|space| space.used);
         // Ours are followed from stack to stack, at the addresses that they have.
         let alone = head.source == Source::Unsaid && head.integrity.head == Head::Unknown;

@@ -1,21 +1,20 @@
 //! What was mapped: opened when the first of its addresses is asked for.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use lbr_msr::insn::{self, BranchInsn};
 use lbr_msr::record::Mmap;
+
+use super::evidence::{Contradiction, Evidence};
 
 use super::kernel::Listed;
 use super::vdso::VDSO;
 use super::vmlinux::Vmlinux;
 use super::{Location, Maps, differs};
-use crate::code::demangle::is_called;
-use crate::code::lines::{Frame, SourceLine};
-use crate::code::symbols::{Found, JitMap, Module, Sources, SymbolError, demangle};
-use crate::read::names::REACH;
+use crate::code::demangle::demangle;
+use crate::code::symbols::{JitMap, Module, Sources, SymbolError};
 
 /// Something that was mapped.
 #[derive(Debug)]
@@ -24,6 +23,16 @@ pub(super) struct MappedFile {
     pub(super) build_id: Option<Vec<u8>>,
     pub(super) kind: FileKind,
     pub(super) state: State,
+    /// Where its code was mapped from, the first of it: offset, length.
+    pub(super) code: Option<(u64, u64)>,
+    /// What its branches say of its code.
+    pub(super) evidence: Evidence,
+    /// The machine that it was recorded on, if that is known to be another.
+    pub(super) other_machine: Option<String>,
+    /// The last recording that mapped it.
+    pub(super) recording: u32,
+    /// What lies where it could be, and is another file.
+    rejected: Vec<(PathBuf, SymbolError)>,
     /// Names that were asked for, as people read them: by first address and
     /// the one behind the last. Each is asked for once an address in it.
     demangled: RefCell<HashMap<(u64, u64), Box<str>>>,
@@ -100,8 +109,18 @@ impl State {
 
 impl MappedFile {
     pub(super) fn new(path: String, build_id: Option<Vec<u8>>, kind: FileKind) -> MappedFile {
-        let (state, demangled) = (State::NotTried, RefCell::default());
-        MappedFile { path, build_id, kind, state, demangled }
+        MappedFile {
+            path,
+            build_id,
+            kind,
+            state: State::NotTried,
+            code: None,
+            evidence: Evidence::default(),
+            other_machine: None,
+            recording: 0,
+            rejected: Vec::new(),
+            demangled: RefCell::default(),
+        }
     }
 
     /// Other places to look for names in. What was found stays.
@@ -112,18 +131,113 @@ impl MappedFile {
         }
     }
 
-    /// Gives up a file that was opened before its build id was known, and has
-    /// another.
+    /// Gives up what was opened, or not, before the build id was known, where
+    /// that decides otherwise.
     pub(super) fn check(&mut self) {
-        if let State::Open(module) = &self.state
-            && differs(self.build_id.as_deref(), module.build_id())
-        {
-            self.state = State::Failed(SymbolError::BuildId { path: module.path().to_owned() });
+        let again = match &self.state {
+            State::Open(module) => !self.has_right_id(module),
+            State::Failed(error) => error.is_other_file(),
+            _ => false,
+        };
+        if again {
+            self.state = State::NotTried;
         }
     }
 
+    fn has_right_id(&self, module: &Module) -> bool {
+        match (self.build_id.as_deref(), module.build_id()) {
+            // It had a build id, and what is there now has none.
+            (Some(_), None) => false,
+            (recorded, found) => !differs(recorded, found),
+        }
+    }
+
+    /// Finds and opens the program or library that was recorded, the first that
+    /// nothing speaks against.
+    fn open_program(&mut self, sources: &Sources) {
+        self.state = loop {
+            match self.find_program(sources) {
+                Ok(mut module) => {
+                    self.evidence.restart();
+                    self.demangled.borrow_mut().clear();
+                    match self.doubt(&mut module) {
+                        None => break State::Open(Box::new(module)),
+                        Some(error) => self.rejected.push((module.path().to_owned(), error)),
+                    }
+                }
+                Err(error) => {
+                    let first = self.rejected.drain(..).map(|(_, error)| error).next();
+                    break State::Failed(first.unwrap_or(error));
+                }
+            }
+        };
+    }
+
+    /// Why what was opened is not what was recorded, as far as its branches say
+    /// by now. A build id says more.
+    fn doubt(&mut self, module: &mut Module) -> Option<SymbolError> {
+        if self.build_id.is_some() {
+            return None;
+        }
+        self.evidence.judge(module);
+        let path = || module.path().to_owned();
+        if let Some(why) = self.evidence.contradiction() {
+            let Contradiction { no_branch, elsewhere, of, first } = why;
+            return Some(SymbolError::Contradicted {
+                path: path(),
+                of,
+                no_branch,
+                elsewhere,
+                first,
+            });
+        }
+        // What somebody put elsewhere was put there for the recording.
+        let recorded =
+            self.other_machine.clone().filter(|_| module.path() == Path::new(&self.path))?;
+        let confirmed = self.evidence.confirms();
+        (!confirmed).then(|| SymbolError::OtherMachine { path: path(), recorded })
+    }
+
+    fn find_program(&self, sources: &Sources) -> Result<Module, SymbolError> {
+        let recorded = Path::new(&self.path);
+        let id = self.build_id.as_deref();
+        let (mut without_code, mut why) = (None, None);
+        for path in sources.debug.programs(recorded, id) {
+            if self.rejected.iter().any(|(rejected, _)| *rejected == path) {
+                continue;
+            }
+            match Module::open_with(&path, &sources.debug) {
+                Ok(module) if !self.has_right_id(&module) => {
+                    let found = module.build_id().map(<[u8]>::to_vec);
+                    let recorded = id.unwrap_or_default().to_vec();
+                    why.get_or_insert(SymbolError::BuildId { path, recorded, found });
+                }
+                Ok(module) if module.has_bytes() => return Ok(module),
+                Ok(mut module) => {
+                    if module.lay_code_at(self.code) {
+                        without_code.get_or_insert(module);
+                    }
+                }
+                Err(SymbolError::Open { cause, .. })
+                    if cause.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if path == recorded => {
+                    why.get_or_insert(error);
+                }
+                // Caches have folders where others have files.
+                Err(_) => {}
+            }
+        }
+        without_code.ok_or_else(|| {
+            why.unwrap_or_else(|| SymbolError::NotFound {
+                path: self.path.clone(),
+                build_id: self.build_id.clone(),
+                folders: sources.debug.folders(id.is_some()),
+            })
+        })
+    }
+
     /// The name of a symbol as its language writes it.
-    fn demangled(&self, name: &str, range: &Range<u64>) -> String {
+    pub(super) fn demangled(&self, name: &str, range: &Range<u64>) -> String {
         let mut known = self.demangled.borrow_mut();
         let key = (range.start, range.end);
         known.entry(key).or_insert_with(|| demangle(name).into()).to_string()
@@ -137,39 +251,6 @@ impl MappedFile {
     }
 }
 
-/// A symbol and the place in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
-    /// Name, demangled.
-    pub name: String,
-    /// Bytes from its start.
-    pub offset: u64,
-}
-
-/// A function: its name, and where its code lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Function {
-    /// Name, demangled.
-    pub name: String,
-    /// Index of the file that it lies in.
-    pub file: usize,
-    /// Its bytes in that file, as [`Location::File`] counts them.
-    pub offsets: Range<u64>,
-    /// Its first address as the file's symbol table counts, which is what a
-    /// disassembler prints; where there is no file, as it was recorded. 0 where
-    /// it was recorded by its name alone.
-    pub address: u64,
-}
-
-impl Function {
-    /// Whether a place lies in it.
-    #[must_use]
-    pub fn contains(&self, location: Location) -> bool {
-        matches!(location, Location::File { file, offset }
-            if file == self.file && self.offsets.contains(&offset))
-    }
-}
-
 impl Maps {
     /// Path of a file, as the recording has it; generated code is
     /// `[JIT] tid PID`, as perf calls it. `None` where the recording has symbols
@@ -180,22 +261,49 @@ impl Maps {
         self.files.get(file).filter(said).map(|file| file.path.as_str())
     }
 
+    /// The byte of its file that a place is, counted from the first of it; of the
+    /// kernel from the symbol that its recorder names, of a module from its start.
+    /// `None` where only addresses count: generated code, what was recorded by
+    /// name, and what lies in no file.
+    #[must_use]
+    pub fn file_offset(&self, location: Location) -> Option<u64> {
+        let Location::File { file, offset } = location else { return None };
+        let counts = match &self.files.get(file)?.kind {
+            FileKind::Kernel { reference, .. } => reference.is_some(),
+            FileKind::Jit { .. } | FileKind::Named | FileKind::None => false,
+            FileKind::Elf | FileKind::Module { .. } | FileKind::Whole { .. } | FileKind::Vdso => {
+                true
+            }
+        };
+        counts.then_some(offset)
+    }
+
     /// Indexes of all that was mapped, for [`path`](Self::path).
     pub fn files(&self) -> Range<usize> {
         0..self.files.len()
     }
 
     /// Opens a file, or finds out why not.
-    fn open(&mut self, index: usize) {
-        let Some(file) = self.files.get(index) else { return };
-        if !matches!(file.state, State::NotTried) {
-            return;
+    pub(super) fn open(&mut self, index: usize) {
+        let Some(file) = self.files.get_mut(index) else { return };
+        match std::mem::replace(&mut file.state, State::NotTried) {
+            State::NotTried => {}
+            State::Open(mut module) if file.kind == FileKind::Elf => {
+                if let Some(error) = file.doubt(&mut module) {
+                    file.rejected.push((module.path().to_owned(), error));
+                    file.open_program(&self.sources);
+                } else {
+                    file.state = State::Open(module);
+                }
+                return;
+            }
+            state => {
+                file.state = state;
+                return;
+            }
         }
         let state = match &file.kind {
-            FileKind::Elf => match open_elf(file, &self.sources) {
-                Ok(module) => State::Open(Box::new(module)),
-                Err(error) => State::Failed(error),
-            },
+            FileKind::Elf => return file.open_program(&self.sources),
             FileKind::Kernel { .. } | FileKind::Module { .. } => {
                 let kind = file.kind.clone();
                 self.open_kernel(&kind)
@@ -204,124 +312,15 @@ impl Maps {
                 Ok(map) => State::Jit(map),
                 Err(error) => State::Failed(error),
             },
-            FileKind::Vdso => self.open_vdso(file.build_id.as_deref()),
+            FileKind::Vdso => {
+                let id = file.build_id.clone();
+                self.open_vdso(id.as_deref())
+            }
             FileKind::Whole { .. } | FileKind::Named | FileKind::None => State::Silent,
         };
         if let Some(file) = self.files.get_mut(index) {
             file.state = state;
         }
-    }
-
-    /// The symbol that covers a place: its name as the file has it, its bytes,
-    /// its address.
-    fn covering(&mut self, location: Location) -> Option<(String, usize, Range<u64>, u64)> {
-        let (index, offset) = match location {
-            Location::File { file, offset } => (file, offset),
-            Location::Address(addr) => return self.in_given_list(addr),
-        };
-        self.open(index);
-        let file = self.files.get(index)?;
-        if let FileKind::Whole { len, .. } = file.kind {
-            return Some((file.path.clone(), index, 0..len, 0));
-        }
-        if file.kind == FileKind::Named {
-            return self.named_at(index, offset);
-        }
-        match &file.state {
-            State::Open(module) => {
-                let addr = module.address_of_offset(offset)?;
-                let (name, range) = module.function_at(addr)?;
-                let start = offset.wrapping_sub(addr - range.start);
-                let name = file.demangled(name, &range);
-                Some((name, index, start..start.wrapping_add(range.end - range.start), range.start))
-            }
-            State::Jit(map) => {
-                let Found { name, addr, end } = map.at(offset)?;
-                Some((name.to_owned(), index, addr..end?, addr))
-            }
-            State::Listed(listed) => listed.covering(index, offset),
-            State::Vmlinux(vmlinux, listed) => match vmlinux.function_at(offset) {
-                Some((name, offsets, addr)) => {
-                    Some((demangle(name).into_owned(), index, offsets, addr))
-                }
-                None => listed.as_ref()?.covering(index, offset),
-            },
-            State::NotTried | State::Failed(_) | State::Silent => None,
-        }
-    }
-
-    /// The symbol at a place.
-    pub fn name(&mut self, location: Location) -> Option<Named> {
-        let at = match location {
-            Location::File { offset, .. } => offset,
-            Location::Address(addr) => addr,
-        };
-        let (name, _, range, _) = self.covering(location)?;
-        Some(Named { name, offset: at.wrapping_sub(range.start) })
-    }
-
-    /// The function at a place, with all its code. `None` where no symbol
-    /// covers it, or it lies in no file.
-    pub fn function(&mut self, location: Location) -> Option<Function> {
-        let (name, file, offsets, address) = self.covering(location)?;
-        (file != usize::MAX).then_some(Function { name, file, offsets, address })
-    }
-
-    /// The functions of a name, in all that was mapped.
-    pub(crate) fn functions_named(&mut self, name: &str) -> Vec<Function> {
-        let mut found = Vec::new();
-        for index in self.files() {
-            self.open(index);
-            let Some(file) = self.files.get(index) else { continue };
-            if file.kind == FileKind::Named {
-                for (called, start) in self.named.of_file(index) {
-                    if is_called(called, name) {
-                        let (name, offsets) = (called.to_owned(), start..start + REACH);
-                        found.push(Function { name, file: index, offsets, address: 0 });
-                    }
-                }
-                continue;
-            }
-            match &file.state {
-                State::Open(module) => {
-                    for range in module.named(name) {
-                        let Some(start) = module.offset_of_address(range.start) else { continue };
-                        let offsets = start..start.saturating_add(range.end - range.start);
-                        let name = module.symbol_at(range.start).map_or(name, |(name, _)| name);
-                        let name = demangle(name).into_owned();
-                        found.push(Function { name, file: index, offsets, address: range.start });
-                    }
-                }
-                State::Jit(map) => {
-                    for Found { name, addr, end } in map.named(|symbol| is_called(symbol, name)) {
-                        let Some(end) = end else { continue };
-                        let name = name.to_owned();
-                        found.push(Function {
-                            name,
-                            file: index,
-                            offsets: addr..end,
-                            address: addr,
-                        });
-                    }
-                }
-                State::Vmlinux(vmlinux, _) => {
-                    for (offsets, address) in vmlinux.named(name) {
-                        let name = name.to_owned();
-                        found.push(Function { name, file: index, offsets, address });
-                    }
-                }
-                State::Listed(listed) => {
-                    for Found { name, addr, end } in listed.named(name) {
-                        let end = end.unwrap_or_else(|| addr.saturating_add(1));
-                        let offsets = addr.wrapping_sub(listed.base)..end.wrapping_sub(listed.base);
-                        let name = name.to_owned();
-                        found.push(Function { name, file: index, offsets, address: addr });
-                    }
-                }
-                State::NotTried | State::Failed(_) | State::Silent => {}
-            }
-        }
-        found
     }
 
     /// The program or library at an index, and the address there that an
@@ -336,109 +335,26 @@ impl Maps {
         self.files.get_mut(index)?.module()
     }
 
-    /// The kernel's ELF file, where that is what an index stands for. Its code is
-    /// not asked for: a kernel changes it while it runs.
-    fn vmlinux_of(&mut self, index: usize) -> Option<&mut Vmlinux> {
-        self.open(index);
-        match &mut self.files.get_mut(index)?.state {
-            State::Vmlinux(vmlinux, _) => Some(vmlinux),
-            _ => None,
-        }
+    /// Whether what lies where a place was recorded is another file.
+    pub(crate) fn is_of_other_file(&self, location: Location) -> bool {
+        let Location::File { file, .. } = location else { return false };
+        let failure = self.files.get(file).and_then(|file| file.state.failure());
+        failure.is_some_and(SymbolError::is_other_file)
     }
 
-    /// Looks up the lines of many places at once. What
-    /// [`source`](Self::source) and [`frames`](Self::frames) say is the same
-    /// without; with it each piece of the debug information is read once and
-    /// not kept.
-    pub fn look_up_lines(&mut self, places: impl IntoIterator<Item = Location>) {
-        if !self.sources.lines {
-            return;
-        }
-        let mut offsets: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
-        for place in places {
-            if let Location::File { file, offset } = place {
-                offsets.entry(file).or_default().push(offset);
+    /// Whether there is any such file, as far as all branches say that were seen.
+    pub(crate) fn has_other_files(&mut self) -> bool {
+        for index in self.files() {
+            // Those that no branch came from say nothing.
+            if self.files.get(index).is_some_and(|file| !file.evidence.is_empty()) {
+                self.open(index);
             }
         }
-        for (file, mut addrs) in offsets {
-            if let Some(vmlinux) = self.vmlinux_of(file) {
-                vmlinux.look_up_lines(&addrs);
-                continue;
-            }
-            let Some(module) = self.elf(file) else { continue };
-            addrs.retain_mut(|offset| {
-                let addr = module.address_of_offset(*offset);
-                *offset = addr.unwrap_or(*offset);
-                addr.is_some()
-            });
-            module.look_up_lines(addrs);
-        }
-    }
-
-    /// The line of a place; of inlined code, the innermost. `None` where the
-    /// file has no debug information, or was replaced.
-    pub fn source(&mut self, location: Location) -> Option<SourceLine> {
-        let Location::File { file, offset } = location else { return None };
-        if !self.sources.lines {
-            return None;
-        }
-        if let Some(vmlinux) = self.vmlinux_of(file) {
-            return vmlinux.source(offset);
-        }
-        let module = self.elf(file)?;
-        module.source(module.address_of_offset(offset)?)
-    }
-
-    /// The functions that a place belongs to, out of debug information: those
-    /// inlined there from the innermost on, and at the end the one that stands
-    /// for itself. Empty where there is none.
-    pub fn frames(&mut self, location: Location) -> Vec<Frame> {
-        let Location::File { file, offset } = location else { return Vec::new() };
-        if !self.sources.lines {
-            return Vec::new();
-        }
-        if let Some(vmlinux) = self.vmlinux_of(file) {
-            return vmlinux.frames(offset);
-        }
-        let Some(module) = self.elf(file) else { return Vec::new() };
-        module.address_of_offset(offset).map(|addr| module.frames(addr)).unwrap_or_default()
-    }
-
-    /// The branch instruction at a place, out of the file's code bytes.
-    /// `ip` is where it ran.
-    pub fn branch(&mut self, location: Location, ip: u64) -> Option<BranchInsn> {
-        insn::branch_kind(&self.code(location)?, ip)
-    }
-
-    /// Code bytes at a place, up to 15; `None` where its file has none there.
-    pub fn code(&mut self, location: Location) -> Option<Vec<u8>> {
-        let Location::File { file, offset } = location else { return None };
-        let module = self.elf(file)?;
-        let addr = module.address_of_offset(offset)?;
-        Some(module.code_at(addr)).filter(|code| !code.is_empty())
+        self.failures().any(SymbolError::is_other_file)
     }
 
     /// Why files gave no symbols, each once.
     pub fn failures(&self) -> impl Iterator<Item = &SymbolError> {
         self.files.iter().filter_map(|file| file.state.failure())
     }
-}
-
-/// Opens the file that was recorded: where it was, or out of perf's cache.
-fn open_elf(file: &MappedFile, sources: &Sources) -> Result<Module, SymbolError> {
-    let path = Path::new(&file.path);
-    let opened = Module::open_with(path, &sources.debug);
-    let recorded = file.build_id.as_deref();
-    let is_right = |module: &Module| match (recorded, module.build_id()) {
-        // It had a build id, and what is there now has none.
-        (Some(_), None) => false,
-        (recorded, found) => !differs(recorded, found),
-    };
-    let error = match opened {
-        Ok(module) if is_right(&module) => return Ok(module),
-        Ok(module) => SymbolError::BuildId { path: module.path().to_owned() },
-        Err(error) => error,
-    };
-    let kept = recorded.and_then(|id| sources.debug.program(id));
-    kept.and_then(|path| Module::open_with(&path, &sources.debug).ok()).ok_or(error)
 }

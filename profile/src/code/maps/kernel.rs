@@ -52,6 +52,19 @@ impl RecordedKernel {
         }
     }
 
+    /// The machine it ran on, if that is not this one: another name, else another
+    /// release of the kernel.
+    fn machine_other_than(&self, running: &RunningKernel) -> Option<String> {
+        let other = |recorded: &Option<String>, here: &Option<String>| {
+            let both = recorded.as_ref().zip(here.as_ref());
+            both.filter(|(recorded, here)| recorded != here).map(|(recorded, _)| recorded.clone())
+        };
+        let name =
+            other(&self.hostname, &running.hostname).map(|name| format!("the machine {name}"));
+        let release = || Some(format!("Linux {}", other(&self.release, &running.release)?));
+        name.or_else(release)
+    }
+
     /// Whether it is the kernel of another recording too.
     pub(super) fn is(&self, other: &RecordedKernel) -> bool {
         match (&self.build_id, &other.build_id) {
@@ -108,6 +121,15 @@ impl Maps {
     pub fn recorded(&mut self, info: &FileInfo) {
         self.build_ids(&info.build_ids);
         self.expect_kernel(info);
+        let kernel = self.kernels.get(self.recording as usize).map(|kernel| &kernel.recorded);
+        if let Some(machine) =
+            kernel.and_then(|kernel| kernel.machine_other_than(&self.sources.kernel))
+        {
+            let recording = self.recording;
+            for file in self.files.iter_mut().filter(|file| file.recording == recording) {
+                file.other_machine = Some(machine.clone());
+            }
+        }
         self.join_kernels();
         // Whose it is may be known only now.
         for file in self.files.iter_mut().filter(|file| file.kind == FileKind::Vdso) {

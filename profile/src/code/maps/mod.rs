@@ -2,9 +2,12 @@
 
 mod common;
 mod dsos;
+mod evidence;
 mod files;
+mod functions;
 mod kernel;
 mod named;
+mod source;
 mod vdso;
 mod vmlinux;
 
@@ -23,7 +26,7 @@ use named::NamedPlaces;
 use vdso::VDSO;
 
 pub use dsos::Dsos;
-pub use files::{Function, Named};
+pub use functions::{Function, Named};
 
 /// Mappings copied at most, for processes that change what they inherited or
 /// replace what was sampled: a small recording could ask for any number.
@@ -132,6 +135,8 @@ pub struct Maps {
     expected: HashMap<String, Vec<u8>>,
     /// By recording.
     kernels: Vec<Kernel>,
+    /// Stacks that were looked at for evidence of which files ran.
+    stacks: u64,
     kernel_lists: Lists,
     sources: Sources,
     named: NamedPlaces,
@@ -336,6 +341,10 @@ impl Maps {
         // It has no file: recorders put anything there.
         let pgoff = if kind == FileKind::Vdso { 0 } else { map.pgoff };
         let file = self.file(&map.path, build_id.as_deref(), kind);
+        if let Some(file) = self.files.get_mut(file) {
+            let here = (pgoff, map.len);
+            file.code = Some(file.code.map_or(here, |first| first.min(here)));
+        }
         let mapping = Mapping { start: map.addr, len: map.len, pgoff, file };
         self.insert(Some(map.pid), mapping);
         if self.current.contains_key(&None) {
@@ -346,19 +355,25 @@ impl Maps {
     fn file(&mut self, path: &str, build_id: Option<&[u8]>, kind: FileKind) -> usize {
         let known = self.by_path.get(path).copied();
         // The same path may be another file in another recording.
+        let recording = self.recording;
         let same = known.filter(|&file| {
             self.files.get(file).is_some_and(|known| {
                 !differs(known.build_id.as_deref(), build_id) && known.kind == kind
             })
         });
         if let Some(file) = same {
-            if let Some(known) = self.files.get_mut(file).filter(|f| f.build_id.is_none()) {
-                known.build_id = build_id.map(<[u8]>::to_vec);
+            if let Some(known) = self.files.get_mut(file) {
+                known.recording = recording;
+                if known.build_id.is_none() {
+                    known.build_id = build_id.map(<[u8]>::to_vec);
+                }
             }
             return file;
         }
         let file = self.files.len();
-        self.files.push(MappedFile::new(path.to_owned(), build_id.map(<[u8]>::to_vec), kind));
+        let mut new = MappedFile::new(path.to_owned(), build_id.map(<[u8]>::to_vec), kind);
+        new.recording = recording;
+        self.files.push(new);
         self.by_path.insert(path.to_owned(), file);
         file
     }

@@ -30,6 +30,8 @@ pub struct Module {
     path: PathBuf,
     image: Image,
     /// Whether the code's bytes are there: debug files have none.
+    has_bytes: bool,
+    /// Whether they can be decoded.
     has_code: bool,
     segments: Vec<Segment>,
     build_id: Option<Vec<u8>>,
@@ -78,8 +80,9 @@ impl Module {
         let has_code = has_code(&object);
         Ok(Module {
             path: path.to_owned(),
-            has_code,
             segments: segments(&object, has_code),
+            has_bytes: has_code,
+            has_code: has_code && is_x86(&object),
             build_id: object.build_id().ok().flatten().map(<[u8]>::to_vec),
             image,
             dirs: dirs.clone(),
@@ -158,6 +161,33 @@ impl Module {
     #[must_use]
     pub fn build_id(&self) -> Option<&[u8]> {
         self.build_id.as_deref()
+    }
+
+    /// Says where in its program the code of a debug file lay: it was mapped from
+    /// `pgoff` on, `len` bytes. The debug file's own offsets may be others.
+    /// `false` where this cannot be the mapping of its code; of a program `true`.
+    pub(crate) fn lay_code_at(&mut self, mapped: Option<(u64, u64)>) -> bool {
+        if self.has_bytes {
+            return true;
+        }
+        self.segments.retain(|segment| segment.executable);
+        let ([segment], Some((pgoff, len))) = (self.segments.as_mut_slice(), mapped) else {
+            return false;
+        };
+        let within = segment.vaddr % PAGE;
+        segment.offset = pgoff.saturating_add(within);
+        within.checked_add(segment.file_size).and_then(|end| end.checked_next_multiple_of(PAGE))
+            == Some(len)
+    }
+
+    /// Whether it has the bytes of its code, of whatever CPU.
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.has_bytes
+    }
+
+    /// Whether it has bytes of code that can be decoded.
+    pub(crate) fn has_code(&self) -> bool {
+        self.has_code
     }
 
     /// Whether it has no symbols of code.
@@ -328,6 +358,11 @@ fn in_segment(segment: Segment, addr: u64) -> bool {
 fn has_code<'data>(object: &impl Object<'data>) -> bool {
     let is_empty = |section: &_| ObjectSection::file_range(section).is_none();
     object.section_by_name(".text").is_none_or(|text| text.size() == 0 || !is_empty(&text))
+}
+
+fn is_x86<'data>(object: &impl Object<'data>) -> bool {
+    use object::Architecture::{I386, X86_64, X86_64_X32};
+    matches!(object.architecture(), I386 | X86_64 | X86_64_X32)
 }
 
 /// A debug file says where segments were, and holds none of their bytes.

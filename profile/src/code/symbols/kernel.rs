@@ -21,6 +21,8 @@ const MAX_LINE: u64 = 4096;
 pub struct RunningKernel {
     /// Its release, as `uname -r` prints it.
     pub release: Option<String>,
+    /// The name of the machine.
+    pub hostname: Option<String>,
     /// Its build id.
     pub build_id: Option<Vec<u8>>,
     /// Its symbols.
@@ -31,10 +33,12 @@ pub struct RunningKernel {
 
 impl Default for RunningKernel {
     fn default() -> RunningKernel {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+        let said = |name| std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok();
+        let said = |name| said(name).map(|said| said.trim().to_owned());
         let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
         RunningKernel {
-            release: release.map(|release| release.trim().to_owned()),
+            release: said("osrelease"),
+            hostname: said("hostname"),
             build_id: build_id_of_notes(&notes),
             kallsyms: PathBuf::from("/proc/kallsyms"),
             modules: PathBuf::from("/proc/modules"),

@@ -39,6 +39,13 @@ pub(super) struct BlockSlot {
 
 const _: () = assert!(size_of::<BlockSlot>() == 32);
 
+impl BlockSlot {
+    /// Takes back what code bytes said that are not those that ran.
+    pub(super) fn forget_code(&mut self) {
+        (self.kind, self.insides) = (Decoding::NoCode, 0);
+    }
+}
+
 impl Keyed for BlockSlot {
     type Key = (u64, u32, Space);
 

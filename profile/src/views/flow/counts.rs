@@ -249,6 +249,31 @@ impl FlowCounts {
         self.blocks.push(key, kind, &inside)
     }
 
+    /// Takes back what files said that turned out not to be those that ran.
+    pub(super) fn forget_other_files(&mut self, maps: &mut Maps) {
+        let quality = &mut self.quality;
+        if !maps.has_other_files() {
+            return;
+        }
+        let is_other = |space, addr| maps.is_of_other_file(maps.locate(space as usize, addr));
+        for slot in &mut self.sites.slots {
+            if slot.code && is_other(slot.space, slot.from) {
+                (slot.code, slot.decoded) = (false, None);
+            }
+        }
+        for slot in &mut self.blocks.table.list {
+            if slot.kind == Decoding::NoCode || !is_other(slot.space, slot.entry) {
+                continue;
+            }
+            if slot.kind == Decoding::Contradicts {
+                quality.contradicted = quality.contradicted.saturating_sub(slot.count);
+                add(&mut quality.blocks, slot.count);
+            }
+            add(&mut quality.without_code, slot.count);
+            slot.forget_code();
+        }
+    }
+
     /// What the views need, without what only counting did.
     pub(super) fn into_parts(self) -> (Sites, Vec<EdgeSlot>, Blocks) {
         (self.sites, self.edges.table.list, self.blocks)

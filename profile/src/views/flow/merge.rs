@@ -20,8 +20,9 @@ use crate::views::cycles::Cycles;
 impl FlowCounts {
     /// The flow: the same code of the same file is one, whichever process ran
     /// it.
-    pub(crate) fn flow(self, whole: Whole) -> Flow {
-        let Whole { quality, gaps, maps } = whole;
+    pub(crate) fn flow(mut self, whole: Whole) -> Flow {
+        let Whole { quality, gaps, mut maps } = whole;
+        self.forget_other_files(&mut maps);
         let BlockQuality { blocks, without_code, contradicted, .. } = self.quality;
         let block_quality = BlockQuality { blocks, without_code, contradicted, ..gaps };
         let no_sites = self.no_sites;
@@ -51,6 +52,8 @@ fn merge_all(counted: Sites, edges: Vec<EdgeSlot>, maps: &Maps) -> Vec<Site> {
     drop(counted);
     merge_edges(&mut sites, &edges, &of_slot, &spaces, maps);
     drop(edges);
+    // Of code that did not run nothing was passed either.
+    sites.retain(|site| site.taken > 0 || site.not_taken.is_some());
     for site in &mut sites {
         site.targets.sort_by(|a, b| b.count.cmp(&a.count).then(a.to.cmp(&b.to)));
     }

@@ -1,7 +1,10 @@
 //! From counts to findings: what is how bad from where on.
 
+use std::collections::BTreeMap;
+
 use super::positions::Position;
 use super::{CodeCheck, Finding, ReaderNotes, Scan, Severity};
+use crate::code::maps::Location;
 use crate::views::flow::Flow;
 
 /// Entries from which a bit that is never set is remarkable.
@@ -312,6 +315,26 @@ fn straightness(found: &mut Findings, scan: &Scan, flow: &Flow, code: &CodeCheck
         code.no_branch.saturating_add(code.elsewhere),
         code.checked,
         &[("no branch", code.no_branch), ("other target", code.elsewhere)],
+    );
+    let mut others: BTreeMap<&str, u64> = BTreeMap::new();
+    for site in flow.sites.iter().filter(|site| flow.maps.is_of_other_file(site.location)) {
+        let Location::File { file, .. } = site.location else { continue };
+        let count = others.entry(flow.maps.path(file).unwrap_or_default()).or_default();
+        *count = count.saturating_add(site.taken);
+    }
+    let parts: Vec<(&str, u64)> = others.into_iter().collect();
+    found.add(
+        Rule {
+            id: "other_file",
+            unit: "entries",
+            limits: Limits(0.0, 0.5),
+            meaning: "what lies where these branches were recorded is another file: its build id differs, its code \
+                      contradicts the branches, or it is another machine's",
+            report: "counts them, with neither names nor code; --symfs or --debug-dir can give the recorded file",
+        },
+        parts.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count)),
+        flow.taken,
+        &parts,
     );
     let kernel = scan.from_kernel.saturating_add(scan.to_kernel);
     found.add(

@@ -1,0 +1,263 @@
+//! Another file where the recorded one lay: never a name out of it, and a word
+//! about it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use lbr_msr::insn::{Insn, decode};
+use lbr_msr::record::{BranchEntry, BranchStack, Event, Head, Integrity, Label, Sample, Sink};
+use object::{Object, ObjectSection, ObjectSymbol};
+use profile::note::Source;
+use profile::perf_data::{Meta, Writer};
+use serde_json::Value;
+
+use crate::drawn::meta;
+use crate::support::lbr::{json_lines, lbr, stderr, stdout};
+use crate::support::mapping::mapping;
+use crate::support::programs::build;
+
+/// Where the library was mapped.
+const BASE: u64 = 0x7f31_4000_0000;
+
+/// Builds the library; `None`, after saying so, without a compiler.
+fn library(out: &Path, flags: &[&str]) -> Option<()> {
+    let shared = ["-O1", "-shared", "-fPIC", "-fcf-protection=none", "-Wl,-z,noseparate-code"];
+    let built = build("library.c", &[&shared, flags].concat())?;
+    std::fs::copy(&built.path, out).map(drop).ok()
+}
+
+/// The direct branches of the functions of a library, as `objdump` would show
+/// them: where each lies, where it goes, and the function that it is in. The
+/// code lies as far into the file as its addresses say.
+fn branches(library: &Path) -> Vec<(u64, u64, String)> {
+    let bytes = std::fs::read(library).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let text = file.section_by_name(".text").unwrap();
+    assert_eq!(text.file_range().unwrap().0, text.address());
+    let code = text.data().unwrap();
+    let mut found = Vec::new();
+    for symbol in file.symbols() {
+        let name = symbol.name().unwrap();
+        if !["first", "collatz", "digits", "spread", "work"].contains(&name) {
+            continue;
+        }
+        let mut ip = symbol.address();
+        while ip < symbol.address() + symbol.size() {
+            let here = &code[(ip - text.address()) as usize..];
+            ip += match decode(here, ip) {
+                Insn::Branch(branch) => {
+                    found.extend(branch.target.map(|to| (ip, to, name.to_owned())));
+                    u64::from(branch.len)
+                }
+                Insn::Straight { len } => u64::from(len),
+                Insn::Invalid => panic!("{name}: no instruction at {ip:#x}"),
+            };
+        }
+    }
+    assert!(found.len() >= 12, "{found:x?}");
+    found
+}
+
+/// Text of a recording of each branch, one in a stack.
+fn text(path: &Path, branches: &[(u64, u64, String)]) -> String {
+    let map = "PERF_RECORD_MMAP2 7/7: [0x7f3140000000(0x10000) @ 0 08:01 1 0]: r-xp";
+    let mut text = format!("{map} {}\n", path.display());
+    for (from, to, _) in branches {
+        writeln!(text, "7/7 1.000000: {:#x}/{:#x}/P/-/-/7", BASE + from, BASE + to).unwrap();
+    }
+    text
+}
+
+/// The symbols of all FROMs in a view.
+fn names(input: &Path, args: &[&str]) -> BTreeSet<Option<String>> {
+    let all = [&["report", "--json", "-i", input.to_str().unwrap()], args].concat();
+    let rows = json_lines(&lbr(&all)).into_iter().filter(|row| row.get("from_symbol").is_some());
+    rows.map(|row| row["from_symbol"].as_str().map(str::to_owned)).collect()
+}
+
+fn said(input: &Path, args: &[&str]) -> String {
+    stderr(&lbr(&[&["report", "-i", input.to_str().unwrap()], args].concat()))
+}
+
+/// The verdict, and the finding about other files.
+fn judged(input: &Path) -> (Value, Option<Value>) {
+    let rows = json_lines(&lbr(&["lint", "--json", "-i", input.to_str().unwrap()]));
+    let find = |key: &str, value: &str| rows.iter().find(|row| row[key] == value).cloned();
+    (find("view", "verdict").unwrap()["verdict"].clone(), find("id", "other_file"))
+}
+
+struct Builds {
+    _dir: tempfile::TempDir,
+    dir: PathBuf,
+    /// Recorded, and at its place.
+    first: PathBuf,
+    second: PathBuf,
+    branches: Vec<(u64, u64, String)>,
+}
+
+impl Builds {
+    fn new(flags: &[&str]) -> Option<Builds> {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().canonicalize().unwrap();
+        let (first, second) = (dir.join("libfirst.so"), dir.join("libsecond.so"));
+        library(&first, flags)?;
+        library(&second, &[flags, &["-DSECOND"]].concat())?;
+        let branches = branches(&first);
+        Some(Builds { _dir: temp, dir, first, second, branches })
+    }
+
+    fn functions(&self) -> BTreeSet<Option<String>> {
+        self.branches.iter().map(|(_, _, name)| Some(name.clone())).collect()
+    }
+}
+
+/// Another build lies where the recorded one did, without a build id in either:
+/// the bytes tell.
+#[test]
+fn bytes_that_contradict() {
+    let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
+    let input = builds.dir.join("branches.txt");
+    let none = BTreeSet::from([None]);
+    let views: [&[&str]; 2] = [&[], &["--view", "mispredict"]];
+
+    std::fs::write(&input, text(&builds.first, &builds.branches)).unwrap();
+    for view in views {
+        assert_eq!(names(&input, view), builds.functions(), "{view:?}");
+    }
+    assert_eq!(said(&input, &[]), "");
+    assert_eq!(judged(&input).1, None);
+
+    std::fs::write(&input, text(&builds.second, &builds.branches)).unwrap();
+    for view in views {
+        assert_eq!(names(&input, view), none, "{view:?}");
+    }
+    let why = said(&input, &[]);
+    let path = builds.second.display().to_string();
+    let all = builds.branches.len();
+    assert!(why.contains(&path) && why.contains("is not the file that was recorded"), "{why}");
+    assert!(why.contains("come from no branch instruction"), "{why}");
+    assert!(why.contains("--symfs DIR"), "{why}");
+    let (verdict, finding) = judged(&input);
+    let finding = finding.unwrap();
+    assert_ne!(verdict, "sound");
+    assert_eq!((&finding["count"], &finding["of"]), (&all.into(), &all.into()));
+    assert_eq!(finding["parts"][path], all);
+
+    // The right one lies elsewhere, under the same name.
+    let elsewhere = builds.dir.join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::copy(&builds.first, elsewhere.join("libsecond.so")).unwrap();
+    for option in ["--symfs", "--debug-dir"] {
+        let args = [option, elsewhere.to_str().unwrap()];
+        assert_eq!(names(&input, &args), builds.functions(), "{option}");
+        assert_eq!(said(&input, &args), "", "{option}");
+    }
+}
+
+/// Interrupted code leaves anywhere: single branches do not speak against a
+/// file, however often they came.
+#[test]
+fn single_branches_prove_nothing() {
+    let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
+    let input = builds.dir.join("branches.txt");
+    let mut branches = builds.branches.clone();
+    // Twenty instructions that a signal struck, whose handler lies elsewhere.
+    let handler = builds.branches[3].1 + 1;
+    let struck = builds.branches.iter().flat_map(|(from, ..)| [from + 1, from + 2]).take(20);
+    branches.extend(struck.map(|from| (from, handler, String::new())));
+    std::fs::write(&input, text(&builds.first, &branches)).unwrap();
+    assert!(names(&input, &[]).is_superset(&builds.functions()));
+    assert_eq!(said(&input, &[]), "");
+}
+
+/// By the build id the file is known in perf's cache, and in a folder of debug
+/// files; another one at its place is not taken for it.
+#[test]
+fn a_program_by_its_build_id() {
+    let id = "0123456789abcdef0123456789abcdef01234567";
+    let Some(builds) = Builds::new(&[&format!("-Wl,--build-id=0x{id}")]) else { return };
+    let missing = builds.dir.join("gone/libfirst.so");
+    let input = builds.dir.join("branches.data");
+    let mut recorded = meta(Source::Hardware);
+    recorded.hostname = None;
+    let map = |path: &Path| {
+        let Event::Mmap(mut map) = mapping(7, BASE, 0x10000, 0, path.to_str().unwrap()) else {
+            unreachable!()
+        };
+        map.build_id = profile::symbols::build_id(&builds.first);
+        Event::Mmap(map)
+    };
+    write(&input, recorded, map(&missing), &builds.branches);
+    assert_eq!(names(&input, &[]), BTreeSet::from([None]));
+    let why = said(&input, &[]);
+    for part in
+        [missing.to_str().unwrap(), id, "/usr/lib/debug", "perf buildid-cache --add", "--symfs"]
+    {
+        assert!(why.contains(part), "{part} in {why}");
+    }
+    for name in [".build-id/01/23456789abcdef0123456789abcdef01234567", "libfirst.so"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::copy(&builds.first, &path).unwrap();
+        for option in ["--symfs", "--debug-dir"] {
+            let args = [option, folder.path().to_str().unwrap()];
+            assert_eq!(names(&input, &args), builds.functions(), "{option} {name}");
+        }
+        // Not by its name alone.
+        let Some(()) = library(&path, &["-DSECOND", "-Wl,--build-id=0x1234"]) else { return };
+        let args = ["--debug-dir", folder.path().to_str().unwrap()];
+        assert_eq!(names(&input, &args), BTreeSet::from([None]), "{name}");
+    }
+}
+
+/// A recording of another machine without build ids: a file here is taken for
+/// the recorded one only where its code shows it.
+#[test]
+fn another_machine() {
+    let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
+    let input = builds.dir.join("branches.data");
+    let at = |path: &Path| mapping(7, BASE, 0x10000, 0, path.to_str().unwrap());
+    let mut elsewhere = meta(Source::Hardware);
+    elsewhere.hostname = Some("another-machine".to_owned());
+    let one = &builds.branches[..1];
+
+    write(&input, elsewhere.clone(), at(&builds.first), &builds.branches);
+    assert_eq!(names(&input, &[]), builds.functions());
+    write(&input, elsewhere, at(&builds.first), one);
+    assert_eq!(names(&input, &[]), BTreeSet::from([None]));
+    let why = said(&input, &[]);
+    assert!(why.contains("the machine another-machine was recorded"), "{why}");
+    assert_ne!(judged(&input).0, "sound");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(&builds.first, folder.path().join("libfirst.so")).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    assert_eq!(names(&input, &["--symfs", folder]).len(), 1);
+    assert_ne!(names(&input, &["--symfs", folder]), BTreeSet::from([None]));
+
+    // Of this machine nothing speaks against it.
+    let mut here = meta(Source::Hardware);
+    let said = |name: &str| std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok();
+    here.hostname = said("hostname").map(|name| name.trim().to_owned());
+    here.osrelease = said("osrelease").map(|name| name.trim().to_owned());
+    write(&input, here, at(&builds.first), one);
+    assert_ne!(names(&input, &[]), BTreeSet::from([None]));
+}
+
+/// Writes a recording of each branch, one in a stack.
+fn write(path: &Path, meta: Meta, map: Event, branches: &[(u64, u64, String)]) {
+    let mut writer = Writer::create(path, meta).unwrap();
+    writer.event(&map).unwrap();
+    let (head, label) = (Head::Unknown, Label::Stream);
+    let integrity = Integrity { head, cut: true, label, truncated: false, underflow: false };
+    for (time, (from, to, _)) in branches.iter().enumerate() {
+        let entry = BranchEntry { from: BASE + from, to: BASE + to, ..BranchEntry::default() };
+        let stack = BranchStack { entries: vec![entry], integrity };
+        let time = 1000 + time as u64;
+        let sample = Sample { time, pid: 7, tid: 7, cpu: 0, ip: BASE + to, period: 1, stack };
+        writer.event(&Event::Sample(sample)).unwrap();
+    }
+    writer.finish_file().unwrap();
+    assert!(!stdout(&lbr(&["report", "-i", path.to_str().unwrap()])).is_empty());
+}
