@@ -121,7 +121,8 @@ fn what_is_wrong_is_said() {
     refused(&["--hex", "90", "-j", "any,k"], "ask for `u`", 2);
     refused(&["--hex", "90", "--plot=x.txt"], ".svg or .png", 2);
     refused(&["--hex", "90", "-C", "4000"], "CPU 4000", 2);
-    refused(&["--object", "/dev/null", "--symbol", "f"], "no object file", 2);
+    refused(&["--object", "/dev/null", "--symbol", "f"], "no regular file", 2);
+    refused(&["--object", "../Cargo.toml", "--symbol", "f"], "no object file", 2);
     if has_as() {
         refused(&["nop; foo"], "line 1: no such instruction", 2);
         refused(&["call foo"], "refers to `foo` at +0x1", 2);
