@@ -113,6 +113,8 @@ fn a_program_runs_with_the_rights_that_were_asked_for() {
     assert_eq!(ours.status.code(), Some(7));
     let says = text(&ours.stderr).contains("all rights of root; --user NAME");
     assert_eq!(says, is_root, "{}", text(&ours.stderr));
+    // The first line says what records.
+    assert!(text(&ours.stderr).starts_with("lbr: recording on "), "{}", text(&ours.stderr));
     // Its folder is a temporary one, which is its owner's alone.
     let place = program.path.parent().unwrap();
     std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o755)).unwrap();

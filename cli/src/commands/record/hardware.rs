@@ -19,7 +19,7 @@ use sampler::target::{Affinity, Command, Moved, SourceError, find};
 use sampler::{DEFAULT_HZ, RecordConfig, RecordError, Sampling, fresh_seed, keeper};
 
 use super::output::{Recording, meta};
-use super::{Placing, Record, software};
+use super::{Placing, Record, announce, software};
 use crate::commands::backend::{self as registers, Hardware};
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE};
 use crate::output::Output;
@@ -84,12 +84,9 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let desc = description(&caps);
     let allowed = Affinity::current()?;
     let list = allowed.only_these(&cpus).or_exit(USAGE)?;
-    say!(
-        "recording on {desc} through {}, CPU {}, {}",
-        first.driver().through,
-        list.list(),
-        placement.words()
-    );
+    let through = first.driver().through;
+    let words = placement.words();
+    announce(args, &format!("{desc} through {through}, CPU {}, {words}", list.list()));
 
     let sampling = Sampling::Rate {
         hz: args.freq.unwrap_or(DEFAULT_HZ),

@@ -202,18 +202,23 @@ fn user(name: &str) -> Result<User, String> {
     Ok(User { uid: found.uid.as_raw(), gid: found.gid.as_raw(), groups })
 }
 
-/// Says whose rights a program gets where we are root; refuses to give it
-/// another's where we are not.
+/// Refuses to give a program another's rights where we are not root.
 fn check_rights(args: &Record) -> Result<(), Failure> {
-    let is_root = nix::unistd::geteuid().is_root();
-    if args.user.is_some() && !is_root {
+    if args.user.is_some() && !nix::unistd::geteuid().is_root() {
         let error = anyhow!("--user: only root can run a program with another user's rights");
         return Err(Failure { code: NOT_PERMITTED, error });
     }
+    Ok(())
+}
+
+/// Says what is recorded on, first of all, and then whose rights a program gets
+/// where we are root.
+fn announce(args: &Record, source: &str) {
+    say!("recording on {source}");
+    let is_root = nix::unistd::geteuid().is_root();
     if is_root && args.user.is_none() && !args.command.is_empty() {
         say!("the program runs with all rights of root; --user NAME gives it those of another");
     }
-    Ok(())
 }
 
 /// Runs the command.

@@ -13,7 +13,7 @@ use sampler::source::{Command, Source as BranchSource, SourceError};
 use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 
 use super::output::{Recording, meta};
-use super::{Record, Source};
+use super::{Record, Source, announce};
 use crate::commands::cpus::CpuList;
 use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::Output;
@@ -34,7 +34,7 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     let mut tracer = tracer(args)?;
 
     let desc = format!("software LBR ({}), not measured", cpu.key);
-    say!("recording on the {desc}, through {}", tracer.source.name());
+    announce(args, &format!("the {desc}, through {}", tracer.source.name()));
     if let Some(why) = why {
         say!("the CPU's own branch records are out of reach: {why}");
     }
