@@ -52,7 +52,7 @@ impl Step {
 }
 
 /// What the registers held before anything was written. Plain data: a process
-/// that has it and the [`ArmPlan`] can restore.
+/// that has it and the [`ArmPlan`](super::ArmPlan) can restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Saved {
     /// The control register.

@@ -21,7 +21,7 @@ pub struct EventAttr {
     pub read_format: u64,
     /// Flags, bits counted from the bottom, see [`attr_flags`].
     pub flags: u64,
-    /// Filter and fields of the branch stack, see [`branch`].
+    /// Filter and fields of the branch stack, see [`branch`](super::layout::branch).
     pub branch_sample_type: u64,
     /// Ids that samples name it by.
     pub ids: Vec<u64>,
