@@ -111,8 +111,8 @@ impl<M: MsrWrite> Ready<M> {
         let mut owed = Owed { registers, plan, saved, ticket, settled: false };
         match owed.plan.arm(&mut owed.registers, &saved) {
             Ok(left) => Ok(Armed { owed, left }),
-            // The kernel refuses every write: there was none.
-            Err(error @ MsrError::WriteFiltered { .. }) => {
+            // The kernel refuses every write, and there was none.
+            Err(error @ MsrError::WriteFiltered { .. }) if owed.is_as_before() => {
                 owed.settle();
                 Err(GuardError::Failed(error))
             }
@@ -151,6 +151,11 @@ impl<M: MsrWrite> Owed<M> {
         let restored = self.plan.restore(&mut self.registers, &self.saved)?;
         self.settle();
         Ok(restored)
+    }
+
+    /// Whether the registers hold what they held before.
+    fn is_as_before(&mut self) -> bool {
+        self.plan.save(&mut self.registers).is_ok_and(|now| now == self.saved)
     }
 
     /// Nothing is owed any more.

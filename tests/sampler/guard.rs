@@ -35,6 +35,7 @@ enum Fault {
     Panic,
     FromThenOn,
     Filtered,
+    FilteredOnce,
 }
 
 /// A software LBR that others can look at, some of whose writes go wrong.
@@ -86,6 +87,9 @@ impl MsrWrite for Watched {
             Some((at, Fault::Once)) if count == at => return Err(fault),
             Some((at, Fault::Panic)) if count == at => panic!("write {count}"),
             Some((at, Fault::FromThenOn)) if count >= at => return Err(fault),
+            Some((at, Fault::FilteredOnce)) if count == at => {
+                return Err(MsrError::WriteFiltered { msr, why: "off".into() });
+            }
             Some((_, Fault::Filtered)) => {
                 return Err(MsrError::WriteFiltered { msr, why: "off".into() });
             }
@@ -175,6 +179,18 @@ fn nothing_is_undone_where_the_kernel_refuses_writes() {
     let error = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap().arm().err().unwrap();
     assert!(matches!(error, GuardError::Failed(MsrError::WriteFiltered { .. })), "{error}");
     assert_eq!(watched.writes(), 1, "one try is enough");
+}
+
+/// As where somebody locks the kernel down meanwhile.
+#[test]
+fn a_write_that_is_refused_after_others_is_undone() {
+    for at in 1..=99 {
+        let (watched, caps) = with_foreign_bits(Some((at, Fault::FilteredOnce)));
+        let error = Ready::new(watched.clone(), plan(&caps, 0x101)).unwrap().arm().err().unwrap();
+        assert!(matches!(error, GuardError::Failed(MsrError::WriteFiltered { .. })), "{error}");
+        let now = (watched.get(DEBUGCTL), watched.get(SELECT));
+        assert_eq!(now, (2, 0x1C4), "after write {at}");
+    }
 }
 
 #[test]
