@@ -12,6 +12,8 @@ mod support {
     pub(crate) mod mapping;
     pub(crate) mod oracle;
     pub(crate) mod programs;
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(crate) mod registers;
     pub(crate) mod skip;
 }
 
@@ -25,6 +27,8 @@ mod dump;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod endings;
 mod explain;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod faults;
 mod hist;
 mod hostile;
 mod hosts;

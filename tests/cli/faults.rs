@@ -1,0 +1,324 @@
+//! Accesses of registers that go wrong, one in each run: whatever a command was
+//! doing, it ends by itself with a documented status, the registers are as
+//! before, and what was recorded can be read.
+//!
+//! A few of them by default; `LBR_FAULTS=all` (scripts/faults) tries each access
+//! with each fault and prints a table.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use lbr_msr::soft::SoftCpu;
+use lbr_msr::{Msr, MsrWrite};
+use nix::libc::{EIO, ENXIO, EPERM};
+use profile::{Item, Recording};
+
+use crate::support::lbr::{PROGRAM, alone, lbr, text};
+use crate::support::programs::{BARE, Program, build};
+use crate::support::registers::{Fault, Ran, Registers, STEP};
+
+const DEBUGCTL: Msr = Msr(0x1D9);
+
+const FAULTS: [Fault; 6] = [
+    Fault::Errno(EIO),
+    Fault::Errno(EPERM),
+    Fault::Errno(ENXIO),
+    Fault::Short,
+    Fault::Offline,
+    Fault::Kill,
+];
+
+/// What a command leaves in the registers where nothing goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    /// Everything as it was.
+    All,
+    /// An empty ring, and the rest as it was.
+    NoRecords,
+    /// Recording off, nothing else of others changed.
+    Off,
+}
+
+struct Case {
+    name: &'static str,
+    args: &'static [&'static str],
+    leaves: Leaves,
+}
+
+/// Every command that reaches registers; PROGRAM is one to run, FILE one to write.
+const CASES: [Case; 11] = [
+    case("probe", &["probe", "--json"], Leaves::All),
+    case("doctor", &["doctor"], Leaves::All),
+    case("dump", &["dump", "-C", "0"], Leaves::All),
+    case("dump --arm", &["dump", "-C", "0", "--arm", "any,u", "--for", "2"], Leaves::NoRecords),
+    case(
+        "dump --arm -- CMD",
+        &["dump", "-C", "0", "--arm", "any,u", "--", "PROGRAM"],
+        Leaves::NoRecords,
+    ),
+    case(
+        "record --placement same",
+        &["record", "-C", "0", "--placement", "same", "-F", "200", "-o", "FILE", "--", "PROGRAM"],
+        Leaves::NoRecords,
+    ),
+    case(
+        "record --placement beside",
+        &["record", "-C", "0", "--placement", "beside", "-F", "200", "-o", "FILE", "--", "PROGRAM"],
+        Leaves::NoRecords,
+    ),
+    case(
+        "time",
+        &["time", "-C", "0", "--repeat", "2", "--warm-up", "0", "--hex", "90"],
+        Leaves::NoRecords,
+    ),
+    case("verify", &["verify", "-C", "0"], Leaves::All),
+    case("verify --write", &["verify", "-C", "0", "--write"], Leaves::All),
+    case("disarm", &["disarm", "-C", "0"], Leaves::Off),
+];
+
+const fn case(name: &'static str, args: &'static [&'static str], leaves: Leaves) -> Case {
+    Case { name, args, leaves }
+}
+
+/// What came of many runs.
+#[derive(Default)]
+struct Tally {
+    runs: u32,
+    panics: u32,
+    hangs: u32,
+    /// Runs that ended with a status that is not documented, or without a word.
+    unsaid: u32,
+    /// Runs after which a register was not as before.
+    changed: u32,
+    /// Runs whose file could not be read, or lacks branches without saying so.
+    lost: u32,
+    /// What went wrong first, in words.
+    found: Vec<String>,
+}
+
+impl Tally {
+    fn note(&mut self, count: fn(&mut Tally) -> &mut u32, what: impl Display) {
+        *count(self) += 1;
+        self.found.push(what.to_string());
+    }
+}
+
+/// A CPU, a program to record on it, and a folder for recordings.
+struct Bench<'a> {
+    cpu: &'static str,
+    program: &'a Program,
+    folder: tempfile::TempDir,
+}
+
+impl Bench<'_> {
+    fn new<'a>(cpu: &'static str, program: &'a Program) -> Bench<'a> {
+        Bench { cpu, program, folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A CPU with something of others in its registers.
+    fn registers(&self, leaves: Leaves) -> Registers {
+        let mut registers = Registers::new(&SoftCpu::preset(self.cpu).unwrap());
+        let (first, end) = (self.program.at("places"), self.program.at("places_end"));
+        registers.code = (first, (end - first) / STEP);
+        // BTF is a debugger's.
+        registers.soft.write(DEBUGCTL, 2).unwrap();
+        let map = SoftCpu::preset(self.cpu).unwrap().caps.registers;
+        if let Some(select) = map.select.filter(|select| *select != map.control) {
+            registers.soft.write(select, 4).unwrap();
+        }
+        if leaves == Leaves::Off {
+            let on = map.enable | if map.control == DEBUGCTL { 2 } else { 0 };
+            registers.soft.write(map.control, on).unwrap();
+        } else {
+            registers.soft.write(map.from, 0x1234).unwrap();
+        }
+        registers
+    }
+
+    /// Runs a case once, and says what it did wrong.
+    fn run(&self, case: &Case, fault: Option<(u32, Fault)>, tally: &mut Tally) -> Option<u32> {
+        let mut registers = self.registers(case.leaves);
+        let before = registers.held();
+        let file = self.folder.path().join("perf.data");
+        let _ = std::fs::remove_file(&file);
+        let mut command = alone(Command::new(PROGRAM));
+        let [name, rest @ ..] = case.args else { return None };
+        command.arg(name).arg("--msr-root").arg(registers.root());
+        if *name != "probe" && *name != "doctor" {
+            command.args(["--backend", "msr"]);
+        }
+        command.args(rest.iter().map(|word| match *word {
+            "PROGRAM" => self.program.path.as_path(),
+            "FILE" => file.as_path(),
+            word => Path::new(word),
+        }));
+        let piped = std::process::Stdio::piped;
+        command.stdout(piped()).stderr(piped());
+        let ran = registers.run(command, fault)?;
+        let what = format!("{} on {}, {fault:?}", case.name, self.cpu);
+        tally.runs += 1;
+        self.judge_end(&ran, fault, &what, tally);
+        if !matches!(fault, Some((_, Fault::Offline))) {
+            let after = registers.held();
+            if let Some(changed) = changed(case.leaves, &before, &after, &ran) {
+                let said = text(&ran.output.stderr);
+                tally.note(|tally| &mut tally.changed, format_args!("{what}: {changed}: {said}"));
+            }
+        }
+        if file.exists()
+            && let Err(why) = self.readable(&file)
+        {
+            tally.note(|tally| &mut tally.lost, format_args!("{what}: {why}"));
+        }
+        Some(ran.accesses)
+    }
+
+    fn judge_end(&self, ran: &Ran, fault: Option<(u32, Fault)>, what: &str, tally: &mut Tally) {
+        let said = text(&ran.output.stderr);
+        if said.contains("panicked") {
+            tally.note(|tally| &mut tally.panics, format_args!("{what}: {said}"));
+        }
+        if ran.hung {
+            tally.note(|tally| &mut tally.hangs, format_args!("{what}: {said}"));
+        }
+        let documented = match (ran.output.status.code(), fault) {
+            (Some(0), _) => true,
+            // Reports of doctor and verify are their results.
+            (Some(1 | 3 | 4), _) => said.contains("lbr: ") || !ran.output.stdout.is_empty(),
+            (None, Some((_, Fault::Kill))) => true,
+            _ => false,
+        };
+        if !documented {
+            let status = ran.output.status;
+            tally.note(|tally| &mut tally.unsaid, format_args!("{what}: {status}: {said}"));
+        }
+    }
+
+    /// Whether a recording can be read, and lacks nothing unsaid: each branch
+    /// comes from the place behind the one before.
+    fn readable(&self, file: &Path) -> Result<(), String> {
+        let (first, end) = (self.program.at("places"), self.program.at("places_end"));
+        let mut recording = Recording::open(file).map_err(|error| error.to_string())?;
+        let mut newest = None;
+        while let Some(item) = recording.next_item().map_err(|error| error.to_string())? {
+            let Item::Stack(stack) = item else { continue };
+            let sample = stack.to_sample();
+            let joined = sample.stack.integrity.head == lbr_msr::record::Head::Joined;
+            let mut before = newest.filter(|_| joined);
+            for entry in sample.stack.entries.iter().rev() {
+                let from = entry.from;
+                let wanted = before.map(
+                    |before: u64| {
+                        if before + STEP == end { first } else { before + STEP }
+                    },
+                );
+                if wanted.is_some_and(|wanted| wanted != from) {
+                    return Err(format!("{from:#x} follows {before:x?}"));
+                }
+                before = Some(from);
+            }
+            newest = before.or(newest);
+        }
+        let script = lbr(&["script", "-i", file.to_str().unwrap()]);
+        if script.status.success() { Ok(()) } else { Err(text(&script.stderr)) }
+    }
+}
+
+type Held = [std::collections::BTreeMap<u32, u64>; 2];
+
+/// What is not as it was before.
+fn changed(leaves: Leaves, before: &Held, after: &Held, ran: &Ran) -> Option<String> {
+    let [shared, records] = after;
+    let is_empty = records.values().all(|value| *value == 0);
+    let held = match leaves {
+        Leaves::All => before == after,
+        // As before, if nothing was written yet.
+        Leaves::NoRecords => *shared == before[0] && (is_empty || *records == before[1]),
+        Leaves::Off => {
+            let debugctl = shared.get(&DEBUGCTL.0).is_some_and(|value| value & !1 == 2);
+            let is_off = shared.values().all(|value| value & !2 == 0);
+            debugctl && (is_off && is_empty || ran.output.status.code() != Some(0))
+        }
+    };
+    let hexadecimal = |held: &Held| {
+        let list = held.iter().flatten().filter(|(_, value)| **value != 0);
+        list.map(|(msr, value)| format!("{msr:x}={value:x} ")).collect::<String>()
+    };
+    (!held).then(|| format!("before {}; after {}", hexadecimal(before), hexadecimal(after)))
+}
+
+/// How many programs run at a time: they wait more than they compute.
+const WORKERS: usize = 4;
+
+/// Makes accesses of a command fail on a CPU: each with each fault, or about
+/// `most`. `None` where it cannot be tried here.
+fn campaign(
+    cpu: &'static str,
+    program: &Program,
+    case: &Case,
+    most: Option<usize>,
+) -> Option<(u32, Tally)> {
+    let mut tally = Tally::default();
+    let accesses = Bench::new(cpu, program).run(case, None, &mut tally)?;
+    let each = (1..=accesses).flat_map(|at| FAULTS.map(|fault| (at, fault)));
+    // Odd, so that faults and accesses are mixed.
+    let stride = most.map_or(1, |most| (each.clone().count() / most).max(1) | 1);
+    let faults = Mutex::new(each.step_by(stride));
+    let next = || faults.lock().unwrap().next();
+    let tallies: Vec<Tally> = std::thread::scope(|scope| {
+        let work = || {
+            let mut tally = Tally::default();
+            let bench = Bench::new(cpu, program);
+            while let Some(fault) = next() {
+                bench.run(case, Some(fault), &mut tally);
+            }
+            tally
+        };
+        let workers = [(); WORKERS].map(|()| scope.spawn(work));
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    for Tally { runs, panics, hangs, unsaid, changed, lost, mut found } in tallies {
+        tally.runs += runs;
+        tally.panics += panics;
+        tally.hangs += hangs;
+        tally.unsaid += unsaid;
+        tally.changed += changed;
+        tally.lost += lost;
+        tally.found.append(&mut found);
+    }
+    Some((accesses, tally))
+}
+
+#[test]
+fn an_access_that_fails_changes_nothing_for_others() {
+    let all = std::env::var("LBR_FAULTS").is_ok_and(|value| value == "all");
+    let mut out: Box<dyn Write> =
+        if all { Box::new(std::io::stdout()) } else { Box::new(std::io::sink()) };
+    let cpus: &[&'static str] = if all { &["06_5E", "06_8F", "19_61"] } else { &["06_5E"] };
+    let head = "CPU    command                    accesses   runs panics hangs unsaid registers  lost seconds";
+    let _ = writeln!(out, "{head}");
+    let Some(program) = build("waiting.S", BARE) else { return };
+    let mut found = Vec::new();
+    for cpu in cpus {
+        for case in &CASES {
+            let since = Instant::now();
+            let tried = campaign(cpu, &program, case, (!all).then_some(7));
+            let Some((accesses, mut tally)) = tried else { return };
+            let Tally { runs, panics, hangs, unsaid, changed, lost, .. } = tally;
+            let seconds = since.elapsed().as_secs_f64();
+            let _ = writeln!(
+                out,
+                "{cpu}  {:26} {accesses:8} {runs:6} {panics:6} {hangs:5} {unsaid:6} {changed:9} \
+                 {lost:5} {seconds:7.0}",
+                case.name,
+            );
+            found.append(&mut tally.found);
+        }
+    }
+    let first = &found[..found.len().min(20)];
+    assert!(found.is_empty(), "{} found, such as:\n{}", found.len(), first.join("\n"));
+}
