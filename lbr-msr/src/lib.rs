@@ -43,6 +43,8 @@ pub mod caps;
 pub mod decode;
 #[cfg(feature = "disasm")]
 pub mod disasm;
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub mod environment;
 pub mod explain;
 pub mod filter;
 pub mod format;

@@ -3,15 +3,16 @@
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::lbr::{lbr, piped, text};
+use crate::support::lbr::{PROGRAM, alone, lbr, piped, text};
 use crate::support::programs::{Program, build};
+use crate::support::skip::skipped;
 
 /// Static, so that no dynamic linker is stepped through.
 fn ending() -> Option<Program> {
@@ -122,4 +123,46 @@ fn a_program_runs_with_the_rights_that_were_asked_for() {
     let wanted = if is_root { 8 } else { 4 };
     assert_eq!(nobodys.status.code(), Some(wanted), "{}", text(&nobodys.stderr));
     assert!(!text(&nobodys.stderr).contains("rights of root"));
+}
+
+/// A setuid `lbr` trusts nothing that its caller says in the environment, and
+/// its caller's program gets the caller's rights.
+#[test]
+fn what_is_setuid_does_not_let_its_caller_choose() {
+    let Some(program) = ending() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let flags = nix::sys::statvfs::statvfs(folder.path()).unwrap().flags();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    if !nix::unistd::geteuid().is_root()
+        || flags.contains(nix::sys::statvfs::FsFlags::ST_NOSUID)
+        || status.contains("NoNewPrivs:\t1")
+    {
+        return skipped("nobody can run setuid programs here, or make them");
+    }
+    let all = |mode| std::fs::Permissions::from_mode(mode);
+    for open in [folder.path(), program.path.parent().unwrap()] {
+        std::fs::set_permissions(open, all(0o777)).unwrap();
+    }
+    let setuid = folder.path().join("lbr");
+    std::fs::copy(PROGRAM, &setuid).unwrap();
+    std::fs::set_permissions(&setuid, all(0o4755)).unwrap();
+    std::fs::copy("/bin/false", folder.path().join("qemu-x86_64")).unwrap();
+    std::fs::copy("/bin/true", folder.path().join("only-here")).unwrap();
+    let run = |program: &std::path::Path, words: &[&str]| {
+        let mut command = alone(Command::new(program));
+        command.uid(65_534).gid(65_534).current_dir(folder.path());
+        command.env("PATH", folder.path()).env("LBR_PLUGIN_DIR", "/chosen");
+        command.args(["record", "--backend", "soft", "-o", "out"]).args(words).output().unwrap()
+    };
+    let ours = run(&setuid, &["--source", "ptrace", "--", program.name(), "user"]);
+    assert_eq!(ours.status.code(), Some(8), "{}", text(&ours.stderr));
+    let found = |program| {
+        let found = run(program, &["--source", "ptrace", "--", "only-here"]);
+        !text(&found.stderr).contains("not found in PATH")
+    };
+    assert!(!found(&setuid), "PATH");
+    assert!(found(std::path::Path::new(PROGRAM)), "PATH of an ordinary program");
+    let plugin = run(&setuid, &["--source", "qemu", "--", program.name()]);
+    let said = text(&plugin.stderr);
+    assert!(!said.contains("/chosen"), "{said}");
 }

@@ -9,6 +9,7 @@
 //! nothing: to the code they are not open.
 #![allow(unsafe_code, reason = "prctl and setuid in a forked child")]
 
+use lbr_msr::environment;
 use nix::libc::{self, c_long, sock_filter};
 
 use super::bracket::{Layout, Switch};
@@ -232,7 +233,7 @@ fn bracket_alone(layout: &Layout, switch: &Switch) -> Vec<sock_filter> {
 }
 
 /// Whose rights the code gets: where we are root, and may trace other users'
-/// processes, those of the user behind sudo, or of nobody.
+/// processes, those of who started us, of the user behind sudo, or of nobody.
 fn user() -> Option<(u32, u32)> {
     /// CAP_SYS_PTRACE, Linux include/uapi/linux/capability.h.
     const SYS_PTRACE: u64 = 1 << 19;
@@ -243,7 +244,12 @@ fn user() -> Option<(u32, u32)> {
     if !nix::unistd::geteuid().is_root() || !may_trace {
         return None;
     }
-    let number = |name| std::env::var(name).ok()?.parse::<u32>().ok().filter(|id| *id != 0);
+    let (user, group) = (nix::unistd::getuid(), nix::unistd::getgid());
+    if !user.is_root() {
+        return Some((user.as_raw(), group.as_raw()));
+    }
+    let number = |name| environment::trusted(name)?.to_str()?.parse::<u32>().ok();
+    let number = |name| number(name).filter(|id| *id != 0);
     let user = number("SUDO_UID").unwrap_or(NOBODY);
     Some((user, number("SUDO_GID").unwrap_or(NOBODY)))
 }

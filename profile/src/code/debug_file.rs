@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use lbr_msr::environment;
 use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection};
 
@@ -32,9 +33,11 @@ pub struct DebugDirs {
     pub fetched: Vec<PathBuf>,
 }
 
+/// What the environment names (HOME, XDG_CACHE_HOME, DEBUGINFOD_CACHE_PATH), where
+/// it [may choose](environment::trusted), and `/usr/lib/debug`.
 impl Default for DebugDirs {
     fn default() -> DebugDirs {
-        let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let var = |name| environment::trusted(name).filter(|value| !value.is_empty());
         let home = var("HOME").map(PathBuf::from);
         let fetched = var("DEBUGINFOD_CACHE_PATH").map(PathBuf::from).or_else(|| {
             let cache = var("XDG_CACHE_HOME").map(PathBuf::from);

@@ -119,7 +119,7 @@ impl ExecArguments {
             path: string(path.as_os_str().as_bytes())?,
             argv: argv_pointers,
             envp: envp_pointers,
-            user: command.user.clone(),
+            user: command.rights(),
             _strings: argv,
         })
     }

@@ -8,6 +8,8 @@ mod program;
 
 use std::path::PathBuf;
 
+use nix::unistd::{Gid, getegid, geteuid, getgid, getgroups, getuid};
+
 pub use affinity::{Affinity, Moved};
 pub use held::Held;
 pub use program::{Program, find, inspect};
@@ -55,8 +57,15 @@ pub struct Command {
     pub follow_children: bool,
     /// Logical CPU to pin the target to.
     pub cpu: Option<u32>,
-    /// Whose rights it gets; `None`: ours.
+    /// Whose rights it gets; `None`: those of [who started us](User::real).
     pub user: Option<User>,
+}
+
+impl Command {
+    /// Whose rights it gets; `None`: ours.
+    pub(crate) fn rights(&self) -> Option<User> {
+        self.user.clone().or_else(User::real)
+    }
 }
 
 /// Whose rights a program gets.
@@ -68,6 +77,21 @@ pub struct User {
     pub gid: u32,
     /// All its groups.
     pub groups: Vec<u32>,
+}
+
+impl User {
+    /// Who started this process, where it runs with another's rights (setuid,
+    /// setgid): a program that it starts is not to have them.
+    #[must_use]
+    pub fn real() -> Option<User> {
+        let (uid, gid) = (getuid(), getgid());
+        let groups = || getgroups().unwrap_or_default().into_iter().map(Gid::as_raw).collect();
+        (uid != geteuid() || gid != getegid()).then(|| User {
+            uid: uid.as_raw(),
+            gid: gid.as_raw(),
+            groups: groups(),
+        })
+    }
 }
 
 /// Why a source could not run its target.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use lbr_msr::environment;
 use nix::libc;
 use object::read::elf::FileHeader;
 
@@ -22,7 +23,7 @@ pub enum Program {
 }
 
 /// Finds the file of a program as a shell would: as a path where the name has
-/// a slash, in PATH otherwise.
+/// a slash, in PATH otherwise (where that [may choose](environment::trusted)).
 ///
 /// # Errors
 /// [`SourceError::NotFound`], [`SourceError::NotExecutable`].
@@ -34,8 +35,8 @@ pub fn find(program: &str) -> Result<PathBuf, SourceError> {
             .map_err(|cause| SourceError::NotExecutable { path, cause });
     }
     let mut refused = None;
-    // What execvp(3) takes where PATH is not set.
-    let search = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    // What execvp(3) takes where PATH is not set, or not to be trusted.
+    let search = environment::trusted("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     for folder in std::env::split_paths(&search).filter(|_| !program.is_empty()) {
         let path = folder.join(program);
         match executable(&path) {

@@ -10,19 +10,15 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 pub(super) fn assemble(source: &str, att: bool, what: &str) -> anyhow::Result<Vec<u8>> {
     let folder = tempfile::tempdir().context("no temporary folder for the assembler")?;
     let file = folder.path().join("code.o");
-    let mut command = Command::new("as");
+    let path = sampler::target::find("as").map_err(|_| no_assembler())?;
+    let mut command = Command::new(path);
     command.arg("--64").arg("-o").arg(&file);
     if !att {
         command.args(["-msyntax=intel", "-mnaked-reg"]);
     }
     command.arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.env("LC_ALL", "C").spawn().map_err(|cause| match cause.kind() {
-        std::io::ErrorKind::NotFound => anyhow!(
-            "assembly needs the system's assembler, and there is no `as`: install binutils, or give \
-             the bytes with --hex"
-        ),
-        _ => anyhow!("the assembler `as` could not be started: {cause}"),
-    })?;
+    let child = command.env("LC_ALL", "C").spawn();
+    let mut child = child.context("the assembler `as` could not be started")?;
     let mut input = child.stdin.take();
     if let Some(input) = &mut input {
         // One that ends early says why.
@@ -35,6 +31,13 @@ pub(super) fn assemble(source: &str, att: bool, what: &str) -> anyhow::Result<Ve
     }
     let bytes = std::fs::read(&file).context("the assembler left nothing to read")?;
     text_of(&bytes, what)
+}
+
+fn no_assembler() -> anyhow::Error {
+    anyhow!(
+        "assembly needs the system's assembler, and there is no `as`: install binutils, or give the \
+         bytes with --hex"
+    )
 }
 
 /// What `as` said, without its own names.

@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 
+use lbr_msr::environment;
+
 use super::Qemu;
 
 /// The emulator's name in PATH.
@@ -58,7 +60,7 @@ fn list(paths: &[PathBuf]) -> String {
 }
 
 pub(super) fn find() -> Result<Qemu, Unavailable> {
-    find_in(&std::env::var_os("PATH").unwrap_or_default(), folders())
+    find_in(&environment::trusted("PATH").unwrap_or_else(|| "/bin:/usr/bin".into()), folders())
 }
 
 /// Looks for the emulator in a list of folders as PATH is one, and for the
@@ -81,7 +83,7 @@ fn find_in(path: &OsStr, searched: Vec<PathBuf>) -> Result<Qemu, Unavailable> {
 /// program and `plugins` beside it (`target/plugins` for `target/release/lbr`)
 /// or beside its parent (tests run in `target/debug/deps`).
 fn folders() -> Vec<PathBuf> {
-    if let Some(folder) = std::env::var_os(FOLDER) {
+    if let Some(folder) = environment::trusted(FOLDER) {
         return vec![PathBuf::from(folder)];
     }
     let Ok(exe) = std::env::current_exe() else { return Vec::new() };

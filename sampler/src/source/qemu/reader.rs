@@ -148,7 +148,7 @@ fn start(source: &Emulated, shared: &Shared) -> Result<Child, SourceError> {
     // A path that begins with `-` would be an option.
     process.arg(Path::new(".").join(&source.path)).args(&source.command.args);
     shared.inherit(&mut process);
-    if let Some(user) = &source.command.user {
+    if let Some(user) = source.command.rights() {
         // Its further groups are given up.
         process.uid(user.uid).gid(user.gid);
     }
