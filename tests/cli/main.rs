@@ -20,6 +20,8 @@ mod support {
 mod annotate;
 mod another_file;
 mod arm;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod armed;
 mod decode;
 mod doctor;
 mod drawn;

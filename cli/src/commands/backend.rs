@@ -168,9 +168,11 @@ pub(crate) fn refused(error: MsrError) -> Failure {
         | MsrError::WriteFiltered { .. }
         | MsrError::NotListed { .. } => NOT_PERMITTED,
         MsrError::NoSuchCpu { .. } => USAGE,
-        MsrError::Fault { .. } | MsrError::DriverMissing { .. } | MsrError::Offline { .. } => {
-            NO_LBR
-        }
+        MsrError::Fault { .. }
+        | MsrError::DriverMissing { .. }
+        | MsrError::Offline { .. }
+        // There is an LBR, and it is another's for now.
+        | MsrError::InUse { .. } => NO_LBR,
         _ => FAILED,
     };
     Failure { code, error: error.into() }

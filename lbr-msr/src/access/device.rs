@@ -11,7 +11,7 @@ use alloc::{
     string::{String, ToString},
 };
 use std::{
-    fs::File,
+    fs::{File, TryLockError},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::fs::PermissionsExt,
@@ -138,7 +138,8 @@ impl Device {
     /// yet.
     ///
     /// # Errors
-    /// As [`open`](Self::open). Whether the kernel lets registers be written
+    /// As [`open`](Self::open), and [`MsrError::InUse`] where another process
+    /// has opened it for writing by this function. Whether the kernel lets registers be written
     /// shows at the first write: [`MsrError::WriteFiltered`].
     pub fn open_for_writing(cpu: u32, root: &Root) -> Result<Device, MsrError> {
         let mut device = Device::open_with(cpu, root, true)?;
@@ -165,7 +166,12 @@ impl Device {
     fn open_with(cpu: u32, root: &Root, write: bool) -> Result<Device, MsrError> {
         let node = root.msr_node(cpu);
         match File::options().read(true).write(write).open(&node) {
-            Ok(file) => Ok(Device { cpu, file, control: None, root: root.clone() }),
+            Ok(file) => {
+                if write {
+                    hold(cpu, &file)?;
+                }
+                Ok(Device { cpu, file, control: None, root: root.clone() })
+            }
             Err(error) => Err(open_error(cpu, root, &node, &error)),
         }
     }
@@ -270,6 +276,17 @@ impl MsrWrite for Device {
             }
         }
         Ok(())
+    }
+}
+
+/// Takes a node that is open for writing, for as long as it is open here or in
+/// a fork of this process: the enable bit, by which others are seen, is off
+/// each time their ring is read.
+pub(super) fn hold(cpu: u32, node: &File) -> Result<(), MsrError> {
+    match node.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(MsrError::InUse { cpu }),
+        // Where nothing can be locked, nobody holds anything.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }
 

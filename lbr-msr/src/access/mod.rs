@@ -76,6 +76,14 @@ pub enum MsrError {
         /// Logical CPU.
         cpu: u32,
     },
+    /// Another process of this crate has the registers open for writing.
+    #[error(
+        "CPU {cpu} records branches already: another lbr has its registers; wait until it has ended"
+    )]
+    InUse {
+        /// Logical CPU.
+        cpu: u32,
+    },
     /// The `msr` driver is not loaded.
     #[error("{path} does not exist: the msr driver is not loaded; run: modprobe msr")]
     DriverMissing {

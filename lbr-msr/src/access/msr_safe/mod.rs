@@ -27,7 +27,7 @@ use nix::{
 
 use super::{
     Access, MsrError, MsrRead, MsrWrite, Op, Root,
-    device::{absent, open_error},
+    device::{absent, hold, open_error},
 };
 use crate::{address::Msr, arm::Need};
 use abi::{Batch, BatchOp};
@@ -60,6 +60,9 @@ impl MsrSafe {
         let path = root.join(&format!("dev/cpu/{cpu}/msr_safe"));
         let node = File::options().read(true).write(write).open(&path);
         let node = node.map_err(|error| not_opened(cpu, root, &path, &error))?;
+        if write {
+            hold(cpu, &node)?;
+        }
         let number = u16::try_from(cpu).map_err(|_| absent(cpu, root))?;
         let path = root.join("dev/cpu/msr_batch");
         let batch = File::open(&path).map_err(|error| not_opened(cpu, root, &path, &error))?;
