@@ -1,7 +1,7 @@
 //! A recorded program ends as it would without us: by its own handlers where a
 //! signal comes for it, and by its own traps.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Output};
@@ -165,4 +165,35 @@ fn what_is_setuid_does_not_let_its_caller_choose() {
     let plugin = run(&setuid, &["--source", "qemu", "--", program.name()]);
     let said = text(&plugin.stderr);
     assert!(!said.contains("/chosen"), "{said}");
+}
+
+/// A recorder that is killed takes its program with it: nobody would let it go on.
+#[test]
+fn a_killed_recorder_leaves_no_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    for source in ["ptrace", "qemu"] {
+        let options = ["record", "--backend", "soft", "--source", source, "-o"];
+        let words = [file.to_str().unwrap(), "--", "sh", "-c", "echo $$; while :; do :; done"];
+        let mut child = piped(&[&options[..], &words].concat()).spawn().unwrap();
+        let mut pid = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+        child.kill().unwrap();
+        let said = text(&child.wait_with_output().unwrap().stderr);
+        let Ok(pid) = pid.trim().parse::<u32>() else {
+            skipped(said);
+            continue;
+        };
+        // Whoever gets it as a child may let it lie.
+        let has_ended = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            !stat.contains(") ") || stat.contains(") Z ")
+        };
+        let since = Instant::now();
+        while !has_ended() {
+            assert!(since.elapsed() < Duration::from_secs(20), "{source}: {pid} goes on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(lbr(&["report", "-i", file.to_str().unwrap()]).status.code(), Some(0));
+    }
 }

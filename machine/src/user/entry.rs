@@ -354,7 +354,8 @@ extern "C" fn forked_child() {
 }
 
 /// Called by QEMU when it loads the plugin. Arguments: `fd=N`, the shared
-/// memory; `from=ADDRESS,text=ADDRESS`, where recording starts and the lowest
+/// memory; `parent=PID`, `lbr` (else who started QEMU), with which
+/// QEMU ends; `from=ADDRESS,text=ADDRESS`, where recording starts and the lowest
 /// executable segment, both hexadecimal and as the program's file counts; or
 /// `probe=on` alone, which ends QEMU with status 0 to show that it takes this
 /// plugin.
@@ -388,22 +389,27 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String> {
-    let (mut fd, mut from, mut text) = (None, None, None);
+    let (mut fd, mut parent, mut from, mut text) = (None, None, None, None);
     for argument in arguments {
         let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
         let hex = || u64::from_str_radix(value.trim_start_matches("0x"), 16).ok();
         match name {
             "probe" => os::succeed(),
             "fd" => fd = value.parse().ok(),
+            "parent" => parent = value.parse().ok(),
             "from" => from = hex(),
             "text" => text = hex(),
             _ => return Err(format!("it does not know the argument {argument}")),
         }
     }
     let fd = fd.ok_or("it is started by lbr, which passes it fd=N")?;
+    let parent = parent.unwrap_or_else(os::parent);
+    if !os::end_with(parent) {
+        return Err("lbr has ended".to_owned());
+    }
     let region = os::map(fd).map_err(|cause| format!("the memory shared with lbr: {cause}"))?;
     let from = from.zip(text);
-    SETUP.set(Setup { region, parent: os::parent(), from }).map_err(|_| "it is loaded twice")?;
+    SETUP.set(Setup { region, parent, from }).map_err(|_| "it is loaded twice")?;
     if from.is_none() {
         RECORDING.store(true, Ordering::Relaxed);
         region.header.reached.store(1, Ordering::Release);

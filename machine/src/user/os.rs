@@ -75,6 +75,14 @@ pub(super) fn parent() -> i32 {
     unsafe { libc::getppid() }
 }
 
+/// Has this process killed when the one that started it ends, as a program that
+/// is traced is. Whether that is still `parent`.
+pub(super) fn end_with(parent: i32) -> bool {
+    // SAFETY: takes a number; it cannot fail for a signal that exists.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    self::parent() == parent
+}
+
 /// Ends the process at once, with status 0.
 pub(super) fn succeed() -> ! {
     // SAFETY: _exit may be called at any time.

@@ -136,7 +136,8 @@ pub(super) fn run<R: Recorder>(
 }
 
 fn start(source: &Emulated, shared: &Shared) -> Result<Child, SourceError> {
-    let mut arguments = vec![format!("fd={}", shared.fd())];
+    let parent = std::process::id();
+    let mut arguments = vec![format!("fd={}", shared.fd()), format!("parent={parent}")];
     if let Some(code::Start { from, text }) = source.start {
         arguments.push(format!("from={from:#x}"));
         arguments.push(format!("text={text:#x}"));
