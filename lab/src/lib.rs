@@ -5,5 +5,7 @@
 //! It never prints.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod code;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod measure;
 pub mod verify;

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lab::measure::bracket::{Body, Register, Switch};
-use lab::measure::image::{Image, ImageError};
+use lab::measure::bracket::{Body, Bracket, Register, Switch};
+use lab::measure::image::{LoadError, LoadedFile};
 use lab::measure::{FaultKind, MeasureError, Measurement, Reading, Ring, Session};
 use lbr_msr::arm::Restored;
 use lbr_msr::{Msr, MsrError};
@@ -252,7 +252,7 @@ fn compile(source: &str, flags: &[&str]) -> Option<(tempfile::TempDir, std::path
 }
 
 fn call(path: &Path, symbol: &str) -> Result<Measurement, MeasureError> {
-    let image = Image::load(path, symbol).unwrap_or_else(|error| panic!("{error}"));
+    let image = LoadedFile::load(path, symbol).unwrap_or_else(|error| panic!("{error}"));
     let body = Body { call: Some(image.function()), rounds: Some(3), ..Body::default() };
     let measured = session().measure_code(&body);
     if let Err(MeasureError::Fault { fault, .. }) = &measured {
@@ -272,18 +272,69 @@ const FUNCTIONS: &str = "
 ";
 
 #[test]
+fn registers_and_flags_come_and_go() {
+    // mov eax, 7, and then: mov rcx, rax; pushfq; pop rdx; inc r9
+    let body = Body {
+        init: vec![0xB8, 7, 0, 0, 0],
+        code: vec![0x48, 0x89, 0xC1, 0x9C, 0x5A, 0x49, 0xFF, 0xC1],
+        unroll: 3,
+        rounds: Some(5),
+        ..Body::default()
+    };
+    let end = measure(&body).end;
+    assert_eq!(end.get(Register::Rcx), 7);
+    assert_eq!(end.get(Register::R9), 15, "three copies, five rounds");
+    assert_eq!(end.get(Register::R15), 0);
+    assert_eq!(end.get(Register::Rdx) & 0x602, 0x202, "flags were loaded");
+}
+
+/// Between the two system calls stand the two jumps and no other branch.
+#[test]
+fn nothing_branches_but_the_two_jumps() {
+    use lbr_msr::insn::{Insn, decode};
+    use std::os::unix::fs::FileExt;
+
+    let body = Body { code: vec![0x90; 5], ..Body::default() };
+    let bracket = Bracket::new(&body).expect("a bracket");
+    let layout = bracket.layout();
+    let memory = std::fs::File::open("/proc/self/mem").expect("our own memory");
+    let mut bytes = vec![0; (layout.text.end - layout.text.start) as usize];
+    memory.read_exact_at(&mut bytes, layout.text.start).expect("it is mapped");
+    let (mut ip, mut branches) = (layout.init.start, Vec::new());
+    while ip < layout.home {
+        match decode(&bytes[(ip - layout.text.start) as usize..], ip) {
+            Insn::Branch(branch) => {
+                let name = branch.branch_type.name().unwrap_or("-");
+                branches.push((name, ip));
+                if name == "RET" {
+                    break;
+                }
+                ip = branch.target.unwrap_or(branch.next());
+            }
+            Insn::Straight { len } => ip += u64::from(len),
+            Insn::Invalid => panic!("no instruction at {ip:#x}"),
+        }
+    }
+    let names: Vec<_> = branches.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["SYSCALL", "UNCOND", "UNCOND", "SYSCALL", "RET"]);
+    assert_eq!((branches[1].1, branches[2].1), (layout.open, layout.close));
+}
+
+#[test]
 fn functions_of_files_are_called() {
-    for flags in [&["-c", "-O1"][..], &["-c", "-O1", "-fPIC"], &["-shared", "-fPIC", "-O1"]] {
+    let no_pic = ["-c", "-O1", "-fno-pic", "-fno-pie"];
+    let pic = ["-c", "-O1", "-fPIC"];
+    for flags in [&["-c", "-O1"][..], &no_pic, &pic, &["-shared", "-fPIC", "-O1"]] {
         let Some((_folder, path)) = compile(FUNCTIONS, flags) else { return };
         let counts = call(&path, "bare").expect("it runs").counts.expect("counted");
         assert_eq!((counts.instructions, counts.branches), (9, 3), "{flags:?}");
         // Its data is there, and relocated.
         call(&path, "check").unwrap_or_else(|error| panic!("{flags:?}: {error}"));
-        let error = Image::load(&path, "nowhere").expect_err("there is none");
-        assert!(matches!(error, ImageError::NoSymbol { .. }), "{error}");
-        match Image::load(&path, "lost") {
+        let error = LoadedFile::load(&path, "nowhere").expect_err("there is none");
+        assert!(matches!(error, LoadError::NoSymbol { .. }), "{error}");
+        match LoadedFile::load(&path, "lost") {
             // The function itself says so in an object file.
-            Err(ImageError::Unsatisfied { what, .. }) if flags[0] == "-c" => {
+            Err(LoadError::Unsatisfied { what, .. }) if flags[0] == "-c" => {
                 assert_eq!(what, "absent");
             }
             Ok(_) if flags[0] == "-shared" => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lab::verify::{
-    Check, Config, Kernel, Kind, Knows, Ran, Ready, RunError, SoftSubject, Subject, Switch,
+    Check, Config, Kernel, Knows, Ran, Ready, RunError, SoftSubject, Subject, SubjectKind, Switch,
     VerifyError,
 };
 use lbr_msr::access::Access;
@@ -95,7 +95,7 @@ impl MsrWrite for Ending {
 }
 
 impl Subject for Ending {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SubjectKind {
         self.soft.kind()
     }
     fn knows(&self) -> Knows {
@@ -310,8 +310,8 @@ impl MsrWrite for Borrowed<'_> {
 }
 
 impl Subject for Borrowed<'_> {
-    fn kind(&self) -> Kind {
-        Kind::Software
+    fn kind(&self) -> SubjectKind {
+        SubjectKind::Software
     }
     fn knows(&self) -> Knows {
         self.0.borrow().knows()
@@ -363,8 +363,8 @@ impl MsrWrite for Killed {
 }
 
 impl Subject for Killed {
-    fn kind(&self) -> Kind {
-        Kind::Software
+    fn kind(&self) -> SubjectKind {
+        SubjectKind::Software
     }
     fn knows(&self) -> Knows {
         Knows { mispredict: false, cycles: false }

@@ -16,8 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag};
-use lbr_msr::record::BranchType;
 use lbr_msr::soft::Retired;
 use nix::errno::Errno;
 use nix::libc::{self, user_regs_struct};
@@ -25,10 +23,11 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
 
-use super::bracket::{Bracket, Data, Layout, Ran, Registers, Switch};
+use super::bracket::{Bracket, FrameRun, Layout, Registers, Switch};
 use super::confine::Confinement;
-use sampler::source::ptrace::code::{self, Code};
-use sampler::source::ptrace::sys::{self, TRAP_FLAG, hide_trap_flag};
+use super::walk::StepCounts;
+use crate::code::frame::Data;
+use sampler::source::ptrace::{code, sys};
 use sampler::target::Affinity;
 
 /// What measured code did instead of coming to its end.
@@ -77,31 +76,12 @@ pub(super) enum NoResult {
     Stopped,
 }
 
-fn os(what: &'static str) -> impl Fn(Errno) -> NoResult {
+pub(super) fn os(what: &'static str) -> impl Fn(Errno) -> NoResult {
     move |errno| NoResult::Os(what, errno.into())
 }
 
-/// What single-stepping counted between the two jumps. What is the bracket's
-/// own is left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Instructions retired. One with a REP prefix is one, however often it
-    /// repeats.
-    pub instructions: u64,
-    /// Branches taken.
-    pub branches: u64,
-    /// Conditional branches that were not taken.
-    pub not_taken: u64,
-    /// System calls.
-    pub system_calls: u64,
-    /// Rounds of the loop around the copies.
-    pub rounds: u64,
-    /// Transfers of control at instructions that could not be decoded.
-    pub undecoded: u64,
-}
-
 /// A stop of the child.
-enum Stopped {
+pub(super) enum Stopped {
     /// Behind the INT3 at this address.
     At(u64),
     /// The code did something else.
@@ -129,11 +109,10 @@ pub(super) struct Setting {
 /// A child that stands at its INT3.
 #[derive(Debug)]
 pub(super) struct Child {
-    pid: Pid,
+    pub(super) pid: Pid,
     memory: File,
-    layout: Layout,
-    data: u64,
-    dead: bool,
+    pub(super) layout: Layout,
+    pub(super) dead: bool,
     stop: Arc<AtomicBool>,
 }
 
@@ -158,7 +137,6 @@ impl Child {
             pid,
             memory: null,
             layout: bracket.layout().clone(),
-            data: bracket.data(),
             dead: false,
             stop: Arc::clone(&setting.stop),
         };
@@ -198,7 +176,7 @@ impl Child {
         start: Registers,
         switch: Switch,
         limit: Duration,
-    ) -> Result<Ran, NoResult> {
+    ) -> Result<FrameRun, NoResult> {
         self.set(start, switch)?;
         match self.go(limit)? {
             Stopped::At(at) if at == self.layout.home => self.ran(),
@@ -215,7 +193,7 @@ impl Child {
         start: Registers,
         limit: Duration,
         mut retire: impl FnMut(&Retired),
-    ) -> Result<(Counts, Ran), NoResult> {
+    ) -> Result<(StepCounts, FrameRun), NoResult> {
         self.set(start, Switch::NONE)?;
         match self.go(limit)? {
             Stopped::At(at) if Some(at) == self.layout.halt => {}
@@ -235,13 +213,13 @@ impl Child {
             return Err(NoResult::Os("running the code", io::Error::other("its process is gone")));
         }
         let bytes = Data::new(start, switch).bytes();
-        let written = self.memory.write_all_at(&bytes, self.data);
+        let written = self.memory.write_all_at(&bytes, self.layout.mapping.start);
         written.map_err(|cause| NoResult::Os("writing registers of the code", cause))
     }
 
-    fn ran(&mut self) -> Result<Ran, NoResult> {
+    fn ran(&mut self) -> Result<FrameRun, NoResult> {
         let mut bytes = [0; size_of::<Data>()];
-        let read = self.memory.read_exact_at(&mut bytes, self.data);
+        let read = self.memory.read_exact_at(&mut bytes, self.layout.mapping.start);
         read.map_err(|cause| NoResult::Os("reading registers of the code", cause))?;
         Ok(Data::from_bytes(&bytes).ran())
     }
@@ -252,7 +230,7 @@ impl Child {
     }
 
     /// An INT3 of the code, or one of ours that it has jumped to.
-    fn own_trap(&mut self, at: u64) -> NoResult {
+    pub(super) fn own_trap(&mut self, at: u64) -> NoResult {
         self.dead = true;
         let kind = FaultKind::Signal { signal: libc::SIGTRAP, address: None };
         NoResult::Fault(Fault { kind, at: Some(at) })
@@ -277,7 +255,7 @@ impl Child {
     }
 
     /// Short runs are over in microseconds: at first this looks all the time.
-    fn look_until(&mut self, deadline: Instant) -> Result<Option<i32>, NoResult> {
+    pub(super) fn look_until(&mut self, deadline: Instant) -> Result<Option<i32>, NoResult> {
         let start = Instant::now();
         loop {
             let status = sys::look_for(self.pid.as_raw());
@@ -300,14 +278,14 @@ impl Child {
 
     /// Whether nobody wants it to stop. A child that is left in the middle of
     /// a run is not used again.
-    fn go_on(&mut self) -> Result<(), NoResult> {
+    pub(super) fn go_on(&mut self) -> Result<(), NoResult> {
         let stop = self.stop.load(Ordering::Relaxed);
         self.dead |= stop;
         if stop { Err(NoResult::Stopped) } else { Ok(()) }
     }
 
     /// Stops a child whose time is up, to see where it is.
-    fn overdue(&mut self) -> Result<Stopped, NoResult> {
+    pub(super) fn overdue(&mut self) -> Result<Stopped, NoResult> {
         self.dead = true;
         let hang =
             |at, in_call| Ok(Stopped::Fault(Fault { kind: FaultKind::Hang { in_call }, at }));
@@ -329,25 +307,16 @@ impl Child {
     }
 
     /// What a wait status says; `None` for a signal that is none of ours.
-    fn judge(&mut self, status: i32) -> Result<Option<Stopped>, NoResult> {
+    pub(super) fn judge(&mut self, status: i32) -> Result<Option<Stopped>, NoResult> {
+        let gone = !libc::WIFSTOPPED(status);
+        let regs = if gone { None } else { Some(self.regs()?) };
         let dead = &mut self.dead;
         let mut fault = |kind, at| {
             *dead = true;
             Ok(Some(Stopped::Fault(Fault { kind, at })))
         };
-        if libc::WIFEXITED(status) {
-            return fault(FaultKind::Exit(libc::WEXITSTATUS(status)), None);
-        }
-        if libc::WIFSIGNALED(status) {
-            return fault(FaultKind::Killed(libc::WTERMSIG(status)), None);
-        }
+        let Some(regs) = regs else { return fault(ended(status), None) };
         let signal = libc::WSTOPSIG(status);
-        let regs = self.regs()?;
-        let dead = &mut self.dead;
-        let mut fault = |kind, at| {
-            *dead = true;
-            Ok(Some(Stopped::Fault(Fault { kind, at })))
-        };
         // Behind the system call that did it.
         let call = Some(regs.rip.wrapping_sub(2));
         match status >> 16 {
@@ -361,10 +330,8 @@ impl Child {
             libc::PTRACE_EVENT_EXEC => return fault(FaultKind::Exec, None),
             libc::PTRACE_EVENT_EXIT => {
                 let status = ptrace::getevent(self.pid).unwrap_or(0) as i32;
-                return match libc::WIFEXITED(status) {
-                    true => fault(FaultKind::Exit(libc::WEXITSTATUS(status)), call),
-                    false => fault(FaultKind::Killed(libc::WTERMSIG(status)), Some(regs.rip)),
-                };
+                let at = if libc::WIFEXITED(status) { call } else { Some(regs.rip) };
+                return fault(ended(status), at);
             }
             _ => return Ok(None),
         }
@@ -400,118 +367,21 @@ impl Child {
         }
     }
 
-    fn regs(&self) -> Result<user_regs_struct, NoResult> {
+    pub(super) fn regs(&self) -> Result<user_regs_struct, NoResult> {
         ptrace::getregs(self.pid).map_err(os("reading registers"))
     }
+}
 
-    /// Steps from the opening jump until behind the closing one.
-    fn walk(
-        &mut self,
-        deadline: Instant,
-        retire: &mut impl FnMut(&Retired),
-    ) -> Result<Counts, NoResult> {
-        let pid = self.pid.as_raw();
-        let (mut counts, mut code, mut steps) = (Counts::default(), Code::default(), 0u32);
-        let mut regs = self.regs()?;
-        while regs.rip != self.layout.tail {
-            steps = steps.wrapping_add(1);
-            if steps.is_multiple_of(1024) {
-                self.go_on()?;
-                if Instant::now() > deadline {
-                    self.dead = true;
-                    let kind = FaultKind::Hang { in_call: false };
-                    return Err(NoResult::Fault(Fault { kind, at: Some(regs.rip) }));
-                }
-            }
-            let (mut decoded, _) = code.at(pid, regs.rip);
-            if let (UnderTrapFlag::DelaysTrap, Insn::Straight { len }) =
-                (decoded.under_trap_flag, decoded.insn)
-            {
-                counts.instructions += u64::from(!self.layout.is_ours(decoded.ip));
-                (decoded, _) = code.at(pid, decoded.ip.wrapping_add(u64::from(len)));
-            }
-            let call = match decoded.insn {
-                Insn::Branch(branch) => branch.branch_type == BranchType::SYSCALL || decoded.int80,
-                _ => false,
-            };
-            sys::step(pid, 0).map_err(os("stepping through the code"))?;
-            let status = match call {
-                true => match self.look_until(deadline)? {
-                    Some(status) => status,
-                    None => match self.overdue()? {
-                        Stopped::Fault(fault) => return Err(NoResult::Fault(fault)),
-                        Stopped::At(at) => return Err(self.own_trap(at)),
-                    },
-                },
-                false => sys::wait_for(pid).map_err(os("stepping through the code"))?,
-            };
-            match self.judge(status)? {
-                Some(Stopped::At(at)) if decoded.is_interrupt() => return Err(self.own_trap(at)),
-                Some(Stopped::At(_)) => {}
-                Some(Stopped::Fault(fault)) => return Err(NoResult::Fault(fault)),
-                // A signal that is none of ours: the step is not done.
-                None => continue,
-            }
-            let before = regs;
-            regs = self.regs()?;
-            if regs.eflags & TRAP_FLAG != 0 {
-                // POPF makes the kernel forget that the flag is ours (Linux
-                // arch/x86/kernel/step.c): it would stay for good.
-                regs.eflags &= !TRAP_FLAG;
-                ptrace::setregs(self.pid, regs).map_err(os("writing registers"))?;
-            }
-            let ours = self.layout.is_ours(decoded.ip);
-            match decoded.insn {
-                // The next iteration of REP.
-                Insn::Straight { .. } if regs.rip == decoded.ip => continue,
-                Insn::Straight { len } => {
-                    let next = decoded.ip.wrapping_add(u64::from(len));
-                    counts.undecoded += u64::from(regs.rip != next);
-                    if decoded.under_trap_flag == UnderTrapFlag::PushesFlags {
-                        hide_trap_flag(pid, regs.rsp);
-                    }
-                }
-                Insn::Branch(_) if call => {
-                    counts.system_calls += 1;
-                    // Mappings may have changed.
-                    code.forget();
-                    if regs.r11 & TRAP_FLAG != 0 && !decoded.int80 {
-                        // SYSCALL leaves RFLAGS in R11, our trap flag too.
-                        regs.r11 &= !TRAP_FLAG;
-                        ptrace::setregs(self.pid, regs).map_err(os("writing registers"))?;
-                    }
-                }
-                Insn::Branch(branch) => {
-                    let taken = is_taken(&branch, &before, regs.rip);
-                    counts.branches += u64::from(taken && !ours);
-                    counts.not_taken += u64::from(!taken && !ours);
-                    if self.layout.around == Some(decoded.ip) {
-                        counts.rounds += 1;
-                    }
-                    if taken {
-                        let mut retired = Retired::user(decoded.ip, regs.rip, branch.class);
-                        retired.zero_length_call = branch.is_zero_length_call();
-                        retire(&retired);
-                    }
-                }
-                Insn::Invalid => counts.undecoded += 1,
-            }
-            counts.instructions += u64::from(!ours);
-        }
-        Ok(counts)
+/// How a process ended.
+fn ended(status: i32) -> FaultKind {
+    match libc::WIFEXITED(status) {
+        true => FaultKind::Exit(libc::WEXITSTATUS(status)),
+        false => FaultKind::Killed(libc::WTERMSIG(status)),
     }
 }
 
 /// How long a run is waited for without sleeping.
 const SHORT: Duration = Duration::from_micros(300);
-
-fn is_taken(branch: &BranchInsn, before: &user_regs_struct, to: u64) -> bool {
-    if branch.target == Some(branch.next()) {
-        // Where it went says nothing.
-        return branch.taken(before.eflags, before.rcx).unwrap_or(true);
-    }
-    !(branch.is_conditional() && to == branch.next())
-}
 
 impl Drop for Child {
     fn drop(&mut self) {

@@ -8,9 +8,9 @@
 use lbr_msr::record::HwBranchType;
 
 use super::bracket::{Body, Register, Registers};
-use super::child::Counts;
 use super::result::{Measurement, Strip};
 use super::session::{MeasureError, Session};
+use super::walk::StepCounts;
 
 /// What the bracket calls. A reference, unlike a pointer, costs no check in a
 /// build without optimisation, whatever its alignment.
@@ -74,7 +74,7 @@ impl Session {
         let start = pointing_at(&mut closure);
         let mut measured = self.measure_body(&body, &nothing, false, start, strip)?;
         if let Some(counts) = &mut measured.counts {
-            *counts = Counts {
+            *counts = StepCounts {
                 instructions: counts.instructions.saturating_sub(less.instructions),
                 branches: counts.branches.saturating_sub(less.branches),
                 not_taken: counts.not_taken.saturating_sub(less.not_taken),

@@ -15,13 +15,15 @@ pub mod bracket;
 mod child;
 mod closure;
 mod confine;
-mod emit;
 pub mod image;
 mod result;
 mod ring;
+mod runner;
 mod session;
+mod walk;
 
-pub use child::{Counts, Fault, FaultKind};
+pub use child::{Fault, FaultKind};
 pub use result::{Block, Measurement, Run};
 pub use ring::{Reading, Registers, Ring};
 pub use session::{MeasureError, Options, Session, select};
+pub use walk::StepCounts;

@@ -6,7 +6,7 @@ use lbr_msr::filter::BranchClasses;
 use lbr_msr::record::{BranchEntry, BranchSpec, HwBranchType};
 
 use super::bracket::{Layout, Registers};
-use super::child::Counts;
+use super::walk::StepCounts;
 
 /// A measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Measurement {
     /// How often the code is executed in one run: copies times rounds.
     pub iterations: u64,
     /// What single-stepping counted in one run; `None` where it was left out.
-    pub counts: Option<Counts>,
+    pub counts: Option<StepCounts>,
     /// Runs that were single-stepped.
     pub stepped: u32,
     /// Their counts were not all the same; [`counts`](Self::counts) is the
@@ -86,16 +86,16 @@ pub struct Block {
 
 /// A taken branch, as far as measuring goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct RunBranch {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) cycles: Option<u32>,
     pub(super) saturated: bool,
 }
 
-impl From<&BranchEntry> for Taken {
-    fn from(entry: &BranchEntry) -> Taken {
-        Taken {
+impl From<&BranchEntry> for RunBranch {
+    fn from(entry: &BranchEntry) -> RunBranch {
+        RunBranch {
             from: entry.from,
             to: entry.to,
             cycles: entry.cycles,
@@ -108,7 +108,7 @@ impl From<&BranchEntry> for Taken {
 /// and with the closing one.
 #[derive(Debug)]
 pub(super) struct Branches {
-    pub(super) taken: Vec<Taken>,
+    pub(super) taken: Vec<RunBranch>,
     /// The opening jump was still among the records.
     pub(super) complete: bool,
 }
@@ -136,7 +136,7 @@ pub(super) fn cut(
         .filter(|record| record.spec != Some(BranchSpec::WrongPath))
         .skip_while(|record| record.from != layout.close);
     let Some(close) = records.next() else { return Cut::Unreadable };
-    let (mut taken, mut complete) = (vec![Taken::from(close)], false);
+    let (mut taken, mut complete) = (vec![RunBranch::from(close)], false);
     for record in records {
         if record.from == layout.open {
             complete = true;
@@ -148,7 +148,7 @@ pub(super) fn cut(
         if is_far(record) && !returns_from_call(record.to) {
             return Cut::Interrupted;
         }
-        taken.push(Taken::from(record));
+        taken.push(RunBranch::from(record));
     }
     taken.reverse();
     Cut::Run(Branches { taken, complete })

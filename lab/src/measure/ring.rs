@@ -15,7 +15,7 @@ use lbr_msr::soft::{Retired, SoftLbr};
 use lbr_msr::{LbrCaps, MsrError, MsrRead, MsrWrite};
 
 use super::bracket::Switch;
-use super::result::Taken;
+use super::result::RunBranch;
 use sampler::guard::Armed;
 
 /// What was read of a ring after a run.
@@ -136,7 +136,7 @@ pub(super) struct Full<'a> {
     soft: SoftLbr,
     caps: &'a LbrCaps,
     new: usize,
-    taken: Vec<Taken>,
+    taken: Vec<RunBranch>,
     error: Option<MsrError>,
 }
 
@@ -168,10 +168,10 @@ impl<'a> Full<'a> {
             Ok(snapshot) => {
                 let entries = entries(&snapshot, self.caps);
                 // What the source does not know is not in the records.
-                let known = entries.iter().take(new).rev().map(|entry| Taken {
+                let known = entries.iter().take(new).rev().map(|entry| RunBranch {
                     cycles: None,
                     saturated: false,
-                    ..Taken::from(entry)
+                    ..RunBranch::from(entry)
                 });
                 self.taken.extend(known);
             }
@@ -180,7 +180,7 @@ impl<'a> Full<'a> {
     }
 
     /// All branches, oldest first.
-    pub(super) fn finish(mut self) -> Result<Vec<Taken>, MsrError> {
+    pub(super) fn finish(mut self) -> Result<Vec<RunBranch>, MsrError> {
         self.drain();
         self.error.map_or(Ok(self.taken), Err)
     }

@@ -1,6 +1,5 @@
 //! The order of a measurement: try, count, measure.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +9,15 @@ use lbr_msr::MsrError;
 use lbr_msr::arm::{ArmError, Restored};
 use lbr_msr::caps::FilterRegister;
 use lbr_msr::filter::{BranchClasses, BranchFilter, FilterError, to_register_beside};
-use lbr_msr::insn::branch_kind;
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::SoftCpu;
 
-use super::bracket::{Body, Bracket, Layout, Ran, Registers, Switch};
-use super::child::{Child, Counts, Fault, NoResult, Setting};
+use super::bracket::{Body, Bracket, Layout, Registers, Switch};
+use super::child::{Fault, NoResult, Setting};
 use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, total};
 use super::ring::{Full, Reading, Ring};
+use super::runner::Runner;
+use super::walk::StepCounts;
 use sampler::target::{Affinity, Moved};
 
 /// How to measure.
@@ -138,7 +138,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Counts by single-stepping, and times by the time stamp counter: no
+    /// StepCounts by single-stepping, and times by the time stamp counter: no
     /// branch records are needed, and no rights.
     ///
     /// # Errors
@@ -203,7 +203,7 @@ impl Session {
         // Hostile code shows itself here, at full speed, before anything is
         // switched on.
         let bracket = map(body)?;
-        let mut measured = Place::new(&bracket, &setting, start(bracket.start()))?;
+        let mut measured = Runner::new(&bracket, &setting, start(bracket.start()))?;
         let mut end = measured.run(Switch::NONE, self.options.limit)?.registers;
         for _ in 1..self.options.warm_up.max(1) {
             end = measured.run(Switch::NONE, self.options.limit)?.registers;
@@ -213,7 +213,7 @@ impl Session {
         let stepped = self.count(body, &setting, &start, strip, bracket.layout(), &mut folded)?;
 
         let empty = map(nothing)?;
-        let mut around_nothing = Place::new(&empty, &setting, start(empty.start()))?;
+        let mut around_nothing = Runner::new(&empty, &setting, start(empty.start()))?;
         for _ in 0..self.options.warm_up {
             around_nothing.run(Switch::NONE, self.options.limit)?;
         }
@@ -271,14 +271,14 @@ impl Session {
     /// One run at full speed; `None` where it does not count.
     fn once(
         &mut self,
-        place: &mut Place,
+        runner: &mut Runner,
         switch: Switch,
         result: &mut Measurement,
     ) -> Result<Option<(Run, Option<Branches>)>, MeasureError> {
         if self.options.stop.load(Ordering::Relaxed) {
             return Err(MeasureError::Stopped);
         }
-        let ran = match place.run(switch, self.options.limit) {
+        let ran = match runner.run(switch, self.options.limit) {
             Ok(ran) => ran,
             Err(error) => {
                 // It may have died with recording on.
@@ -311,7 +311,7 @@ impl Session {
                 return Ok(None);
             }
         };
-        let Place { child, layout, code, .. } = place;
+        let Runner { child, layout, code, .. } = runner;
         match cut(&records, layout, |at| code.is_behind_call(child, at)) {
             Cut::Interrupted => result.interrupted += 1,
             Cut::Unreadable => result.unreadable += 1,
@@ -329,7 +329,7 @@ impl Session {
         &self,
         body: &Body,
         start: &impl Fn(Registers) -> Registers,
-    ) -> Result<(Counts, Vec<HwBranchType>), MeasureError> {
+    ) -> Result<(StepCounts, Vec<HwBranchType>), MeasureError> {
         let bracket = map(&Body { stepped: true, ..body.clone() })?;
         let stop = Arc::clone(&self.options.stop);
         let setting = Setting {
@@ -340,15 +340,15 @@ impl Session {
             pin: None,
             stop,
         };
-        let mut place = Place::new(&bracket, &setting, start(bracket.start()))?;
+        let mut runner = Runner::new(&bracket, &setting, start(bracket.start()))?;
         let mut classes = Vec::new();
-        let (open, close) = (place.layout.open, place.layout.close);
-        let walked = place.child.step(place.start, self.options.limit, |branch| {
+        let (open, close) = (runner.layout.open, runner.layout.close);
+        let walked = runner.child.step(runner.start, self.options.limit, |branch| {
             if branch.from != open && branch.from != close {
                 classes.push(branch.class);
             }
         });
-        let (counts, _) = walked.map_err(|error| place.failed(error, true))?;
+        let (counts, _) = walked.map_err(|error| runner.failed(error, true))?;
         Ok((counts, classes))
     }
 
@@ -374,7 +374,7 @@ impl Session {
         let shared = allowed.zip(setting.pin.is_none().then_some(here).flatten());
         let pin = shared.and_then(|(allowed, cpu)| allowed.only(cpu).ok()).or(setting.pin);
         let setting = Setting { pin, switch: Switch::NONE, lifeline: -1, ..setting.clone() };
-        let mut place = Place::new(&bracket, &setting, start(bracket.start()))?;
+        let mut runner = Runner::new(&bracket, &setting, start(bracket.start()))?;
         let _moved = pin.and_then(|pin| Moved::to(&pin).ok());
         let soft = &self.options.soft_cpu;
         let value = select(self.options.filter, &body, soft.caps.filter)?;
@@ -382,12 +382,12 @@ impl Session {
         let limit = self.options.limit.saturating_mul(10);
         for _ in 0..self.options.stepped {
             let mut ring = Full::armed(&soft.caps, soft.perf_capabilities, value)?;
-            let walked = place.child.step(place.start, limit, |branch| ring.retire(branch));
+            let walked = runner.child.step(runner.start, limit, |branch| ring.retire(branch));
             let counts = match walked {
                 Ok((counts, _)) => counts,
                 // Those that were complete count.
                 Err(NoResult::Stopped) if stepped.runs > 0 => break,
-                Err(error) => return Err(place.failed(error, true)),
+                Err(error) => return Err(runner.failed(error, true)),
             };
             let mut taken = ring.finish()?;
             let complete = !taken.is_empty();
@@ -396,15 +396,16 @@ impl Session {
                 taken.remove(0);
             }
             // Told as if it had been the bracket that runs at full speed.
-            let here = &place.layout;
+            let here = &runner.layout;
             for branch in &mut taken {
                 branch.from = here.moved(branch.from, layout);
                 branch.to = here.moved(branch.to, layout);
             }
             let how = Folding { layout, strip, keep };
             let branches = Branches { taken, complete };
-            folded
-                .add(&branches, &how, |at| place.code.class(&place.child, layout.moved(at, here)));
+            folded.add(&branches, &how, |at| {
+                runner.code.class(&runner.child, layout.moved(at, here))
+            });
             stepped.vary |= stepped.counts.is_some_and(|before| before != counts);
             stepped.counts = Some(counts);
             stepped.runs += 1;
@@ -414,7 +415,7 @@ impl Session {
 }
 
 struct Stepped {
-    counts: Option<Counts>,
+    counts: Option<StepCounts>,
     runs: u32,
     vary: bool,
 }
@@ -427,68 +428,6 @@ fn kept(filter: BranchFilter) -> Option<BranchClasses> {
 
 fn map(body: &Body) -> Result<Bracket, MeasureError> {
     Bracket::new(body).map_err(|cause| MeasureError::Os { what: "mapping the code", cause })
-}
-
-/// A child with its bracket.
-struct Place {
-    child: Child,
-    layout: Layout,
-    start: Registers,
-    code: Looked,
-}
-
-impl Place {
-    fn new(bracket: &Bracket, setting: &Setting, start: Registers) -> Result<Place, MeasureError> {
-        let layout = bracket.layout().clone();
-        match Child::new(bracket, setting) {
-            Ok(child) => Ok(Place { child, layout, start, code: Looked::default() }),
-            Err(error) => Err(failed(error, &layout, false)),
-        }
-    }
-
-    fn run(&mut self, switch: Switch, limit: Duration) -> Result<Ran, MeasureError> {
-        self.child.run(self.start, switch, limit).map_err(|error| self.failed(error, false))
-    }
-
-    fn failed(&self, error: NoResult, stepped: bool) -> MeasureError {
-        failed(error, &self.layout, stepped)
-    }
-}
-
-fn failed(error: NoResult, layout: &Layout, stepped: bool) -> MeasureError {
-    match error {
-        NoResult::Os(what, cause) => MeasureError::Os { what, cause },
-        NoResult::Stopped => MeasureError::Stopped,
-        NoResult::Fault(fault) => {
-            MeasureError::Fault { fault, layout: Box::new(layout.clone()), stepped }
-        }
-    }
-}
-
-/// What was looked up in the code of a child.
-#[derive(Debug, Default)]
-struct Looked {
-    classes: HashMap<u64, Option<HwBranchType>>,
-    calls: HashMap<u64, bool>,
-}
-
-impl Looked {
-    fn class(&mut self, child: &Child, at: u64) -> Option<HwBranchType> {
-        *self.classes.entry(at).or_insert_with(|| {
-            let mut bytes = [0; 15];
-            let read = child.read(at, &mut bytes);
-            branch_kind(bytes.get(..read).unwrap_or_default(), at).map(|branch| branch.class)
-        })
-    }
-
-    /// Whether a SYSCALL or INT 80H stands before an address.
-    fn is_behind_call(&mut self, child: &Child, at: u64) -> bool {
-        *self.calls.entry(at).or_insert_with(|| {
-            let mut bytes = [0; 2];
-            let read = child.read(at.wrapping_sub(2), &mut bytes);
-            read == 2 && (bytes == [0x0F, 0x05] || bytes == [0xCD, 0x80])
-        })
-    }
 }
 
 /// A function that does nothing.

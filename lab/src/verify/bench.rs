@@ -13,7 +13,7 @@ use lbr_msr::table::{self, Model};
 use lbr_msr::{LbrCaps, Msr, MsrError};
 
 use super::check::Halt;
-use super::{Kernel, Kind, Known, Ran, Subject, Switch};
+use super::{Kernel, Known, Ran, Subject, SubjectKind, Switch};
 
 /// IA32_LBR_CTL: OS, USR, and the branch bits.
 pub(super) const CTL_OS: u64 = 1 << 1;
@@ -39,7 +39,7 @@ pub(super) struct Facts {
     pub(super) caps: LbrCaps,
     /// Its row in the CPU table.
     pub(super) row: Option<&'static Model>,
-    pub(super) kind: Kind,
+    pub(super) kind: SubjectKind,
     /// CPUID.01H:ECX\[15\].
     pub(super) pdcm: bool,
     /// CPUID.80000008H:EAX\[15:8\].
@@ -84,7 +84,7 @@ impl Facts {
         if self.caps.facility == Facility::NetBurst {
             return Err(READ_ONLY);
         }
-        if self.kind == Kind::Software {
+        if self.kind == SubjectKind::Software {
             return Ok(());
         }
         match (self.caps.facility, self.caps.filter) {
@@ -100,7 +100,7 @@ impl Facts {
 
     /// The filter value that lets everything through that can be followed.
     pub(super) fn open(&self) -> u64 {
-        let software = self.kind == Kind::Software;
+        let software = self.kind == SubjectKind::Software;
         match self.caps.filter {
             FilterRegister::None => 0,
             FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {

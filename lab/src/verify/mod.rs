@@ -33,11 +33,11 @@ pub use check::{Check, Verdict};
 pub use kernel::{Kernel, Known, Ran};
 pub use preserve::Preserved;
 pub use soft::SoftSubject;
-pub use subject::{Kind, Knows, RunError, Subject, Switch};
+pub use subject::{Knows, RunError, Subject, SubjectKind, Switch};
 
 use bench::{Bench, Facts};
 use check::{Documented, Halt, Spec};
-use sampler::keeper::{KeeperError, Kept, Ticket};
+use sampler::keeper::{KeeperError, Restorable, Ticket};
 
 /// How to verify.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +81,7 @@ pub struct Report {
     /// What is documented of its branch records.
     pub caps: LbrCaps,
     /// What was asked.
-    pub kind: Kind,
+    pub kind: SubjectKind,
     /// Registers were written.
     pub written: bool,
     /// The checks, in the order in which they were made.
@@ -258,7 +258,7 @@ impl<S: Subject> Drop for Ready<S> {
     }
 }
 
-impl<S: Subject> Kept for Ready<S> {
+impl<S: Subject> Restorable for Ready<S> {
     fn give(&mut self, ticket: Ticket) {
         self.ticket = Some(ticket);
     }
@@ -331,7 +331,7 @@ fn make(
 }
 
 impl<S: Subject> Subject for Allowlisted<S> {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SubjectKind {
         self.inner().kind()
     }
 

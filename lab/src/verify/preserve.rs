@@ -10,7 +10,7 @@ use lbr_msr::arm::Need;
 use lbr_msr::caps::{Facility, Vendor};
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
 
-use super::Kind;
+use super::SubjectKind;
 
 /// DEBUGCTL.LBR.
 pub(super) const DEBUGCTL_LBR: u64 = 1 << 0;
@@ -50,7 +50,7 @@ impl Preserved {
     pub fn read<M: MsrRead + ?Sized>(
         cpu: &mut M,
         caps: &LbrCaps,
-        kind: Kind,
+        kind: SubjectKind,
     ) -> Result<Preserved, MsrError> {
         let map = &caps.registers;
         let mut whole = Vec::new();
@@ -92,7 +92,7 @@ impl Preserved {
         }
         note(cpu, map.select.filter(|select| *select != map.control))?;
 
-        let own = |bits| if kind == Kind::Hardware { bits } else { u64::MAX };
+        let own = |bits| if kind == SubjectKind::Hardware { bits } else { u64::MAX };
         let mut bits = Vec::new();
         if map.control != IA32_DEBUGCTL
             && let Ok(value) = cpu.read(IA32_DEBUGCTL)

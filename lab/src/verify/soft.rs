@@ -5,7 +5,7 @@ use lbr_msr::record::HwBranchType::{self, Cond, IndCall, IndJmp, Other, RelCall,
 use lbr_msr::soft::{Faults, Retired, SoftCpu, SoftLbr};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
-use super::{Kernel, Kind, Known, Knows, Ran, RunError, Subject, Switch};
+use super::{Kernel, Known, Knows, Ran, RunError, Subject, SubjectKind, Switch};
 
 /// Where the user code of a kernel lies.
 const USER: u64 = 0x0040_0000;
@@ -158,8 +158,8 @@ fn script(kernel: Kernel) -> Vec<Retired> {
 }
 
 impl Subject for SoftSubject {
-    fn kind(&self) -> Kind {
-        Kind::Software
+    fn kind(&self) -> SubjectKind {
+        SubjectKind::Software
     }
 
     fn knows(&self) -> Knows {

@@ -7,7 +7,7 @@ use super::{Kernel, Ran};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum SubjectKind {
     /// A software LBR, fed by hand.
     Software,
     /// A virtual machine whose LBR is a software LBR: real code, and every
@@ -67,7 +67,7 @@ impl RunError {
 /// [`MsrWrite`]. Whoever asks writes nothing but what it restores.
 pub trait Subject: MsrWrite {
     /// What is asked.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> SubjectKind;
 
     /// What is known of its branches.
     fn knows(&self) -> Knows;

@@ -4,7 +4,7 @@ use lbr_msr::Msr;
 use lbr_msr::address::{IA32_DEBUGCTL, MSR_LER_FROM_LIP, MSR_LER_TO_LIP};
 use lbr_msr::caps::{Facility, FilterRegister, Layout, Quirks};
 
-use super::super::Kind;
+use super::super::SubjectKind;
 use super::super::bench::{Bench, Facts, READ_ONLY};
 use super::super::check::{Documented, Finding, Halt, Spec};
 use super::super::preserve::has_last_exception;
@@ -23,7 +23,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         needs: &["registers.control"],
         writes: true,
         documented: |facts| match facts.caps.facility {
-            Facility::AmdBrs if facts.kind != Kind::Software => {
+            Facility::AmdBrs if facts.kind != SubjectKind::Software => {
                 Documented::nowhere("BRS is the kernel's")
             }
             _ => Documented::here(
@@ -139,7 +139,7 @@ pub(in crate::verify) const CHECKS: &[Spec] = &[
         writes: true,
         documented: |facts| match facts.caps.facility {
             Facility::NetBurst => Documented::here("writing one raises #GP", "SDM 17.11.2"),
-            Facility::AmdBrs if facts.kind != Kind::Software => {
+            Facility::AmdBrs if facts.kind != SubjectKind::Software => {
                 Documented::nowhere("BRS is the kernel's")
             }
             _ => Documented::here("what was written is read", "EDK2; Linux lbr.c"),
@@ -269,7 +269,7 @@ fn debugctl_bits(facts: &Facts) -> Option<(u64, u64)> {
 }
 
 fn debugctl(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    if bench.facts.kind == Kind::Hardware {
+    if bench.facts.kind == SubjectKind::Hardware {
         return Err(Halt::CannotTell(
             "unsafe: flipping TR, BTS or BTF on a live machine crashes it".into(),
         ));
@@ -417,7 +417,7 @@ fn records(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
 }
 
 fn last_exception(bench: &mut Bench<'_>) -> Result<Finding, Halt> {
-    if bench.facts.kind == Kind::Hardware {
+    if bench.facts.kind == SubjectKind::Hardware {
         return Err(Halt::CannotTell(
             "unsafe: on a live machine nothing but records, TOS and controls is tried".into(),
         ));

@@ -6,7 +6,7 @@ use lbr_msr::record::HwBranchType;
 
 use super::super::bench::{Bench, Difference, Facts, Filled};
 use super::super::check::{Documented, Finding, Halt, Spec};
-use super::super::{Kernel, Kind};
+use super::super::{Kernel, SubjectKind};
 
 /// A check of one filter bit: its suppress bit and its capture bit.
 macro_rules! filter {
@@ -86,7 +86,7 @@ fn value(facts: &Facts, suppress: u64, capture: u64) -> Option<u64> {
         FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => {
             // To see what is suppressed of the other rings, ring 0 must pass,
             // unless its branches would overwrite them.
-            let alone = facts.kind == Kind::Software;
+            let alone = facts.kind == SubjectKind::Software;
             let base = if suppress == 2 && alone { facts.open() & !1 } else { facts.open() };
             Some(base | suppress)
         }
@@ -95,7 +95,7 @@ fn value(facts: &Facts, suppress: u64, capture: u64) -> Option<u64> {
             if ring && !cpl || !ring && !branch {
                 return None;
             }
-            let alone = facts.kind == Kind::Software;
+            let alone = facts.kind == SubjectKind::Software;
             let base = if capture == 4 && alone { facts.open() | 2 } else { facts.open() };
             Some(base & !capture)
         }

@@ -1,32 +1,32 @@
 //! A real CPU as a subject: kernels are code that this process runs on it.
 //!
-//! A kernel is written into memory, run a few times with recording left
-//! alone, so that caches, page tables and predictors know it, and then once
-//! between the two writes that switch recording on and off, which are system
-//! calls in the midst of the same code.
+//! A kernel is written into a [frame](crate::code::frame), run a few times with
+//! recording left alone, so that caches, page tables and predictors know it, and
+//! then once with recording on. That is done in this process: unlike what is
+//! measured the code is ours, and a second process that takes turns with it on
+//! the same CPU would leave branches of its own among the records.
+#![allow(unsafe_code, reason = "kernels are run")]
 
-mod assembler;
-mod memory;
+mod noted;
 mod program;
 mod rest;
 #[cfg(test)]
+#[path = "../../../../tests/lab/verify_real.rs"]
 mod tests;
 
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use lbr_msr::access::Root;
 use lbr_msr::probe::RecordedCpuid;
 use lbr_msr::soft::machine;
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
-use nix::libc;
 
 use sampler::source::cpu::same_cpu::transferred;
 use sampler::target::{Affinity, Moved, SourceError};
 
-use super::{Kernel, Kind, Knows, Ran, RunError, Subject, Switch};
-use memory::{Code, Data, Untouched};
-use program::{EXPLICIT_ABORT, Frame, Program};
+use super::{Kernel, Knows, Ran, RunError, Subject, SubjectKind, Switch};
+use crate::code::frame::{self, Frame, Register};
+use program::{ABORTED, CHOICES, EXPLICIT_ABORT, Program};
 
 /// Runs of a kernel before the one that counts.
 const WARMING: u32 = 4;
@@ -44,9 +44,8 @@ pub struct RealSubject<M> {
     descriptor: OwnedFd,
     sibling: Option<Box<dyn MsrRead>>,
     cpuid: RecordedCpuid,
-    kind: Kind,
+    kind: SubjectKind,
     root: Root,
-    untouched: Untouched,
     random: u64,
     /// The thread may run elsewhere again afterwards.
     _moved: Moved,
@@ -61,18 +60,6 @@ impl<M: std::fmt::Debug> std::fmt::Debug for RealSubject<M> {
     }
 }
 
-/// Why a CPU cannot be asked.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RealError {
-    /// This thread cannot run on it.
-    #[error(transparent)]
-    Pin(#[from] SourceError),
-    /// No memory for the code.
-    #[error("no memory for the code to run: {0}")]
-    Memory(io::Error),
-}
-
 impl<M: MsrWrite> RealSubject<M> {
     /// Pins the calling thread to the CPU of `registers`, until the value is
     /// dropped.
@@ -82,14 +69,14 @@ impl<M: MsrWrite> RealSubject<M> {
     /// of another hyperthread of its core.
     ///
     /// # Errors
-    /// [`RealError`]. No register is written.
+    /// This thread cannot run on it. No register is written.
     pub fn new(
         mut registers: M,
         descriptor: OwnedFd,
         sibling: Option<Box<dyn MsrRead>>,
         cpuid: RecordedCpuid,
         root: Root,
-    ) -> Result<RealSubject<M>, RealError> {
+    ) -> Result<RealSubject<M>, SourceError> {
         let allowed = Affinity::current()?;
         let moved = Moved::to(&allowed)?;
         allowed.pin_this_thread(registers.cpu())?;
@@ -101,7 +88,6 @@ impl<M: MsrWrite> RealSubject<M> {
             sibling,
             cpuid,
             root,
-            untouched: Untouched::new().map_err(RealError::Memory)?,
             random: sampler::fresh_seed(),
         })
     }
@@ -130,48 +116,45 @@ impl<M: MsrWrite> RealSubject<M> {
 
     fn run_program(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
         let mut program = Program::of(kernel);
-        let code = Code::new(&program).map_err(|error| {
+        let mut frame = Frame::new(&program.code.finish(), program.entry).map_err(|error| {
             RunError::unavailable(format!(
                 "this system does not let a program execute what it wrote: {error}"
             ))
         })?;
         let mut choices = std::mem::take(&mut program.choices);
-        let mut frame = Frame {
-            number: libc::SYS_getpid as u64,
-            descriptor: self.descriptor.as_raw_fd() as u64,
-            msr: u64::from(switch.msr.0),
+        let switched = frame::Switch {
+            descriptor: self.descriptor.as_raw_fd(),
+            msr: switch.msr.0,
             on: switch.on,
             off: switch.off,
-            event_msr: u64::from(machine::EVENT.0),
-            event: Program::event(kernel).map_or(0, |event| event as u64),
-            ..Frame::default()
         };
-        let failed = |error: io::Error| RunError::Failed(format!("the code did not run: {error}"));
-        for round in 0..=WARMING {
-            self.shuffle(&mut choices);
-            if round == WARMING {
-                frame.number = libc::SYS_pwrite64 as u64;
-                frame.aborted = 0;
-            }
-            let data = if program.fault {
-                self.untouched.renew().map_err(failed)?;
-                Data::Page(&self.untouched)
-            } else {
-                Data::Choices(&choices)
-            };
-            code.run(&mut frame, &data).map_err(failed)?;
+        let mut run = |choices: &mut Vec<u8>, switch| {
+            self.shuffle(choices);
+            let start = frame.start().with(CHOICES, choices.as_ptr() as u64);
+            // SAFETY: a program ends by `leave`, which returns; it touches its
+            // stack and its areas, and reads the choices, of which there is one
+            // for each of its conditional branches. Its system calls are getpid,
+            // madvise of a page of an area, and writes of registers to the
+            // descriptor of the switch.
+            unsafe { frame.run(start, switch) }
+        };
+        for _ in 0..WARMING {
+            run(&mut choices, frame::Switch::NONE);
         }
+        let ran = run(&mut choices, switched);
+        let base = frame.mapping().start;
         let (cpu, msr) = (self.registers.cpu(), switch.msr);
-        for returned in frame.returned {
+        for returned in ran.switched {
             transferred(returned, cpu, msr, lbr_msr::access::Access::Write)?;
         }
         if let Kernel::Transaction { abort } = kernel {
-            let explicit = frame.abort_status & EXPLICIT_ABORT != 0;
-            if (frame.aborted != 0) != abort || abort && !explicit {
+            let aborted = ran.registers.get(ABORTED) != 0;
+            let explicit = ran.registers.get(Register::Rax) & EXPLICIT_ABORT != 0;
+            if aborted != abort || abort && !explicit {
                 return Err(RunError::Failed("the CPU aborted the transaction by itself".into()));
             }
         }
-        let branches = program.code.taken(code.address());
+        let branches = program.code.taken(base);
         Ok(Ran {
             branches: Program::choose(&branches, &choices),
             unlisted: true,
@@ -182,17 +165,17 @@ impl<M: MsrWrite> RealSubject<M> {
 
 /// The test machine is told by its own registers, which are looked for only
 /// where CPUID names its emulator.
-fn kind_of<M: MsrRead>(cpuid: &RecordedCpuid, registers: &mut M) -> Kind {
+fn kind_of<M: MsrRead>(cpuid: &RecordedCpuid, registers: &mut M) -> SubjectKind {
     let guest = cpuid.get(1, 0).is_some_and(|leaf| leaf.ecx & HYPERVISOR != 0);
     let name = cpuid.get(0x4000_0000, 0).map(|leaf| [leaf.ebx, leaf.ecx, leaf.edx]);
     let emulated = guest
         && name == Some(TCG)
         && registers.read(machine::IDENT).is_ok_and(|value| value == machine::IDENTITY);
-    if emulated { Kind::Emulated } else { Kind::Hardware }
+    if emulated { SubjectKind::Emulated } else { SubjectKind::Hardware }
 }
 
 impl<M: MsrWrite> Subject for RealSubject<M> {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SubjectKind {
         self.kind
     }
 
@@ -217,10 +200,10 @@ impl<M: MsrWrite> Subject for RealSubject<M> {
             Kernel::Transaction { .. } if !has(7, 11) => {
                 Err(RunError::unavailable("this CPU has no transactions"))
             }
-            Kernel::AroundPmi if self.kind == Kind::Hardware => Err(RunError::unavailable(
+            Kernel::AroundPmi if self.kind == SubjectKind::Hardware => Err(RunError::unavailable(
                 "a program cannot raise a performance-monitoring interrupt",
             )),
-            Kernel::AroundSmi if self.kind == Kind::Hardware => {
+            Kernel::AroundSmi if self.kind == SubjectKind::Hardware => {
                 Err(RunError::unavailable("a program cannot raise a system-management interrupt"))
             }
             _ => self.run_program(kernel, switch),
@@ -228,7 +211,7 @@ impl<M: MsrWrite> Subject for RealSubject<M> {
     }
 
     fn deep_c_state(&mut self) -> Result<(), RunError> {
-        if self.kind == Kind::Emulated {
+        if self.kind == SubjectKind::Emulated {
             let event = machine::Event::DeepCState as u64;
             return Ok(self.registers.write(machine::EVENT, event)?);
         }

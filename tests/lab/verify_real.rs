@@ -7,6 +7,7 @@ use lbr_msr::insn::{self, Insn};
 use lbr_msr::soft::{SoftCpu, SoftLbr};
 
 use super::*;
+use crate::code::frame::CODE;
 use crate::verify::Known;
 
 const KERNELS: [Kernel; 14] = [
@@ -46,7 +47,7 @@ fn allowed() -> Vec<u32> {
 #[test]
 fn every_kernel_runs_and_ends_with_recording_off() {
     let (mut subject, file) = subject();
-    assert_eq!(subject.kind(), Kind::Hardware, "only the test machine is emulated");
+    assert_eq!(subject.kind(), SubjectKind::Hardware, "only the test machine is emulated");
     for kernel in KERNELS {
         file.set_len(0).expect("a file");
         let ran = Subject::execute(&mut subject, kernel, SWITCH);
@@ -84,20 +85,16 @@ fn the_listed_branches_are_a_way_through_the_code() {
     const BASE: u64 = 0x5555_0000_0000;
     for kernel in KERNELS.into_iter().chain([Kernel::AroundPmi, Kernel::AroundSmi]) {
         let program = Program::of(kernel);
-        let code = program.code.code();
-        let at = |ip: u64| insn::decode(code.get((ip - BASE) as usize..).unwrap_or_default(), ip);
+        let (code, start) = (program.code.finish(), BASE + CODE);
+        let at = |ip: u64| insn::decode(code.get((ip - start) as usize..).unwrap_or_default(), ip);
         // None of those that are chosen for each run, then every second one.
         let all = program.code.taken(BASE);
         let choices = program.choices;
         for branches in
             [Program::choose(&all, &choices), Program::choose(&all, &vec![0; choices.len()])]
         {
-            let mut ip = BASE;
-            // The system call that switches recording on comes first.
-            while !is_syscall(at(ip)) {
-                ip = straight(at(ip), ip, kernel);
-            }
-            ip += 2;
+            // Behind the system call that switches recording on.
+            let mut ip = BASE + program.switched;
             for branch in &branches {
                 if let Some(from) = branch.from {
                     while ip != from {

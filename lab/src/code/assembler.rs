@@ -1,0 +1,231 @@
+//! Writes the few instructions that frames, brackets and kernels are made of.
+
+use super::frame::Register;
+
+/// State components: x87, SSE, AVX, and AVX-512's three. SDM Vol. 1, 13.1.
+const VECTORS: u32 = 0xE7;
+/// A cache line: places are apart by one, so that no two branches share it.
+pub(crate) const LINE: u64 = 64;
+
+/// An address in the code, perhaps not written yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Label(usize);
+
+/// Code that is being written. All addresses count from the start of the
+/// mapping that it will lie in, and the code refers to them by distance alone:
+/// it runs wherever the mapping is.
+#[derive(Debug)]
+pub(crate) struct Assembler {
+    start: u64,
+    bytes: Vec<u8>,
+    labels: Vec<u64>,
+    /// Four bytes here are the distance from their end to a label.
+    distances: Vec<(usize, Label)>,
+}
+
+impl Assembler {
+    /// Code whose first byte lies at `start` of the mapping.
+    pub(crate) const fn at(start: u64) -> Assembler {
+        Assembler { start, bytes: Vec::new(), labels: Vec::new(), distances: Vec::new() }
+    }
+
+    /// The address of the next instruction.
+    pub(crate) fn here(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// The code.
+    pub(crate) fn finish(&self) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        for (at, label) in &self.distances {
+            let next = self.start + *at as u64 + 4;
+            if let Some(field) = bytes.get_mut(*at..at + 4) {
+                field.copy_from_slice(&distance(next, self.address_of(*label)));
+            }
+        }
+        bytes
+    }
+
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn label(&mut self) -> Label {
+        self.labels.push(0);
+        Label(self.labels.len() - 1)
+    }
+
+    /// The next instruction is at the label.
+    pub(crate) fn bind(&mut self, label: Label) {
+        let here = self.here();
+        if let Some(address) = self.labels.get_mut(label.0) {
+            *address = here;
+        }
+    }
+
+    /// A label of the next instruction.
+    pub(crate) fn bound(&mut self) -> Label {
+        let label = self.label();
+        self.bind(label);
+        label
+    }
+
+    /// Where a label is bound.
+    pub(crate) fn address_of(&self, label: Label) -> u64 {
+        self.labels.get(label.0).copied().unwrap_or(0)
+    }
+
+    /// The next instruction is at the start of a cache line, and at this label.
+    /// What lies before it does not run on.
+    pub(crate) fn place(&mut self, label: Label) {
+        self.trap();
+        self.align();
+        self.bind(label);
+    }
+
+    /// Fills up a cache line with INT3.
+    pub(crate) fn align(&mut self) {
+        while !self.here().is_multiple_of(LINE) {
+            self.trap();
+        }
+    }
+
+    /// INT3.
+    pub(crate) fn trap(&mut self) {
+        self.raw(&[0xCC]);
+    }
+
+    /// An opcode and the distance to a label; its address.
+    pub(crate) fn relative(&mut self, opcode: &[u8], to: Label) -> u64 {
+        let from = self.here();
+        self.raw(opcode);
+        self.distances.push((self.bytes.len(), to));
+        self.raw(&[0; 4]);
+        from
+    }
+
+    /// An opcode that ends in `[rip + ...]`; its address.
+    fn memory(&mut self, opcode: &[u8], address: u64) -> u64 {
+        let from = self.here();
+        self.raw(opcode);
+        let next = self.here() + 4;
+        self.raw(&distance(next, address));
+        from
+    }
+
+    /// `opcode` with a 64-bit register and `[rip + ...]`.
+    fn transfer(&mut self, opcode: u8, register: Register, address: u64) {
+        let number = register as u8;
+        self.memory(&[0x48 | (number >> 3) << 2, opcode, (number & 7) << 3 | 5], address);
+    }
+
+    /// MOV register to memory. No flags change.
+    pub(crate) fn store(&mut self, address: u64, register: Register) {
+        self.transfer(0x89, register, address);
+    }
+
+    /// MOV memory to register. No flags change.
+    pub(crate) fn load(&mut self, register: Register, address: u64) {
+        self.transfer(0x8B, register, address);
+    }
+
+    /// LEA.
+    pub(crate) fn address(&mut self, register: Register, address: u64) {
+        self.transfer(0x8D, register, address);
+    }
+
+    /// An opcode whose last three bits are a register's.
+    fn short(&mut self, opcode: u8, register: Register) {
+        let number = register as u8;
+        if number >= 8 {
+            self.raw(&[0x41]);
+        }
+        self.raw(&[opcode | number & 7]);
+    }
+
+    /// MOV of a 32-bit constant, zero-extended.
+    pub(crate) fn constant(&mut self, register: Register, value: u32) {
+        self.short(0xB8, register);
+        self.raw(&value.to_le_bytes());
+    }
+
+    pub(crate) fn push(&mut self, register: Register) {
+        self.short(0x50, register);
+    }
+
+    pub(crate) fn pop(&mut self, register: Register) {
+        self.short(0x58, register);
+    }
+
+    /// RFLAGS from memory, by the stack.
+    pub(crate) fn load_flags(&mut self, address: u64) {
+        self.memory(&[0xFF, 0x35], address); // push qword [rip + ...]
+        self.raw(&[0x9D]); // popfq
+    }
+
+    /// RFLAGS to memory, by the stack.
+    pub(crate) fn store_flags(&mut self, address: u64) {
+        self.memory(&[0x9C, 0x8F, 0x05], address); // pushfq; pop qword [rip + ...]
+    }
+
+    /// XRSTOR of x87, SSE, AVX and AVX-512 state from an area (SDM Vol. 1,
+    /// 13.8), or FXRSTOR where the system has no XSAVE. RAX and RDX are lost.
+    pub(crate) fn load_vectors(&mut self, area: u64, xsave: bool) {
+        self.constant(Register::Rax, VECTORS);
+        self.constant(Register::Rdx, 0);
+        let extension = if xsave { 5 } else { 1 };
+        self.memory(&[0x48, 0x0F, 0xAE, extension << 3 | 5], area);
+    }
+
+    pub(crate) fn syscall(&mut self) {
+        self.raw(&[0x0F, 0x05]);
+    }
+
+    pub(crate) fn ret(&mut self) {
+        self.raw(&[0xC3]);
+    }
+
+    /// The time stamp into memory; RAX and RDX are lost, flags stay. LFENCE on
+    /// both sides keeps it in its place (SDM Vol. 2, RDTSC).
+    pub(crate) fn time_stamp(&mut self, address: u64) {
+        const LFENCE: [u8; 3] = [0x0F, 0xAE, 0xE8];
+        self.raw(&LFENCE);
+        self.raw(&[0x0F, 0x31]); // rdtsc
+        self.raw(&LFENCE);
+        self.memory(&[0x89, 0x05], address); // mov [rip + ...], eax
+        self.memory(&[0x89, 0x15], address + 4); // mov [rip + ...], edx
+    }
+
+    /// JMP rel32; its address.
+    pub(crate) fn jump(&mut self, to: Label) -> u64 {
+        self.relative(&[0xE9], to)
+    }
+
+    /// CALL rel32; its address.
+    pub(crate) fn call(&mut self, to: Label) -> u64 {
+        self.relative(&[0xE8], to)
+    }
+
+    /// CALL rel32 of an address; its own address.
+    pub(crate) fn call_to(&mut self, address: u64) -> u64 {
+        self.memory(&[0xE8], address)
+    }
+
+    /// CALL of the address that stands at `pointer`; its own address.
+    pub(crate) fn call_at(&mut self, pointer: u64) -> u64 {
+        self.memory(&[0xFF, 0x15], pointer)
+    }
+
+    /// DEC of a 64-bit register, then JNZ rel32; the address of JNZ.
+    pub(crate) fn count_down(&mut self, register: Register, to: Label) -> u64 {
+        let number = register as u8;
+        self.raw(&[0x48 | number >> 3, 0xFF, 0xC8 | number & 7]);
+        self.relative(&[0x0F, 0x85], to)
+    }
+}
+
+/// From the end of the four bytes that hold it. What is written lies within one
+/// mapping of less than 2 GiB.
+const fn distance(next: u64, to: u64) -> [u8; 4] {
+    (to.wrapping_sub(next) as u32).to_le_bytes()
+}

@@ -1,0 +1,378 @@
+//! A function without arguments around code of ours or of anybody, with
+//! recording on in the midst of it.
+//!
+//! ```text
+//! entry:  save the caller's registers
+//!         x87 and vector registers as in a new process
+//!         load the registers of the caller's choice
+//!         CODE that sets up
+//!         pwrite(control register, on)       inline SYSCALL
+//!         time stamp
+//!         load the registers as the setup left them
+//!         ...                                what is recorded
+//!         store the registers
+//!         time stamp
+//!         pwrite(control register, off)      inline SYSCALL
+//!         restore the caller's registers, return
+//! ```
+//!
+//! Between the two system calls stands no call, return or branch but those of
+//! the code.
+//!
+//! All of it lies in one mapping: a page of data, the code, and areas of
+//! memory with guard pages between them. RBP, RSI, RDI and R14 point into the
+//! middle of an area each, RSP into a stack ([`Frame::start`]); the other
+//! registers are 0.
+#![allow(unsafe_code, reason = "a call of what was written, and the data page that it shares")]
+
+use std::io;
+use std::mem::offset_of;
+use std::ops::Range;
+use std::os::fd::RawFd;
+
+use nix::libc;
+use nix::sys::mman::MapFlags;
+
+use super::assembler::Assembler;
+use super::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
+
+/// A general-purpose register, numbered as instructions number it. SDM Vol. 2,
+/// Table 3-1.
+#[allow(missing_docs, reason = "the names say it")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Register {
+    Rax,
+    Rcx,
+    Rdx,
+    Rbx,
+    Rsp,
+    Rbp,
+    Rsi,
+    Rdi,
+    R8,
+    R9,
+    R10,
+    R11,
+    R12,
+    R13,
+    R14,
+    R15,
+}
+
+use Register::{R8, R9, R10, R11, R12, R13, R14, R15, Rax, Rbp, Rbx, Rcx, Rdi, Rdx, Rsi, Rsp};
+
+impl Register {
+    /// All, in the order of their numbers.
+    pub const ALL: [Register; 16] =
+        [Rax, Rcx, Rdx, Rbx, Rsp, Rbp, Rsi, Rdi, R8, R9, R10, R11, R12, R13, R14, R15];
+}
+
+/// Values of the general-purpose registers and RFLAGS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Registers {
+    general: [u64; 16],
+    /// RFLAGS.
+    pub rflags: u64,
+}
+
+impl Default for Registers {
+    fn default() -> Registers {
+        // Bit 1 is always 1, interrupts are enabled. SDM Vol. 1, 3.4.3.
+        Registers { general: [0; 16], rflags: 0x202 }
+    }
+}
+
+impl Registers {
+    /// The value of a register.
+    #[must_use]
+    pub const fn get(&self, register: Register) -> u64 {
+        self.general[register as usize]
+    }
+
+    /// The same with one register changed.
+    #[must_use]
+    pub const fn with(mut self, register: Register, value: u64) -> Registers {
+        self.general[register as usize] = value;
+        self
+    }
+}
+
+/// How recording is switched on and off: a write of 8 bytes at an offset of a
+/// descriptor, which is what `/dev/cpu/N/msr` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// The descriptor; -1 leaves the registers alone.
+    pub descriptor: RawFd,
+    /// The control register's address.
+    pub msr: u32,
+    /// Its value with recording on.
+    pub on: u64,
+    /// Its value with recording off.
+    pub off: u64,
+}
+
+impl Switch {
+    /// Nothing is switched.
+    pub const NONE: Switch = Switch { descriptor: -1, msr: 0, on: 0, off: 0 };
+}
+
+/// What a run left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameRun {
+    /// Registers where the code had come to its end.
+    pub registers: Registers,
+    /// Time stamps before and behind the code.
+    pub tsc: [u64; 2],
+    /// What the two writes returned: 8, or a negative errno.
+    pub switched: [i64; 2],
+}
+
+impl FrameRun {
+    /// Ticks of the time stamp counter between the two.
+    #[must_use]
+    pub const fn ticks(&self) -> u64 {
+        self.tsc[1].wrapping_sub(self.tsc[0])
+    }
+}
+
+/// The data page. The code counts its fields.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Data {
+    /// Registers at entry of the set-up code.
+    start: Registers,
+    /// Registers where the code begins.
+    live: Registers,
+    /// Registers where it has come to its end.
+    end: Registers,
+    /// The caller's stack pointer.
+    host: u64,
+    descriptor: i64,
+    msr: u64,
+    on: u64,
+    off: u64,
+    switched: [i64; 2],
+    tsc: [u64; 2],
+}
+
+impl Data {
+    pub(crate) fn new(start: Registers, switch: Switch) -> Data {
+        Data {
+            start,
+            live: Registers::default(),
+            end: Registers::default(),
+            host: 0,
+            descriptor: i64::from(switch.descriptor),
+            msr: u64::from(switch.msr),
+            on: switch.on,
+            off: switch.off,
+            switched: [0; 2],
+            tsc: [0; 2],
+        }
+    }
+
+    /// Its bytes, for the memory of another process.
+    pub(crate) fn bytes(&self) -> [u8; size_of::<Data>()] {
+        // SAFETY: every field is a 64-bit number, so that there is no padding.
+        unsafe { std::mem::transmute(*self) }
+    }
+
+    /// From the bytes of another process's memory.
+    pub(crate) fn from_bytes(bytes: &[u8; size_of::<Data>()]) -> Data {
+        // SAFETY: any bytes are numbers.
+        unsafe { std::mem::transmute(*bytes) }
+    }
+
+    pub(crate) const fn ran(&self) -> FrameRun {
+        FrameRun { registers: self.end, tsc: self.tsc, switched: self.switched }
+    }
+}
+
+/// A stack of our own in the data page, for the flags.
+const OWN_STACK: u64 = 2048;
+const _: () = assert!(size_of::<Data>() < 1024);
+/// The state of x87 and vector registers that a run starts with: 512 bytes
+/// and a header, all zero but for what a new process has (System V ABI, 3.4.1).
+/// SDM Vol. 1, 13.4.
+const VECTORS: u64 = 3072;
+const _: () = assert!(VECTORS.is_multiple_of(64) && VECTORS + 512 + 64 <= PAGE);
+/// The x87 control word, at 0, and MXCSR, at 24.
+const CLEAN: [(u64, u32); 2] = [(0, 0x037F), (24, 0x1F80)];
+/// Where the code begins, behind the data page.
+pub(crate) const CODE: u64 = PAGE;
+/// Size of each area of memory.
+pub const AREA: u64 = 1 << 16;
+/// The registers that point into the middle of an area.
+pub const AREAS: [Register; 4] = [Rbp, Rsi, Rdi, R14];
+/// Size of the stack.
+pub const STACK: u64 = 8 << 20;
+/// What lies above the stack pointer at first.
+const ABOVE: u64 = AREA;
+
+/// A function, ready to run.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    mapping: Mapping,
+    entry: u64,
+    start: Registers,
+}
+
+impl Frame {
+    /// Maps code that was written for [`CODE`], with [`enter`] at `entry` and
+    /// [`leave`] at its end.
+    pub(crate) fn new(code: &[u8], entry: u64) -> io::Result<Frame> {
+        let text = (code.len() as u64).next_multiple_of(PAGE);
+        let stack = CODE + text + PAGE;
+        let length = stack + STACK + PAGE + (AREA + PAGE) * AREAS.len() as u64;
+        let mut mapping = Mapping::reserve(length, MapFlags::MAP_NORESERVE)?;
+        let mut data = vec![0; PAGE as usize];
+        for (offset, value) in CLEAN {
+            let at = (VECTORS + offset) as usize;
+            if let Some(field) = data.get_mut(at..at + 4) {
+                field.copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        mapping.fill(0, PAGE, &data, WRITABLE)?;
+        mapping.fill(CODE, text, code, EXECUTABLE)?;
+        mapping.protect(stack, STACK, WRITABLE)?;
+        let base = mapping.address();
+        let mut start = Registers::default().with(Rsp, base + stack + STACK - ABOVE);
+        for (i, register) in (0u64..).zip(AREAS) {
+            let area = stack + STACK + PAGE + i * (AREA + PAGE);
+            mapping.protect(area, AREA, WRITABLE)?;
+            start = start.with(register, base + area + AREA / 2);
+        }
+        Ok(Frame { mapping, entry, start })
+    }
+
+    /// The whole mapping. The data page is at its start.
+    pub(crate) fn mapping(&self) -> Range<u64> {
+        self.mapping.address()..self.mapping.end()
+    }
+
+    /// The registers that a run starts with unless others are given: pointers
+    /// into the middle of areas of [`AREA`] bytes in RBP, RSI, RDI and R14, a
+    /// stack of [`STACK`] bytes in RSP, 0 in all others.
+    pub(crate) const fn start(&self) -> Registers {
+        self.start
+    }
+
+    /// Runs it in this process, on this thread. What it leaves in x87 and
+    /// vector registers stays until the next run.
+    ///
+    /// # Safety
+    /// The code has to be known: it comes to its end, touches no memory but
+    /// that which its registers point to, leaves the data page, MXCSR and the
+    /// x87 control word alone, and makes no system call that this process could
+    /// not bear.
+    pub(crate) unsafe fn run(&mut self, start: Registers, switch: Switch) -> FrameRun {
+        let data = self.mapping.pointer().cast::<Data>();
+        // SAFETY: the data page is at the start of the mapping, writable,
+        // large enough (asserted above) and aligned. `entry` is a function
+        // without arguments that follows the C calling convention; of the code
+        // inside the caller promises the rest.
+        unsafe {
+            data.write_volatile(Data::new(start, switch));
+            let entry: extern "sysv64" fn() =
+                std::mem::transmute((self.mapping.address() + self.entry) as *const ());
+            entry();
+            data.read_volatile().ran()
+        }
+    }
+}
+
+/// What a function keeps for its caller. System V ABI, Figure 3.4.
+const CALLEE_SAVED: [Register; 6] = [Rbx, Rbp, R12, R13, R14, R15];
+
+/// Where the parts of the way in are.
+pub(crate) struct Entered {
+    /// The function.
+    pub(crate) entry: u64,
+    /// Set-up code.
+    pub(crate) init: Range<u64>,
+    /// Where the system call that switches recording on returns to; 0 where
+    /// there is none.
+    pub(crate) switched: u64,
+}
+
+/// Writes all that comes before the code: recording is on behind it, where
+/// `switches` says so.
+pub(crate) fn enter(code: &mut Assembler, init: &[u8], switches: bool) -> Entered {
+    code.align();
+    let entry = code.here();
+    for register in CALLEE_SAVED {
+        code.push(register);
+    }
+    code.store(offset_of!(Data, host) as u64, Rsp);
+    code.load_vectors(VECTORS, std::arch::is_x86_feature_detected!("xsave"));
+    load(code, offset_of!(Data, start));
+    let init_start = code.here();
+    code.raw(init);
+    let init = init_start..code.here();
+    store(code, offset_of!(Data, live));
+    let switched = if switches { switch(code, offset_of!(Data, on), 0) } else { 0 };
+    code.time_stamp(offset_of!(Data, tsc) as u64);
+    load(code, offset_of!(Data, live));
+    Entered { entry, init, switched }
+}
+
+/// Writes all that comes behind the code, up to the return; where the system
+/// call that switches recording off returns to, or 0.
+pub(crate) fn leave(code: &mut Assembler, switches: bool) -> u64 {
+    let end_of = |register: Register| offset_of!(Data, end) as u64 + 8 * register as u64;
+    code.store(end_of(Rax), Rax);
+    code.store(end_of(Rdx), Rdx);
+    code.time_stamp(offset_of!(Data, tsc) as u64 + 8);
+    code.load(Rax, end_of(Rax));
+    code.load(Rdx, end_of(Rdx));
+    store(code, offset_of!(Data, end));
+    let switched = if switches { switch(code, offset_of!(Data, off), 1) } else { 0 };
+    code.load(Rsp, offset_of!(Data, host) as u64);
+    code.raw(&[0xFC]); // cld
+    for register in CALLEE_SAVED.iter().rev() {
+        code.pop(*register);
+    }
+    code.ret();
+    switched
+}
+
+/// Registers and flags from memory.
+fn load(code: &mut Assembler, area: usize) {
+    let area = area as u64;
+    code.address(Rsp, OWN_STACK);
+    code.load_flags(area + 8 * 16);
+    for register in Register::ALL.into_iter().filter(|r| *r != Rsp) {
+        code.load(register, area + 8 * register as u64);
+    }
+    code.load(Rsp, area + 8 * Rsp as u64);
+}
+
+/// Registers and flags into memory. RSP points to our own stack afterwards.
+fn store(code: &mut Assembler, area: usize) {
+    let area = area as u64;
+    for register in Register::ALL {
+        code.store(area + 8 * register as u64, register);
+    }
+    code.address(Rsp, OWN_STACK);
+    code.store_flags(area + 8 * 16);
+}
+
+/// Switches recording; where the system call returns to.
+fn switch(code: &mut Assembler, value: usize, which: u64) -> u64 {
+    code.address(Rsi, value as u64);
+    code.load(R10, offset_of!(Data, msr) as u64);
+    write_register(code);
+    code.syscall();
+    let returns_to = code.here();
+    code.store(offset_of!(Data, switched) as u64 + 8 * which, Rax);
+    returns_to
+}
+
+/// The arguments of pwrite64(descriptor, RSI, 8, R10).
+pub(crate) fn write_register(code: &mut Assembler) {
+    code.constant(Rax, libc::SYS_pwrite64 as u32);
+    code.load(Rdi, offset_of!(Data, descriptor) as u64);
+    code.constant(Rdx, 8);
+}

@@ -1,0 +1,95 @@
+//! Memory of this process that code is written into and executed from.
+#![allow(unsafe_code, reason = "mmap, mprotect, and a copy into what they gave")]
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use nix::libc;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+pub(crate) const PAGE: u64 = 4096;
+pub(crate) const WRITABLE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+pub(crate) const EXECUTABLE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_EXEC);
+
+/// An anonymous mapping, of which nothing can be touched at first. It is left
+/// to the code that runs in it: nothing here borrows from it.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<libc::c_void>,
+    length: NonZeroUsize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is written through
+// `&mut` only.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Reserves so many bytes, at an address of the kernel's choice.
+    pub(crate) fn reserve(length: u64, flags: MapFlags) -> io::Result<Mapping> {
+        let length = usize::try_from(length).ok().and_then(NonZeroUsize::new);
+        let length = length.ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::MAP_PRIVATE | flags;
+        // SAFETY: new memory, which replaces nothing.
+        let start = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_NONE, flags)? };
+        Ok(Mapping { start, length })
+    }
+
+    /// Its first address.
+    pub(crate) fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
+    pub(crate) const fn pointer(&self) -> NonNull<libc::c_void> {
+        self.start
+    }
+
+    /// Behind its last address.
+    pub(crate) fn end(&self) -> u64 {
+        self.address() + self.length.get() as u64
+    }
+
+    /// Gives whole pages, from `offset` on, `bytes` and then this protection.
+    pub(crate) fn fill(
+        &mut self,
+        offset: u64,
+        length: u64,
+        bytes: &[u8],
+        protection: ProtFlags,
+    ) -> io::Result<()> {
+        if bytes.len() as u64 > length {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.protect(offset, length, WRITABLE)?;
+        // SAFETY: `protect` has checked that the range lies in the mapping and
+        // made it writable; it is as long as the bytes at least.
+        unsafe {
+            let into = self.start.byte_add(offset as usize).cast::<u8>().as_ptr();
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), into, bytes.len());
+        }
+        if protection == WRITABLE { Ok(()) } else { self.protect(offset, length, protection) }
+    }
+
+    /// Changes what can be done with whole pages.
+    pub(crate) fn protect(
+        &mut self,
+        offset: u64,
+        length: u64,
+        protection: ProtFlags,
+    ) -> io::Result<()> {
+        if offset.checked_add(length).is_none_or(|end| end > self.length.get() as u64) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: the range lies in the mapping, which nothing borrows from.
+        unsafe { mprotect(self.start.byte_add(offset as usize), length as usize, protection)? };
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and nothing borrows from it
+        // or runs in it. It cannot fail on what mmap returned.
+        let _ = unsafe { munmap(self.start, self.length.get()) };
+    }
+}

@@ -1,0 +1,81 @@
+//! A bracket in a child of its own, and what its code looks like there.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lbr_msr::insn::branch_kind;
+use lbr_msr::record::HwBranchType;
+
+use super::bracket::{Bracket, FrameRun, Layout, Registers, Switch};
+use super::child::{Child, NoResult, Setting};
+use super::session::MeasureError;
+
+/// A child with its bracket.
+pub(super) struct Runner {
+    pub(super) child: Child,
+    pub(super) layout: Layout,
+    pub(super) start: Registers,
+    pub(super) code: Sites,
+}
+
+impl Runner {
+    pub(super) fn new(
+        bracket: &Bracket,
+        setting: &Setting,
+        start: Registers,
+    ) -> Result<Runner, MeasureError> {
+        let layout = bracket.layout().clone();
+        match Child::new(bracket, setting) {
+            Ok(child) => Ok(Runner { child, layout, start, code: Sites::default() }),
+            Err(error) => Err(failed(error, &layout, false)),
+        }
+    }
+
+    pub(super) fn run(
+        &mut self,
+        switch: Switch,
+        limit: Duration,
+    ) -> Result<FrameRun, MeasureError> {
+        self.child.run(self.start, switch, limit).map_err(|error| self.failed(error, false))
+    }
+
+    pub(super) fn failed(&self, error: NoResult, stepped: bool) -> MeasureError {
+        failed(error, &self.layout, stepped)
+    }
+}
+
+fn failed(error: NoResult, layout: &Layout, stepped: bool) -> MeasureError {
+    match error {
+        NoResult::Os(what, cause) => MeasureError::Os { what, cause },
+        NoResult::Stopped => MeasureError::Stopped,
+        NoResult::Fault(fault) => {
+            MeasureError::Fault { fault, layout: Box::new(layout.clone()), stepped }
+        }
+    }
+}
+
+/// What was looked up at addresses of a child's code.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    classes: HashMap<u64, Option<HwBranchType>>,
+    calls: HashMap<u64, bool>,
+}
+
+impl Sites {
+    pub(super) fn class(&mut self, child: &Child, at: u64) -> Option<HwBranchType> {
+        *self.classes.entry(at).or_insert_with(|| {
+            let mut bytes = [0; 15];
+            let read = child.read(at, &mut bytes);
+            branch_kind(bytes.get(..read).unwrap_or_default(), at).map(|branch| branch.class)
+        })
+    }
+
+    /// Whether a SYSCALL or INT 80H stands before an address.
+    pub(super) fn is_behind_call(&mut self, child: &Child, at: u64) -> bool {
+        *self.calls.entry(at).or_insert_with(|| {
+            let mut bytes = [0; 2];
+            let read = child.read(at.wrapping_sub(2), &mut bytes);
+            read == 2 && (bytes == [0x0F, 0x05] || bytes == [0xCD, 0x80])
+        })
+    }
+}
