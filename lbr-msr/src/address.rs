@@ -9,7 +9,6 @@ use core::fmt;
 /// The address of a model-specific register: what ECX holds for RDMSR and
 /// WRMSR, and the file offset of `/dev/cpu/N/msr`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Msr(pub u32);
 
 impl Msr {

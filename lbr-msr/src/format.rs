@@ -8,7 +8,6 @@ use crate::register::{Code, field::code};
 ///
 /// The set is open: a code nobody knows is kept and prints as unknown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LbrFormat(pub u8);
 
 impl LbrFormat {

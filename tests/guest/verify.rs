@@ -32,7 +32,7 @@ fn lies(cpu: &SoftCpu) -> Vec<Fault> {
     let freezes = [Fault::NoFreezeOnPmi, Fault::FreezeEarly];
     Fault::all()
         .filter(|lie| !freezes.contains(lie))
-        .filter(|lie| lie.applies(&caps, cpu.perf_capabilities.is_some()))
+        .filter(|lie| faults::applies(*lie, &caps, cpu.perf_capabilities.is_some()))
         .collect()
 }
 

@@ -2,7 +2,7 @@
 
 use lbr_msr::access::Access;
 use lbr_msr::address::Msr;
-use lbr_msr::arm::{ArmError, ArmOptions, ArmPlan, Step};
+use lbr_msr::arm::{ArmError, ArmOptions, ArmPlan, ArmStep};
 use lbr_msr::caps::{FilterRegister, LbrCaps, Quirks};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::{Retired, SoftLbr};
@@ -32,31 +32,31 @@ fn jump(n: u64) -> Retired {
 #[test]
 fn the_filter_comes_before_enabling_and_the_ring_is_emptied_between() {
     let steps = plan(&by_hand::nehalem(), 0x101).arm_steps();
-    assert_eq!(steps[0], Step::Clear { msr: DEBUGCTL, bits: 1 });
-    assert_eq!(steps[1], Step::Write { msr: SELECT, value: 0x101 });
-    assert_eq!(steps[2], Step::Write { msr: Msr(0x680), value: 0 });
-    assert_eq!(steps[3], Step::Write { msr: Msr(0x6C0), value: 0 });
-    assert_eq!(steps[33], Step::Write { msr: Msr(0x6CF), value: 0 });
-    assert_eq!(steps[34..], [Step::Set { msr: DEBUGCTL, bits: 1 }]);
+    assert_eq!(steps[0], ArmStep::Clear { msr: DEBUGCTL, bits: 1 });
+    assert_eq!(steps[1], ArmStep::Write { msr: SELECT, value: 0x101 });
+    assert_eq!(steps[2], ArmStep::Write { msr: Msr(0x680), value: 0 });
+    assert_eq!(steps[3], ArmStep::Write { msr: Msr(0x6C0), value: 0 });
+    assert_eq!(steps[33], ArmStep::Write { msr: Msr(0x6CF), value: 0 });
+    assert_eq!(steps[34..], [ArmStep::Set { msr: DEBUGCTL, bits: 1 }]);
 
     let steps = plan(&by_hand::golden_cove(), 0x3F_0005).arm_steps();
     assert_eq!(
         steps,
         [
-            Step::Write { msr: LBR_CTL, value: 0x3F_0004 },
-            Step::Write { msr: LBR_DEPTH, value: 32 },
-            Step::Write { msr: LBR_CTL, value: 0x3F_0005 },
+            ArmStep::Write { msr: LBR_CTL, value: 0x3F_0004 },
+            ArmStep::Write { msr: LBR_DEPTH, value: 32 },
+            ArmStep::Write { msr: LBR_CTL, value: 0x3F_0005 },
         ]
     );
     let frozen = ArmPlan::new(&by_hand::skylake(), 0x101, FREEZING).unwrap().arm_steps();
-    assert_eq!(frozen.last(), Some(&Step::Set { msr: DEBUGCTL, bits: 0x801 }));
+    assert_eq!(frozen.last(), Some(&ArmStep::Set { msr: DEBUGCTL, bits: 0x801 }));
 
     let steps = plan(&by_hand::zen4(), 0x101).arm_steps();
-    assert_eq!(steps[0], Step::Clear { msr: DBG_EXTN_CFG, bits: 0x40 });
-    assert_eq!(steps[1], Step::Write { msr: AMD_SELECT, value: 0x101 });
-    assert_eq!(steps[2], Step::Write { msr: Msr(0xC001_0300), value: 0 });
-    assert_eq!(steps[33], Step::Write { msr: Msr(0xC001_031F), value: 0 });
-    assert_eq!(steps[34..], [Step::Set { msr: DBG_EXTN_CFG, bits: 0x40 }]);
+    assert_eq!(steps[0], ArmStep::Clear { msr: DBG_EXTN_CFG, bits: 0x40 });
+    assert_eq!(steps[1], ArmStep::Write { msr: AMD_SELECT, value: 0x101 });
+    assert_eq!(steps[2], ArmStep::Write { msr: Msr(0xC001_0300), value: 0 });
+    assert_eq!(steps[33], ArmStep::Write { msr: Msr(0xC001_031F), value: 0 });
+    assert_eq!(steps[34..], [ArmStep::Set { msr: DBG_EXTN_CFG, bits: 0x40 }]);
 }
 
 #[test]

@@ -99,11 +99,10 @@ fn arch_shifts_down_on_calls_and_up_on_returns() {
 
 /// SDM 17.9: every other combination leaves the contents undefined.
 #[test]
-fn undefined_combinations_record_nothing_and_say_so() {
+fn undefined_combinations_record_nothing() {
     for value in [0x200, 0x2C5, 0x2C6, 0x3C7, 0x3CD, 0x3D5, 0x3E5, 0x3C1, 0x385, 0x345] {
         let mut soft = haswell();
         soft.write(SELECT, value).unwrap();
-        assert!(soft.contents_undefined(), "{value:#x}");
         for class in [Cond, IndJmp, RelJmp, IndCall, RelCall, Ret, Other] {
             assert!(!soft.retire(&branch(1, 2, class)), "{value:#x} {class:?}");
         }
@@ -112,15 +111,13 @@ fn undefined_combinations_record_nothing_and_say_so() {
     for value in [0x3C4, 0x3C5, 0x3C6] {
         let mut soft = haswell();
         soft.write(SELECT, value).unwrap();
-        assert!(!soft.contents_undefined(), "{value:#x}");
+        assert!(soft.retire(&branch(1, 2, RelCall)), "{value:#x}");
     }
     for value in [0x7F_000D, 0x00_000D, 0x18_000D, 0x39_000D] {
         let mut soft = arch();
         soft.write(LBR_CTL, value).unwrap();
-        assert!(soft.contents_undefined(), "{value:#x}");
         assert!(!soft.retire(&branch(1, 2, RelCall)));
     }
-    assert!(!arch().contents_undefined());
 }
 
 #[test]

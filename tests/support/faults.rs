@@ -1,6 +1,8 @@
 //! Which check finds which lie or erratum.
 
+use lbr_msr::caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks};
 use lbr_msr::soft::Fault;
+use lbr_msr::table::{self, SelectScope};
 
 /// The check that each fault is found by, and words of what was found. By hand,
 /// from what the fault is said to be.
@@ -45,5 +47,73 @@ pub(crate) fn root(fault: Fault) -> (&'static str, &'static str) {
         Fault::FromWriteChecksFlags => ("bits.records", "HSM182"),
         Fault::SelectSharing => ("select.sharing", ""),
         other => panic!("{other} is not expected to be found by any check: write it here"),
+    }
+}
+
+/// Whether it changes anything that a register of this CPU can show.
+/// `perf_capabilities`: IA32_PERF_CAPABILITIES exists.
+pub(crate) fn applies(fault: Fault, caps: &LbrCaps, perf_capabilities: bool) -> bool {
+    use Fault::*;
+
+    let row = table::lookup(caps.cpu.family, caps.cpu.model);
+    let scope = row.and_then(|row| row.generation.select_scope);
+    let own_select = caps.facility == Facility::IntelLegacy && caps.registers.select.is_some();
+    let (ring_filter, type_filter) = match caps.filter {
+        FilterRegister::None => (false, false),
+        FilterRegister::LbrCtl { cpl, branch, .. } => (cpl, branch),
+        FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => (true, true),
+    };
+    let arch = caps.facility == Facility::IntelArch;
+    // Records that somebody can fill and read.
+    let runs = caps.facility != Facility::NetBurst;
+    let several = runs && caps.depth > 1;
+    let wide = caps.facility != Facility::P6 && caps.layout != Layout::Packed32;
+    let ler = match caps.facility {
+        Facility::IntelLegacy => caps.layout != Layout::Packed32,
+        Facility::NetBurst => false,
+        _ => true,
+    };
+    let format_4 = matches!(caps.layout, Layout::Legacy { format, .. } if format.0 == 4);
+    let freezes = if caps.facility == Facility::AmdLbrV2 {
+        caps.quirks.contains(Quirks::STREAMLINED_FREEZE)
+    } else {
+        matches!(caps.facility, Facility::IntelLegacy | Facility::IntelArch)
+            && perf_capabilities
+            && caps.perfmon_version > 1
+            && !caps.quirks.contains(Quirks::NO_FREEZE_ON_PMI)
+    };
+    match fault {
+        FormatCode => perf_capabilities,
+        NoInfo => caps.registers.info.is_some(),
+        IgnoresRing0 | IgnoresUser => ring_filter,
+        IgnoresCond | IgnoresRelCall | IgnoresIndCall | IgnoresRet | IgnoresIndJmp
+        | IgnoresRelJmp | IgnoresFar => type_filter,
+        FilterPolarity => ring_filter && type_filter,
+        JumpsSwallowCalls => match caps.filter {
+            FilterRegister::LbrSelect { jumps_swallow_calls, .. } => !jumps_swallow_calls,
+            FilterRegister::AmdSelect => true,
+            FilterRegister::LbrCtl { .. } | FilterRegister::None => false,
+        },
+        TosOffByOne => runs && caps.order == Order::Tos,
+        OrderReversed => several && caps.order != Order::Saturating,
+        NoSignExtension => runs && wide,
+        HalfDepth => several,
+        DepthKeepsRecords => caps.registers.depth.is_some(),
+        CyclesConstant | CyclesWrap => caps.cycles(),
+        MispredictNever | MispredictInverted => caps.mispredict(),
+        PushesZeroLengthCalls => caps.call_stack(),
+        RecordsZeroLengthCalls => arch,
+        DuplicateNewest => several && caps.order != Order::Saturating,
+        DoubleAbort | TsxNever => caps.tsx(),
+        TypesSwapped => caps.types(),
+        FromNotHidden => arch && ring_filter,
+        FusedFrom => runs && !caps.quirks.contains(Quirks::FUSED_FROM),
+        CStateWipe => runs && !caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES),
+        NoFreezeOnPmi | FreezeEarly => freezes,
+        SmmCorrupts => runs,
+        LastExceptionEqual => runs && ler,
+        LerToUnsigned | FromWriteChecksFlags => format_4,
+        SelectSharing => own_select && scope != Some(SelectScope::Core),
+        other => panic!("where {other} shows is not listed"),
     }
 }

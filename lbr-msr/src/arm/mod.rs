@@ -25,7 +25,7 @@ mod state;
 pub use allowlist::Allowlisted;
 pub use error::ArmError;
 pub use needs::Need;
-pub use state::{Armed, Frozen, Restored, Saved, Step};
+pub use state::{ArmStep, Armed, Frozen, Restored, Saved};
 
 use alloc::vec::Vec;
 
@@ -181,7 +181,7 @@ impl ArmPlan {
     /// What arming writes, in order: recording off, the filter, an empty ring,
     /// then recording on.
     #[must_use]
-    pub fn arm_steps(&self) -> Vec<Step> {
+    pub fn arm_steps(&self) -> Vec<ArmStep> {
         let RegisterMap { control, enable, .. } = self.map;
         let mut steps = Vec::new();
         let mut clear = 0;
@@ -193,28 +193,28 @@ impl ArmPlan {
             set = FREEZE_LBRS_ON_PMI;
         }
         if self.whole_control {
-            steps.push(Step::Write { msr: control, value: self.value });
+            steps.push(ArmStep::Write { msr: control, value: self.value });
         } else if control == IA32_DEBUGCTL {
-            steps.push(Step::Clear { msr: control, bits: enable | clear });
+            steps.push(ArmStep::Clear { msr: control, bits: enable | clear });
         } else {
-            steps.push(Step::Clear { msr: control, bits: enable });
+            steps.push(ArmStep::Clear { msr: control, bits: enable });
         }
         if control != IA32_DEBUGCTL && clear != 0 {
-            steps.push(Step::Clear { msr: IA32_DEBUGCTL, bits: clear });
+            steps.push(ArmStep::Clear { msr: IA32_DEBUGCTL, bits: clear });
         }
         if let Some(select) = self.select() {
-            steps.push(Step::Write { msr: select, value: self.value });
+            steps.push(ArmStep::Write { msr: select, value: self.value });
         }
         steps.extend(self.clear_steps(u64::from(self.depth)));
         if control != IA32_DEBUGCTL && set != 0 {
-            steps.push(Step::Set { msr: IA32_DEBUGCTL, bits: set });
+            steps.push(ArmStep::Set { msr: IA32_DEBUGCTL, bits: set });
         }
         if self.whole_control {
-            steps.push(Step::Write { msr: control, value: self.value | enable });
+            steps.push(ArmStep::Write { msr: control, value: self.value | enable });
         } else if control == IA32_DEBUGCTL {
-            steps.push(Step::Set { msr: control, bits: enable | set });
+            steps.push(ArmStep::Set { msr: control, bits: enable | set });
         } else {
-            steps.push(Step::Set { msr: control, bits: enable });
+            steps.push(ArmStep::Set { msr: control, bits: enable });
         }
         steps
     }
@@ -223,11 +223,11 @@ impl ArmPlan {
     /// (`depth` is what it is to hold), else 0 to every register of every
     /// record.
     #[must_use]
-    pub fn clear_steps(&self, depth: u64) -> Vec<Step> {
+    pub fn clear_steps(&self, depth: u64) -> Vec<ArmStep> {
         if let Some(msr) = self.map.depth {
-            return alloc::vec![Step::Write { msr, value: depth }];
+            return alloc::vec![ArmStep::Write { msr, value: depth }];
         }
-        self.records().map(|msr| Step::Write { msr, value: 0 }).collect()
+        self.records().map(|msr| ArmStep::Write { msr, value: 0 }).collect()
     }
 
     /// Reads what will be put back. Writes nothing.

@@ -6,7 +6,7 @@ use crate::access::{MsrError, MsrWrite};
 use crate::address::{IA32_DEBUGCTL, Msr};
 use crate::caps::RegisterMap;
 
-use super::{ArmPlan, FREEZE_LBRS_ON_PMI, LBR_FRZ, Restored, Saved, Step};
+use super::{ArmPlan, ArmStep, FREEZE_LBRS_ON_PMI, LBR_FRZ, Restored, Saved};
 
 /// The first of several accesses that failed.
 #[derive(Default)]
@@ -69,11 +69,11 @@ impl ArmPlan {
         let RegisterMap { control, enable, .. } = self.map;
         let mut steps = Vec::new();
         if self.whole_control {
-            steps.push(Step::Write { msr: control, value: 0 });
+            steps.push(ArmStep::Write { msr: control, value: 0 });
         } else {
-            steps.push(Step::Clear { msr: control, bits: enable });
+            steps.push(ArmStep::Clear { msr: control, bits: enable });
         }
-        steps.extend(self.select().map(|msr| Step::Write { msr, value: 0 }));
+        steps.extend(self.select().map(|msr| ArmStep::Write { msr, value: 0 }));
         steps.extend(self.clear_steps(u64::from(self.depth)));
         let mut failures = Failures::default();
         for step in steps {
@@ -92,7 +92,7 @@ impl ArmPlan {
         failures: &mut Failures,
     ) {
         let RegisterMap { control, enable, .. } = self.map;
-        failures.note(Step::Clear { msr: control, bits: enable }.run(registers));
+        failures.note(ArmStep::Clear { msr: control, bits: enable }.run(registers));
         if let (Some(msr), Some(before)) = (self.select(), saved.select) {
             let ours = failures.note(give_back(registers, msr, self.value, before));
             restored.foreign |= ours == Some(false);

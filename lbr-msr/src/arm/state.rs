@@ -6,7 +6,7 @@ use crate::address::Msr;
 
 /// One step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum ArmStep {
     /// Read, set these bits, write.
     Set {
         /// Register.
@@ -30,21 +30,23 @@ pub enum Step {
     },
 }
 
-impl Step {
+impl ArmStep {
     /// The register it writes.
     #[must_use]
     pub const fn msr(self) -> Msr {
         match self {
-            Step::Set { msr, .. } | Step::Clear { msr, .. } | Step::Write { msr, .. } => msr,
+            ArmStep::Set { msr, .. } | ArmStep::Clear { msr, .. } | ArmStep::Write { msr, .. } => {
+                msr
+            }
         }
     }
 
     /// Does it; returns what the register holds afterwards.
     pub(super) fn run<M: MsrWrite>(self, registers: &mut M) -> Result<u64, MsrError> {
         let value = match self {
-            Step::Set { msr, bits } => registers.read(msr)? | bits,
-            Step::Clear { msr, bits } => registers.read(msr)? & !bits,
-            Step::Write { value, .. } => value,
+            ArmStep::Set { msr, bits } => registers.read(msr)? | bits,
+            ArmStep::Clear { msr, bits } => registers.read(msr)? & !bits,
+            ArmStep::Write { value, .. } => value,
         };
         registers.write(self.msr(), value)?;
         Ok(value)

@@ -10,7 +10,8 @@ pub use event::{Comm, Event, Lost, Mmap, Sample, Sink, Task};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// One record as the registers held it, nothing interpreted.
+/// One record as the registers held it, nothing interpreted: what decoding
+/// makes a [`BranchEntry`] of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RawEntry {
     /// The FROM register (packed kinds: the one register).
@@ -23,9 +24,10 @@ pub struct RawEntry {
 
 /// A branch type in perf's terms (`PERF_BR_*` of `linux/perf_event.h`).
 ///
-/// The set is open: a code of a newer perf is kept and prints as unknown.
+/// The set is open: a code of a newer perf is kept and prints as unknown. It is
+/// finer than [`HwBranchType`], which is all that a CPU tells: system calls,
+/// interrupts and their returns have types of their own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct BranchType(pub u8);
 
 impl BranchType {
@@ -111,7 +113,6 @@ impl fmt::Debug for BranchType {
 
 /// What a CPU says of speculation (perf's `PERF_BR_SPEC_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum BranchSpec {
     /// Speculative, on a wrong path.
     WrongPath,
@@ -154,10 +155,9 @@ impl BranchSpec {
     }
 }
 
-/// The coarse branch type that Architectural LBR writes into INFO\[59:56\].
-/// SDM24 Table 20-2.
+/// The coarse branch type that Architectural LBR writes into INFO\[59:56\], and
+/// the classes that filters of every CPU tell apart. SDM24 Table 20-2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum HwBranchType {
     /// 0: Jcc, J*CXZ, LOOP*.
     Cond,

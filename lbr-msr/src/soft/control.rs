@@ -61,7 +61,6 @@ impl SoftLbr {
             self.repeat_newest();
         }
         self.was_on = enabled;
-        self.undefined = enabled && (filter.undefined || branch_trace);
         self.pass = if enabled && !branch_trace && !full { filter.pass } else { 0 };
         self.mode = match self.model.order {
             Order::Saturating => Mode::Saturating,
@@ -93,19 +92,6 @@ impl SoftLbr {
             Control::DbgExtnCfg => DbgExtnCfg::MUST_BE_SET,
             Control::DebugCtl | Control::LbrCtl => 0,
         };
-        self.refresh();
-    }
-
-    /// A warm reset: Architectural LBR keeps its registers and only stops
-    /// recording, everything else is lost.
-    pub fn warm_reset(&mut self) {
-        if self.model.control != Control::LbrCtl {
-            return self.reset();
-        }
-        self.lbr_ctl &= !LbrCtl::LBR_EN.bits();
-        self.debugctl = 0;
-        self.status = 0;
-        self.rtit_ctl = 0;
         self.refresh();
     }
 }

@@ -8,18 +8,13 @@
 //! Departures that need no switch, because the CPUs that have them have them
 //! always: the jump filters of Nehalem that swallow calls, Knights Landing's
 //! format code, a CPU that cannot freeze on PMI, DEBUGCTL.TR beside LBR (all
-//! of them [`Quirks`]); and an interrupt after the last
+//! of them [`Quirks`](crate::caps::Quirks)); and an interrupt after the last
 //! user address logging bits 63:48 as ones (BU8, W119), which a layout of 48
 //! address bits cannot but do. Errata of BTS alone (W125, AR62) touch no
 //! register here.
 
 use alloc::{string::String, vec::Vec};
 use core::{fmt, str::FromStr};
-
-use crate::{
-    caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks},
-    table::{self, SelectScope},
-};
 
 /// One departure from what is documented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -205,72 +200,6 @@ impl Fault {
     #[must_use]
     pub fn source(self) -> &'static str {
         self.row().3
-    }
-
-    /// Whether it changes anything that a register of this CPU can show.
-    /// `perf_capabilities`: IA32_PERF_CAPABILITIES exists.
-    #[must_use]
-    pub fn applies(self, caps: &LbrCaps, perf_capabilities: bool) -> bool {
-        let row = table::lookup(caps.cpu.family, caps.cpu.model);
-        let scope = row.and_then(|row| row.generation.select_scope);
-        let own_select = caps.facility == Facility::IntelLegacy && caps.registers.select.is_some();
-        let (ring_filter, type_filter) = match caps.filter {
-            FilterRegister::None => (false, false),
-            FilterRegister::LbrCtl { cpl, branch, .. } => (cpl, branch),
-            FilterRegister::LbrSelect { .. } | FilterRegister::AmdSelect => (true, true),
-        };
-        let arch = caps.facility == Facility::IntelArch;
-        // Records that somebody can fill and read.
-        let runs = caps.facility != Facility::NetBurst;
-        let several = runs && caps.depth > 1;
-        let wide = caps.facility != Facility::P6 && caps.layout != Layout::Packed32;
-        let ler = match caps.facility {
-            Facility::IntelLegacy => caps.layout != Layout::Packed32,
-            Facility::NetBurst => false,
-            _ => true,
-        };
-        let format_4 = matches!(caps.layout, Layout::Legacy { format, .. } if format.0 == 4);
-        let freezes = if caps.facility == Facility::AmdLbrV2 {
-            caps.quirks.contains(Quirks::STREAMLINED_FREEZE)
-        } else {
-            matches!(caps.facility, Facility::IntelLegacy | Facility::IntelArch)
-                && perf_capabilities
-                && caps.perfmon_version > 1
-                && !caps.quirks.contains(Quirks::NO_FREEZE_ON_PMI)
-        };
-        match self {
-            FormatCode => perf_capabilities,
-            NoInfo => caps.registers.info.is_some(),
-            IgnoresRing0 | IgnoresUser => ring_filter,
-            IgnoresCond | IgnoresRelCall | IgnoresIndCall | IgnoresRet | IgnoresIndJmp
-            | IgnoresRelJmp | IgnoresFar => type_filter,
-            FilterPolarity => ring_filter && type_filter,
-            JumpsSwallowCalls => match caps.filter {
-                FilterRegister::LbrSelect { jumps_swallow_calls, .. } => !jumps_swallow_calls,
-                FilterRegister::AmdSelect => true,
-                FilterRegister::LbrCtl { .. } | FilterRegister::None => false,
-            },
-            TosOffByOne => runs && caps.order == Order::Tos,
-            OrderReversed => several && caps.order != Order::Saturating,
-            NoSignExtension => runs && wide,
-            HalfDepth => several,
-            DepthKeepsRecords => caps.registers.depth.is_some(),
-            CyclesConstant | CyclesWrap => caps.cycles(),
-            MispredictNever | MispredictInverted => caps.mispredict(),
-            PushesZeroLengthCalls => caps.call_stack(),
-            RecordsZeroLengthCalls => arch,
-            DuplicateNewest => several && caps.order != Order::Saturating,
-            DoubleAbort | TsxNever => caps.tsx(),
-            TypesSwapped => caps.types(),
-            FromNotHidden => arch && ring_filter,
-            FusedFrom => runs && !caps.quirks.contains(Quirks::FUSED_FROM),
-            CStateWipe => runs && !caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES),
-            NoFreezeOnPmi | FreezeEarly => freezes,
-            SmmCorrupts => runs,
-            LastExceptionEqual => runs && ler,
-            LerToUnsigned | FromWriteChecksFlags => format_4,
-            SelectSharing => own_select && scope != Some(SelectScope::Core),
-        }
     }
 }
 

@@ -51,8 +51,6 @@ pub(super) struct Filter {
     pub(super) pass: u32,
     /// Calls push, near returns pop.
     pub(super) call_stack: bool,
-    /// The manual leaves the contents of the records undefined.
-    pub(super) undefined: bool,
     /// Bit 0: the FROM of a branch that starts in ring 0 is hidden. Bit 1: of
     /// one that starts outside.
     pub(super) hide: u8,
@@ -60,9 +58,9 @@ pub(super) struct Filter {
 
 impl Filter {
     /// Everything is recorded.
-    const EVERYTHING: Filter = Filter { pass: !0, call_stack: false, undefined: false, hide: 0 };
+    const EVERYTHING: Filter = Filter { pass: !0, call_stack: false, hide: 0 };
     /// The manual does not say what is recorded: nothing, here.
-    const UNDEFINED: Filter = Filter { pass: 0, call_stack: true, undefined: true, hide: 0 };
+    const UNDEFINED: Filter = Filter { pass: 0, call_stack: true, hide: 0 };
 
     /// What `value` in the filter register means on a CPU that departs from
     /// what is documented.
@@ -175,7 +173,7 @@ fn suppress(value: u64, jumps_swallow_calls: bool) -> Filter {
         };
         value & (ring | kind | swallowed_by) == 0
     });
-    Filter { pass, call_stack: false, undefined: false, hide: 0 }
+    Filter { pass, call_stack: false, hide: 0 }
 }
 
 /// MSR_LBR_SELECT with EN_CALLSTACK. SDM 17.9 names the one combination of
@@ -191,7 +189,7 @@ fn call_stack_select(value: u64) -> Filter {
         let ring = if user { LbrSelect::CPL_NEQ_0.bits() } else { LbrSelect::CPL_EQ_0.bits() };
         value & ring == 0 && moves_call_stack(class, zero_length)
     });
-    Filter { pass, call_stack: true, undefined: false, hide: 0 }
+    Filter { pass, call_stack: true, hide: 0 }
 }
 
 /// Near calls push, except to the next instruction, and near returns pop.
@@ -233,5 +231,5 @@ fn capture(value: u64, cpl: bool, branch: bool) -> Filter {
             && (!call_stack || moves_call_stack(class, zero_length))
     });
     let hide = u8::from(!lands(false)) | u8::from(!lands(true)) << 1;
-    Filter { pass, call_stack, undefined: false, hide }
+    Filter { pass, call_stack, hide }
 }

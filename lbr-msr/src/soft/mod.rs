@@ -23,8 +23,10 @@ pub use ring::SoftLbr;
 
 use crate::record::HwBranchType;
 
-/// One branch that retired, as a source of branches reports it. A branch that
-/// was not taken is not retired here.
+/// One branch that retired, as a source of branches reports it: what a CPU knows
+/// and its records may leave out (the [`BranchEntry`](crate::record::BranchEntry)
+/// of it holds what they do not). A branch that was not taken is not retired
+/// here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retired {
     /// Address of the branch instruction.

@@ -62,7 +62,7 @@ pub(super) struct Model {
 /// with [`retire`](Self::retire) and with the events that touch these
 /// registers: [`pmi`](Self::pmi), [`debug_exception`](Self::debug_exception),
 /// [`exception`](Self::exception), [`deep_c_state`](Self::deep_c_state),
-/// [`reset`](Self::reset), [`warm_reset`](Self::warm_reset).
+/// [`reset`](Self::reset).
 ///
 /// # Choices where the manuals are silent
 ///
@@ -72,8 +72,7 @@ pub(super) struct Model {
 ///   an empty ring TOS goes down all the same.
 /// - Where the manual calls the contents undefined (call-stack mode with other
 ///   branch bits than SDM 17.9 names; DEBUGCTL.TR together with LBR on cores
-///   that forbid it) nothing is recorded, and
-///   [`contents_undefined`](Self::contents_undefined) says so.
+///   that forbid it) nothing is recorded.
 /// - Cycles count from record to record, through branches that the filter
 ///   leaves out and while recording is off. A count of which any part is not
 ///   known is 0 and, in Architectural LBR, without CYC_CNT_VALID; so is that
@@ -105,7 +104,6 @@ pub struct SoftLbr {
     pub(super) filter_value: u64,
     /// The one-entry pair beside an AMD stack is recorded too.
     pub(super) pair_on: bool,
-    pub(super) undefined: bool,
     /// The slot of the newest record.
     pub(super) top: usize,
     pub(super) depth: usize,
@@ -170,7 +168,6 @@ impl SoftLbr {
             filter: Filter::of(caps.filter, 0),
             filter_value: 0,
             pair_on: false,
-            undefined: false,
             top: 0,
             depth: max_depth,
             cycles: 0,
@@ -239,13 +236,6 @@ impl SoftLbr {
     #[must_use]
     pub const fn recorded(&self) -> u64 {
         self.recorded
-    }
-
-    /// Whether the registers are set in a way that leaves the records'
-    /// contents undefined by the manual. Nothing is recorded then.
-    #[must_use]
-    pub const fn contents_undefined(&self) -> bool {
-        self.undefined
     }
 
     fn take(&mut self, branch: &Retired) -> bool {

@@ -10,6 +10,7 @@
 mod abi;
 mod allowlist;
 #[cfg(test)]
+#[path = "../../../../tests/lbr_msr/msr_safe.rs"]
 mod stand_in;
 
 use alloc::{
