@@ -81,7 +81,7 @@ impl Drop for Line {
 }
 
 /// Registers that a keeper can put back.
-pub trait Kept {
+pub trait Restorable {
     /// Takes what tells the keeper when something is owed, and when not.
     fn give(&mut self, ticket: Ticket);
 
@@ -90,7 +90,7 @@ pub trait Kept {
     fn put_back(&mut self) -> bool;
 }
 
-impl<M: MsrWrite> Kept for Ready<M> {
+impl<M: MsrWrite> Restorable for Ready<M> {
     fn give(&mut self, ticket: Ticket) {
         Ready::give(self, ticket);
     }
@@ -146,7 +146,7 @@ impl Ticket {
 ///
 /// # Errors
 /// [`KeeperError`]. Nothing is armed yet: not to go on is safe.
-pub fn watch<R: Kept>(rings: &mut [R]) -> Result<(), KeeperError> {
+pub fn watch<R: Restorable>(rings: &mut [R]) -> Result<(), KeeperError> {
     let count = rings.len();
     if u16::try_from(count).is_err() {
         return Err(KeeperError::TooMany(count));
@@ -198,7 +198,7 @@ fn threads() -> io::Result<usize> {
 }
 
 /// The child's life. Whether everything is as it was.
-fn be_keeper<R: Kept>(pipe: OwnedFd, ready: OwnedFd, rings: &mut [R]) -> bool {
+fn be_keeper<R: Restorable>(pipe: OwnedFd, ready: OwnedFd, rings: &mut [R]) -> bool {
     // Both fail only where they change nothing: a new child leads no group,
     // and the signals exist.
     let _ = setsid();
@@ -216,7 +216,7 @@ fn be_keeper<R: Kept>(pipe: OwnedFd, ready: OwnedFd, rings: &mut [R]) -> bool {
 }
 
 /// Listens until the line ends, then puts back what is armed.
-fn keep<R: Kept>(line: &mut impl Read, rings: &mut [R]) -> bool {
+fn keep<R: Restorable>(line: &mut impl Read, rings: &mut [R]) -> bool {
     let mut armed = vec![false; rings.len()];
     let mut message = [0; 3];
     // A line that fails is a line that ended.

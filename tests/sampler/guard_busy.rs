@@ -12,7 +12,7 @@ use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
 use sampler::guard::Ready;
-use sampler::keeper::Kept;
+use sampler::keeper::Restorable;
 
 /// What ends a recorder at an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

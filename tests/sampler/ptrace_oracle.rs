@@ -105,7 +105,7 @@ fn the_classifier_knows_each_branch_that_was_retired() {
     let Some(program) = build("oracle.S", BARE) else { return };
     let keeper = Keeper::default();
     let mut source = Ptrace::new(program.command(&[])).unwrap();
-    let mut classify = source.classifier();
+    let mut classify = source.decoding().classify.expect("it names types");
     assert_eq!(source.name(), "ptrace");
     let knowledge = source.knowledge();
     assert!(!knowledge.mispredict && !knowledge.cycles && !knowledge.kernel);

@@ -311,7 +311,7 @@ fn types_of_branches_are_known() {
     let Some(program) = build("qemu_oracle.S", BARE) else { return };
     let Some(mut emulated) = emulated(program.command(&[])) else { return };
     assert_eq!(emulated.name(), "qemu-x86_64");
-    let mut classify = emulated.classifier();
+    let mut classify = emulated.decoding().classify.expect("it names types");
     let keeper = Keeper::default();
     emulated.run_into(&&keeper).expect("the program runs");
     let pid = keeper.threads()[0].pid;

@@ -4,18 +4,19 @@ use lbr_msr::access::Op;
 use lbr_msr::record::Head;
 use lbr_msr::{MsrError, MsrWrite};
 
-use super::ring::{Edge, Kind, Slot};
-use super::slots::{Counted, Image};
+use super::freeze::{Frozen, LBR_FRZ};
+use super::ring::{Edge, MarkKind, Slot};
+use super::slots::{Counted, RingImage};
 use super::stack::RawStack;
 use super::walk::{frames, walk};
-use super::{Drain, Frozen, LBR_FRZ, edge_at};
+use super::{Drain, edge_at};
 use crate::clock::monotonic_ns;
 
 /// What a batch brought back.
 struct Batch {
     frozen: Frozen,
     top: u32,
-    image: Image,
+    image: RingImage,
     torn: bool,
 }
 
@@ -40,8 +41,8 @@ impl Drain {
             Some(newest) if found.new > 0 => {
                 // Packed records leave nothing behind when they are zeroed.
                 let left = match self.ring.kind {
-                    Kind::Packed => Slot::default(),
-                    Kind::Intel | Kind::Amd => self.ring.left_behind(&newest),
+                    MarkKind::Packed => Slot::default(),
+                    MarkKind::Intel | MarkKind::Amd => self.ring.left_behind(&newest),
                 };
                 self.edge = edge_at(left, tos.map(|_| batch.top));
             }
@@ -109,7 +110,7 @@ impl Drain {
             frozen.foreign |= Some(next()) != self.select;
         }
         let top = if map.tos.is_some() { self.ring.top(next()) } else { 0 };
-        let mut image = Image::default();
+        let mut image = RingImage::default();
         for _ in 0..self.ring.depth {
             let from = next();
             let to = if map.to.is_some() { next() } else { 0 };

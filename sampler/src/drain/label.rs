@@ -2,10 +2,11 @@
 
 use lbr_msr::record::{Head, Label};
 
+use super::Drain;
+use super::freeze::Frozen;
 use super::ring::Edge;
 use super::stack::RawStack;
 use super::walk::End;
-use super::{Drain, Frozen};
 
 impl Drain {
     /// The join that ending at a blank slot would mean.

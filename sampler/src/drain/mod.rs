@@ -37,26 +37,24 @@
 //!   reported, nor where the ring is full or TOS has come round.
 
 mod batch;
+mod freeze;
 mod label;
 mod ring;
 mod slots;
 mod stack;
 mod walk;
 
-use lbr_msr::address::IA32_PERF_GLOBAL_STATUS_RESET;
 use lbr_msr::caps::{Facility, LbrCaps};
 use lbr_msr::record::Head;
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use crate::clock::monotonic_ns;
 use crate::target::ThreadId;
-use ring::{Edge, Kind, Ring, Slot};
+use freeze::Frozen;
+use ring::{Edge, Ring, Slot};
 use slots::{Counted, Live, read_if_present};
 pub use stack::{Accesses, MAX_DEPTH, RawStack};
 use walk::{End, Walk, frames, walk};
-
-/// IA32_PERF_GLOBAL_STATUS\[58\], LBR_FRZ. SDM 18.2.4.1.
-const LBR_FRZ: u64 = 1 << 58;
 
 /// What the ring records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,17 +127,6 @@ pub struct Drain {
     /// What the next stack with entries must say of its head, whatever it
     /// finds: branches before it are in no stack that was handed on.
     owed: Option<Head>,
-}
-
-/// What the freeze saw.
-#[derive(Clone, Copy)]
-struct Frozen {
-    /// The control register as it was.
-    control: u64,
-    foreign: bool,
-    stopped: bool,
-    /// Stopped by LBR_FRZ: the enable bit alone does not bring it back.
-    by_status: bool,
 }
 
 impl Drain {
@@ -353,117 +340,6 @@ impl Drain {
         let torn = !frozen.by_status && self.moved(registers, top, Some(newest), count)?;
         self.label_snapshot(out, frozen, ended, top, torn);
         Ok(frozen)
-    }
-
-    /// Switches recording off, and looks at what the control register held.
-    fn freeze<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut Counted<'_, R>,
-    ) -> Result<Frozen, MsrError> {
-        let control = registers.read(self.ring.map.control)?;
-        let frozen = self.judge(control);
-        if !frozen.stopped {
-            registers.write(self.ring.map.control, control & !self.ring.map.enable)?;
-        }
-        Ok(frozen)
-    }
-
-    fn judge(&self, control: u64) -> Frozen {
-        let enable = self.ring.map.enable;
-        Frozen {
-            control,
-            foreign: (control ^ self.control) & !enable != 0,
-            stopped: control & enable == 0,
-            by_status: false,
-        }
-    }
-
-    /// Switches recording on again. Where somebody else has taken the control
-    /// register over, it is left as it was found.
-    fn thaw<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut Counted<'_, R>,
-        frozen: Frozen,
-    ) -> Result<(), MsrError> {
-        let enable = if frozen.foreign { 0 } else { self.ring.map.enable };
-        registers.write(self.ring.map.control, frozen.control | enable)
-    }
-
-    fn top<R: MsrWrite + ?Sized>(&self, registers: &mut Counted<'_, R>) -> Result<u32, MsrError> {
-        match self.ring.map.tos {
-            Some(msr) => Ok(self.ring.top(registers.read(msr)?)),
-            None => Ok(0),
-        }
-    }
-
-    /// Ends a freeze by LBR_FRZ. SDM 18.2.4.2.
-    fn release<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut Counted<'_, R>,
-        frozen: Frozen,
-    ) -> Result<(), MsrError> {
-        if frozen.by_status && !frozen.foreign {
-            registers.write(IA32_PERF_GLOBAL_STATUS_RESET, LBR_FRZ)?;
-        }
-        Ok(())
-    }
-
-    /// Accesses of [`moved`](Self::moved).
-    fn cost_of_moved(&self, new: u32) -> u32 {
-        match (self.ring.map.tos, self.ring.map.to) {
-            (None, Some(_)) if new > 0 => 2,
-            _ => 1,
-        }
-    }
-
-    /// Whether TOS or entry 0 is no longer what the walk read.
-    fn moved<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut Counted<'_, R>,
-        top: u32,
-        newest: Option<Slot>,
-        new: u32,
-    ) -> Result<bool, MsrError> {
-        if self.ring.map.tos.is_some() {
-            return Ok(self.top(registers)? != top);
-        }
-        let Some(slot) = newest else { return Ok(false) };
-        let from = self.ring.map.from_at(0);
-        let to = self.ring.map.to_at(0);
-        match (self.ring.kind, to) {
-            // One register tells a mark or a blank slot from a new record.
-            (Kind::Amd, Some(to)) if new == 0 => Ok(registers.read(to)? != slot.to),
-            _ if new == 0 => Ok(registers.read(from)? != slot.from),
-            (_, Some(to)) => {
-                Ok(registers.read(from)? != slot.from || registers.read(to)? != slot.to)
-            }
-            (_, None) => Ok(registers.read(from)? != slot.from),
-        }
-    }
-
-    /// Spends what the budget leaves on the registers that tell whether
-    /// recording was frozen or filtered behind our back.
-    fn look_around<R: MsrWrite + ?Sized>(
-        &self,
-        registers: &mut Counted<'_, R>,
-        frozen: &mut Frozen,
-        new: u32,
-        rest: u32,
-    ) -> Result<(), MsrError> {
-        let budget = 3 * new + 8;
-        let has_room = |used: Accesses| used.total() + rest < budget;
-        if let Some(status) = self.ring.status
-            && has_room(registers.accesses())
-        {
-            frozen.by_status = registers.read(status)? & LBR_FRZ != 0;
-            frozen.stopped |= frozen.by_status;
-        }
-        if let (Some(select), Some(armed)) = (self.ring.select, self.select)
-            && has_room(registers.accesses())
-        {
-            frozen.foreign |= registers.read(select)? != armed;
-        }
-        Ok(())
     }
 
     fn leave_mark<R: MsrWrite + ?Sized>(

@@ -10,7 +10,7 @@ use super::stack::MAX_DEPTH;
 
 /// How a record and its mark look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MarkKind {
     /// Intel: FROM = 0 says that there is no record; the mark zeroes FROM.
     Intel,
     /// One register for both ends: the mark zeroes its low half, FROM.
@@ -27,7 +27,7 @@ pub(super) const PACKED_FROM: u64 = 0xFFFF_FFFF;
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     pub(super) map: RegisterMap,
-    pub(super) kind: Kind,
+    pub(super) kind: MarkKind,
     pub(super) depth: u32,
     /// The register that shows a freeze on PMI, where it exists.
     pub(super) status: Option<Msr>,
@@ -53,13 +53,13 @@ impl Ring {
         }
         let mut map = caps.registers;
         let kind = match (caps.layout, map.to) {
-            (Layout::AmdV2 { .. }, Some(_)) => Kind::Amd,
-            (Layout::Packed32, _) => Kind::Packed,
-            (Layout::Legacy { format: LbrFormat::FORMAT_32, .. }, _) => Kind::Packed,
-            (Layout::Legacy { .. } | Layout::Arch { .. }, Some(_)) => Kind::Intel,
+            (Layout::AmdV2 { .. }, Some(_)) => MarkKind::Amd,
+            (Layout::Packed32, _) => MarkKind::Packed,
+            (Layout::Legacy { format: LbrFormat::FORMAT_32, .. }, _) => MarkKind::Packed,
+            (Layout::Legacy { .. } | Layout::Arch { .. }, Some(_)) => MarkKind::Intel,
             _ => return refuse("its records have no layout that a drain knows"),
         };
-        if kind == Kind::Packed {
+        if kind == MarkKind::Packed {
             map.to = None;
         }
         if !matches!(caps.layout, Layout::Arch { .. })
@@ -100,18 +100,18 @@ impl Ring {
     /// The register and the value that mark a slot.
     pub(super) fn mark(&self, index: u32, newest: &Slot) -> (Msr, u64) {
         match self.kind {
-            Kind::Intel => (self.map.from_at(index), 0),
-            Kind::Packed => (self.map.from_at(index), newest.from & !PACKED_FROM),
-            Kind::Amd => (self.map.to_at(index).unwrap_or(self.map.from_at(index)), 0),
+            MarkKind::Intel => (self.map.from_at(index), 0),
+            MarkKind::Packed => (self.map.from_at(index), newest.from & !PACKED_FROM),
+            MarkKind::Amd => (self.map.to_at(index).unwrap_or(self.map.from_at(index)), 0),
         }
     }
 
     /// What [`mark`](Self::mark) leaves behind in a slot.
     pub(super) fn left_behind(&self, newest: &Slot) -> Slot {
         match self.kind {
-            Kind::Intel => Slot { from: 0, ..*newest },
-            Kind::Packed => Slot { from: newest.from & !PACKED_FROM, ..*newest },
-            Kind::Amd => Slot { to: 0, ..*newest },
+            MarkKind::Intel => Slot { from: 0, ..*newest },
+            MarkKind::Packed => Slot { from: newest.from & !PACKED_FROM, ..*newest },
+            MarkKind::Amd => Slot { to: 0, ..*newest },
         }
     }
 }

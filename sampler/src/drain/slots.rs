@@ -82,17 +82,17 @@ impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
 
 /// The whole ring as one batch read it, in index order.
 #[derive(Default)]
-pub(super) struct Image {
+pub(super) struct RingImage {
     pub(super) slots: Vec<(u64, u64, Option<u64>)>,
 }
 
-impl Image {
+impl RingImage {
     fn slot(&self, index: u32) -> (u64, u64, Option<u64>) {
         self.slots.get(index as usize).copied().unwrap_or_default()
     }
 }
 
-impl Slots for Image {
+impl Slots for RingImage {
     fn from(&mut self, index: u32) -> Result<u64, MsrError> {
         Ok(self.slot(index).0)
     }

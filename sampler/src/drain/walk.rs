@@ -3,7 +3,7 @@
 use lbr_msr::MsrError;
 use lbr_msr::record::RawEntry;
 
-use super::ring::{Edge, Kind, PACKED_FROM, Ring, Slot};
+use super::ring::{Edge, MarkKind, PACKED_FROM, Ring, Slot};
 use super::slots::Slots;
 use super::stack::RawStack;
 
@@ -44,17 +44,17 @@ pub(super) fn walk(
     for age in 0..ring.depth {
         let index = ring.index(top, age);
         let step = match ring.kind {
-            Kind::Intel => intel(edge, index, slots)?,
-            Kind::Packed => packed(edge, index, slots)?,
-            Kind::Amd => amd(edge, index, age == 0, slots)?,
+            MarkKind::Intel => intel(edge, index, slots)?,
+            MarkKind::Packed => packed(edge, index, slots)?,
+            MarkKind::Amd => amd(edge, index, age == 0, slots)?,
         };
         let (slot, end) = match step {
-            Step::Record(slot) => {
+            WalkStep::Record(slot) => {
                 out.push(RawEntry { from: slot.from, to: slot.to, info: slot.info });
                 (slot, None)
             }
-            Step::NoRecord(slot) => (slot, None),
-            Step::End(slot, end) => (slot, Some(end)),
+            WalkStep::NoRecord(slot) => (slot, None),
+            WalkStep::End(slot, end) => (slot, Some(end)),
         };
         newest.get_or_insert(slot);
         if let Some(end) = end {
@@ -83,17 +83,17 @@ pub(super) fn frames(
     Ok(false)
 }
 
-enum Step {
+enum WalkStep {
     Record(Slot),
     /// AMD: valid and spec both 0. Skipped, as the manual asks.
     NoRecord(Slot),
     End(Slot, End),
 }
 
-fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<Step, MsrError> {
+fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, MsrError> {
     let from = slots.from(index)?;
     if from != 0 {
-        return Ok(Step::Record(Slot { from, to: slots.to(index)?, info: slots.info(index)? }));
+        return Ok(WalkStep::Record(Slot { from, to: slots.to(index)?, info: slots.info(index)? }));
     }
     // One more register tells the mark from a wipe: TO, or INFO for a branch
     // to address 0.
@@ -128,13 +128,13 @@ fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<Step, MsrErr
             (slot, end)
         }
     };
-    Ok(Step::End(slot, end))
+    Ok(WalkStep::End(slot, end))
 }
 
-fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<Step, MsrError> {
+fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, MsrError> {
     let slot = Slot { from: slots.from(index)?, to: 0, info: None };
     if slot.from & PACKED_FROM != 0 {
-        return Ok(Step::Record(slot));
+        return Ok(WalkStep::Record(slot));
     }
     let end = match edge {
         Edge::Blank { index: expected, .. }
@@ -150,23 +150,30 @@ fn packed(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<Step, MsrEr
         }
         _ => End::Foreign,
     };
-    Ok(Step::End(slot, end))
+    Ok(WalkStep::End(slot, end))
 }
 
-fn amd(edge: &Edge, index: u32, is_newest: bool, slots: &mut impl Slots) -> Result<Step, MsrError> {
+fn amd(
+    edge: &Edge,
+    index: u32,
+    is_newest: bool,
+    slots: &mut impl Slots,
+) -> Result<WalkStep, MsrError> {
     let to = slots.to(index)?;
     if to >> 62 != 0 {
-        return Ok(Step::Record(Slot { from: slots.from(index)?, to, info: None }));
+        return Ok(WalkStep::Record(Slot { from: slots.from(index)?, to, info: None }));
     }
     // FROM is needed where the slot may be a mark, blank, or about to be marked.
     if to != 0 && !is_newest {
-        return Ok(Step::NoRecord(Slot { from: 0, to, info: None }));
+        return Ok(WalkStep::NoRecord(Slot { from: 0, to, info: None }));
     }
     let slot = Slot { from: slots.from(index)?, to, info: None };
     Ok(match edge {
-        Edge::Blank { .. } if slot.is_blank() => Step::End(slot, End::Blank),
-        Edge::Mark { .. } if slot.is_blank() => Step::End(slot, End::Wiped),
-        Edge::Mark { left, .. } if to == 0 && slot.from == left.from => Step::End(slot, End::Mark),
-        _ => Step::NoRecord(slot),
+        Edge::Blank { .. } if slot.is_blank() => WalkStep::End(slot, End::Blank),
+        Edge::Mark { .. } if slot.is_blank() => WalkStep::End(slot, End::Wiped),
+        Edge::Mark { left, .. } if to == 0 && slot.from == left.from => {
+            WalkStep::End(slot, End::Mark)
+        }
+        _ => WalkStep::NoRecord(slot),
     })
 }

@@ -9,6 +9,8 @@ pub mod cpu;
 pub mod ptrace;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod qemu;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod sites;
 
 use std::fmt;
 use std::ops::Range;
@@ -20,6 +22,23 @@ use crate::gate::Gate;
 use crate::outlet::Sampler;
 use crate::rings;
 pub use crate::target::{Command, Exit, SourceError};
+
+/// Every source that sees the branches of a program without registers of a CPU,
+/// the preferred one first: a file here that implements [`Source`], and a line.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub const SOFTWARE: [Software; 2] = [qemu::SOFTWARE, ptrace::SOFTWARE];
+
+/// A source for the software LBR.
+#[derive(Clone, Copy, Debug)]
+pub struct Software {
+    /// As `--source` spells it.
+    pub name: &'static str,
+    /// What it runs and how fast, for `--help`.
+    pub about: &'static str,
+    /// Makes a program ready to run in it; nothing runs yet. Where it is
+    /// [not here](SourceError::Unavailable), the next one may be.
+    pub open: fn(Command) -> Result<Box<dyn Source<'static>>, SourceError>,
+}
 
 /// What a source saw and could not turn into branches. Shown in every summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,8 +85,10 @@ pub trait Source<'a> {
     /// The name shown to people: `ptrace`, `qemu-x86_64`.
     fn name(&self) -> &'static str;
 
-    /// What it knows beside the two ends of each branch.
-    fn knowledge(&self) -> SourceKnowledge;
+    /// What it knows beside the two ends of each branch; by default nothing.
+    fn knowledge(&self) -> SourceKnowledge {
+        SourceKnowledge { mispredict: false, cycles: false, kernel: false }
+    }
 
     /// What it knows of the code. Called once, before [`run`](Self::run).
     fn decoding(&mut self) -> Decoding {

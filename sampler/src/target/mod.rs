@@ -112,6 +112,12 @@ pub enum SourceError {
         /// The system's words.
         cause: std::io::Error,
     },
+    /// What would run it is not here.
+    #[error("{why}")]
+    Unavailable {
+        /// What is missing.
+        why: String,
+    },
     /// It is not a 64-bit x86 program.
     #[error("{}: {what}; the software LBR runs x86-64 ELF programs", path.display())]
     NotX86_64 {

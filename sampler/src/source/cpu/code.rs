@@ -60,9 +60,9 @@ struct Mapped {
     told: HashSet<Mapping>,
 }
 
-/// Clones share what was seen.
+/// The code of a process. Clones share what was seen.
 #[derive(Clone, Debug)]
-pub(super) struct ProcessCode(Arc<Mutex<Mapped>>);
+pub struct ProcessCode(Arc<Mutex<Mapped>>);
 
 impl ProcessCode {
     /// Of a process; nothing is looked at yet.

@@ -33,19 +33,26 @@ pub mod sys;
 mod task;
 mod tracer;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use lbr_msr::record::{BranchType, Event, SourceKnowledge};
+use lbr_msr::record::Event;
 use lbr_msr::soft::Retired;
 
-use super::{Command, Decoding, Exit, Source, SourceError, SourceNotes};
+use super::sites::Sites;
+use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
 use crate::gate::{Closed, Gate, Ring};
 use crate::target::ThreadId;
 use crate::target::{self, Affinity};
 use tracer::{Shared, Tracer};
+
+/// Single-stepping as a choice.
+pub const SOFTWARE: Software = Software {
+    name: "ptrace",
+    about: "Single-stepping: any program, about 30,000 instructions a second and up",
+    open: |command| Ok(Box::new(Ptrace::new(command)?)),
+};
 
 /// Where branches go: what the source needs of a [`Gate`].
 pub trait Recorder {
@@ -116,9 +123,6 @@ impl Retire for Ring {
     }
 }
 
-/// perf's type of each branch site, by process and address.
-type Sites = Arc<RwLock<HashMap<(u32, u64), BranchType>>>;
-
 /// A program that is single-stepped.
 #[derive(Debug)]
 pub struct Ptrace {
@@ -155,16 +159,6 @@ impl Ptrace {
         Ok(Ptrace { command, path, entry, allowed, pin, sites: Sites::default() })
     }
 
-    /// Tells perf's type of the branch at an address of a process: `None`
-    /// where no branch has executed. Each branch is in the table before it is
-    /// retired for the first time; where code was replaced, the newest counts.
-    pub fn classifier(&self) -> impl FnMut(u32, u64) -> Option<BranchType> + Send + use<> {
-        let sites = Arc::clone(&self.sites);
-        move |pid, from| {
-            sites.read().unwrap_or_else(PoisonError::into_inner).get(&(pid, from)).copied()
-        }
-    }
-
     /// [`run`](Source::run) into any recorder.
     ///
     /// Returns when all threads of the target have ended, and of its children
@@ -179,7 +173,7 @@ impl Ptrace {
         /// How soon a closed recorder is noticed while the target sleeps.
         const LOOK: Duration = Duration::from_millis(20);
 
-        let shared = Shared { running: Mutex::default(), sites: Arc::clone(&self.sites) };
+        let shared = Shared { running: Mutex::default(), sites: self.sites.clone() };
         let caller = std::thread::current();
         // A thread of its own: ptrace and waitpid go by thread, so this one
         // can neither steal nor lose the caller's children, and its death
@@ -206,12 +200,8 @@ impl Source<'_> for Ptrace {
         "ptrace"
     }
 
-    fn knowledge(&self) -> SourceKnowledge {
-        SourceKnowledge { mispredict: false, cycles: false, kernel: false }
-    }
-
     fn decoding(&mut self) -> Decoding {
-        Decoding { classify: Some(Box::new(self.classifier())), ..Decoding::default() }
+        self.sites.decoding()
     }
 
     fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {

@@ -1,7 +1,5 @@
 //! One step of one thread: what is about to execute, and what came of it.
 
-use std::sync::PoisonError;
-
 use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag};
 use lbr_msr::record::{BranchType, Comm, Event, HwBranchType};
 use lbr_msr::soft::Retired;
@@ -137,8 +135,7 @@ impl<R: Recorder> Tracer<'_, R> {
         }
         let (decoded, new) = self.processes.entry(pid).or_default().code.at(tid, ip);
         if let (true, Insn::Branch(branch)) = (new, decoded.insn) {
-            let mut sites = self.shared.sites.write().unwrap_or_else(PoisonError::into_inner);
-            sites.insert((pid, ip), branch.branch_type);
+            self.shared.sites.insert(pid, ip, branch.branch_type);
         }
         decoded
     }

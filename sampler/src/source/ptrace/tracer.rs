@@ -11,9 +11,10 @@ use nix::unistd::Pid;
 
 use super::start::Start;
 use super::task::{Passage, Process, Task};
-use super::{Ptrace, Recorder, Sites, sys};
+use super::{Ptrace, Recorder, sys};
 use crate::clock::monotonic_ns;
 use crate::gate::Closed;
+use crate::source::sites::Sites;
 use crate::source::{Exit, SourceError, SourceNotes};
 use crate::target::ThreadId;
 use crate::target::{self, Held, Program};

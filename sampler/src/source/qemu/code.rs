@@ -111,10 +111,10 @@ fn part(mapping: &Mapping, start: u64, end: u64, pid: u32, tid: u32) -> Option<M
 /// each file. The emulator's own code is left out: it can be executed.
 pub(super) fn mapped(pid: u32, tid: u32) -> io::Result<Vec<Mmap>> {
     let mappings = maps::read(pid.cast_signed())?;
-    let mut files: HashMap<&str, Image> = HashMap::new();
+    let mut files: HashMap<&str, MappedFile> = HashMap::new();
     let data = |mapping: &&Mapping| !mapping.is_executable() && mapping.path.starts_with('/');
     for mapping in mappings.iter().filter(data) {
-        let file = files.entry(&mapping.path).or_insert_with(|| Image {
+        let file = files.entry(&mapping.path).or_insert_with(|| MappedFile {
             // What is no ELF file has no code.
             segments: segments(Path::new(&mapping.path)).unwrap_or_default(),
             biases: Vec::new(),
@@ -142,7 +142,7 @@ pub(super) fn mapped(pid: u32, tid: u32) -> io::Result<Vec<Mmap>> {
 }
 
 /// A file that is mapped.
-struct Image {
+struct MappedFile {
     segments: Vec<Segment>,
     /// How far its segments were moved, each time it was mapped.
     biases: Vec<u64>,

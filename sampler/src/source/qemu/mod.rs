@@ -36,17 +36,24 @@ mod record;
 mod shared;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
-
-use lbr_msr::record::{BranchType, SourceKnowledge};
 
 use super::ptrace::Recorder;
-use super::{Command, Decoding, Exit, Source, SourceError, SourceNotes};
+use super::sites::Sites;
+use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
 use crate::gate::Gate;
 use crate::target::{self, Affinity};
-use reader::Sites;
 
 pub use find::{PLUGIN, Unavailable};
+
+/// The emulator as a choice.
+pub const SOFTWARE: Software = Software {
+    name: "qemu",
+    about: "qemu-x86_64 with this project's plugin: hundreds of times faster",
+    open: |command| {
+        let qemu = Qemu::find().map_err(|why| SourceError::Unavailable { why: why.to_string() })?;
+        Ok(Box::new(qemu.program(command)?))
+    },
+};
 
 /// An emulator that takes our plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +99,7 @@ impl Qemu {
         }
         let pin = command.cpu.map(|cpu| Affinity::current()?.only(cpu)).transpose()?;
         let start = command.from.map(|from| code::start(&path, from)).transpose()?;
-        Ok(Emulated { qemu: self, command, path, pin, start, sites: Arc::default() })
+        Ok(Emulated { qemu: self, command, path, pin, start, sites: Sites::default() })
     }
 }
 
@@ -104,18 +111,10 @@ pub struct Emulated {
     path: PathBuf,
     pin: Option<Affinity>,
     start: Option<code::Start>,
-    sites: Arc<RwLock<Sites>>,
+    sites: Sites,
 }
 
 impl Emulated {
-    /// Tells perf's type of the branch at an address of a process: `None`
-    /// where no branch has executed. Each branch is in the table before it is
-    /// retired for the first time; where code was replaced, the newest counts.
-    pub fn classifier(&self) -> impl FnMut(u32, u64) -> Option<BranchType> + Send + use<> {
-        let sites = Arc::clone(&self.sites);
-        move |pid, from| sites.read().unwrap_or_else(PoisonError::into_inner).get(pid, from)
-    }
-
     /// [`run`](Source::run) into any recorder.
     ///
     /// Returns when the program has ended. When the recorder closes, it is
@@ -136,12 +135,8 @@ impl Source<'_> for Emulated {
         "qemu-x86_64"
     }
 
-    fn knowledge(&self) -> SourceKnowledge {
-        SourceKnowledge { mispredict: false, cycles: false, kernel: false }
-    }
-
     fn decoding(&mut self) -> Decoding {
-        Decoding { classify: Some(Box::new(self.classifier())), ..Decoding::default() }
+        self.sites.decoding()
     }
 
     fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {

@@ -1,13 +1,11 @@
 //! The reading half: from the rings of the plugin to those of the recorder.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command as Process, ExitStatus};
 use std::sync::atomic::Ordering;
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use lbr_msr::record::{BranchType, Comm, Event, HwBranchType, Mmap, Task};
@@ -20,21 +18,12 @@ use super::{Emulated, code, find};
 use crate::clock::monotonic_ns;
 use crate::gate::Closed;
 use crate::source::ptrace::{Recorder, Retire};
+use crate::source::sites::Sites;
 use crate::source::{Exit, SourceError, SourceNotes};
 use crate::target::ThreadId;
 
 /// Records taken from one ring before the next has its turn.
 const BATCH: u64 = 1024;
-
-/// perf's type of each branch site, by process and address.
-#[derive(Debug, Default)]
-pub(super) struct Sites(HashMap<(u32, u64), BranchType>);
-
-impl Sites {
-    pub(super) fn get(&self, pid: u32, from: u64) -> Option<BranchType> {
-        self.0.get(&(pid, from)).copied()
-    }
-}
 
 fn branch_type(class: HwBranchType) -> Option<BranchType> {
     Some(match class {
@@ -402,14 +391,14 @@ fn end<R: Recorder>(recorder: &R, thread: Thread<R::Ring>) -> Result<(), Closed>
 /// The sites seen last, before the table that is shared with the classifier:
 /// most branches are found here without a lock.
 struct SiteCache<'a> {
-    shared: &'a RwLock<Sites>,
+    shared: &'a Sites,
     recent: Box<[(u64, HwBranchType); SiteCache::SIZE]>,
 }
 
 impl<'a> SiteCache<'a> {
     const SIZE: usize = 4096;
 
-    fn new(shared: &'a RwLock<Sites>) -> SiteCache<'a> {
+    fn new(shared: &'a Sites) -> SiteCache<'a> {
         // No far branch is recorded: the entry stands for none.
         SiteCache { shared, recent: Box::new([(0, HwBranchType::Other); SiteCache::SIZE]) }
     }
@@ -428,8 +417,7 @@ impl<'a> SiteCache<'a> {
     #[cold]
     fn add(&self, pid: u32, from: u64, class: HwBranchType) {
         if let Some(branch_type) = branch_type(class) {
-            let mut sites = self.shared.write().unwrap_or_else(PoisonError::into_inner);
-            sites.0.insert((pid, from), branch_type);
+            self.shared.insert(pid, from, branch_type);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use lbr_msr::record::Event;
 
-use super::code::{Code, Switches};
+use super::code::{Code, ProcessCode, ProcessSwitches, Switches, classifier};
 use crate::config::Classify;
 use crate::target::{Exit, SourceError, ThreadId};
 
@@ -36,17 +36,28 @@ pub trait Target {
         None
     }
 
+    /// The mappings of the process that is meant; `None` where anybody's
+    /// branches are wanted. What follows is told from it.
+    fn process(&self) -> Option<&ProcessCode> {
+        None
+    }
+
     /// Its code; `None` where anybody's branches are wanted.
-    fn code(&self) -> Option<Box<dyn Code>>;
+    fn code(&self) -> Option<Box<dyn Code>> {
+        self.process().map(|code| Box::new(code.clone()) as Box<dyn Code>)
+    }
 
     /// Names the type of the branch at an address, from its code; `None` where
     /// that cannot be read.
     fn classify(&self) -> Option<Classify> {
-        None
+        self.process().map(|_| classifier())
     }
 
     /// A count of how often it lost its CPU, where that can be had.
-    fn switches(&self) -> Option<Box<dyn Switches>>;
+    fn switches(&self) -> Option<Box<dyn Switches>> {
+        self.process()?;
+        Some(Box::new(ProcessSwitches::new(self.id().pid)))
+    }
 
     /// Recording is on: lets it run.
     ///
@@ -79,14 +90,6 @@ pub struct WholeCpu {
 impl Target for WholeCpu {
     fn id(&self) -> ThreadId {
         ANYBODY
-    }
-
-    fn code(&self) -> Option<Box<dyn Code>> {
-        None
-    }
-
-    fn switches(&self) -> Option<Box<dyn Switches>> {
-        None
     }
 
     fn start(&mut self, _: Emit<'_>) -> Result<(), SourceError> {

@@ -6,8 +6,7 @@ use nix::libc;
 
 use super::{Emit, Target, wait_until};
 use crate::clock::monotonic_ns;
-use crate::config::Classify;
-use crate::source::cpu::code::{Code, ProcessCode, ProcessSwitches, Switches, classifier, comm};
+use crate::source::cpu::code::{Code, ProcessCode, comm};
 use crate::target::{Affinity, Exit, SourceError, ThreadId};
 
 /// A process that runs already, moved to the recorded CPUs until this is
@@ -71,16 +70,8 @@ impl Target for Process {
         self.id
     }
 
-    fn code(&self) -> Option<Box<dyn Code>> {
-        Some(Box::new(self.code.clone()))
-    }
-
-    fn classify(&self) -> Option<Classify> {
-        Some(classifier())
-    }
-
-    fn switches(&self) -> Option<Box<dyn Switches>> {
-        Some(Box::new(ProcessSwitches::new(self.id.pid)))
+    fn process(&self) -> Option<&ProcessCode> {
+        Some(&self.code)
     }
 
     fn start(&mut self, emit: Emit<'_>) -> Result<(), SourceError> {

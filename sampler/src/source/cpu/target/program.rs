@@ -12,8 +12,7 @@ use nix::unistd::Pid;
 
 use super::{Emit, LONG_NAP, Target};
 use crate::clock::monotonic_ns;
-use crate::config::Classify;
-use crate::source::cpu::code::{Code, ProcessCode, ProcessSwitches, Switches, classifier, comm};
+use crate::source::cpu::code::{Code, ProcessCode, comm};
 use crate::source::ptrace::sys;
 use crate::target::{Affinity, Command, Exit, Held, SourceError, ThreadId};
 
@@ -149,16 +148,8 @@ impl Target for Program {
         Some(self.id.pid)
     }
 
-    fn code(&self) -> Option<Box<dyn Code>> {
-        Some(Box::new(self.code.clone()))
-    }
-
-    fn classify(&self) -> Option<Classify> {
-        Some(classifier())
-    }
-
-    fn switches(&self) -> Option<Box<dyn Switches>> {
-        Some(Box::new(ProcessSwitches::new(self.id.pid)))
+    fn process(&self) -> Option<&ProcessCode> {
+        Some(&self.code)
     }
 
     fn start(&mut self, emit: Emit<'_>) -> Result<(), SourceError> {

@@ -1,11 +1,5 @@
-//! The recorder as a source sees it: where it hands its branches over, and
-//! waits while a sampler thread drains.
-//!
-//! Each thread of the target has registers of its own behind a lock. The
-//! sampler thread holds the lock for a whole drain, so that the source waits
-//! and nothing can be missing between freeze and thaw. With a period the
-//! source asks for the drain and waits for its end; with a rate the sampler's
-//! clock decides.
+//! What source, samplers and decoder share, and the handshake by which a source
+//! waits for a drain.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,68 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::Thread;
 use std::time::Duration;
 
-use lbr_msr::arm::{Allowlisted, ArmError};
+use lbr_msr::MsrError;
 use lbr_msr::caps::LbrCaps;
 use lbr_msr::record::Event;
-use lbr_msr::soft::{Retired, SoftLbr};
-use lbr_msr::{MsrError, MsrWrite};
+use lbr_msr::soft::Retired;
 
+use super::registers::{BranchRegisters, Closed, OpenError, OpenRegisters};
 use crate::config::RecordConfig;
 use crate::drain::{Drain, DrainError, Mode, Placement, RawStack};
 use crate::target::ThreadId;
 
-/// The recorder has stopped (Ctrl-C, a failed sink): the source should end its
-/// run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the recorder has stopped")]
-pub struct Closed;
-
-/// The registers of one thread of the target: a software LBR, or one in a
-/// wrapper that watches or disturbs it.
-pub trait BranchRegisters: MsrWrite + Send {
-    /// Retires one taken branch. Whether the ring changed: a branch that the
-    /// filter leaves out changes nothing.
-    fn retire(&mut self, branch: &Retired) -> bool;
-}
-
-impl BranchRegisters for SoftLbr {
-    fn retire(&mut self, branch: &Retired) -> bool {
-        SoftLbr::retire(self, branch)
-    }
-}
-
-impl BranchRegisters for Allowlisted<SoftLbr> {
-    fn retire(&mut self, branch: &Retired) -> bool {
-        self.inner_mut().retire(branch)
-    }
-}
-
-/// Why the registers of a thread could not be made ready.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// They cannot be armed.
-    #[error(transparent)]
-    Arm(#[from] ArmError),
-    /// They cannot be drained.
-    #[error(transparent)]
-    Drain(#[from] DrainError),
-}
-
-impl From<MsrError> for OpenError {
-    fn from(error: MsrError) -> OpenError {
-        OpenError::Arm(error.into())
-    }
-}
-
-/// Makes the registers of a thread of the target: cleared, the filter and the
-/// depth set, recording on.
-pub type OpenRegisters =
-    Box<dyn Fn(ThreadId) -> Result<Box<dyn BranchRegisters>, OpenError> + Send + Sync>;
-
 /// How often the requester and the sampler look before they sleep: about the
 /// length of a drain, since sleeping costs several.
-pub(crate) const SPINS: u32 = 200;
+const SPINS: u32 = 200;
 
 /// How long a sleeper may miss that its counterpart has died.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -135,6 +80,16 @@ impl Cell {
         state.drain.is_still_ours(&mut *state.registers)
     }
 
+    /// Retires a branch. Whether the ring changed.
+    pub(super) fn retire(&self, branch: &Retired) -> bool {
+        lock(&self.state).registers.retire(branch)
+    }
+
+    /// Something is there for the sampler's clock to find.
+    pub(super) fn refresh(&self) {
+        self.fresh.store(true, Ordering::Relaxed);
+    }
+
     /// Whether anything was retired since the last drain.
     pub(crate) fn is_fresh(&self) -> bool {
         self.fresh.load(Ordering::Relaxed)
@@ -155,10 +110,10 @@ pub(crate) struct Shared {
     caps: LbrCaps,
     mode: Mode,
     /// Ring changes after which a source asks for a drain; `None`: never.
-    period: Option<u64>,
+    pub(super) period: Option<u64>,
     /// Whether the source sees the kernel. One that does not cannot say where
     /// a branch into the kernel lands, and such a branch enters no ring.
-    sees_kernel: bool,
+    pub(super) sees_kernel: bool,
     open: Option<OpenRegisters>,
     work: Mutex<VecDeque<Work>>,
     samplers: Mutex<Vec<Thread>>,
@@ -226,6 +181,10 @@ impl Shared {
         Some(self.program.load(Ordering::Acquire)).filter(|pid| *pid != 0)
     }
 
+    pub(super) fn started(&self, pid: u32) {
+        self.program.store(pid.cast_signed(), Ordering::Release);
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
@@ -246,6 +205,11 @@ impl Shared {
         self.retired.load(Ordering::Acquire)
     }
 
+    /// A thread that has ended has changed its ring so often.
+    pub(super) fn add_retired(&self, changes: u64) {
+        self.retired.fetch_add(changes, Ordering::AcqRel);
+    }
+
     /// The target has ended, or is held at its end. Returns when all samplers
     /// have drained what it left, and the decoder has taken that.
     pub(crate) fn end(&self) {
@@ -263,7 +227,7 @@ impl Shared {
         self.events.send(event).map_err(|_| Closed)
     }
 
-    fn ask(&self, work: Work) {
+    pub(super) fn ask(&self, work: Work) {
         lock(&self.work).push_back(work);
         // Pairs with the sampler's order: flag first, then a last look.
         if self.sampler_sleeps.load(Ordering::SeqCst) {
@@ -280,8 +244,22 @@ impl Shared {
         lock(&self.samplers).push(std::thread::current());
     }
 
-    /// Opens and arms the registers of a new thread.
-    fn open(&self, thread: ThreadId) -> Result<State, OpenError> {
+    /// Opens and arms the registers of a new thread; `None` fails everything.
+    pub(super) fn open(&self, thread: ThreadId) -> Option<Arc<Cell>> {
+        let state = self.armed(thread).map_err(|error| {
+            lock(&self.open_failure).get_or_insert(error);
+            self.fail();
+        });
+        Some(Arc::new(Cell {
+            thread,
+            state: Mutex::new(state.ok()?),
+            handshake: AtomicU8::new(IDLE),
+            waiter: Mutex::new(None),
+            fresh: AtomicBool::new(false),
+        }))
+    }
+
+    fn armed(&self, thread: ThreadId) -> Result<State, OpenError> {
         let Some(open) = &self.open else {
             let why = "nothing makes registers for a thread of the target";
             let facility = self.caps.facility;
@@ -290,6 +268,28 @@ impl Shared {
         let mut registers = open(thread)?;
         let drain = Drain::begin(&self.caps, self.mode, Placement::SourceWaits, &mut *registers)?;
         Ok(State { registers, drain })
+    }
+
+    /// Asks the sampler, and waits until it is done.
+    pub(super) fn hand_over(&self, cell: &Cell, work: Work) -> Result<(), Closed> {
+        cell.handshake.store(REQUESTED, Ordering::Release);
+        self.ask(work);
+        for _ in 0..SPINS {
+            if cell.handshake.load(Ordering::Acquire) == IDLE {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        *lock(&cell.waiter) = Some(std::thread::current());
+        let _ =
+            cell.handshake.compare_exchange(REQUESTED, PARKED, Ordering::AcqRel, Ordering::Acquire);
+        while cell.handshake.load(Ordering::Acquire) != IDLE {
+            if self.has_failed() {
+                return Err(Closed);
+            }
+            std::thread::park_timeout(PATIENCE);
+        }
+        Ok(())
     }
 
     /// The next thing to do; `None` after `limit` or when woken for nothing.
@@ -310,176 +310,5 @@ impl Shared {
         }
         self.sampler_sleeps.store(false, Ordering::SeqCst);
         late.or_else(|| lock(&self.work).pop_front())
-    }
-}
-
-/// The recorder as a branch source sees it. Clones name the same recorder.
-#[derive(Clone)]
-pub struct Gate {
-    shared: Arc<Shared>,
-}
-
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("closed", &self.is_closed()).finish_non_exhaustive()
-    }
-}
-
-impl Gate {
-    pub(crate) fn new(shared: Arc<Shared>) -> Gate {
-        Gate { shared }
-    }
-
-    /// A thread starts: gives it a ring of its own, armed.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn start(&self, thread: ThreadId) -> Result<Ring, Closed> {
-        if self.is_closed() {
-            return Err(Closed);
-        }
-        let state = self.shared.open(thread).map_err(|error| {
-            lock(&self.shared.open_failure).get_or_insert(error);
-            self.shared.fail();
-            Closed
-        })?;
-        let cell = Arc::new(Cell {
-            thread,
-            state: Mutex::new(state),
-            handshake: AtomicU8::new(IDLE),
-            waiter: Mutex::new(None),
-            fresh: AtomicBool::new(false),
-        });
-        self.shared.ask(Work::Start(Arc::clone(&cell)));
-        Ok(Ring { shared: Arc::clone(&self.shared), cell, since_drain: 0, retired: 0 })
-    }
-
-    /// A process was started to be recorded: signals that would end the
-    /// recorder are passed on to it.
-    pub fn started(&self, pid: u32) {
-        self.shared.program.store(pid.cast_signed(), Ordering::Release);
-    }
-
-    /// Passes on what happened beside the branches (mappings, names, tasks).
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn emit(&self, event: Event) -> Result<(), Closed> {
-        if self.shared.has_failed() {
-            return Err(Closed);
-        }
-        self.shared.send(event)
-    }
-
-    /// The target has ended, or is held at its end until its branches are
-    /// recorded: ends the sampling, and returns when every stack has been
-    /// decoded. Nothing can be retired any more; events can still be emitted.
-    pub fn end(&self) {
-        self.shared.end();
-    }
-
-    /// Whether the recorder wants the source to stop.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.shared.is_closed()
-    }
-}
-
-/// The software LBR of one thread of the target. Dropping it does what
-/// [`finish`](Self::finish) does.
-pub struct Ring {
-    shared: Arc<Shared>,
-    cell: Arc<Cell>,
-    /// Ring changes since the last drain that was asked for.
-    since_drain: u64,
-    /// Ring changes in all.
-    retired: u64,
-}
-
-impl fmt::Debug for Ring {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring")
-            .field("thread", &self.cell.thread)
-            .field("retired", &self.retired)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Ring {
-    /// Retires one taken branch. Returns after the sampler thread has drained,
-    /// where the period is full: the source waits.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
-        if self.shared.is_closed() {
-            return Err(Closed);
-        }
-        let lands_unseen = branch.cpl_after == 0 && !self.shared.sees_kernel;
-        if lands_unseen || !lock(&self.cell.state).registers.retire(branch) {
-            return Ok(());
-        }
-        self.retired += 1;
-        self.since_drain += 1;
-        match self.shared.period {
-            Some(period) if self.since_drain >= period => self.flush(),
-            Some(_) => Ok(()),
-            None => {
-                self.cell.fresh.store(true, Ordering::Relaxed);
-                Ok(())
-            }
-        }
-    }
-
-    /// Drains the ring now, and returns when that is done. For moments such as
-    /// an exec: from there on the same addresses are other code.
-    ///
-    /// # Errors
-    /// [`Closed`].
-    pub fn flush(&mut self) -> Result<(), Closed> {
-        self.since_drain = 0;
-        self.hand_over(Work::Drain(Arc::clone(&self.cell)))
-    }
-
-    /// The thread has ended: what is left in the ring is drained.
-    ///
-    /// # Errors
-    /// [`Closed`], where nothing can be recorded any more. After a Ctrl-C the
-    /// rest is still drained.
-    pub fn finish(self) -> Result<(), Closed> {
-        let shared = Arc::clone(&self.shared);
-        drop(self);
-        if shared.has_failed() { Err(Closed) } else { Ok(()) }
-    }
-
-    /// Asks the sampler, and waits until it is done.
-    fn hand_over(&self, work: Work) -> Result<(), Closed> {
-        let cell = &self.cell;
-        cell.handshake.store(REQUESTED, Ordering::Release);
-        self.shared.ask(work);
-        for _ in 0..SPINS {
-            if cell.handshake.load(Ordering::Acquire) == IDLE {
-                return Ok(());
-            }
-            std::hint::spin_loop();
-        }
-        *lock(&cell.waiter) = Some(std::thread::current());
-        let _ =
-            cell.handshake.compare_exchange(REQUESTED, PARKED, Ordering::AcqRel, Ordering::Acquire);
-        while cell.handshake.load(Ordering::Acquire) != IDLE {
-            if self.shared.has_failed() {
-                return Err(Closed);
-            }
-            std::thread::park_timeout(PATIENCE);
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        self.shared.retired.fetch_add(self.retired, Ordering::AcqRel);
-        // There is nobody left to tell; the session reports why it failed.
-        let _ = self.hand_over(Work::Finish(Arc::clone(&self.cell)));
     }
 }

@@ -1,0 +1,140 @@
+//! Freezing a ring and thawing it, and what is looked at meanwhile: whether
+//! somebody else has stopped it, filtered it, or moved it.
+
+use lbr_msr::address::IA32_PERF_GLOBAL_STATUS_RESET;
+use lbr_msr::{MsrError, MsrWrite};
+
+use super::Drain;
+use super::ring::{MarkKind, Slot};
+use super::slots::Counted;
+use super::stack::Accesses;
+
+/// IA32_PERF_GLOBAL_STATUS\[58\], LBR_FRZ. SDM 18.2.4.1.
+pub(super) const LBR_FRZ: u64 = 1 << 58;
+
+/// What the freeze saw.
+#[derive(Clone, Copy)]
+pub(super) struct Frozen {
+    /// The control register as it was.
+    pub(super) control: u64,
+    pub(super) foreign: bool,
+    pub(super) stopped: bool,
+    /// Stopped by LBR_FRZ: the enable bit alone does not bring it back.
+    pub(super) by_status: bool,
+}
+
+impl Drain {
+    /// Switches recording off, and looks at what the control register held.
+    pub(super) fn freeze<R: MsrWrite + ?Sized>(
+        &self,
+        registers: &mut Counted<'_, R>,
+    ) -> Result<Frozen, MsrError> {
+        let control = registers.read(self.ring.map.control)?;
+        let frozen = self.judge(control);
+        if !frozen.stopped {
+            registers.write(self.ring.map.control, control & !self.ring.map.enable)?;
+        }
+        Ok(frozen)
+    }
+
+    pub(super) fn judge(&self, control: u64) -> Frozen {
+        let enable = self.ring.map.enable;
+        Frozen {
+            control,
+            foreign: (control ^ self.control) & !enable != 0,
+            stopped: control & enable == 0,
+            by_status: false,
+        }
+    }
+
+    /// Switches recording on again. Where somebody else has taken the control
+    /// register over, it is left as it was found.
+    pub(super) fn thaw<R: MsrWrite + ?Sized>(
+        &self,
+        registers: &mut Counted<'_, R>,
+        frozen: Frozen,
+    ) -> Result<(), MsrError> {
+        let enable = if frozen.foreign { 0 } else { self.ring.map.enable };
+        registers.write(self.ring.map.control, frozen.control | enable)
+    }
+
+    pub(super) fn top<R: MsrWrite + ?Sized>(
+        &self,
+        registers: &mut Counted<'_, R>,
+    ) -> Result<u32, MsrError> {
+        match self.ring.map.tos {
+            Some(msr) => Ok(self.ring.top(registers.read(msr)?)),
+            None => Ok(0),
+        }
+    }
+
+    /// Ends a freeze by LBR_FRZ. SDM 18.2.4.2.
+    pub(super) fn release<R: MsrWrite + ?Sized>(
+        &self,
+        registers: &mut Counted<'_, R>,
+        frozen: Frozen,
+    ) -> Result<(), MsrError> {
+        if frozen.by_status && !frozen.foreign {
+            registers.write(IA32_PERF_GLOBAL_STATUS_RESET, LBR_FRZ)?;
+        }
+        Ok(())
+    }
+
+    /// Accesses of [`moved`](Self::moved).
+    pub(super) fn cost_of_moved(&self, new: u32) -> u32 {
+        match (self.ring.map.tos, self.ring.map.to) {
+            (None, Some(_)) if new > 0 => 2,
+            _ => 1,
+        }
+    }
+
+    /// Whether TOS or entry 0 is no longer what the walk read.
+    pub(super) fn moved<R: MsrWrite + ?Sized>(
+        &self,
+        registers: &mut Counted<'_, R>,
+        top: u32,
+        newest: Option<Slot>,
+        new: u32,
+    ) -> Result<bool, MsrError> {
+        if self.ring.map.tos.is_some() {
+            return Ok(self.top(registers)? != top);
+        }
+        let Some(slot) = newest else { return Ok(false) };
+        let from = self.ring.map.from_at(0);
+        let to = self.ring.map.to_at(0);
+        match (self.ring.kind, to) {
+            // One register tells a mark or a blank slot from a new record.
+            (MarkKind::Amd, Some(to)) if new == 0 => Ok(registers.read(to)? != slot.to),
+            _ if new == 0 => Ok(registers.read(from)? != slot.from),
+            (_, Some(to)) => {
+                Ok(registers.read(from)? != slot.from || registers.read(to)? != slot.to)
+            }
+            (_, None) => Ok(registers.read(from)? != slot.from),
+        }
+    }
+
+    /// Spends what the budget leaves on the registers that tell whether
+    /// recording was frozen or filtered behind our back.
+    pub(super) fn look_around<R: MsrWrite + ?Sized>(
+        &self,
+        registers: &mut Counted<'_, R>,
+        frozen: &mut Frozen,
+        new: u32,
+        rest: u32,
+    ) -> Result<(), MsrError> {
+        let budget = 3 * new + 8;
+        let has_room = |used: Accesses| used.total() + rest < budget;
+        if let Some(status) = self.ring.status
+            && has_room(registers.accesses())
+        {
+            frozen.by_status = registers.read(status)? & LBR_FRZ != 0;
+            frozen.stopped |= frozen.by_status;
+        }
+        if let (Some(select), Some(armed)) = (self.ring.select, self.select)
+            && has_room(registers.accesses())
+        {
+            frozen.foreign |= registers.read(select)? != armed;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! The registers that a source feeds, and why there are none.
+
+use lbr_msr::arm::{Allowlisted, ArmError};
+use lbr_msr::soft::{Retired, SoftLbr};
+use lbr_msr::{MsrError, MsrWrite};
+
+use crate::drain::DrainError;
+use crate::target::ThreadId;
+
+/// The recorder has stopped (Ctrl-C, a failed sink): the source should end its
+/// run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the recorder has stopped")]
+pub struct Closed;
+
+/// The registers of one thread of the target: a software LBR, or one in a
+/// wrapper that watches or disturbs it.
+pub trait BranchRegisters: MsrWrite + Send {
+    /// Retires one taken branch. Whether the ring changed: a branch that the
+    /// filter leaves out changes nothing.
+    fn retire(&mut self, branch: &Retired) -> bool;
+}
+
+impl BranchRegisters for SoftLbr {
+    fn retire(&mut self, branch: &Retired) -> bool {
+        SoftLbr::retire(self, branch)
+    }
+}
+
+impl BranchRegisters for Allowlisted<SoftLbr> {
+    fn retire(&mut self, branch: &Retired) -> bool {
+        self.inner_mut().retire(branch)
+    }
+}
+
+/// Why the registers of a thread could not be made ready.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// They cannot be armed.
+    #[error(transparent)]
+    Arm(#[from] ArmError),
+    /// They cannot be drained.
+    #[error(transparent)]
+    Drain(#[from] DrainError),
+}
+
+impl From<MsrError> for OpenError {
+    fn from(error: MsrError) -> OpenError {
+        OpenError::Arm(error.into())
+    }
+}
+
+/// Makes the registers of a thread of the target: cleared, the filter and the
+/// depth set, recording on.
+pub type OpenRegisters =
+    Box<dyn Fn(ThreadId) -> Result<Box<dyn BranchRegisters>, OpenError> + Send + Sync>;
