@@ -88,14 +88,25 @@ pub(crate) fn taint_notice(registers: &dyn Registers, root: &Root) -> Option<&'s
         .then_some("writing MSRs taints the kernel (CPU_OUT_OF_SPEC) until it is booted anew")
 }
 
+/// What was found on a CPU.
+pub(crate) struct Looked<T> {
+    /// Its branch records.
+    pub(crate) caps: LbrCaps,
+    /// Its registers, open for reading alone.
+    pub(crate) registers: Hardware,
+    /// What a command is going to do with them.
+    pub(crate) usable: T,
+}
+
 /// Opens the registers of a CPU for reading alone, and finds out what they
-/// are. Whether there is anything to read is said before what stands in the
-/// way.
-pub(crate) fn look(
+/// are. Whether there is anything that a command can use is said before what
+/// stands in the way: `usable` refuses records that it cannot.
+pub(crate) fn look<T>(
     backend: Backend,
     cpu: u32,
     machine: &MachineArgs,
-) -> Result<(LbrCaps, Hardware), Failure> {
+    usable: impl Fn(&LbrCaps) -> Result<T, Failure>,
+) -> Result<Looked<T>, Failure> {
     let cpus = machine.cpus()?;
     let root = machine.root();
     let found = cpus
@@ -115,9 +126,12 @@ pub(crate) fn look(
         };
         return Err(error).or_exit(USAGE);
     };
-    let assume = machine.assume.as_ref();
+    let assume = machine.host.assume.as_ref();
     let registers = match probe_assuming(&found.cpuid, None, assume) {
-        Ok(caps) => vec![IA32_PERF_CAPABILITIES, caps.registers.control, caps.registers.from],
+        Ok(caps) => {
+            usable(&caps)?;
+            vec![IA32_PERF_CAPABILITIES, caps.registers.control, caps.registers.from]
+        }
         // The register may tell what the user left out.
         Err(unsupported) if unsupported.why == Why::AssumedFormatMissing => {
             vec![IA32_PERF_CAPABILITIES]
@@ -125,12 +139,13 @@ pub(crate) fn look(
         Err(unsupported) => return Err(no_records(unsupported)),
     };
     let needs: Vec<Need> = registers.into_iter().map(|msr| Need { msr, write_mask: 0 }).collect();
-    let mut hardware = open(backend, cpu, &root, &needs, false).map_err(refused)?;
+    let mut registers = open(backend, cpu, &root, &needs, false).map_err(refused)?;
     let caps = match machine.perf_capabilities.map(GivenPerfCapabilities) {
         Some(mut given) => probe_assuming(&found.cpuid, Some(&mut given), assume),
-        None => probe_assuming(&found.cpuid, Some(&mut hardware as &mut dyn MsrRead), assume),
+        None => probe_assuming(&found.cpuid, Some(&mut registers as &mut dyn MsrRead), assume),
     };
-    Ok((caps.map_err(no_records)?, hardware))
+    let caps = caps.map_err(no_records)?;
+    Ok(Looked { usable: usable(&caps)?, caps, registers })
 }
 
 /// There are no records to read, or the user told wrong of them.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use lbr_msr::{
-    MsrRead,
+    LbrCaps, MsrRead,
     arm::{ArmOptions, ArmPlan},
 };
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub(crate) struct DisarmArgs {
 }
 
 /// What was found on a CPU, and done.
-struct Found {
+struct DisarmedCpu {
     recording: bool,
     control: (String, u64),
     filter: Option<(String, u64)>,
@@ -99,9 +99,11 @@ pub(crate) fn run(args: DisarmArgs) -> Outcome {
     Ok(code.unwrap_or(DONE))
 }
 
-fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<Found, Failure> {
-    let (caps, mut registers) = backend::look(args.backend, cpu, &args.machine)?;
-    let plan = ArmPlan::new(&caps, 0, ArmOptions::default()).map_err(backend::no_plan)?;
+fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<DisarmedCpu, Failure> {
+    let plan =
+        |caps: &LbrCaps| ArmPlan::new(caps, 0, ArmOptions::default()).map_err(backend::no_plan);
+    let found = backend::look(args.backend, cpu, &args.machine, plan)?;
+    let (caps, plan, mut registers) = (found.caps, found.usable, found.registers);
     let (control, enable) = plan.control();
     let value = registers.read(control).map_err(backend::refused)?;
     let mut filter = None;
@@ -122,7 +124,7 @@ fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<Found, Fa
         let mut registers = lbr_msr::arm::Allowlisted::new(registers, &plan);
         plan.disarm(&mut registers).map_err(backend::refused)?;
     }
-    Ok(Found {
+    Ok(DisarmedCpu {
         recording: value & enable != 0,
         control: (control.to_string(), value),
         filter,
@@ -130,7 +132,7 @@ fn disarm(cpu: u32, args: &DisarmArgs, announced: &mut bool) -> Result<Found, Fa
     })
 }
 
-fn write_text(out: &mut Out<'_>, cpu: u32, found: &Found) -> io::Result<()> {
+fn write_text(out: &mut Out<'_>, cpu: u32, found: &DisarmedCpu) -> io::Result<()> {
     let (control, value) = &found.control;
     let state = if found.recording { "on" } else { "off" };
     let filter = found.filter.as_ref();
@@ -146,7 +148,7 @@ fn write_text(out: &mut Out<'_>, cpu: u32, found: &Found) -> io::Result<()> {
     ))
 }
 
-fn write_json(out: &mut impl Write, cpu: u32, found: &Found) -> io::Result<()> {
+fn write_json(out: &mut impl Write, cpu: u32, found: &DisarmedCpu) -> io::Result<()> {
     let filter = found.filter.as_ref();
     json::line(
         out,

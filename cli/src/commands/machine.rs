@@ -22,22 +22,13 @@ use crate::exit::{Failure, NO_LBR, OrExit, USAGE};
 use crate::input;
 use crate::present::out::say;
 
-/// Which CPU to look at.
-#[derive(Debug, Args)]
-pub(crate) struct MachineArgs {
+/// The machine whose registers are used.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct HostArgs {
     /// Take CPUID from FILE: the text of `cpuid -r`, or a dump of InstLatX64,
     /// AIDA64, libcpuid, x86info, cpucontrol or CPU-Z
-    #[arg(long, value_name = "FILE", conflicts_with = "soft_cpu")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) cpuid: Option<PathBuf>,
-
-    /// Take this as the value of IA32_PERF_CAPABILITIES (345H), in hexadecimal
-    #[arg(long, value_name = "HEX", value_parser = hex)]
-    pub(crate) perf_capabilities: Option<u64>,
-
-    /// Take a CPU that the software LBR knows: FF_MMH, or a name such as
-    /// skylake or zen4
-    #[arg(long, value_name = "FF_MMH", value_parser = SoftCpu::preset)]
-    pub(crate) soft_cpu: Option<SoftCpu>,
 
     /// For an Intel model that the CPU table does not know: the model to take
     /// it for, or depth=,from=,to=,info=,tos=,select=[,format=] with addresses
@@ -45,28 +36,50 @@ pub(crate) struct MachineArgs {
     #[arg(long, value_name = "FF_MMH|LIST")]
     pub(crate) assume: Option<Assumption>,
 
-    /// Look for /dev, /sys and /proc under DIR; without --cpuid or --soft-cpu
+    /// Look for /dev, /sys and /proc under DIR; unless a CPU is given otherwise
     /// the CPUs are those that DIR/cpuid records, as text that --cpuid takes
     #[arg(long, value_name = "DIR", alias = "root", hide_short_help = true)]
     pub(crate) msr_root: Option<PathBuf>,
 }
 
+/// Which CPU to look at: of that machine, or one that stands in for it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MachineArgs {
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+
+    /// Take this as the value of IA32_PERF_CAPABILITIES (345H), in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = hex)]
+    pub(crate) perf_capabilities: Option<u64>,
+
+    /// Take a CPU that the software LBR knows: FF_MMH, or a name such as
+    /// skylake or zen4
+    #[arg(long, value_name = "FF_MMH", value_parser = SoftCpu::preset, conflicts_with = "cpuid")]
+    pub(crate) soft_cpu: Option<SoftCpu>,
+}
+
+impl From<HostArgs> for MachineArgs {
+    fn from(host: HostArgs) -> MachineArgs {
+        MachineArgs { host, perf_capabilities: None, soft_cpu: None }
+    }
+}
+
 impl MachineArgs {
     /// Where device nodes are looked for.
     pub(crate) fn root(&self) -> Root {
-        self.msr_root.as_ref().map_or_else(Root::default, Root::at)
+        self.host.msr_root.as_ref().map_or_else(Root::default, Root::at)
     }
 
     /// The CPUs are those of the machine that this runs on. Another root is
     /// another machine: nothing that is asked of this one belongs to it.
     pub(crate) fn is_live(&self) -> bool {
-        self.cpuid.is_none() && self.soft_cpu.is_none() && self.root().is_real()
+        self.host.cpuid.is_none() && self.soft_cpu.is_none() && self.root().is_real()
     }
 
     /// The CPUID of each CPU.
     pub(crate) fn cpus(&self) -> Result<Vec<RecordedCpu>, Failure> {
         let root = self.root();
-        match (&self.cpuid, &self.soft_cpu) {
+        match (&self.host.cpuid, &self.soft_cpu) {
             (Some(path), _) => recording(path).or_exit(USAGE),
             (None, Some(soft)) => Ok(vec![RecordedCpu { cpu: 0, cpuid: soft.cpuid.clone() }]),
             (None, None) if root.is_real() => here().or_exit(USAGE),
@@ -93,14 +106,14 @@ impl MachineArgs {
             let soft = self.soft_cpu.as_ref().and_then(|soft| soft.perf_capabilities);
             let probed = if let Some(value) = self.perf_capabilities.or(soft) {
                 let mut given = GivenPerfCapabilities(value);
-                probe_assuming(cpuid, Some(&mut given), self.assume.as_ref())
+                probe_assuming(cpuid, Some(&mut given), self.host.assume.as_ref())
             } else {
                 // A recorded CPU has registers where a root for them is named.
-                let has_registers = self.is_live() || self.msr_root.is_some();
+                let has_registers = self.is_live() || self.host.msr_root.is_some();
                 let mut device =
                     if has_registers { Device::open(*cpu, &self.root()).ok() } else { None };
                 let msr = device.as_mut().map(|device| device as &mut dyn MsrRead);
-                probe_assuming(cpuid, msr, self.assume.as_ref())
+                probe_assuming(cpuid, msr, self.host.assume.as_ref())
             };
             (*cpu, CoreType::of(cpuid), probed)
         }))

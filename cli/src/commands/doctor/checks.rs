@@ -49,7 +49,9 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
     let first = usable.map(|(group, _)| group).or(groups.first());
     let cpu = first.and_then(|group| group.cpus.first().copied()).unwrap_or(0);
 
-    let node = driver(&mut checks, &root, cpu);
+    let recording = usable.map(|(_, caps)| recording(caps));
+    let recordable = recording.as_ref().is_some_and(|check| check.obstacle.is_none());
+    let node = driver(&mut checks, &root, cpu, recordable);
     let writes = writes(&mut checks, &root);
     let mut device = reading(&mut checks, &root, cpu, node);
     if let (Some(device), Some((_, caps))) = (&mut device, usable) {
@@ -66,8 +68,8 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
         if caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
             checks.push(idle_states(&root, cpu));
         }
-        checks.push(recording(caps));
     }
+    checks.extend(recording);
     let msr_safe = usable.is_some_and(|(_, caps)| msr_safe(&mut checks, &root, cpu, caps));
     let msr = device.is_some() && writes;
 
@@ -116,9 +118,15 @@ fn processor(checks: &mut Vec<Check>, group: &CoreGroup, cpus: &[RecordedCpu]) {
     });
     checks.push(match &cpu.hypervisor {
         None => Check::ok("hypervisor", "none"),
-        Some(name) if group.probed.is_ok() => {
+        Some(name) if group.probed.as_ref().is_ok_and(is_announced) => {
             Check::ok("hypervisor", format!("{name}; it shows branch records to this guest"))
         }
+        Some(name) if group.probed.is_ok() => Check::unknown(
+            "hypervisor",
+            format!(
+                "{name}; this CPU model has branch records, but nothing says that this guest has"
+            ),
+        ),
         Some(name) => Check::bad("hypervisor", name.clone())
             .remedy("run on the host, or on a virtual machine that is given the LBR"),
     });
@@ -141,8 +149,19 @@ fn processor(checks: &mut Vec<Check>, group: &CoreGroup, cpus: &[RecordedCpu]) {
     });
 }
 
-/// The msr module and its node; whether the node is there.
-fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32) -> bool {
+/// Whether CPUID or IA32_PERF_CAPABILITIES says that there are such records;
+/// otherwise it follows from the model, which a hypervisor shows to any guest.
+const fn is_announced(caps: &LbrCaps) -> bool {
+    match caps.facility {
+        Facility::IntelArch | Facility::AmdLbrV2 | Facility::AmdBrs => true,
+        Facility::IntelLegacy => caps.format.is_some(),
+        Facility::AmdSingle | Facility::P6 | Facility::NetBurst => false,
+    }
+}
+
+/// The msr module and its node; whether the node is there. It is missed only
+/// where there is something to `record`.
+fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32, record: bool) -> bool {
     let path = root.msr_node(cpu);
     let meta = fs::metadata(&path);
     let loaded = root.join("sys/module/msr").is_dir();
@@ -150,7 +169,8 @@ fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32) -> bool {
         (true, _) => Check::ok("msr module", "loaded"),
         (false, Ok(_)) => Check::ok("msr module", "built in, or another provider of its nodes"),
         (false, Err(_)) => {
-            Check::bad("msr module", "not loaded").remedy("modprobe msr").blocks(Obstacle::Driver)
+            let check = Check::bad("msr module", "not loaded").blocks(Obstacle::Driver);
+            if record { check.remedy("modprobe msr") } else { check }
         }
     });
     let shown = path.display();

@@ -50,9 +50,12 @@ pub(super) fn snapshot(
     args: &DumpArgs,
     filter: BranchFilter,
 ) -> Result<(LbrCaps, Snapshot), Failure> {
-    let (caps, _) = backend::look(args.backend, args.cpu, &args.machine)?;
-    let value = to_register_disarmed(filter, caps.filter).map_err(backend::not_here)?;
-    let plan = ArmPlan::new(&caps, value, ArmOptions::default()).map_err(backend::no_plan)?;
+    let plan = |caps: &LbrCaps| {
+        let value = to_register_disarmed(filter, caps.filter).map_err(backend::not_here)?;
+        ArmPlan::new(caps, value, ArmOptions::default()).map_err(backend::no_plan)
+    };
+    let found = backend::look(args.backend, args.cpu, &args.machine, plan)?;
+    let (caps, plan) = (found.caps, found.usable);
     if software_filter(filter, caps.filter).is_some() {
         say!(
             "{} cannot leave out jumps where calls are asked for: jumps are shown as well",

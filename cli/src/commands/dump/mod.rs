@@ -82,9 +82,9 @@ pub(crate) fn run(args: DumpArgs) -> Outcome {
     } else if let Some(filter) = args.arm {
         armed::snapshot(&args, filter)?
     } else {
-        let (caps, mut registers) = backend::look(args.backend, args.cpu, &args.machine)?;
-        let snapshot = Snapshot::read(&mut registers, &caps).map_err(backend::refused)?;
-        (caps, snapshot)
+        let mut found = backend::look(args.backend, args.cpu, &args.machine, |_| Ok(()))?;
+        let read = Snapshot::read(&mut found.registers, &found.caps);
+        (found.caps, read.map_err(backend::refused)?)
     };
     let mut out = Out::stdout();
     if args.json {

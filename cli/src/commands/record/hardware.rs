@@ -21,6 +21,7 @@ use sampler::{DEFAULT_HZ, RecordConfig, RecordError, Sampling, fresh_seed, keepe
 use super::output::{Recording, meta};
 use super::{Placing, Record, announce, software};
 use crate::commands::backend::{self as registers, Hardware};
+use crate::commands::machine::MachineArgs;
 use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE};
 use crate::output::Output;
 use crate::present::out::say;
@@ -38,14 +39,14 @@ pub(super) struct Chosen {
 
 /// Finds out what there is to record from.
 pub(super) fn look(args: &Record) -> Result<Chosen, Failure> {
-    let machine = args.machine();
+    let machine = MachineArgs::from(args.host.clone());
     let cpus = match &args.cpu {
         Some(list) => list.cpus().to_vec(),
         None => vec![machine.usual_cpu()?],
     };
     let mut found: Option<LbrCaps> = None;
     for &cpu in &cpus {
-        let (caps, _) = registers::look(args.backend, cpu, &machine)?;
+        let caps = registers::look(args.backend, cpu, &machine, recordable)?.caps;
         match &found {
             Some(first) if first.registers != caps.registers || first.layout != caps.layout => {
                 return Err(anyhow!(
@@ -69,7 +70,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     refuse_what_needs_software(args)?;
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
     let plan = plan(filter, &caps)?;
-    let root = args.machine().root();
+    let root = MachineArgs::from(args.host.clone()).root();
     let rings = cpus
         .iter()
         .map(|cpu| registers::open_for(&plan, args.backend, *cpu, &root))
@@ -155,14 +156,17 @@ fn refuse_what_needs_software(args: &Record) -> Result<(), Failure> {
     Err(anyhow!("{why}, or record on the software LBR (--backend soft)")).or_exit(USAGE)
 }
 
-fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<ArmPlan, Failure> {
+/// Refuses records that nobody could record from.
+fn recordable(caps: &LbrCaps) -> Result<(), Failure> {
     if let Some(why) = unrecordable(caps) {
         let name = caps.cpu.uarch.as_deref().map_or_else(|| caps.cpu.key(), str::to_owned);
         let error = anyhow!("{name} cannot be recorded from: {why}; --backend soft works");
         return Err(Failure { code: NO_LBR, error });
     }
-    // One-entry and read-only facilities say so before their filter does.
-    ArmPlan::new(caps, 0, ArmOptions::default()).map_err(registers::no_plan)?;
+    ArmPlan::new(caps, 0, ArmOptions::default()).map(drop).map_err(registers::no_plan)
+}
+
+fn plan(filter: BranchFilter, caps: &LbrCaps) -> Result<ArmPlan, Failure> {
     let value = to_register_disarmed(filter, caps.filter).map_err(registers::not_here)?;
     ArmPlan::new(caps, value, ArmOptions::default()).map_err(registers::no_plan)
 }

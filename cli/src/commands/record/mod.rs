@@ -10,11 +10,10 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use lbr_msr::probe::Assumption;
 use sampler::target::User;
 
 use super::backend::{Backend, Choice};
-use super::{cpus::CpuList, machine::MachineArgs};
+use super::{cpus::CpuList, machine::HostArgs};
 use crate::exit::{Failure, NOT_PERMITTED, Outcome, USAGE};
 use crate::output::{Output, recording};
 use crate::present::out::say;
@@ -97,26 +96,16 @@ pub(crate) struct Record {
     #[arg(long)]
     allow_cstates: bool,
 
-    /// For an Intel model that the CPU table does not know, as in lbr probe
-    #[arg(long, value_name = "FF_MMH|LIST", hide_short_help = true)]
-    assume: Option<Assumption>,
-
-    /// Take CPUID from FILE, as in lbr probe
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    cpuid: Option<PathBuf>,
-
-    /// Look for /dev, /sys and /proc under DIR; without --cpuid the CPUs are
-    /// those that DIR/cpuid records
-    #[arg(long, value_name = "DIR", hide_short_help = true)]
-    msr_root: Option<PathBuf>,
+    #[command(flatten)]
+    host: HostArgs,
 
     /// CPU whose registers the software LBR has: FF_MMH of the CPU table, or a name
     #[arg(long, value_name = "CPU", default_value = "06_5E")]
     soft_cpu: String,
 
     /// What runs the program under the software LBR
-    #[arg(long, value_enum, default_value_t = Source::Auto)]
-    source: Source,
+    #[arg(long, value_name = "SOURCE", default_value = AUTO, value_parser = software::names())]
+    source: String,
 
     /// Start recording when this function of the program is first reached
     #[arg(long, value_name = "SYMBOL")]
@@ -139,16 +128,8 @@ pub(crate) struct Record {
     command: Vec<String>,
 }
 
-/// What runs the program under the software LBR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Source {
-    /// The QEMU plugin where it can be had, else ptrace
-    Auto,
-    /// Single-stepping: any program, about 30,000 instructions a second and up
-    Ptrace,
-    /// qemu-x86_64 with this project's plugin: hundreds of times faster
-    Qemu,
-}
+/// The first source that can be had.
+const AUTO: &str = "auto";
 
 /// Where the registers of hardware are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -161,19 +142,6 @@ pub(crate) enum Placing {
     Beside,
 }
 
-impl Record {
-    /// The machine as other commands name it.
-    fn machine(&self) -> MachineArgs {
-        MachineArgs {
-            cpuid: self.cpuid.clone(),
-            perf_capabilities: None,
-            soft_cpu: None,
-            assume: self.assume,
-            msr_root: self.msr_root.clone(),
-        }
-    }
-}
-
 /// Where the recording goes: into nothing that is being run or read.
 fn output_of(args: &Record) -> Result<Output, Failure> {
     let program = match (args.command.first(), args.pid) {
@@ -182,7 +150,7 @@ fn output_of(args: &Record) -> Result<Output, Failure> {
         (None, Some(pid)) => Some(PathBuf::from(format!("/proc/{pid}/exe"))),
         (None, None) => None,
     };
-    let output = Output::new(&args.output, program.iter().chain(&args.cpuid))?;
+    let output = Output::new(&args.output, program.iter().chain(&args.host.cpuid))?;
     if args.report && !output.is_file() {
         let error = anyhow!("--report reads the recording again: give -o FILE");
         return Err(Failure { code: USAGE, error });

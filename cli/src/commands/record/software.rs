@@ -1,19 +1,18 @@
 //! Recording on the software LBR.
 
 use anyhow::{Context, anyhow};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use lbr_msr::BranchFilter;
 use lbr_msr::caps::{FilterRegister, LbrCaps};
 use lbr_msr::filter::{BranchClasses, software_filter, to_register_disarmed};
 use lbr_msr::record::{BranchEntry, BranchType};
 use lbr_msr::soft::SoftCpu;
 use profile::symbols::find_symbol;
-use sampler::source::ptrace::Ptrace;
-use sampler::source::qemu::Qemu;
-use sampler::source::{Command, Source as BranchSource, SourceError};
+use sampler::source::{Command, SOFTWARE, Source, SourceError};
 use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 
 use super::output::{Recording, meta};
-use super::{Record, Source, announce};
+use super::{AUTO, Record, announce};
 use crate::commands::cpus::CpuList;
 use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::Output;
@@ -112,30 +111,35 @@ fn sampling(args: &Record, caps: &LbrCaps) -> Sampling {
 
 /// What runs the program.
 struct Tracer {
-    source: Box<dyn BranchSource<'static>>,
+    source: Box<dyn Source<'static>>,
     /// Why the faster source was not taken, where nobody decided it.
     why_slow: Option<String>,
 }
 
+/// What `--source` takes.
+pub(super) fn names() -> PossibleValuesParser {
+    let auto = PossibleValue::new(AUTO).help("The first of the others that can be had");
+    let named = SOFTWARE.iter().map(|source| PossibleValue::new(source.name).help(source.about));
+    [auto].into_iter().chain(named).collect::<Vec<_>>().into()
+}
+
 fn tracer(args: &Record) -> Result<Tracer, Failure> {
     let command = command(args)?;
-    let qemu = match args.source {
-        Source::Ptrace => Err(None),
-        Source::Auto | Source::Qemu => Qemu::find().map_err(|why| Some(why.to_string())),
-    };
-    match qemu {
-        Ok(qemu) => {
-            let source = qemu.program(command).map_err(|error| refused(error, args))?;
-            Ok(Tracer { source: Box::new(source), why_slow: None })
+    let mut why_slow = None;
+    for software in SOFTWARE {
+        if args.source != AUTO && args.source != software.name {
+            continue;
         }
-        Err(Some(why)) if args.source == Source::Qemu => {
-            Err(Failure { code: FAILED, error: anyhow!("--source qemu: {why}") })
-        }
-        Err(why_slow) => {
-            let source = Ptrace::new(command).map_err(|error| refused(error, args))?;
-            Ok(Tracer { source: Box::new(source), why_slow })
+        match (software.open)(command.clone()) {
+            Ok(source) => return Ok(Tracer { source, why_slow }),
+            Err(SourceError::Unavailable { why }) => {
+                why_slow.get_or_insert(why);
+            }
+            Err(error) => return Err(refused(error, args)),
         }
     }
+    let why = why_slow.unwrap_or_default();
+    Err(Failure { code: FAILED, error: anyhow!("--source {}: {why}", args.source) })
 }
 
 fn command(args: &Record) -> Result<Command, Failure> {

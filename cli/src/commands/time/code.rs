@@ -2,7 +2,7 @@
 
 use anyhow::{Context, anyhow};
 use lab::measure::bracket::Body;
-use lab::measure::image::{Image, ImageError};
+use lab::measure::image::{LoadError, LoadedFile};
 
 use super::{TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, USAGE};
@@ -17,7 +17,7 @@ pub(super) struct Code {
     /// What goes into the bracket.
     pub(super) body: Body,
     /// The file that a function lies in.
-    pub(super) image: Option<Image>,
+    pub(super) image: Option<LoadedFile>,
     /// What it is, in a few words.
     pub(super) title: String,
 }
@@ -31,9 +31,9 @@ impl Code {
         };
         let mut body = Body { init, unroll: args.unroll, rounds: args.rounds, ..Body::default() };
         if let (Some(path), Some(symbol)) = (&args.object, &args.symbol) {
-            let image = Image::load(path, symbol).map_err(|error| {
+            let image = LoadedFile::load(path, symbol).map_err(|error| {
                 let code = match &error {
-                    ImageError::Map { .. } => FAILED,
+                    LoadError::Map { .. } | LoadError::Link { .. } => FAILED,
                     _ => USAGE,
                 };
                 Failure { code, error: error.into() }

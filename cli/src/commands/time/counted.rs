@@ -6,7 +6,7 @@ use lab::measure::{Measurement, Run};
 use profile::cycles::Cycles;
 
 use super::code::Code;
-use super::place::Place;
+use super::place::CodePlace;
 
 /// Where the records came from, in words.
 #[derive(Clone, Debug)]
@@ -62,8 +62,8 @@ impl Spread {
 /// A stretch of code, of all copies together.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    pub(super) entry: Place,
-    pub(super) exit: Place,
+    pub(super) entry: CodePlace,
+    pub(super) exit: CodePlace,
     /// Copies between the entry and the exit.
     pub(super) ahead: u64,
     pub(super) n: u64,
@@ -152,12 +152,12 @@ fn weighted(values: &BTreeMap<u64, u64>) -> Option<Spread> {
 
 /// Blocks of all copies together, the most frequent first.
 fn blocks(measured: &Measurement, code: &Code) -> Vec<Block> {
-    let mut folded: BTreeMap<(Place, Place, u64), Block> = BTreeMap::new();
+    let mut folded: BTreeMap<(CodePlace, CodePlace, u64), Block> = BTreeMap::new();
     for block in &measured.blocks {
-        let place = |address| Place::of(address, &measured.layout, code).folded();
+        let place = |address| CodePlace::of(address, &measured.layout, code).folded();
         let ((entry, from), (exit, to)) = (place(block.entry), place(block.exit));
         let to = match exit {
-            Place::Around | Place::End => u64::from(code.body.unroll.max(1)) - 1,
+            CodePlace::Around | CodePlace::End => u64::from(code.body.unroll.max(1)) - 1,
             _ => to,
         };
         let ahead = to.saturating_sub(from);

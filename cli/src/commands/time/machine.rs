@@ -21,22 +21,16 @@ type Measured = (Result<Measurement, MeasureError>, Source);
 /// Measures, with the registers of the CPU where they can be had.
 pub(super) fn measure(args: &TimeArgs, options: Options, body: &Body) -> Result<Measured, Failure> {
     let allowed = Affinity::current()?;
-    let machine = MachineArgs {
-        cpuid: args.cpuid.clone(),
-        perf_capabilities: None,
-        soft_cpu: None,
-        assume: args.assume,
-        msr_root: args.msr_root.clone(),
-    };
+    let machine = MachineArgs::from(args.host.clone());
     let chosen = args.cpu.map_or_else(|| machine.usual_cpu(), Ok);
     // Stepping needs a CPU too, if only to be counted on one.
     let cpu = chosen.as_ref().ok().copied().or(allowed.cpus().last()).unwrap_or(0);
     let pin = allowed.only(cpu).or_exit(USAGE)?;
     let options = Options { pin: Some(pin), ..options };
     let prepared = args.backend.choose(|| {
-        let (caps, _) = backend::look(args.backend, chosen?, &machine)?;
-        let plan = plan(&caps, &options, body)?;
-        Ok((caps, plan))
+        let look = |caps: &LbrCaps| plan(caps, &options, body);
+        let found = backend::look(args.backend, chosen?, &machine, look)?;
+        Ok((found.caps, found.usable))
     })?;
     match prepared {
         Choice::Registers((caps, plan)) => {

@@ -17,13 +17,13 @@ use anyhow::{Context, anyhow};
 use clap::{ArgGroup, Args};
 use lab::measure::{MeasureError, Options};
 use lbr_msr::BranchFilter;
-use lbr_msr::probe::Assumption;
 use lbr_msr::soft::SoftCpu;
 
 use code::Code;
 use counted::Counted;
 
 use crate::commands::backend::Backend;
+use crate::commands::machine::HostArgs;
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::present::out::{Out, say};
 
@@ -119,18 +119,8 @@ pub(crate) struct TimeArgs {
     #[arg(long, value_name = "CPU", default_value = "06_5E", value_parser = SoftCpu::preset)]
     soft_cpu: SoftCpu,
 
-    /// For an Intel model that the CPU table does not know, as in lbr probe
-    #[arg(long, value_name = "FF_MMH|LIST", hide_short_help = true)]
-    assume: Option<Assumption>,
-
-    /// Take CPUID from FILE, as in lbr probe
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    cpuid: Option<PathBuf>,
-
-    /// Look for /dev, /sys and /proc under DIR; without --cpuid the CPUs are
-    /// those that DIR/cpuid records
-    #[arg(long, value_name = "DIR", hide_short_help = true)]
-    msr_root: Option<PathBuf>,
+    #[command(flatten)]
+    host: HostArgs,
 
     /// Blocks to show
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use serde_json::{Value, json};
 
 use super::counted::{Block, Counted, Spread};
-use super::place::Place;
+use super::place::CodePlace;
 use super::text::name;
 use crate::exit::{Failure, OrExit, USAGE};
 use crate::output::Output;
@@ -93,17 +93,17 @@ pub(super) fn json(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
 }
 
 /// One end of a block.
-fn end(place: &Place) -> Value {
+fn end(place: &CodePlace) -> Value {
     match place {
-        Place::Code { offset, .. } => json!({ "at": "code", "offset": hex(*offset) }),
-        Place::Symbol(symbol, offset) => {
+        CodePlace::Code { offset, .. } => json!({ "at": "code", "offset": hex(*offset) }),
+        CodePlace::Symbol(symbol, offset) => {
             json!({ "at": "symbol", "symbol": symbol, "offset": hex(*offset) })
         }
-        Place::Outside(address) => json!({ "at": "outside", "address": hex(*address) }),
-        Place::Init(offset) => json!({ "at": "init", "offset": hex(*offset) }),
-        Place::Around => json!({ "at": "loop" }),
-        Place::End => json!({ "at": "end" }),
-        Place::Ours => json!({ "at": "bracket" }),
+        CodePlace::Outside(address) => json!({ "at": "outside", "address": hex(*address) }),
+        CodePlace::Init(offset) => json!({ "at": "init", "offset": hex(*offset) }),
+        CodePlace::Around => json!({ "at": "loop" }),
+        CodePlace::End => json!({ "at": "end" }),
+        CodePlace::Ours => json!({ "at": "bracket" }),
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
     };
     let none = String::new;
     let measured = all.measured;
-    let per = |count: fn(&lab::measure::Counts) -> u64| {
+    let per = |count: fn(&lab::measure::StepCounts) -> u64| {
         measured.counts.as_ref().map(|counts| all.per_iteration(count(counts)))
     };
     let values = [

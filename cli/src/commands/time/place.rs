@@ -10,7 +10,7 @@ use super::code::Code;
 
 /// Where an address is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum CodePlace {
     /// In a copy of the code.
     Code {
         /// Bytes behind the start of its copy.
@@ -32,53 +32,53 @@ pub(super) enum Place {
     Ours,
 }
 
-impl Place {
-    pub(super) fn of(address: u64, layout: &Layout, code: &Code) -> Place {
+impl CodePlace {
+    pub(super) fn of(address: u64, layout: &Layout, code: &Code) -> CodePlace {
         if layout.around == Some(address) {
-            Place::Around
+            CodePlace::Around
         } else if layout.close == address {
-            Place::End
+            CodePlace::End
         } else if layout.code.contains(&address) && layout.copy > 0 {
             let offset = address - layout.code.start;
-            Place::Code { offset: offset % layout.copy, copy: offset / layout.copy }
+            CodePlace::Code { offset: offset % layout.copy, copy: offset / layout.copy }
         } else if layout.init.contains(&address) {
-            Place::Init(address - layout.init.start)
+            CodePlace::Init(address - layout.init.start)
         } else if layout.text.contains(&address) {
-            Place::Ours
+            CodePlace::Ours
         } else if let Some(named) = code.image.as_ref().and_then(|image| image.name(address)) {
-            Place::Symbol(named.symbol, named.offset)
+            CodePlace::Symbol(named.symbol, named.offset)
         } else {
-            Place::Outside(address)
+            CodePlace::Outside(address)
         }
     }
 
     /// The same place of the first copy, and which copy it was in.
-    pub(super) fn folded(self) -> (Place, u64) {
+    pub(super) fn folded(self) -> (CodePlace, u64) {
         match self {
-            Place::Code { offset, copy } => (Place::Code { offset, copy: 0 }, copy),
+            CodePlace::Code { offset, copy } => (CodePlace::Code { offset, copy: 0 }, copy),
             place => (place, 0),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CodePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Code { offset, copy: 0 } => write!(f, "+{offset:#x}"),
-            Place::Code { offset, copy } => write!(f, "+{offset:#x} of copy {}", copy + 1),
-            Place::Symbol(symbol, offset) => write!(f, "{symbol}+{offset:#x}"),
-            Place::Outside(address) => write!(f, "{address:#x}"),
-            Place::Around => f.write_str("loop"),
-            Place::End => f.write_str("end"),
-            Place::Init(offset) => write!(f, "+{offset:#x} of --init"),
-            Place::Ours => f.write_str("the bracket around the code"),
+            CodePlace::Code { offset, copy: 0 } => write!(f, "+{offset:#x}"),
+            CodePlace::Code { offset, copy } => write!(f, "+{offset:#x} of copy {}", copy + 1),
+            CodePlace::Symbol(symbol, offset) => write!(f, "{symbol}+{offset:#x}"),
+            CodePlace::Outside(address) => write!(f, "{address:#x}"),
+            CodePlace::Around => f.write_str("loop"),
+            CodePlace::End => f.write_str("end"),
+            CodePlace::Init(offset) => write!(f, "+{offset:#x} of --init"),
+            CodePlace::Ours => f.write_str("the bracket around the code"),
         }
     }
 }
 
 /// A fault as a sentence.
 pub(super) fn fault(fault: &Fault, layout: &Layout, code: &Code, stepped: bool) -> String {
-    let at = match fault.at.map(|at| (at, Place::of(at, layout, code))) {
+    let at = match fault.at.map(|at| (at, CodePlace::of(at, layout, code))) {
         None => String::new(),
         Some((at, _)) if code.image.as_ref().is_some_and(|image| image.absent(at).is_some()) => {
             let name = code.image.as_ref().and_then(|image| image.absent(at)).unwrap_or("?");
@@ -87,8 +87,8 @@ pub(super) fn fault(fault: &Fault, layout: &Layout, code: &Code, stepped: bool) 
                  when a function is measured alone"
             );
         }
-        Some((at, Place::Outside(_))) => format!(" at {at:#x}, outside of the code"),
-        Some((at, Place::Ours)) => {
+        Some((at, CodePlace::Outside(_))) => format!(" at {at:#x}, outside of the code"),
+        Some((at, CodePlace::Ours)) => {
             format!(" at {at:#x}, in the bracket around the code, which the code has disturbed")
         }
         Some((_, place)) => format!(" at {place}"),

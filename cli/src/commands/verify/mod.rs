@@ -94,7 +94,8 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
         return diff::run(one, other, args.json.as_deref());
     }
     let machine = &args.machine;
-    if machine.cpuid.is_some() && machine.msr_root.is_none() || machine.perf_capabilities.is_some()
+    if machine.host.cpuid.is_some() && machine.host.msr_root.is_none()
+        || machine.perf_capabilities.is_some()
     {
         let error = anyhow!(
             "recorded values have no registers to verify: leave out --perf-capabilities, and \
@@ -116,7 +117,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Outcome {
         return Err(anyhow!("--json and --markdown cannot both go to standard output"))
             .or_exit(USAGE);
     }
-    let output = |path: &PathBuf| Output::new(path, args.machine.cpuid.iter());
+    let output = |path: &PathBuf| Output::new(path, args.machine.host.cpuid.iter());
     let json = args.json.as_ref().map(output).transpose()?;
     let markdown = args.markdown.as_ref().map(output).transpose()?;
     let machine = verify_all(args)?;
@@ -134,8 +135,11 @@ fn verify_all(args: &VerifyArgs) -> Result<Machine, Failure> {
                 .context("signals cannot be listened for")?;
         }
     }
-    let config =
-        Config { write: args.write, assume: args.machine.assume, stop: Some(Arc::clone(&stop)) };
+    let config = Config {
+        write: args.write,
+        assume: args.machine.host.assume,
+        stop: Some(Arc::clone(&stop)),
+    };
     let cpus = args.machine.cpus()?;
     let chosen: Vec<u32> = match &args.cpu {
         Some(list) => list.cpus().to_vec(),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use lab::verify::{Check, Kind, Report, Verdict};
+use lab::verify::{Check, Report, SubjectKind, Verdict};
 use lbr_msr::probe::{
     cores::{CoreType, cpu_list},
     recorded::RecordedCpu,
@@ -86,9 +86,9 @@ impl Verified {
             title.push_str(", assumed");
         }
         title.push_str(match kind {
-            Kind::Software => " (software LBR)",
-            Kind::Emulated => " (test machine, a software LBR)",
-            Kind::Hardware => "",
+            SubjectKind::Software => " (software LBR)",
+            SubjectKind::Emulated => " (test machine, a software LBR)",
+            SubjectKind::Hardware => "",
         });
         title
     }
@@ -161,9 +161,9 @@ pub(super) fn write_json(
                 (
                     "registers",
                     json!(match kind {
-                        Kind::Software => "soft",
-                        Kind::Emulated => "emulated",
-                        Kind::Hardware => "hardware",
+                        SubjectKind::Software => "soft",
+                        SubjectKind::Emulated => "emulated",
+                        SubjectKind::Hardware => "hardware",
                     }),
                 ),
                 ("soft_lies", json!(machine.soft_lies)),

@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 
 use anyhow::Context;
 use lab::verify::{
-    Config, Kind, Preserved, Ready, Report, SoftSubject, VerifyError, documented,
-    real::{RealError, RealSubject},
+    Config, Preserved, Ready, Report, SoftSubject, SubjectKind, VerifyError, documented,
+    real::RealSubject,
 };
 use lbr_msr::{
     MsrRead, access::Device, address::IA32_PERF_CAPABILITIES, arm::Need,
@@ -17,7 +17,7 @@ use super::VerifyArgs;
 use crate::present::out::say;
 use crate::{
     commands::backend::{self, Hardware},
-    exit::{FAILED, Failure, USAGE},
+    exit::{FAILED, Failure, OrExit, USAGE},
 };
 
 /// Verifies one CPU. `notice`: what the first write does to the kernel is yet
@@ -70,7 +70,7 @@ fn open(
     let caps = documented(&found.cpuid, config.assume.as_ref(), &mut registers)
         .map_err(backend::no_records)?;
     if config.write
-        && let Ok(preserved) = Preserved::read(&mut registers, &caps, Kind::Hardware)
+        && let Ok(preserved) = Preserved::read(&mut registers, &caps, SubjectKind::Hardware)
     {
         registers = backend::open(args.backend, cpu, &root, &preserved.needs(), true)
             .map_err(backend::refused)?;
@@ -84,12 +84,8 @@ fn open(
     let sibling = sibling(&root, cpu)
         .and_then(|sibling| Device::open(sibling, &root).ok())
         .map(|sibling| Box::new(sibling) as Box<dyn MsrRead>);
-    RealSubject::new(registers, descriptor.into(), sibling, found.cpuid.clone(), root).map_err(
-        |error| {
-            let code = if matches!(error, RealError::Pin(_)) { USAGE } else { FAILED };
-            Failure { code, error: error.into() }
-        },
-    )
+    RealSubject::new(registers, descriptor.into(), sibling, found.cpuid.clone(), root)
+        .or_exit(USAGE)
 }
 
 /// Another hyperthread of the CPU's core.
