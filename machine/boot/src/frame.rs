@@ -11,13 +11,13 @@ pub const LONGEST: u32 = 1 << 20;
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// Bytes the command wrote to its standard output.
     Stdout,
     /// Bytes the command wrote to its standard error.
     Stderr,
     /// The name of a file that comes back, relative to the folder of results;
-    /// its contents follow in [`Kind::FileData`].
+    /// its contents follow in [`FrameKind::FileData`].
     FileName,
     /// The next bytes of the file named last.
     FileData,
@@ -28,30 +28,30 @@ pub enum Kind {
     Status,
 }
 
-impl Kind {
+impl FrameKind {
     /// The byte that stands for the kind.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
-            Kind::Stdout => b'1',
-            Kind::Stderr => b'2',
-            Kind::FileName => b'F',
-            Kind::FileData => b'D',
-            Kind::Notice => b'N',
-            Kind::Status => b'S',
+            FrameKind::Stdout => b'1',
+            FrameKind::Stderr => b'2',
+            FrameKind::FileName => b'F',
+            FrameKind::FileData => b'D',
+            FrameKind::Notice => b'N',
+            FrameKind::Status => b'S',
         }
     }
 
     /// The kind a byte stands for; `None` for any other byte.
     #[must_use]
-    pub const fn from_code(code: u8) -> Option<Kind> {
+    pub const fn from_code(code: u8) -> Option<FrameKind> {
         Some(match code {
-            b'1' => Kind::Stdout,
-            b'2' => Kind::Stderr,
-            b'F' => Kind::FileName,
-            b'D' => Kind::FileData,
-            b'N' => Kind::Notice,
-            b'S' => Kind::Status,
+            b'1' => FrameKind::Stdout,
+            b'2' => FrameKind::Stderr,
+            b'F' => FrameKind::FileName,
+            b'D' => FrameKind::FileData,
+            b'N' => FrameKind::Notice,
+            b'S' => FrameKind::Status,
             _ => return None,
         })
     }
@@ -59,7 +59,7 @@ impl Kind {
 
 /// The five bytes before the contents of a frame.
 #[must_use]
-pub const fn header(kind: Kind, len: u32) -> [u8; 5] {
+pub const fn header(kind: FrameKind, len: u32) -> [u8; 5] {
     let [a, b, c, d] = len.to_le_bytes();
     [kind.code(), a, b, c, d]
 }
@@ -87,7 +87,7 @@ pub fn skip_to_preamble(stream: &mut impl Read) -> io::Result<bool> {
 /// # Errors
 /// What reading failed with; `InvalidData` for an unknown kind or a length
 /// above [`LONGEST`]; `UnexpectedEof` where the stream ends inside a frame.
-pub fn read(stream: &mut impl Read, contents: &mut Vec<u8>) -> io::Result<Option<Kind>> {
+pub fn read(stream: &mut impl Read, contents: &mut Vec<u8>) -> io::Result<Option<FrameKind>> {
     let mut code = [0];
     if stream.read(&mut code)? == 0 {
         return Ok(None);
@@ -96,7 +96,7 @@ pub fn read(stream: &mut impl Read, contents: &mut Vec<u8>) -> io::Result<Option
     stream.read_exact(&mut len)?;
     let len = u32::from_le_bytes(len);
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the guest's frames are damaged");
-    let kind = Kind::from_code(code[0]).filter(|_| len <= LONGEST).ok_or_else(damaged)?;
+    let kind = FrameKind::from_code(code[0]).filter(|_| len <= LONGEST).ok_or_else(damaged)?;
     contents.clear();
     contents.resize(len as usize, 0);
     stream.read_exact(contents)?;
@@ -111,16 +111,16 @@ mod tests {
     fn frames_follow_whatever_came_before_the_preamble() {
         let mut bytes = b"SeaBIOS\0\0LBR".to_vec();
         bytes.extend(PREAMBLE);
-        bytes.extend(header(Kind::Stdout, 3));
+        bytes.extend(header(FrameKind::Stdout, 3));
         bytes.extend(b"abc");
-        bytes.extend(header(Kind::Status, 4));
+        bytes.extend(header(FrameKind::Status, 4));
         bytes.extend([3, 0, 0, 0]);
         let mut stream = bytes.as_slice();
         let mut contents = Vec::new();
         assert!(skip_to_preamble(&mut stream).expect("a slice"));
-        assert_eq!(read(&mut stream, &mut contents).expect("a slice"), Some(Kind::Stdout));
+        assert_eq!(read(&mut stream, &mut contents).expect("a slice"), Some(FrameKind::Stdout));
         assert_eq!(contents, b"abc");
-        assert_eq!(read(&mut stream, &mut contents).expect("a slice"), Some(Kind::Status));
+        assert_eq!(read(&mut stream, &mut contents).expect("a slice"), Some(FrameKind::Status));
         assert_eq!(contents, [3, 0, 0, 0]);
         assert_eq!(read(&mut stream, &mut contents).expect("a slice"), None);
     }

@@ -14,7 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use lbr_test_machine::frame::{self, Kind};
+use lbr_test_machine::frame::{self, FrameKind};
 use lbr_test_machine::{
     COMMAND_FILE, ENVIRONMENT_FILE, FRAME_PORT, MODULE_FOLDER, OUT_FOLDER, WORK_FOLDER,
 };
@@ -31,10 +31,10 @@ fn main() {
     let status = match Port::open() {
         Ok(mut port) => {
             let status = run(&mut port).unwrap_or_else(|error| {
-                port.send(Kind::Notice, format!("guest init: {error}").as_bytes());
+                port.send(FrameKind::Notice, format!("guest init: {error}").as_bytes());
                 NOT_STARTED
             });
-            port.send(Kind::Status, &status.to_le_bytes());
+            port.send(FrameKind::Status, &status.to_le_bytes());
             status
         }
         Err(error) => {
@@ -101,7 +101,7 @@ fn run(port: &mut Port) -> io::Result<i32> {
         Ok(mut child) => exit_code(forward(port, &mut child)?),
         Err(error) => {
             port.send(
-                Kind::Notice,
+                FrameKind::Notice,
                 format!("guest init: cannot run {program}: {error}").as_bytes(),
             );
             NOT_STARTED
@@ -133,7 +133,7 @@ fn load_modules(port: &mut Port) -> io::Result<()> {
         let file = File::open(&module)?;
         if let Err(error) = finit_module(&file, &CString::default(), ModuleInitFlags::empty()) {
             port.send(
-                Kind::Notice,
+                FrameKind::Notice,
                 format!("guest init: cannot load {}: {error}", module.display()).as_bytes(),
             );
         }
@@ -177,8 +177,8 @@ fn forward(port: &mut Port, child: &mut Child) -> io::Result<ExitStatus> {
         if ended.is_none() {
             ended = child.try_wait()?;
         }
-        out_open = out_open && drain(port, &mut out, Kind::Stdout)?;
-        err_open = err_open && drain(port, &mut err, Kind::Stderr)?;
+        out_open = out_open && drain(port, &mut out, FrameKind::Stdout)?;
+        err_open = err_open && drain(port, &mut err, FrameKind::Stderr)?;
         if let Some(status) = ended {
             return Ok(status);
         }
@@ -186,7 +186,7 @@ fn forward(port: &mut Port, child: &mut Child) -> io::Result<ExitStatus> {
 }
 
 /// Sends on what can be read now. `false`: the stream has ended.
-fn drain(port: &mut Port, stream: &mut impl Read, kind: Kind) -> io::Result<bool> {
+fn drain(port: &mut Port, stream: &mut impl Read, kind: FrameKind) -> io::Result<bool> {
     let mut bytes = [0; 1 << 16];
     loop {
         match stream.read(&mut bytes) {
@@ -208,7 +208,7 @@ fn send_files(port: &mut Port, folder: &Path, prefix: &str) -> io::Result<()> {
         if kind.is_dir() {
             send_files(port, &entry.path(), &format!("{name}/"))?;
         } else if kind.is_file() {
-            port.send(Kind::FileName, name.as_bytes());
+            port.send(FrameKind::FileName, name.as_bytes());
             let mut file = File::open(entry.path())?;
             let mut bytes = vec![0; 1 << 16];
             loop {
@@ -216,7 +216,7 @@ fn send_files(port: &mut Port, folder: &Path, prefix: &str) -> io::Result<()> {
                 if n == 0 {
                     break;
                 }
-                port.send(Kind::FileData, bytes.get(..n).unwrap_or_default());
+                port.send(FrameKind::FileData, bytes.get(..n).unwrap_or_default());
             }
         }
     }
@@ -238,7 +238,7 @@ impl Port {
         Ok(port)
     }
 
-    fn send(&mut self, kind: Kind, contents: &[u8]) {
+    fn send(&mut self, kind: FrameKind, contents: &[u8]) {
         for part in contents.chunks(frame::LONGEST as usize) {
             // The length of a part is at most LONGEST, a u32.
             self.write(&frame::header(kind, part.len() as u32));

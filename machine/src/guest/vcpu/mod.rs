@@ -385,4 +385,5 @@ const fn level_of(address: u64) -> u8 {
 }
 
 #[cfg(test)]
+#[path = "../../../../tests/machine/vcpu.rs"]
 mod tests;

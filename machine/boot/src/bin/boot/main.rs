@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 mod options;
 
 use lbr_test_machine::archive::Archive;
-use lbr_test_machine::frame::{self, Kind};
+use lbr_test_machine::frame::{self, FrameKind};
 use lbr_test_machine::{COMMAND_FILE, ENVIRONMENT_FILE, FRAME_PORT, MODULE_FOLDER, WORK_FOLDER};
 use options::{Options, USAGE};
 
@@ -184,7 +184,7 @@ fn write_initrd(path: &Path, parts: &Parts, options: &Options) -> io::Result<()>
 }
 
 /// What the receiving thread hands on: a frame, or why there are no more.
-type Received = io::Result<(Kind, Vec<u8>)>;
+type Received = io::Result<(FrameKind, Vec<u8>)>;
 
 /// Reads frames until the guest is gone. Apart from the main thread so that
 /// its time can run out.
@@ -235,24 +235,24 @@ fn follow(
         }
         first = false;
         match kind {
-            Kind::Stdout => pass_on(&mut io::stdout(), &contents)?,
-            Kind::Stderr => pass_on(&mut io::stderr(), &contents)?,
-            Kind::Notice => {
+            FrameKind::Stdout => pass_on(&mut io::stdout(), &contents)?,
+            FrameKind::Stderr => pass_on(&mut io::stderr(), &contents)?,
+            FrameKind::Notice => {
                 eprintln!("{}", String::from_utf8_lossy(&contents));
             }
-            Kind::FileName => {
+            FrameKind::FileName => {
                 let name = String::from_utf8_lossy(&contents).into_owned();
                 file = match &options.out {
                     Some(out) => Some(doing(create_below(out, &name), || name.clone())?),
                     None => None,
                 };
             }
-            Kind::FileData => {
+            FrameKind::FileData => {
                 if let Some(file) = &mut file {
                     file.write_all(&contents)?;
                 }
             }
-            Kind::Status => {
+            FrameKind::Status => {
                 let bytes = <[u8; 4]>::try_from(contents.as_slice())
                     .map_err(|_| io::Error::other("the guest's status is not four bytes"))?;
                 return Ok(Some(u32::from_le_bytes(bytes)));
