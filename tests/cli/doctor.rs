@@ -181,6 +181,30 @@ fn msr_safe_makes_up_for_the_driver() {
     assert_eq!(check(&checks, "backends")["finding"], "msr-safe, soft");
 }
 
+/// A guest on AMD: its model has a pair of registers that no CPUID bit tells of,
+/// and a single record is nothing to record from. No advice leads there.
+#[test]
+fn what_a_hypervisor_does_not_show_is_not_claimed() {
+    let machine = tempfile::tempdir().unwrap();
+    let cpuid = "CPU:\n\
+         0x00000000 0x00: eax=0x00000010 ebx=0x68747541 ecx=0x444d4163 edx=0x69746e65\n\
+         0x00000001 0x00: eax=0x00830f10 ebx=0x00000000 ecx=0x80000000 edx=0x00000000\n\
+         0x40000000 0x00: eax=0x40000001 ebx=0x4b4d564b ecx=0x564b4d56 edx=0x0000004d\n\
+         0x80000000 0x00: eax=0x8000001f ebx=0x00000000 ecx=0x00000000 edx=0x00000000\n";
+    put(&machine, "cpuid", cpuid);
+    put(&machine, "proc/self/status", "CapEff:\t0000000000000000\n");
+    let root = machine.path().to_str().unwrap();
+    let output = lbr(&["doctor", "--json", "--msr-root", root]);
+    let text = stdout(&output);
+    let checks: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert_eq!(verdict(&checks, "hypervisor"), "unknown", "{text}");
+    for name in ["msr module", "CAP_SYS_RAWIO"] {
+        assert_eq!(verdict(&checks, name), "bad");
+        assert!(check(&checks, name)["remedy"].is_null(), "{text}");
+    }
+}
+
 #[test]
 fn for_people_it_is_a_line_a_check() {
     let machine = machine();

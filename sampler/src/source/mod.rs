@@ -26,7 +26,7 @@ pub use crate::target::{Command, Exit, SourceError};
 /// Every source that sees the branches of a program without registers of a CPU,
 /// the preferred one first: a file here that implements [`Source`], and a line.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub const SOFTWARE: [Software; 2] = [qemu::SOFTWARE, ptrace::SOFTWARE];
+pub const SOFTWARE: &[Software] = &[qemu::SOFTWARE, ptrace::SOFTWARE];
 
 /// A source for the software LBR.
 #[derive(Clone, Copy, Debug)]

@@ -51,7 +51,7 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
 
     let recording = usable.map(|(_, caps)| recording(caps));
     let recordable = recording.as_ref().is_some_and(|check| check.obstacle.is_none());
-    let node = driver(&mut checks, &root, cpu, recordable);
+    let node = driver(&mut checks, &root, cpu);
     let writes = writes(&mut checks, &root);
     let mut device = reading(&mut checks, &root, cpu, node);
     if let (Some(device), Some((_, caps))) = (&mut device, usable) {
@@ -72,6 +72,13 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
     checks.extend(recording);
     let msr_safe = usable.is_some_and(|(_, caps)| msr_safe(&mut checks, &root, cpu, caps));
     let msr = device.is_some() && writes;
+    if !recordable {
+        // A way to the registers leads nowhere.
+        let ways = [Some(Obstacle::Driver), Some(Obstacle::Permission)];
+        for check in checks.iter_mut().filter(|check| ways.contains(&check.obstacle)) {
+            check.remedy = None;
+        }
+    }
 
     // No LBR comes before no permission. msr-safe makes up for the driver.
     let obstacles = |wanted| checks.iter().any(|check| check.obstacle == Some(wanted));
@@ -159,9 +166,8 @@ const fn is_announced(caps: &LbrCaps) -> bool {
     }
 }
 
-/// The msr module and its node; whether the node is there. It is missed only
-/// where there is something to `record`.
-fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32, record: bool) -> bool {
+/// The msr module and its node; whether the node is there.
+fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32) -> bool {
     let path = root.msr_node(cpu);
     let meta = fs::metadata(&path);
     let loaded = root.join("sys/module/msr").is_dir();
@@ -169,8 +175,7 @@ fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32, record: bool) -> bool 
         (true, _) => Check::ok("msr module", "loaded"),
         (false, Ok(_)) => Check::ok("msr module", "built in, or another provider of its nodes"),
         (false, Err(_)) => {
-            let check = Check::bad("msr module", "not loaded").blocks(Obstacle::Driver);
-            if record { check.remedy("modprobe msr") } else { check }
+            Check::bad("msr module", "not loaded").remedy("modprobe msr").blocks(Obstacle::Driver)
         }
     });
     let shown = path.display();
