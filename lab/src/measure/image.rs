@@ -284,11 +284,16 @@ impl Loading<'_> {
     /// other files are.
     fn link(&self, base: u64, script: &str) -> Result<Vec<u8>, LoadError> {
         let failed = |what: String| LoadError::Link { path: self.path.to_owned(), what };
+        let path = sampler::target::find("ld").map_err(|_| {
+            let what = "an object file needs the system's linker, and there is no `ld`: install \
+                        binutils, or give a shared library";
+            failed(what.to_owned())
+        })?;
         let linking = || {
             let folder = tempfile::tempdir()?;
             let (input, output) = (folder.path().join("symbols"), folder.path().join("linked"));
             std::fs::write(&input, script)?;
-            let mut ld = Command::new("ld");
+            let mut ld = Command::new(path);
             ld.args(["-m", "elf_x86_64", "-static", "-nostdlib", "--no-relax", "--entry=0"]);
             ld.args(["-z", "noexecstack", "-z", "max-page-size=4096"]);
             ld.arg(format!("-Ttext-segment={base:#x}")).arg("-o").arg(&output);
@@ -296,14 +301,8 @@ impl Loading<'_> {
             let done = ld.stdin(Stdio::null()).output()?;
             Ok::<_, io::Error>((done, std::fs::read(output).unwrap_or_default()))
         };
-        let (done, linked) = linking().map_err(|cause| match cause.kind() {
-            io::ErrorKind::NotFound => failed(
-                "an object file needs the system's linker, and there is no `ld`: install \
-                 binutils, or give a shared library"
-                    .to_owned(),
-            ),
-            _ => failed(format!("it cannot be linked: {cause}")),
-        })?;
+        let (done, linked) =
+            linking().map_err(|cause| failed(format!("it cannot be linked: {cause}")))?;
         if done.status.success() {
             return Ok(linked);
         }

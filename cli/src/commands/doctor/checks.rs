@@ -64,10 +64,8 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
         }
         checks.push(other_users(&root, caps, &groups));
     }
-    if let Some((_, caps)) = usable {
-        if caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES) {
-            checks.push(idle_states(&root, cpu));
-        }
+    if usable.is_some_and(|(_, caps)| caps.quirks.contains(Quirks::DEEP_C_STATE_WIPES)) {
+        checks.push(idle_states(&root, cpu));
     }
     checks.extend(recording);
     let msr_safe = usable.is_some_and(|(_, caps)| msr_safe(&mut checks, &root, cpu, caps));
