@@ -359,12 +359,6 @@ pub(crate) fn warn(source: &Source) {
              address (perf script -F +pid says it)"
         );
     }
-    if notes.low_addresses {
-        say!(
-            "{name}: addresses lower than code of a process is: offsets in files, if perf script -F \
-             brstackoff printed them"
-        );
-    }
     if notes.ranges > 0 {
         let many = counted(
             notes.ranges,

@@ -1,5 +1,6 @@
-//! Places that were recorded by name: a symbol and the offset in it, and no
-//! address (`perf script -F brstacksym`).
+//! Places that were recorded by name: a symbol and the offset in it, or a file
+//! and the offset in that, and no address (`perf script -F brstacksym`,
+//! `brstackoff`).
 //!
 //! Everything that counts branches knows places by number. Each name gets a
 //! stretch of numbers that no CPU has for addresses, wide enough that code of
@@ -47,10 +48,13 @@ pub(crate) const fn is_unknown(number: u64) -> bool {
 /// A name as a text has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Symbol {
-    /// The symbol; `None` for `[unknown]`.
+    /// The symbol; `None` for `[unknown]`, and where the file itself stands in
+    /// its place.
     pub name: Option<Box<str>>,
     /// The file, where it was printed.
     pub file: Option<Box<str>>,
+    /// Offsets are those of the file.
+    pub is_file: bool,
     /// Offset in the symbol that `base` stands for, bytes.
     pub(crate) start: u64,
     /// The first of its numbers.
@@ -87,6 +91,16 @@ pub struct Names {
     taken: usize,
     /// A number was asked for.
     asked: bool,
+    /// Some are more than files.
+    has_symbols: bool,
+}
+
+/// What offsets are counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What<'a> {
+    Symbol(&'a [u8]),
+    File,
+    Unknown,
 }
 
 impl Names {
@@ -96,36 +110,50 @@ impl Names {
         self.list.is_empty()
     }
 
+    /// Whether some of them are more than files.
+    pub(crate) fn has_symbols(&self) -> bool {
+        self.has_symbols
+    }
+
     /// The number of a place; `None` where there are more names than numbers.
     pub(crate) fn number(&mut self, name: &[u8], file: Option<&[u8]>, offset: u64) -> Option<u64> {
         let (start, within) = (offset & !(REACH - 1), offset & (REACH - 1));
-        Some(self.base(Some(name), file, start)? + within)
+        Some(self.base(What::Symbol(name), file, start)? + within)
+    }
+
+    /// The number of a byte of a file.
+    pub(crate) fn in_file(&mut self, file: &[u8], offset: u64) -> Option<u64> {
+        let (start, within) = (offset & !(REACH - 1), offset & (REACH - 1));
+        Some(self.base(What::File, Some(file), start)? + within)
     }
 
     /// The number of a place that has no name.
     pub(crate) fn unknown(&mut self, file: Option<&[u8]>, is_target: bool) -> Option<u64> {
         let within = if is_target { UNKNOWN_TARGET } else { 0 };
-        Some(self.base(None, file, 0)? + within)
+        Some(self.base(What::Unknown, file, 0)? + within)
     }
 
     /// Whether a name was seen before, without a file. `key` is a buffer.
     pub(crate) fn has(&self, name: &[u8], key: &mut Vec<u8>) -> bool {
-        set_key(key, Some(name), None, 0);
+        set_key(key, What::Symbol(name), None, 0);
         self.slots.contains_key(key.as_slice())
     }
 
-    fn base(&mut self, name: Option<&[u8]>, file: Option<&[u8]>, start: u64) -> Option<u64> {
+    fn base(&mut self, what: What<'_>, file: Option<&[u8]>, start: u64) -> Option<u64> {
         self.asked = true;
-        set_key(&mut self.key, name, file, start);
+        set_key(&mut self.key, what, file, start);
         if let Some(symbol) = self.slots.get(&*self.key).and_then(|at| self.list.get(*at)) {
             return Some(symbol.base);
         }
         let slot = Some(self.list.len()).filter(|slot| *slot < MOST)?;
-        let mark = if name.is_some() { NAMED } else { UNKNOWN };
+        let mark = if what == What::Unknown { UNKNOWN } else { NAMED };
         let side = if file.is_some_and(is_of_kernel) { KERNEL } else { 0 };
         let base = side | mark | (slot as u64) << STRIDE_BITS;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into();
-        self.list.push(Symbol { name: name.map(text), file: file.map(text), start, base });
+        let name = if let What::Symbol(name) = what { Some(text(name)) } else { None };
+        let is_file = what == What::File;
+        self.has_symbols |= !is_file;
+        self.list.push(Symbol { name, file: file.map(text), is_file, start, base });
         self.slots.insert(self.key.as_slice().into(), slot);
         Some(base)
     }
@@ -174,14 +202,19 @@ impl Symbols {
     }
 }
 
-fn set_key(key: &mut Vec<u8>, name: Option<&[u8]>, file: Option<&[u8]>, start: u64) {
+fn set_key(key: &mut Vec<u8>, what: What<'_>, file: Option<&[u8]>, start: u64) {
     key.clear();
     key.extend_from_slice(&start.to_le_bytes());
-    for part in [name, file] {
-        // No line of text has this byte in it.
-        key.push(if part.is_some() { b'\n' } else { b'-' });
-        key.extend_from_slice(part.unwrap_or_default());
-    }
+    // No line of text has the first of these in it.
+    let (mark, name) = match what {
+        What::Symbol(name) => (b'\n', name),
+        What::File => (b'/', &[][..]),
+        What::Unknown => (b'-', &[][..]),
+    };
+    key.push(mark);
+    key.extend_from_slice(name);
+    key.push(if file.is_some() { b'\n' } else { b'-' });
+    key.extend_from_slice(file.unwrap_or_default());
 }
 
 /// Whether perf calls a file of the kernel's so: the kernel, its modules and

@@ -253,7 +253,7 @@ fn distribution(cycles: &Cycles) -> Option<Vec<Occurred>> {
 fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
     // What was recorded by its symbol has no addresses.
     let edge = |maps: &Maps, basic: &BasicBlock, edge: Option<u64>| {
-        let edge = edge.filter(|_| !maps.is_named(basic.location));
+        let edge = edge.and_then(|addr| maps.address_of(basic.location, addr));
         Cell::word(edge.map(|addr| format!("{addr:#x}")))
     };
     Table::<Maps, (usize, &BasicBlock)>::new()
@@ -269,9 +269,9 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         })
         .place("", " ", &[], |maps, (_, basic)| {
             let location = end_location(basic);
-            let end = match maps.is_named(location) {
-                true => Place::of(maps, location, address(basic.end)),
-                false => Place::at(address(basic.end)),
+            let end = match maps.address_of(location, address(basic.end)) {
+                None => Place::of(maps, location, address(basic.end)),
+                Some(addr) => Place::at(addr),
             };
             let before = if matches!(basic.end, Edge::Before(_)) { " up to " } else { " .. " };
             Some(end.after(before))

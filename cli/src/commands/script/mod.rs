@@ -250,6 +250,7 @@ fn by_name(text: &mut Vec<u8>, stack: &Stack<'_>, symbols: &Symbols) {
                 Some((Symbol { name: Some(name), .. }, offset)) => {
                     format!("{}+{offset:#x}", escaped(name))
                 }
+                Some((Symbol { is_file: true, .. }, offset)) => format!("{offset:#x}"),
                 Some((Symbol { name: None, .. }, _)) => "[unknown]".to_owned(),
                 None => hex(end),
             };
@@ -332,7 +333,8 @@ fn entry(stack: &Stack<'_>, symbols: &Symbols, at: usize, branch: RawBranch) -> 
             let name = symbol.and_then(|symbol| symbol.name.as_deref());
             entry[end] = json!(symbol.is_none().then(|| hex(number)));
             entry[format!("{end}_symbol")] = json!(name);
-            entry[format!("{end}_offset")] = json!(offset.filter(|_| name.is_some()));
+            let counts = name.is_some() || symbol.is_some_and(|symbol| symbol.is_file);
+            entry[format!("{end}_offset")] = json!(offset.filter(|_| counts));
             entry[format!("{end}_file")] = json!(symbol.and_then(|symbol| symbol.file.as_deref()));
         }
     }

@@ -76,6 +76,14 @@ impl FileKind {
         }
     }
 
+    /// What a file is of which a text says offsets.
+    pub(super) fn of_path(path: &str, recording: u32) -> FileKind {
+        match Path::new(path).is_absolute() && !path.starts_with("//") {
+            true => FileKind::Elf,
+            false => FileKind::Whole { recording, len: u64::MAX },
+        }
+    }
+
     pub(super) fn is_kernel(&self) -> bool {
         matches!(self, FileKind::Kernel { .. } | FileKind::Module { .. } | FileKind::Whole { .. })
     }

@@ -15,9 +15,11 @@ pub(super) struct Known {
     /// Offset in the symbol that the part begins at, bytes.
     pub(super) start: u64,
     file: usize,
+    /// Offsets are those of the file, as where it was mapped.
+    is_file: bool,
 }
 
-type Key = (Option<Box<str>>, Option<Box<str>>, u64);
+type Key = (Option<Box<str>>, Option<Box<str>>, u64, bool);
 
 /// The symbols of all recordings. Those of one name and one file are one; where
 /// files were not printed, those of one name.
@@ -49,8 +51,9 @@ impl NamedPlaces {
             return None;
         }
         let symbol = *self.tables.get(table)?.get(names::slot(number))?;
-        let file = self.list.get(symbol)?.file;
-        Some(Location::File { file, offset: symbol as u64 * STRIDE + number % STRIDE })
+        let known = self.list.get(symbol)?;
+        let first = if known.is_file { known.start } else { symbol as u64 * STRIDE };
+        Some(Location::File { file: known.file, offset: first.saturating_add(number % STRIDE) })
     }
 
     /// The symbol that an offset in one of its files belongs to, and the offset
@@ -80,14 +83,19 @@ impl Maps {
             self.part_spaces();
             self.common = Common::default();
         }
-        let key = (symbol.name.clone(), symbol.file.clone(), symbol.start);
+        let Symbol { is_file, start, .. } = *symbol;
+        let key = (symbol.name.clone(), symbol.file.clone(), start, is_file);
         let known = match self.named.by_name.get(&key) {
             Some(known) => *known,
             None => {
-                let file = self.named_file(symbol.file.as_deref());
+                let path = symbol.file.as_deref();
+                let file = match path.filter(|_| is_file) {
+                    Some(path) => self.file(path, None, FileKind::of_path(path, self.recording)),
+                    None => self.named_file(path),
+                };
                 let known = self.named.list.len();
-                let (name, start) = (symbol.name.clone(), symbol.start);
-                self.named.list.push(Known { name, start, file });
+                let name = symbol.name.clone();
+                self.named.list.push(Known { name, start, file, is_file });
                 self.named.by_name.insert(key, known);
                 known
             }
@@ -144,10 +152,11 @@ impl Maps {
     }
 
     /// The address of a place that an analysis says to be `addr`: `None` where
-    /// it was recorded by its symbol.
+    /// it was recorded by its symbol, or by the offset in its file.
     #[must_use]
     pub fn address_of(&self, location: Location, addr: u64) -> Option<u64> {
-        (!self.is_named(location)).then_some(addr)
+        let is_file = matches!(location, Location::File { .. });
+        (!self.is_named(location) && !(is_file && names::is_name(addr))).then_some(addr)
     }
 
     /// What stands for a place in every recording: the file, the symbol where it

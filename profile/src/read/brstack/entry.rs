@@ -76,17 +76,29 @@ pub(super) fn is_trailing(text: &[u8]) -> bool {
 /// # Errors
 /// What is wrong with it.
 pub fn parse_entry(text: &[u8]) -> Result<(RawBranch, &[u8]), EntryError> {
-    let (from, rest) = address(text)?;
-    let rest = rest.strip_prefix(b"/").ok_or(EntryError::NoTarget)?;
-    let (to, rest) = address(rest)?;
-    let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-    let (fields, rest) = rest.split_at_checked(end).unwrap_or((rest, &[]));
-    let flags = parse_flags(fields)?;
-    Ok((RawBranch { from, to, flags }, rest))
+    with_ends(text, |text| address(text).map(|(address, _, rest)| (address, rest)))
 }
 
-/// A hexadecimal address and the path in parentheses that may follow it.
-fn address(text: &[u8]) -> Result<(u64, &[u8]), EntryError> {
+/// Reads an entry, its two places with `end`, which gives what stands behind.
+fn with_ends<'a>(
+    text: &'a [u8],
+    mut end: impl FnMut(&'a [u8]) -> Result<(u64, &'a [u8]), EntryError>,
+) -> Result<(RawBranch, &'a [u8]), EntryError> {
+    let (from, rest) = end(text)?;
+    let (to, rest) = end(rest.strip_prefix(b"/").ok_or(EntryError::NoTarget)?)?;
+    let len = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+    let (fields, rest) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+    Ok((RawBranch { from, to, flags: parse_flags(fields)? }, rest))
+}
+
+/// A hexadecimal number, and the path in parentheses that may follow it.
+pub(crate) type Place<'a> = (u64, Option<&'a [u8]>, &'a [u8]);
+
+/// Reads one from the start of a text; gives what stands behind, too.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn address(text: &[u8]) -> Result<Place<'_>, EntryError> {
     let digits = text.strip_prefix(b"0x").ok_or(EntryError::Address)?;
     let (value, count) = digits::hex(digits);
     if !(1..=16).contains(&count) {
@@ -95,8 +107,11 @@ fn address(text: &[u8]) -> Result<(u64, &[u8]), EntryError> {
     let rest = digits.get(count..).unwrap_or_default();
     // perf 6.3 and later print a blank before the path.
     match rest.strip_prefix(b"(").or_else(|| rest.strip_prefix(b" (").filter(|_| has_path(rest))) {
-        None => Ok((value, rest)),
-        Some(path) => Ok((value, behind_path(path)?)),
+        None => Ok((value, None, rest)),
+        Some(path) => {
+            let len = path_len(path)?;
+            Ok((value, path.get(..len), path.get(len + 1..).unwrap_or_default()))
+        }
     }
 }
 
@@ -140,9 +155,9 @@ fn build_id(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((id, rest.strip_prefix(b":")?)).filter(|_| is_id)
 }
 
-/// What follows a path in parentheses: a path may hold pairs of them itself,
-/// as `/usr/lib/x(deleted)` does.
-fn behind_path(path: &[u8]) -> Result<&[u8], EntryError> {
+/// Where a path in parentheses ends: it may hold pairs of them itself, as
+/// `/usr/lib/x(deleted)` does.
+fn path_len(path: &[u8]) -> Result<usize, EntryError> {
     let mut open = 1;
     for (at, byte) in path.iter().enumerate() {
         match byte {
@@ -151,7 +166,7 @@ fn behind_path(path: &[u8]) -> Result<&[u8], EntryError> {
             _ => continue,
         }
         if open == 0 {
-            return Ok(path.get(at + 1..).unwrap_or_default());
+            return Ok(at);
         }
     }
     Err(EntryError::Address)
@@ -168,17 +183,23 @@ pub(super) fn with_build_ids(
     text: &[u8],
     mut number: impl FnMut(&[u8], u64) -> Option<u64>,
 ) -> Result<(RawBranch, &[u8]), EntryError> {
-    let mut end = |text| {
+    with_ends(text, |text| {
         let (id, rest) = build_id(text).unzip();
-        let (address, rest) = address(rest.unwrap_or(text))?;
+        let (address, _, rest) = address(rest.unwrap_or(text))?;
         let place = id.map_or(Some(address), |id: &[u8]| number(id, address));
         Ok((place.ok_or(EntryError::Impossible)?, rest))
-    };
-    let (from, rest) = end(text)?;
-    let (to, rest) = end(rest.strip_prefix(b"/").ok_or(EntryError::NoTarget)?)?;
-    let len = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-    let (fields, rest) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-    Ok((RawBranch { from, to, flags: parse_flags(fields)? }, rest))
+    })
+}
+
+/// Reads an entry whose numbers are offsets in the files beside them.
+pub(super) fn with_files<'a>(
+    text: &'a [u8],
+    mut number: impl FnMut(&'a [u8], u64) -> Result<u64, EntryError>,
+) -> Result<(RawBranch, &'a [u8]), EntryError> {
+    with_ends(text, |text| {
+        let (value, path, rest) = address(text)?;
+        Ok((path.map_or(Ok(value), |path| number(path, value))?, rest))
+    })
 }
 
 pub(super) fn parse_flags(fields: &[u8]) -> Result<EntryFlags, EntryError> {

@@ -13,6 +13,9 @@ pub enum EntryError {
     /// An address that no CPU has, among symbols.
     #[error("an address that no CPU has")]
     Impossible,
+    /// It may be either.
+    #[error("a number that may be an address or an offset in its file")]
+    AddressOrOffset,
     /// There is no second address.
     #[error("the second address is missing")]
     NoTarget,
@@ -57,10 +60,11 @@ pub enum LineError {
          print it as perf does, or with perf script -F pid,tid,time,period,event,ip,brstack"
     )]
     Ambiguous,
-    /// Offsets in files in place of addresses.
+    /// Offsets in files in place of addresses, as far as one can tell.
     #[error(
-        "the numbers of the branches are offsets in files, and not addresses (-F brstackoff); print \
-         them with perf script -F ip,brstack"
+        "the numbers of the branches seem to be offsets in files, and no addresses (-F brstackoff): they \
+         lie where nothing is known to have run; print addresses with perf script -F ip,brstack, or the \
+         files beside the offsets with -F +brstackoff"
     )]
     Offsets,
     /// Instructions, which do not say where a branch went to.

@@ -2,12 +2,15 @@
 
 use lbr_msr::record::{Mmap, Task};
 
-use super::aggregated::Aggregated;
+use super::aggregated::{self, Aggregated};
 use super::columns::{self, Behind, Layout, Reading};
 use super::digits::decimal;
-use super::entry::{first_entry, has_build_id, is_trailing, parse_entry, with_build_ids};
+use super::entry::{
+    first_entry, has_build_id, is_trailing, parse_entry, with_build_ids, with_files,
+};
+use super::offsets::{self, Files, Numbers};
 use super::error::{EntryError, LineError};
-use super::{dump, record, run, symbolic};
+use super::{dump, layout, record, run, symbolic};
 use crate::read::names::Names;
 use crate::read::stack::{RawBranch, SampleHead};
 
@@ -90,9 +93,31 @@ pub(crate) struct Context {
     pub(crate) wants_comm: bool,
     /// The first build id before an address: those of others lie elsewhere.
     pub(crate) build_id: Option<Box<[u8]>>,
+    /// The numbers of branches are offsets in the files beside them.
+    pub(crate) files: Option<Files>,
 }
 
 impl Context {
+    /// Of a text that begins so.
+    ///
+    /// # Errors
+    /// A line that shows that it cannot be read, counted from 1, and why.
+    #[cold]
+    pub(crate) fn settle(&mut self, head: &[u8]) -> Result<(), (u64, LineError)> {
+        self.aggregated = aggregated::settle(head);
+        if self.aggregated.is_some() {
+            return Ok(());
+        }
+        self.layout = layout::settle(head).map_err(|line| (line, LineError::Ambiguous))?;
+        let mut apart = Context { layout: self.layout, ..Context::default() };
+        self.files = match offsets::find(head, &mut apart) {
+            Numbers::Addresses => None,
+            Numbers::InFiles(files) => Some(files),
+            Numbers::Offsets { line } => return Err((line, LineError::Offsets)),
+        };
+        Ok(())
+    }
+
     fn sample(&mut self, reading: &Reading<'_>) -> Line {
         let name = |into: &mut String, bytes: &[u8]| {
             into.clear();
@@ -168,11 +193,14 @@ pub(crate) fn parse(
         if rest.is_empty() || !entries.is_empty() && is_trailing(rest) {
             break;
         }
-        let behind = match parse_entry(rest) {
-            Err(EntryError::Address) if has_build_id(rest) => {
+        let behind = match (&context.files, parse_entry(rest)) {
+            (_, Err(EntryError::Address)) if has_build_id(rest) => {
                 with_build_ids(rest, |id, address| context.place(id, address))
             }
-            found => found,
+            (Some(files), Ok(_)) => {
+                with_files(rest, |path, number| files.number(path, number, &mut context.names))
+            }
+            (_, found) => found,
         };
         let behind = match behind {
             Ok((branch, behind)) => {

@@ -11,14 +11,15 @@ use lbr_msr::record::{BranchSpec, BranchType};
 
 use crate::stack::RawBranch;
 
-pub(crate) mod aggregated;
+mod aggregated;
 mod columns;
 mod digits;
 mod dump;
 mod entry;
 mod error;
-pub(crate) mod layout;
+mod layout;
 mod line;
+mod offsets;
 mod record;
 mod run;
 mod symbolic;

@@ -103,9 +103,6 @@ pub struct Notes {
     /// Text has samples of several threads, and does not say of which processes:
     /// their branches are counted by address.
     pub processes_unsaid: bool,
-    /// Addresses of text lie lower than code of a process does: they may be
-    /// offsets in files (`-F brstackoff`).
-    pub low_addresses: bool,
     /// Lines of aggregated counts with straight code and no branch; they were
     /// skipped.
     pub ranges: u64,

@@ -2,7 +2,6 @@
 //! head; then each sample is put together from the lines that it takes.
 
 mod lines;
-mod offsets;
 mod refused;
 mod tasks;
 
@@ -12,14 +11,13 @@ use std::sync::atomic::AtomicBool;
 
 use lbr_msr::record::Event;
 
-use crate::read::brstack::{self, Context, EntryError, Line, LineError, aggregated, layout};
+use crate::read::brstack::{self, Context, EntryError, Line, LineError};
 use crate::read::item::Item;
 use crate::read::names;
 use crate::read::perf_data::{Notes, ReadError};
 use crate::read::select::Interned;
 use crate::read::stack::{Entries, RawBranch, SampleHead, Stack};
 use lines::{Lines, Next};
-use offsets::Numbers;
 pub use refused::Refused;
 use tasks::Tasks;
 
@@ -51,8 +49,6 @@ pub struct TextReader {
     at_hand: Option<Found>,
     /// Stacks with branches: text without one was no recording.
     stacks: u64,
-    /// Its addresses are lower than code of a process is.
-    low: bool,
     /// Straight code without a branch that was counted.
     ranges: u64,
     refused: Option<Refused>,
@@ -132,7 +128,6 @@ impl TextReader {
             comm: 0,
             at_hand: None,
             stacks: 0,
-            low: false,
             ranges: 0,
             refused: None,
             telling: None,
@@ -163,7 +158,6 @@ impl TextReader {
             cut_at: self.lines.cut_at,
             stopped: self.lines.stopped,
             processes_unsaid: self.tasks.are_unsaid(),
-            low_addresses: self.low,
             ranges: self.ranges,
             ..Notes::default()
         }
@@ -184,7 +178,7 @@ impl TextReader {
     /// Whether it has symbols in place of addresses, as far as it was read.
     #[must_use]
     pub fn has_names(&self) -> bool {
-        !self.context.names.is_empty()
+        self.context.names.has_symbols()
     }
 
     /// Keeps the names of threads.
@@ -276,21 +270,8 @@ impl TextReader {
     fn settle(&mut self) -> Result<(), ReadError> {
         self.settled = true;
         let head = self.lines.head()?;
-        self.context.aggregated = aggregated::settle(head);
-        if self.context.aggregated.is_none() {
-            self.context.layout = layout::settle(head)
-                .map_err(|number| ReadError::Line { number, error: LineError::Ambiguous })?;
-            let layout = self.context.layout;
-            let mut apart = Context { layout, ..Context::default() };
-            match offsets::find(head, &mut apart) {
-                Numbers::Addresses => {}
-                Numbers::Low => self.low = true,
-                Numbers::Offsets { line: number } => {
-                    return Err(ReadError::Line { number, error: LineError::Offsets });
-                }
-            }
-        }
-        Ok(())
+        let wrong = |(number, error)| ReadError::Line { number, error };
+        self.context.settle(head).map_err(wrong)
     }
 
     /// Whether something that was read is not given out yet.
@@ -358,6 +339,9 @@ impl TextReader {
             }
             Ok(Line::Exit(task)) => Event::Exit(task),
             Ok(other) => return self.beside(other),
+            Err(LineError::Entry { error: EntryError::AddressOrOffset, .. }) => {
+                return Err(ReadError::Line { number: self.lines.number, error: LineError::Offsets });
+            }
             Err(error) => {
                 self.refuse(error);
                 return Ok(Step::On);
