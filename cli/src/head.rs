@@ -48,8 +48,8 @@ pub(crate) fn print(
     for source in sources {
         out.line(source.origin())?;
     }
-    if quality.software > 0 && !sources.iter().any(Source::says_modelled) {
-        out.line("software LBR, not measured")?;
+    if let Some(modelled) = Source::modelled(sources, quality.software) {
+        out.line(modelled)?;
     }
     if let Some(line) = selected::of_quality(sources, quality) {
         out.line(line)?;

@@ -17,7 +17,7 @@ fn read(bytes: &[u8]) -> (Vec<Event>, Notes) {
         found.push(match item {
             Item::Stack(stack) => Event::Sample(stack.to_sample()),
             Item::Event(event) => event,
-            Item::LeftOut => continue,
+            Item::LeftOut | Item::Straight(_) => continue,
             Item::Symbol(symbol) => panic!("{symbol:?}"),
         });
     }

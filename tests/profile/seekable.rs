@@ -99,7 +99,7 @@ fn read(mut recording: Recording) -> Result<Found, ReadError> {
         match item {
             Item::Stack(stack) => branches.extend(stack.entries.iter().map(|branch| branch.from)),
             Item::Event(event) => events.push(event),
-            Item::LeftOut => {}
+            Item::LeftOut | Item::Straight(_) => {}
             Item::Symbol(symbol) => panic!("{symbol:?}"),
         }
     }

@@ -61,7 +61,7 @@ fn try_read(text: &str) -> Option<Everything> {
                 let branches = stack.entries.iter().map(ends).collect();
                 found.push((stack.head.pid.or(stack.head.tid), stack.head.ip, branches));
             }
-            Item::Event(_) | Item::LeftOut => {}
+            Item::Event(_) | Item::Straight(_) | Item::LeftOut => {}
         }
     }
     let refused = recording.refused().map(|refused| (refused.first, refused.error));

@@ -1,7 +1,6 @@
 //! `lbr lint`: whether to trust a recording.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use anstyle::Style;
 use clap::Args;
@@ -10,7 +9,7 @@ use profile::select::LeftOut;
 use serde_json::{Value, json};
 
 use crate::exit::{DONE, Outcome, POOR};
-use crate::input::{self, Source, selected};
+use crate::input::{self, Inputs, Source, selected};
 use crate::present::json;
 use crate::present::number::{counted, grouped, nonzero, percent};
 use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
@@ -20,14 +19,12 @@ use crate::select::SelectArgs;
 ///
 /// One verdict: sound (nothing but notes), doubtful (warnings: some numbers are off) or poor
 /// (errors). Each finding says how often it was found, what it means and what `lbr report` does
-/// about it.
+/// about it. Of several recordings: a verdict each, and the worst of them over all.
 #[derive(Debug, Args)]
 #[command(after_help = STRIDE)]
 pub(crate) struct LintArgs {
-    /// perf.data, or text of `perf script -F brstack` or `brstacksym`; `-` is standard input. Given several times:
-    /// a verdict each, and the worst of them over all.
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: Vec<PathBuf>,
+    #[command(flatten)]
+    inputs: Inputs,
     /// Exit with status 5 unless the verdict is sound.
     #[arg(long)]
     strict: bool,
@@ -94,7 +91,7 @@ impl Judged {
 pub(crate) fn run(args: &LintArgs) -> Outcome {
     let mut out = Out::stdout();
     let mut lints: Vec<Judged> = Vec::new();
-    let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
+    let sources = input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
         lints.push(Judged::of(Lint::check(recording, args.stride.0, at)?));
         Ok(())
     })?;
@@ -120,7 +117,11 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
                 source.events_line().map_or_else(String::new, |events| format!("; {events}")),
             ),
         )?;
+        let (recorder, limits) = (source.recorder(), source.limits());
         let source = std::slice::from_ref(source);
+        let modelled = Source::modelled(source, lint.software);
+        let said = recorder.iter().map(String::as_str).chain(modelled).chain(limits);
+        out.line(said.collect::<Vec<_>>().join("; "))?;
         if let Some(line) = selected::line(source, lint.samples, &lint.left_out) {
             out.line(line)?;
         }
@@ -131,7 +132,7 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
             out.line("nothing speaks against it")?;
         }
     }
-    if args.input.len() > 1 {
+    if sources.len() > 1 {
         let of = |verdict| lints.iter().filter(|lint| lint.verdict == verdict).count();
         let verdicts = [Verdict::Sound, Verdict::Doubtful, Verdict::Poor];
         if args.json {

@@ -9,10 +9,11 @@ use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use profile::Recording;
 use profile::perf_data::{Notes, ReadError};
@@ -24,6 +25,32 @@ pub(crate) use self::reread::Reread;
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::present::number::{counted, grouped};
 use crate::present::out::say;
+
+/// Recordings as arguments.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Inputs {
+    /// perf.data, or text of `perf script` with the branches (`-F brstack`, `brstacksym`, `+brstackoff`);
+    /// `-` is standard input [default: perf.data].
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The same, as perf's option.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "files")]
+    input: Vec<PathBuf>,
+}
+
+impl Inputs {
+    /// One recording.
+    pub(crate) fn one(path: &Path) -> Inputs {
+        Inputs { files: vec![path.to_owned()], input: Vec::new() }
+    }
+
+    /// Their paths: at least one.
+    pub(crate) fn paths(&self) -> &[PathBuf] {
+        static DEFAULT: LazyLock<[PathBuf; 1]> = LazyLock::new(|| [PathBuf::from("perf.data")]);
+        let given = [&*self.files, &*self.input];
+        given.into_iter().find(|paths| !paths.is_empty()).unwrap_or(&*DEFAULT)
+    }
+}
 
 /// Opens a recording, of which some samples count; `-` is standard input.
 pub(crate) fn open(path: &Path, selection: &Arc<Selection>) -> Result<Recording, Failure> {
@@ -150,12 +177,29 @@ impl Source {
 
     /// Whose branches these are, for the head of what is printed.
     pub(crate) fn origin(&self) -> String {
+        let said = self.recorder().into_iter().chain(self.events_line());
+        let said = said.chain(self.limits().into_iter().map(str::to_owned));
+        let said = said.chain(self.partial().map(str::to_owned));
+        format!("{}: {}", self.name, said.collect::<Vec<_>>().join("; "))
+    }
+
+    /// The CPU, and who recorded it.
+    pub(crate) fn recorder(&self) -> Vec<String> {
+        let cpu = self.cpu.clone().unwrap_or_else(|| "CPU not said".to_owned());
         let by = self.by.as_ref().map(|by| format!("recorded by {by}"));
-        let names = self.has_names.then(|| "symbols in place of addresses".to_owned());
-        let partial = self.partial().map(str::to_owned);
-        let cpu = self.cpu.as_deref().unwrap_or("CPU not said");
-        let said = [by, self.events_line(), names, partial].into_iter().flatten();
-        said.fold(format!("{}: {cpu}", self.name), |line, said| line + "; " + &said)
+        std::iter::once(cpu).chain(by).collect()
+    }
+
+    /// What it does not say, and others do.
+    pub(crate) fn limits(&self) -> Vec<&'static str> {
+        let Notes { offsets_in_files, processes_unsaid, straights, .. } = self.notes;
+        let limits = [
+            (self.has_names, "symbols in place of addresses"),
+            (offsets_in_files, "offsets in files in place of addresses"),
+            (processes_unsaid, "threads without their processes"),
+            (straights > 0, "straight code without its branches"),
+        ];
+        limits.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what).collect()
     }
 
     /// The events: `event cycles:u`, and where several are counted together, how
@@ -186,6 +230,12 @@ impl Source {
     /// emulated CPU look like those of any other.
     pub(crate) fn says_modelled(&self) -> bool {
         self.cpu.as_ref().is_some_and(|cpu| cpu.contains("not measured"))
+    }
+
+    /// Says that branches are modelled, where its recorder does not.
+    pub(crate) fn modelled(sources: &[Source], software: u64) -> Option<&'static str> {
+        let is_unsaid = software > 0 && !sources.iter().any(Source::says_modelled);
+        is_unsaid.then_some("software LBR, not measured")
     }
 
     /// Whether Ctrl-C ended its reading.
@@ -355,17 +405,17 @@ pub(crate) fn warn(source: &Source) {
     }
     if notes.processes_unsaid {
         say!(
-            "{name}: says the number of each thread and not of its process: branches are counted by \
-             address (perf script -F +pid says it)"
+            "{name}: says one number of each task, read as its thread, and not the process: branches are \
+             counted by address (perf script -F +pid,+tid says both)"
         );
     }
-    if notes.ranges > 0 {
+    if notes.straights > 0 {
         let many = counted(
-            notes.ranges,
-            "line of straight code without a branch was skipped",
-            "lines of straight code without a branch were skipped",
+            notes.straights,
+            "line says straight code without its branches: it counts in blocks and outcomes, without",
+            "lines say straight code without its branches: it counts in blocks and outcomes, without",
         );
-        say!("{name}: {many}");
+        say!("{name}: {many} cycles, order and what led there");
     }
     if let Some(refused) = refused {
         let Refused { first, error, .. } = refused;

@@ -11,6 +11,7 @@ use super::{View, add};
 use crate::code::maps::Maps;
 use crate::read::address::{LONGEST_BLOCK, crosses};
 use crate::read::names;
+use crate::read::item::Straight;
 use crate::read::note::Source;
 use crate::read::perf_data::{EventAttr, FileInfo};
 use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack, Thread};
@@ -222,6 +223,17 @@ impl Cleaner {
     pub(crate) fn stack<V: View>(&mut self, stack: &Stack<'_>, view: &mut V) {
         if let Some((cleaned, maps)) = self.clean(stack, V::ORDERED) {
             view.stack(&cleaned, maps);
+        }
+    }
+
+    /// Cleans straight code for a view.
+    pub(crate) fn straight<V: View>(&mut self, straight: &Straight, view: &mut V) {
+        let Straight { head, entry, exit } = straight;
+        let space = self.maps.space(head.pid) as u32;
+        let has_names = self.maps.has_names();
+        let len = length(*entry, *exit, has_names, &mut self.gaps, head.weight);
+        if len != NO_BLOCK && head.weight > 0 {
+            view.straight((*entry, len, space), head.weight, &mut self.maps);
         }
     }
 

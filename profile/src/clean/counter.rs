@@ -45,6 +45,10 @@ pub trait View {
     /// Counts a stack.
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps);
 
+    /// Counts straight code that ran, of which the branches around it are not
+    /// known: its entry, its length and its address space, and how often.
+    fn straight(&mut self, _code: (u64, u32, u32), _weight: u64, _maps: &mut Maps) {}
+
     /// Takes anything but a stack in.
     fn event(&mut self, _event: &Event) {}
 
@@ -130,6 +134,10 @@ impl<V: View> Counter<V> {
             let Some(item) = recording.next_item()? else { return Ok(()) };
             let stack = match item {
                 Item::Stack(stack) => stack,
+                Item::Straight(straight) => {
+                    self.cleaner.straight(&straight, &mut self.view);
+                    continue;
+                }
                 Item::Event(event) => {
                     self.event(&event);
                     continue;

@@ -3,7 +3,7 @@
 
 pub(crate) mod address;
 pub mod brstack;
-mod item;
+pub(crate) mod item;
 pub mod names;
 pub mod note;
 pub(crate) mod object_file;

@@ -65,6 +65,13 @@ impl View for Page {
         }
     }
 
+    fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
+        self.flow.straight(code, weight, maps);
+        if let Some(own) = &mut self.own {
+            own.straight(code, weight, maps);
+        }
+    }
+
     fn event(&mut self, event: &Event) {
         self.scan.event(event);
     }

@@ -41,7 +41,7 @@ use crate::symbols::SymbolArgs;
 pub(crate) struct Annotate {
     /// A function (main, libc.so.6:malloc), an address (0x401136) or a line
     /// (foo.c:12) in one, or the code between two (0x401136..0x401160,
-    /// loop..leaf) [default: the hottest function].
+    /// loop..leaf) [default: the hottest function]. A recording is given with -i.
     #[arg(value_name = "PLACE")]
     symbol: Option<String>,
     /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
@@ -95,6 +95,22 @@ impl From<Style> for Syntax {
 
 /// Runs the command.
 pub(crate) fn run(args: &Annotate) -> Outcome {
+    annotate(args).map_err(|failure| match args.symbol.as_deref().filter(|what| is_file(what)) {
+        Some(file) => {
+            let error = failure.error.context(format!(
+                "{file} was taken for a place in code; a recording is given with -i: lbr annotate -i {file}"
+            ));
+            Failure { error, ..failure }
+        }
+        None => failure,
+    })
+}
+
+fn is_file(what: &str) -> bool {
+    std::fs::metadata(what).is_ok_and(|kind| kind.is_file())
+}
+
+fn annotate(args: &Annotate) -> Outcome {
     let output = args.html.as_ref().map(|path| Output::new(path, &args.input)).transpose()?;
     let mut counter = FlowCounter::new();
     args.symbols.apply(counter.maps());
@@ -106,10 +122,9 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     head.extend(selected::of_quality(&sources, &flow.quality));
     args.dso.keep_flow(&mut flow, false)?;
     args.dso.keep_flow(&mut flow, true)?;
-    let said = sources.iter().any(Source::says_modelled);
     let syntax = args.syntax.into();
     if let (Some(output), None) = (&output, &args.symbol) {
-        head.extend(sureness(&flow, None, said));
+        head.extend(sureness(&flow, None, &sources));
         let functions = html::hottest(&mut flow, syntax);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
         output.write(html::page("Annotated functions", &head, &content))?;
@@ -127,7 +142,7 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
         return Err(Failure { code: USAGE, error });
     }
     let annotated = annotate::annotate(&mut flow, &found, syntax).or_exit(USAGE)?;
-    head.extend(sureness(&flow, Some(&annotated), said));
+    head.extend(sureness(&flow, Some(&annotated), &sources));
     if let Some(output) = &output {
         let name = &annotated.function.name;
         output.write(html::page(name, &head, &html::markup(&annotated)))?;
@@ -145,9 +160,8 @@ pub(crate) fn run(args: &Annotate) -> Outcome {
     Ok(DONE)
 }
 
-/// How many, how good, and what the numbers are worth. `said` is whether the
-/// recording itself says that nothing was measured.
-fn sureness(flow: &Flow, annotated: Option<&Annotated>, said: bool) -> Vec<String> {
+/// How many, how good, and what the numbers are worth.
+fn sureness(flow: &Flow, annotated: Option<&Annotated>, sources: &[Source]) -> Vec<String> {
     let quality = &flow.quality;
     let mut lines = vec![
         format!(
@@ -158,9 +172,9 @@ fn sureness(flow: &Flow, annotated: Option<&Annotated>, said: bool) -> Vec<Strin
         format!("data quality: {}", quality_line(quality)),
     ];
     let cycles = flow.blocks.iter().any(|block| block.cycles.n() > 0);
-    if quality.software > 0 && !said {
-        let modelled = if cycles { ": its cycles are modelled" } else { "" };
-        lines.push(format!("software LBR, not measured{modelled}"));
+    if let Some(modelled) = Source::modelled(sources, quality.software) {
+        let of_cycles = if cycles { ": its cycles are modelled" } else { "" };
+        lines.push(format!("{modelled}{of_cycles}"));
     }
     let contradicted = annotated.map_or(0, |annotated| annotated.contradicted);
     lines.push(

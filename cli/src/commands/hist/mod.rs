@@ -20,7 +20,7 @@ use self::select::Chosen;
 use super::report;
 use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
 use crate::head::{Totals, flow_json};
-use crate::input::{self, Source, selected};
+use crate::input::{self, Inputs, Source, selected};
 use crate::output::Output;
 use crate::present::chart::{Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
 use crate::present::json;
@@ -34,14 +34,12 @@ use crate::symbols::SymbolArgs;
 ///
 /// A block is straight code, from the target of one branch to the next branch taken. Each run of it
 /// has a number of core cycles, where the records have cycle counts. Without --block: the blocks
-/// that ran most, to choose from.
+/// that ran most, to choose from. The distributions of several recordings are drawn over each other.
 #[derive(Debug, Args)]
 #[command(after_help = BINS)]
 pub(crate) struct Hist {
-    /// perf.data, or text of `perf script -F brstack` or `brstacksym`; `-` is standard input. Given twice, the
-    /// distributions of both are drawn over each other.
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: Vec<PathBuf>,
+    #[command(flatten)]
+    inputs: Inputs,
     /// A block by where it begins, and by where it ends if its branch matters: 0x401000, main+0x1c,
     /// file.c:12, main+0x1c..main+0x40. Several are drawn over each other.
     #[arg(long, value_name = "PLACE")]
@@ -98,11 +96,11 @@ pub(crate) struct Read {
 /// Runs the command.
 pub(crate) fn run(args: &Hist) -> Outcome {
     let output = match &args.output {
-        Some((format, path)) => Some((*format, Output::new(path, &args.input)?)),
+        Some((format, path)) => Some((*format, Output::new(path, args.inputs.paths())?)),
         None => None,
     };
     let mut flows = Vec::new();
-    let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
+    let sources = input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
         let mut counter = FlowCounter::without_sites();
         args.symbols.apply(counter.maps());
         counter.recording(recording, at)?;
@@ -221,6 +219,7 @@ fn note(read: &[Read]) -> Option<String> {
         }
         said.push(format!("{} stacks lost", grouped(quality.lost_total())));
         said.extend(read.source.events_line());
+        said.extend(read.source.limits().into_iter().map(str::to_owned));
         said.extend(selected::of_quality(std::slice::from_ref(&read.source), quality));
         said.extend(read.rows.as_ref().map(Rows::line));
         said.extend(read.source.partial().map(str::to_owned));

@@ -118,8 +118,9 @@ fn of_recording((source, info): (&Source, &Option<FileInfo>)) -> Vec<(&'static s
         let what = if what == "event" { "Event" } else { "Events" };
         facts.push((what, events.to_owned()));
     }
-    if source.has_names {
-        facts.push(("Places", "symbols in place of addresses".to_owned()));
+    let limits = source.limits();
+    if !limits.is_empty() {
+        facts.push(("It has", limits.join("; ")));
     }
     if let Some(info) = info {
         let command = info.cmdline.join(" ");

@@ -36,10 +36,10 @@ const NAME: usize = 160;
 
 /// Reads the recordings and writes the page.
 pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
-    let output = Output::new(path, &args.input)?;
-    let mut counter = OverviewCounter::new(args.input.len() > 1);
+    let output = Output::new(path, args.inputs.paths())?;
+    let mut counter = OverviewCounter::new(args.inputs.paths().len() > 1);
     let mut recorded = Vec::new();
-    let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {
+    let sources = input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
         counter.recording(recording, at)?;
         recorded.push(recording.info().cloned());
         Ok(())

@@ -36,7 +36,7 @@ const NAMED: usize = 12;
 type Row<'a> = (usize, &'a Loop);
 
 fn run(args: &Report) -> Outcome {
-    let recordings = Reread::new(&args.input, &args.select.selection())?;
+    let recordings = Reread::new(args.inputs.paths(), &args.select.selection())?;
     let (finder, _) = LoopFinder::find_all(|read| recordings.read(read))?;
     let (loops, sources) = finder.count_all(|read| recordings.read(read))?;
     let totals = Totals::of(loops.taken, loops.distinct);

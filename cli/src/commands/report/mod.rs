@@ -20,6 +20,7 @@ use profile::overview::Overview;
 
 pub(crate) use self::blocks::table as block_table;
 use crate::exit::{Failure, Outcome, USAGE};
+use crate::input::Inputs;
 use crate::present::number::grouped;
 use crate::present::out::Out;
 use crate::present::table::Printer;
@@ -82,7 +83,7 @@ impl Page<'_> {
     /// place, by the view's name.
     fn walked(&self) -> Result<&Path, impl Fn(&str) -> Markup + use<>> {
         let branches = self.overview.flow.taken;
-        let why = match self.args.input.as_slice() {
+        let why = match self.args.inputs.paths() {
             [path] if path == Path::new("-") || !path.is_file() => {
                 "they read a recording again, which a pipe cannot be".to_owned()
             }
@@ -98,7 +99,7 @@ impl Page<'_> {
     }
 }
 
-/// Count the branches of a recording.
+/// Count the branches of a recording, or of several together.
 ///
 /// The shares in the views mispredict and outcomes have a 95 % interval, which
 /// knows that the entries of one stack are alike; where every branch was
@@ -106,10 +107,8 @@ impl Page<'_> {
 /// have left (see `lbr lint`) are left out of every view, and counted.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// perf.data, or text of `perf script -F brstack` or `brstacksym`; `-` is standard input.
-    /// Given several times, the recordings are counted together.
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    pub(crate) input: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
     /// What to look at.
     #[arg(long, value_parser = view(), default_value = hot::VIEW.name)]
     view: View,
@@ -177,7 +176,7 @@ enum Sort {
 /// Prints the hot branches of a recording that has just been made.
 pub(crate) fn hot(recording: &Path) -> Outcome {
     run(&Report {
-        input: vec![recording.to_owned()],
+        inputs: Inputs::one(recording),
         view: hot::VIEW,
         sort: None,
         min_n: 0,

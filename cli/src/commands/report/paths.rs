@@ -86,7 +86,7 @@ fn run(args: &Report) -> Outcome {
         }
         growth.least = percent / 100.0;
     }
-    let recordings = Reread::new(&args.input, &args.select.selection())?;
+    let recordings = Reread::new(args.inputs.paths(), &args.select.selection())?;
     let (finder, _) = PathFinder::find_all(|read| recordings.read(read))?;
     let (mut paths, sources) = finder.count_all(growth, |read| recordings.read(read))?;
     args.symbols.apply(&mut paths.maps);

@@ -3,8 +3,8 @@
 mod order;
 
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use lbr_msr::record::{Head, Integrity};
 use order::Ordered;
@@ -13,8 +13,8 @@ use profile::names::Symbols;
 use profile::{Item, RawBranch, SampleHead, Stack, Symbol};
 use serde_json::{Value, json};
 
-use crate::exit::{DONE, Outcome};
-use crate::input::{self, Reread, selected};
+use crate::exit::{DONE, Failure, Outcome, USAGE};
+use crate::input::{self, Inputs, Reread, selected};
 use crate::present::escape::escaped;
 use crate::present::json;
 use crate::present::out::say;
@@ -26,10 +26,8 @@ use crate::select::SelectArgs;
 /// place of addresses, so is what is printed (`-F brstacksym`).
 #[derive(Debug, Args)]
 pub(crate) struct Script {
-    /// perf.data, or text of `perf script -F brstack` or `brstacksym`; `-` is
-    /// standard input.
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: PathBuf,
+    #[command(flatten)]
+    inputs: Inputs,
     /// What to print of each sample; the order is perf's, whatever is asked.
     #[arg(
         short = 'F',
@@ -77,13 +75,18 @@ enum Field {
 /// Runs the command.
 pub(crate) fn run(args: &Script) -> Outcome {
     let selection = args.select.selection();
+    let paths = args.inputs.paths();
+    let [path] = paths else {
+        let error = anyhow!("one recording at a time: lbr script FILE");
+        return Err(Failure { code: USAGE, error });
+    };
     let copied = match selection.needs_names() {
-        true => Some(Reread::new(std::slice::from_ref(&args.input), &selection)?),
+        true => Some(Reread::new(paths, &selection)?),
         false => None,
     };
     let mut recording = match &copied {
         Some(copied) => copied.open(0)?,
-        None => input::open(&args.input, &selection)?,
+        None => input::open(path, &selection)?,
     };
     let out = BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
     let mut ordered = Ordered::new(out);
@@ -92,7 +95,7 @@ pub(crate) fn run(args: &Script) -> Outcome {
     let mut early = Early::default();
     let mut symbols = Symbols::default();
     loop {
-        let item = recording.next_item().map_err(|e| input::failure(&args.input, e))?;
+        let item = recording.next_item().map_err(|e| input::failure(path, e))?;
         match item {
             Some(Item::Stack(stack)) => match stack.head.time.filter(|_| args.time_order) {
                 Some(time) => {
@@ -105,7 +108,7 @@ pub(crate) fn run(args: &Script) -> Outcome {
                 }
                 None => print(&mut ordered.out, &stack, &symbols, args)?,
             },
-            Some(Item::Event(_) | Item::LeftOut) => {}
+            Some(Item::Event(_) | Item::Straight(_) | Item::LeftOut) => {}
             Some(Item::Symbol(symbol)) => symbols.add(symbol),
             None => break,
         }
@@ -113,7 +116,7 @@ pub(crate) fn run(args: &Script) -> Outcome {
     ordered.flush()?;
     ordered.out.write_all(&early.lines)?;
     ordered.out.flush()?;
-    let source = input::Source::of(&args.input, &recording);
+    let source = input::Source::of(path, &recording);
     selected::check(std::slice::from_ref(&source))?;
     input::warn(&source);
     // Standard output is for who reads it as perf's.

@@ -4,8 +4,10 @@
 //! | line | what |
 //! |---|---|
 //! | `B from to count mispredicted` | a branch |
-//! | `T from to end count`, `R …` | a branch, and straight code behind it |
-//! | `F start end count`, `f …`, `r …` | straight code |
+//! | `T from to end count` | a branch, and straight code from its target to `end` |
+//! | `R from to end count` | the same, of a return |
+//! | `F start end count` | straight code from a target to the next branch |
+//! | `f …`, `r …` | the same, entered from outside of what was counted (`r`: by a return) |
 //! | `S address count` | samples without branches |
 //! | `E name` | the event of the lines that follow |
 //!
@@ -13,9 +15,11 @@
 //! they are not in the main program; `X:` is an unknown file, 0 any place
 //! outside, and the last three numbers stand for no branch.
 
+use lbr_msr::record::BranchType;
+
 use super::digits::{decimal, hex};
 use super::error::LineError;
-use super::line::{Context, Line};
+use super::line::{Behind, Context, Line};
 use crate::read::stack::{EntryFlags, RawBranch, SampleHead};
 
 /// How such a text is to be read.
@@ -49,35 +53,42 @@ pub(crate) fn settle(head: &[u8]) -> Option<Aggregated> {
 }
 
 enum Fields<'a> {
-    Branch { from: &'a [u8], to: &'a [u8], count: u64, mispredicted: Option<u64> },
-    Range,
+    Branch { from: &'a [u8], to: &'a [u8], count: u64, mispredicted: Option<u64>, more: More<'a> },
+    Straight { start: &'a [u8], end: &'a [u8], count: u64 },
     Sample { at: &'a [u8], count: u64 },
     Event(&'a [u8]),
+}
+
+/// What a line says of a branch besides.
+#[derive(Clone, Copy, Debug, Default)]
+struct More<'a> {
+    /// Where the straight code behind it ends.
+    end: Option<&'a [u8]>,
+    is_return: bool,
 }
 
 fn fields(line: &[u8]) -> Option<Fields<'_>> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let letter = words.next()?;
     let rest: Vec<&[u8]> = words.take(5).collect();
-    let number = |word: &&[u8]| decimal(word);
     let are = |ends: &[&[u8]]| ends.iter().all(|end| address(end).is_some());
     Some(match (letter, &*rest) {
         (b"B", [from, to, count, mispredicted]) if are(&[from, to]) => {
-            let mispredicted = Some(number(mispredicted)?);
-            Fields::Branch { from, to, count: number(count)?, mispredicted }
+            let (count, mispredicted) = (decimal(count)?, Some(decimal(mispredicted)?));
+            Fields::Branch { from, to, count, mispredicted, more: More::default() }
         }
         (b"T" | b"R", [from, to, end, count]) if are(&[from, to, end]) => {
-            let count = number(count)?;
-            match address(from)?.1 >= NO_BRANCH {
-                true => Fields::Range,
-                false => Fields::Branch { from, to, count, mispredicted: None },
+            let count = decimal(count)?;
+            if address(from)?.1 >= NO_BRANCH {
+                return Some(Fields::Straight { start: to, end, count });
             }
+            let more = More { end: Some(end), is_return: letter == b"R" };
+            Fields::Branch { from, to, count, mispredicted: None, more }
         }
         (b"F" | b"f" | b"r", [start, end, count]) if are(&[start, end]) => {
-            number(count)?;
-            Fields::Range
+            Fields::Straight { start, end, count: decimal(count)? }
         }
-        (b"S", [at, count]) if are(&[at]) => Fields::Sample { at, count: number(count)? },
+        (b"S", [at, count]) if are(&[at]) => Fields::Sample { at, count: decimal(count)? },
         (b"E", [name]) => Fields::Event(name),
         _ => return None,
     })
@@ -96,7 +107,7 @@ fn address(word: &[u8]) -> Option<(&[u8], u64)> {
 
 impl Aggregated {
     /// Reads a line. Of a branch that was predicted and mispredicted both are
-    /// put into `entries`, each counted as often as it was.
+    /// given, each counted as often as it was.
     pub(super) fn parse(
         self,
         line: &[u8],
@@ -111,34 +122,41 @@ impl Aggregated {
                 id => context.names.number(id, None, address),
             }
         };
-        let head = |weight, ip| SampleHead { weight, ip, ..SampleHead::default() };
+        let mut places = |from: &[u8], to: &[u8]| {
+            place(from).zip(place(to)).ok_or(LineError::Unknown)
+        };
         match fields(line).ok_or(LineError::Unknown)? {
-            Fields::Branch { from, to, count, mispredicted } => {
-                let ends = (place(from), place(to));
-                let (Some(from), Some(to)) = ends else { return Err(LineError::Unknown) };
+            Fields::Branch { from, to, count, mispredicted, more } => {
                 let knows = self.knows_predictions && mispredicted.is_some();
                 let wrong = mispredicted.unwrap_or_default().min(count);
-                let flags = |wrong: bool| {
-                    EntryFlags(match wrong {
+                let (at, target) = places(from, to)?;
+                let branch = |is_wrong: bool| {
+                    let flags = EntryFlags(match is_wrong {
                         true => EntryFlags::MISPREDICTED,
                         false if knows => EntryFlags::PREDICTED,
                         false => 0,
-                    })
+                    });
+                    let branch_type = more.is_return.then_some(BranchType::RET);
+                    RawBranch { from: at, to: target, flags: flags.with_type(branch_type) }
                 };
-                let branch = |wrong| RawBranch { from, to, flags: flags(wrong) };
                 entries.push(branch(wrong > 0 && wrong == count));
-                let rest = match wrong {
-                    0 => None,
-                    wrong if wrong == count => None,
-                    wrong => Some((branch(true), wrong)),
+                let behind = match more.end {
+                    Some(end) => Some(Behind::Straight(places(to, end)?, count)),
+                    None if wrong > 0 && wrong < count => {
+                        Some(Behind::Branch(branch(true), wrong))
+                    }
+                    None => None,
                 };
-                Ok(Line::Counted {
-                    head: Box::new(head(count - rest.map_or(0, |r| r.1), None)),
-                    rest,
-                })
+                let apart = if let Some(Behind::Branch(_, wrong)) = behind { wrong } else { 0 };
+                Ok(Line::Counted { count: count - apart, behind })
             }
-            Fields::Range => Ok(Line::Range),
-            Fields::Sample { at, count } => Ok(Line::Sample(Box::new(head(count, place(at))))),
+            Fields::Straight { start, end, count } => {
+                Ok(Line::Straight(places(start, end)?, count))
+            }
+            Fields::Sample { at, count } => {
+                let head = SampleHead { weight: count, ip: place(at), ..SampleHead::default() };
+                Ok(Line::Sample(Box::new(head)))
+            }
             Fields::Event(name) => {
                 context.event = String::from_utf8_lossy(name).into_owned();
                 Ok(Line::Other)

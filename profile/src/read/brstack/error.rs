@@ -63,8 +63,7 @@ pub enum LineError {
     /// Offsets in files in place of addresses, as far as one can tell.
     #[error(
         "the numbers of the branches seem to be offsets in files, and no addresses (-F brstackoff): they \
-         lie where nothing is known to have run; print addresses with perf script -F ip,brstack, or the \
-         files beside the offsets with -F +brstackoff"
+         lie where nothing is known to have run; print addresses with perf script -F ip,brstack"
     )]
     Offsets,
     /// Instructions, which do not say where a branch went to.

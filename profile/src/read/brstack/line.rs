@@ -3,7 +3,7 @@
 use lbr_msr::record::{Mmap, Task};
 
 use super::aggregated::{self, Aggregated};
-use super::columns::{self, Behind, Layout, Reading};
+use super::columns::{self, Layout, Reading};
 use super::digits::decimal;
 use super::entry::{
     first_entry, has_build_id, is_trailing, parse_entry, with_build_ids, with_files,
@@ -19,14 +19,16 @@ use crate::read::stack::{RawBranch, SampleHead};
 pub enum Line {
     /// A sample; its entries were put into the buffer given to [`parse_line`].
     Sample(Box<SampleHead>),
-    /// A branch that was counted, and how often it was mispredicted besides
-    /// (aggregated counts).
+    /// A branch that was counted (aggregated counts).
     Counted {
-        /// How often it was not.
-        head: Box<SampleHead>,
-        /// The same branch, mispredicted, and how often.
-        rest: Option<(RawBranch, u64)>,
+        /// How often.
+        count: u64,
+        /// What the line says besides.
+        behind: Option<Behind>,
     },
+    /// Straight code that ran, without the branches around it: its first byte,
+    /// and the branch at its end; and how often (aggregated counts).
+    Straight((u64, u64), u64),
     /// How many identical stacks the next sample stands for.
     Count(u64),
     /// A mapping.
@@ -52,11 +54,17 @@ pub enum Line {
     Frame,
     /// An instruction that ran (`-F brstackinsn`).
     Instruction,
-    /// Straight code that ran, without the branch at its end (`F`, `f`, `r` of
-    /// aggregated counts).
-    Range,
     /// A comment, nothing.
     Other,
+}
+
+/// What a line of aggregated counts says behind a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// The same branch, mispredicted, and how often.
+    Branch(RawBranch, u64),
+    /// The straight code that ran then, as [`Line::Straight`].
+    Straight((u64, u64), u64),
 }
 
 /// Reads a line. `entries` is cleared and holds the entries of a sample; symbols
@@ -213,7 +221,7 @@ pub(crate) fn parse(
         at = end - behind.trim_ascii_start().len();
     }
     if !entries.is_empty() {
-        let reading = columns::head(head, context.layout, Behind::Entries)?;
+        let reading = columns::head(head, context.layout, columns::Behind::Entries)?;
         return Ok(context.sample(&reading));
     }
     without_branches(line, whole, context)
@@ -243,7 +251,7 @@ fn without_branches(line: &[u8], whole: &[u8], context: &mut Context) -> Result<
     if let Some(count) = decimal(line) {
         return Ok(Line::Count(count));
     }
-    match columns::head(line, context.layout, Behind::Nothing) {
+    match columns::head(line, context.layout, columns::Behind::Nothing) {
         Ok(reading) if !reading.columns.is_empty() => Ok(context.sample(&reading)),
         // The frames of some texts have lost their tab.
         _ if text.iter().all(u8::is_ascii_hexdigit) => Ok(Line::Frame),

@@ -29,7 +29,7 @@ mod vectors;
 pub use entry::{parse_entry, type_of_name};
 pub use error::{EntryError, LineError};
 pub(crate) use line::{Context, begin, parse};
-pub use line::{Line, parse_line};
+pub use line::{Behind, Line, parse_line};
 
 /// Prints an entry as perf 6.12 does.
 #[derive(Clone, Copy, Debug)]

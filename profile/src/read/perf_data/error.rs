@@ -103,9 +103,12 @@ pub struct Notes {
     /// Text has samples of several threads, and does not say of which processes:
     /// their branches are counted by address.
     pub processes_unsaid: bool,
-    /// Lines of aggregated counts with straight code and no branch; they were
-    /// skipped.
-    pub ranges: u64,
+    /// Branches of text lead from and to offsets in files: their addresses are
+    /// not known.
+    pub offsets_in_files: bool,
+    /// Lines of aggregated counts with straight code: it counts where blocks do,
+    /// and nobody knows of the branches around it.
+    pub straights: u64,
     /// Reading was stopped by whoever asked for it: what follows is missing.
     pub stopped: bool,
 }

@@ -15,7 +15,7 @@ use crate::read::select::{
 use crate::read::stack::SampleHead;
 use wrapped::{MAX_LAYERS, first_bytes, is_perf_data, is_wrapped, unwrapped};
 
-pub use crate::read::item::Item;
+pub use crate::read::item::{Item, Straight};
 pub use crate::read::text::{Refused, TextReader};
 
 /// A recording being read.
@@ -205,6 +205,12 @@ impl Recording {
                 } else {
                     Some(Item::LeftOut)
                 }
+            }
+            Some(Item::Straight(mut straight)) => {
+                Some(match choice.takes(&mut straight.head, comm) {
+                    true => Item::Straight(straight),
+                    false => Item::LeftOut,
+                })
             }
             Some(Item::Event(event)) => Some(match choice.event(&event) {
                 true => Item::Event(event),

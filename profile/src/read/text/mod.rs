@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 
 use lbr_msr::record::Event;
 
-use crate::read::brstack::{self, Context, EntryError, Line, LineError};
-use crate::read::item::Item;
+use crate::read::brstack::{self, Behind, Context, EntryError, Line, LineError};
+use crate::read::item::{Item, Straight};
 use crate::read::names;
 use crate::read::perf_data::{Notes, ReadError};
 use crate::read::select::Interned;
@@ -35,8 +35,8 @@ pub struct TextReader {
     /// Frames of a call chain were read, and no branches since.
     in_chain: bool,
     dump: Dump,
-    /// The branch that was counted, once more with another prediction.
-    rest: Option<(RawBranch, u64)>,
+    /// What the last line says behind the branch that it counts.
+    behind: Option<Behind>,
     tasks: Tasks,
     /// Events by name.
     events: Interned,
@@ -49,8 +49,8 @@ pub struct TextReader {
     at_hand: Option<Found>,
     /// Stacks with branches: text without one was no recording.
     stacks: u64,
-    /// Straight code without a branch that was counted.
-    ranges: u64,
+    /// Lines with straight code that was counted.
+    straights: u64,
     refused: Option<Refused>,
     /// The first refused line that was meant to hold branches.
     telling: Option<(u64, LineError)>,
@@ -94,6 +94,7 @@ enum Found {
         weight: u64,
     },
     Sample(Box<SampleHead>),
+    Straight(Box<Straight>),
     Event(Event),
 }
 
@@ -104,6 +105,7 @@ impl Found {
         let head = match self {
             Found::Bare { weight } => SampleHead { weight, ..SampleHead::default() },
             Found::Sample(head) => *head,
+            Found::Straight(straight) => return Item::Straight(*straight),
             Found::Event(event) => return Item::Event(event),
         };
         Item::Stack(Stack { head, entries: Entries::Parsed(entries), counters: None })
@@ -121,14 +123,14 @@ impl TextReader {
             open: None,
             in_chain: false,
             dump: Dump::default(),
-            rest: None,
+            behind: None,
             tasks: Tasks::default(),
             events: Interned::default(),
             comms: Interned::default(),
             comm: 0,
             at_hand: None,
             stacks: 0,
-            ranges: 0,
+            straights: 0,
             refused: None,
             telling: None,
         }
@@ -158,7 +160,8 @@ impl TextReader {
             cut_at: self.lines.cut_at,
             stopped: self.lines.stopped,
             processes_unsaid: self.tasks.are_unsaid(),
-            ranges: self.ranges,
+            offsets_in_files: self.context.files.is_some(),
+            straights: self.straights,
             ..Notes::default()
         }
     }
@@ -277,16 +280,19 @@ impl TextReader {
     /// Whether something that was read is not given out yet.
     #[inline]
     fn waits(&self) -> bool {
-        self.open.is_some() || self.dump.head.is_some() || self.rest.is_some()
+        self.open.is_some() || self.dump.head.is_some() || self.behind.is_some()
     }
 
     /// Reads a line whose first `begun` bytes are the entries in the buffer.
     fn line(&mut self, begun: usize, over: bool) -> Result<Step, ReadError> {
-        if let Some((branch, weight)) = self.rest.take() {
-            self.entries.clear();
-            self.entries.push(branch);
-            let head = SampleHead { weight, event: self.event(), ..SampleHead::default() };
-            return Ok(Step::Found(Found::Sample(Box::new(head))));
+        match self.behind.take() {
+            Some(Behind::Branch(branch, count)) => {
+                self.entries.clear();
+                self.entries.push(branch);
+                return Ok(Step::Found(Found::Sample(Box::new(self.counted(count)))));
+            }
+            Some(Behind::Straight(ends, count)) => return Ok(self.straight(ends, count)),
+            None => {}
         }
         let next = if over { Next::End } else { self.lines.next(begun)? };
         let len = match next {
@@ -312,7 +318,13 @@ impl TextReader {
         let goes_on = match &line {
             Ok(Line::Sample(head)) => self.goes_on(head),
             Ok(
-                Line::Dumped(_) | Line::Mmap(_) | Line::Fork(_) | Line::Exit(_) | Line::Count(_),
+                Line::Dumped(_)
+                | Line::Mmap(_)
+                | Line::Fork(_)
+                | Line::Exit(_)
+                | Line::Count(_)
+                | Line::Counted { .. }
+                | Line::Straight(..),
             ) => false,
             _ => true,
         };
@@ -322,12 +334,12 @@ impl TextReader {
         self.lines.pass(len);
         let event = match line {
             Ok(Line::Sample(head)) => return Ok(self.sample(head)),
-            Ok(Line::Counted { mut head, rest }) => {
-                head.event = self.event();
-                self.rest = rest;
-                self.stacks += u64::from(!self.entries.is_empty());
-                return Ok(Step::Found(Found::Sample(head)));
+            Ok(Line::Counted { count, behind }) => {
+                self.behind = behind;
+                self.stacks += 1;
+                return Ok(Step::Found(Found::Sample(Box::new(self.counted(count)))));
             }
+            Ok(Line::Straight(ends, count)) => return Ok(self.straight(ends, count)),
             Ok(Line::Mmap(map)) => {
                 self.tasks.tell(map.pid, map.tid);
                 Event::Mmap(map)
@@ -350,12 +362,22 @@ impl TextReader {
         Ok(Step::Found(Found::Event(event)))
     }
 
+    /// What was counted so often.
+    fn counted(&mut self, weight: u64) -> SampleHead {
+        SampleHead { weight, event: self.event(), ..SampleHead::default() }
+    }
+
+    fn straight(&mut self, (entry, exit): (u64, u64), count: u64) -> Step {
+        self.straights += 1;
+        let head = self.counted(count);
+        Step::Found(Found::Straight(Box::new(Straight { head, entry, exit })))
+    }
+
     /// Takes in a line that is neither a sample nor an event.
     fn beside(&mut self, line: Line) -> Result<Step, ReadError> {
         match line {
             Line::Count(count) => self.weight = Some(count),
             Line::Thread { pid, tid } => self.tasks.tell(pid, tid),
-            Line::Range => self.ranges += 1,
             Line::Frame => self.in_chain = true,
             Line::Dumped(head) => {
                 self.dump = Dump { head: Some(head), ..Dump::default() };
@@ -429,7 +451,7 @@ impl TextReader {
         if let Some(found) = self.take_waiting() {
             return Ok(Step::Found(found));
         }
-        if self.stacks > 0 || self.lines.stopped {
+        if self.stacks > 0 || self.straights > 0 || self.lines.stopped {
             return Ok(Step::End);
         }
         Err(match self.telling {
@@ -448,7 +470,7 @@ impl TextReader {
         self.entries.clear();
         let Some(mut dumped) = self.dump.head.take() else {
             let mut head = open?.head;
-            head.weight = self.weight.take().unwrap_or(1);
+            head.weight = self.weight.take().unwrap_or(head.weight);
             return Some(Found::Sample(head));
         };
         dumped.event = open.map_or(0, |open| open.head.event);

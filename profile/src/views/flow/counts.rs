@@ -96,6 +96,34 @@ impl FlowCounts {
         }
         self.guesses = guesses;
         self.edges.settle(weight, &self.sites);
+        self.settle(&now, weight);
+    }
+
+    /// Counts straight code whose branches are counted elsewhere.
+    pub(crate) fn add_straight(
+        &mut self,
+        (entry, len, space): (u64, u32, Space),
+        weight: u64,
+        maps: &mut Maps,
+    ) {
+        let branch = RawBranch { from: entry.wrapping_add(u64::from(len)), ..RawBranch::default() };
+        let step = Transition { branch, entry, len, ..Transition::default() };
+        let mut guesses = std::mem::take(&mut self.guesses);
+        let renumbered = self.sites.begin();
+        self.edges.begin(renumbered);
+        self.look_up(space, &[step], &mut guesses);
+        let guess = guesses.first().copied().unwrap_or_default();
+        let mut now = BlocksNow::default();
+        let settled = self.block(space, &step, &guess, weight, maps, &mut now);
+        if settled && let Some(site) = self.site(space, branch.from, None, maps) {
+            self.sites.end(site);
+        }
+        self.guesses = guesses;
+        self.settle(&now, weight);
+    }
+
+    /// Adds the stack at hand up.
+    fn settle(&mut self, now: &BlocksNow, weight: u64) {
         self.sites.settle(weight);
         let BlockQuality { blocks, without_code, contradicted, .. } = &mut self.quality;
         add(blocks, now.ran.saturating_mul(weight));

@@ -57,6 +57,10 @@ impl View for FlowCounts {
         self.add(stack, maps);
     }
 
+    fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
+        self.add_straight(code, weight, maps);
+    }
+
     fn finish(self, whole: Whole) -> Flow {
         self.flow(whole)
     }

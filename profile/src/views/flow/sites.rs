@@ -181,6 +181,13 @@ impl Sites {
         }
     }
 
+    /// A branch left a block that is known; it was counted elsewhere.
+    pub(super) fn end(&mut self, site: u32) {
+        if let Some(now) = self.visit(site) {
+            now.settled = now.settled.saturating_add(1);
+        }
+    }
+
     /// Begins a stack. `true` where the numbers of stacks begin anew, after
     /// four billion.
     pub(super) fn begin(&mut self) -> bool {

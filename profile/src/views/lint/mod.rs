@@ -188,6 +188,10 @@ impl View for Check {
         self.scan.stack(stack, maps);
     }
 
+    fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
+        self.flow.straight(code, weight, maps);
+    }
+
     fn event(&mut self, event: &Event) {
         self.scan.event(event);
     }
