@@ -430,7 +430,10 @@ proptest! {
 /// A text of many buffers, with a bad line here and there.
 #[test]
 fn long_texts_are_read_the_same() {
-    let entry = |n: u64| format!(" 0x{:x}/0x{:x}/P/-/-/{}/COND/- ", n << (n % 40), n + 7, n % 100);
+    let entry = |n: u64| {
+        let (from, to) = ((n + 0x20_0000) << (n % 40), n + 0x20_0007);
+        format!(" 0x{from:x}/0x{to:x}/P/-/-/{}/COND/- ", n % 100)
+    };
     let mut text = String::new();
     let mut bad = Vec::new();
     for line in 0..4000u64 {

@@ -1,12 +1,19 @@
-//! Text of any field set of `perf script`: what perf prints of a recording has
-//! the branches of that recording, or is refused with the reason.
+//! Text of any field set of `perf script`: what perf prints of a recording gives
+//! the tables of that recording, or is refused with the reason.
 
+use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;
 
 use profile::brstack::{LineError, Printed};
+use profile::callgraph::CallGraph;
+use profile::flow::{Flow, FlowCounter};
+use profile::hot::{self, HotTable};
+use profile::loops::LoopFinder;
+use profile::maps::{Location, Maps};
+use profile::paths::{Growth, PathFinder};
 use profile::perf_data::ReadError;
-use profile::{Item, Recording};
+use profile::{Entries, Item, RawBranch, Recording, SampleHead, Stack};
 
 use crate::support::corpus::corpus;
 use crate::support::skip::{skipped, tool};
@@ -58,25 +65,138 @@ const BY_ADDRESS: [&str; 40] = [
 /// Sets without them: instructions alone.
 const REFUSED: [&str; 2] = ["ip,brstackinsn", "+brstackinsn"];
 
-/// A sample: its period, if it is said, and its branches.
-type Sample = (Option<u64>, Vec<String>);
+/// Sets with offsets in files in place of addresses, which nothing says beside
+/// them, and those where the files stand there.
+const OFFSETS: [&str; 4] =
+    ["brstackoff", "ip,brstackoff", "comm,tid,time,ip,brstackoff", "pid,tid,brstackoff"];
+const OFFSETS_IN_FILES: [&str; 3] = ["brstackoff,dso", "ip,brstackoff,dso", "+brstackoff"];
+
+/// A sample: its period, process and thread, if they are said, and its branches.
+type Sample = (Option<u64>, (Option<u32>, Option<u32>), Vec<RawBranch>);
 
 fn samples(mut recording: Recording) -> Result<Vec<Sample>, ReadError> {
     let mut found = Vec::new();
     while let Some(item) = recording.next_item()? {
-        if let Item::Stack(stack) = item {
-            let branches = stack.entries.iter().map(|b| Printed(b).to_string()).collect();
-            found.push((stack.head.period, branches));
+        if let Item::Stack(Stack { head, entries, .. }) = item {
+            found.push((head.period, (head.pid, head.tid), entries.iter().collect()));
         }
     }
     assert_eq!(recording.refused(), None);
-    // perf sorts them by time, a file has them as they came.
-    found.sort();
     Ok(found)
 }
 
-fn of_text(text: &[u8]) -> Result<Vec<Sample>, ReadError> {
-    samples(Recording::from_stream(Box::new(Cursor::new(text.to_vec())))?)
+fn printed_branches(branches: &[RawBranch]) -> Vec<String> {
+    branches.iter().map(|branch| Printed(*branch).to_string()).collect()
+}
+
+fn text(text: &[u8]) -> Recording {
+    Recording::from_stream(Box::new(Cursor::new(text.to_vec()))).unwrap()
+}
+
+fn of_text(bytes: &[u8]) -> Result<Vec<Sample>, ReadError> {
+    samples(text(bytes))
+}
+
+/// The rows of tables, by view.
+type Rows = BTreeMap<&'static str, Vec<String>>;
+
+fn rows<T: std::fmt::Debug>(list: &[T]) -> Vec<String> {
+    let mut rows: Vec<String> = list.iter().map(|row| format!("{row:?}")).collect();
+    rows.sort();
+    rows
+}
+
+/// Branches, outcomes and blocks of samples that say no mappings.
+fn counted(samples: &[Sample]) -> Rows {
+    let (mut hot, mut flow) = (hot::Counter::new(), FlowCounter::new());
+    for (_, (pid, tid), branches) in samples {
+        let head = SampleHead { pid: *pid, tid: *tid, ..SampleHead::default() };
+        let stack = Stack { head, entries: Entries::Parsed(branches), counters: None };
+        hot.stack(&stack);
+        flow.stack(&stack);
+    }
+    let (hot, flow) = (hot.finish(), flow.finish());
+    of_tables(&hot, &flow)
+}
+
+fn of_tables(hot: &HotTable, flow: &Flow) -> Rows {
+    [("hot", rows(&hot.branches)), ("outcomes", rows(&flow.sites)), ("blocks", rows(&flow.blocks))]
+        .into()
+}
+
+/// The same of a text, and what follows branches through it.
+fn read(bytes: &[u8], follow: bool) -> Rows {
+    let open = || text(bytes);
+    let hot = HotTable::count(&mut open(), |_, _| {}).unwrap();
+    let flow = Flow::count(&mut open(), |_, _| {}).unwrap();
+    let mut tables = of_tables(&hot, &flow);
+    if follow {
+        let loops = LoopFinder::find(&mut open(), |_, _| {}).unwrap();
+        let loops = loops.count(&mut open(), |_, _| {}).unwrap();
+        let paths = PathFinder::find(&mut open(), |_, _| {}).unwrap();
+        let paths = paths.count(&mut open(), Growth::default(), |_, _| {}).unwrap();
+        let graph = CallGraph::count(&mut open(), false, |_, _| {}).unwrap();
+        tables.insert("loops", rows(&loops.loops));
+        tables.insert("paths", rows(&paths.paths));
+        tables.insert("functions", rows(&graph.functions));
+        tables.insert("callgraph", rows(&graph.nodes));
+    }
+    tables
+}
+
+/// A text of our own with the samples of another, and in its order.
+fn plain(samples: &[Sample]) -> Vec<u8> {
+    let line = |(_, (pid, tid), branches): &Sample| {
+        let task = match (pid, tid) {
+            (Some(pid), Some(tid)) => format!("{pid:5}/{tid:<5} "),
+            (_, Some(tid)) => format!("{tid:5} "),
+            _ => String::new(),
+        };
+        task + &printed_branches(branches).join("  ") + "\n"
+    };
+    samples.iter().map(line).collect::<String>().into_bytes()
+}
+
+/// What a row is about: file and offset where both are known.
+fn place(maps: &Maps, location: Location, addr: u64) -> String {
+    match (location, maps.file_offset(location)) {
+        (Location::File { file, .. }, Some(offset)) => {
+            format!("{}+{offset:#x}", maps.path(file).unwrap_or_default())
+        }
+        _ => format!("{addr:#x}"),
+    }
+}
+
+/// Branches and blocks by file and offset.
+fn by_file(open: impl Fn() -> Recording) -> Rows {
+    let hot = HotTable::count(&mut open(), |_, _| {}).unwrap();
+    let flow = Flow::count(&mut open(), |_, _| {}).unwrap();
+    let of_branches = hot.branches.iter().map(|row| {
+        let from = place(&hot.maps, row.from_location, row.from);
+        let to = place(&hot.maps, row.to_location, row.to);
+        format!("{from} {to} {} {} {:?} {:?}", row.count, row.known, row.mispredicted, row.cycles)
+    });
+    let of_blocks = flow.blocks.iter().map(|row| {
+        let entry = place(&flow.maps, row.entry_location, row.entry);
+        let exit = place(&flow.maps, row.exit_location, row.exit);
+        format!("{entry} {exit} {} {:?}", row.count, row.cycles)
+    });
+    let mut tables = Rows::new();
+    tables.insert("hot", of_branches.collect());
+    tables.insert("blocks", of_blocks.collect());
+    tables.values_mut().for_each(|rows| rows.sort());
+    tables
+}
+
+fn assert_same(found: &Rows, wanted: &Rows, of: &str) {
+    for (view, wanted) in wanted {
+        let found = &found[view];
+        if found != wanted {
+            let more = found.iter().find(|row| !wanted.contains(row));
+            let less = wanted.iter().find(|row| !found.contains(row));
+            panic!("{of}: {view}: {} rows, not {}: {more:?}, {less:?}", found.len(), wanted.len());
+        }
+    }
 }
 
 /// perf, and another that `LBR_PERF` names.
@@ -102,40 +222,117 @@ fn any_field_set_gives_the_branches_of_the_recording() {
         for name in ["perf.data.branch-4.14", "perf.data.callgraph_and_branch-3.4"] {
             let file = folder.join(name);
             let wanted = samples(Recording::open(&file).unwrap()).unwrap();
-            let mut read = 0;
+            let mut count = 0;
+            let mut expected = BTreeMap::new();
             for fields in BY_ADDRESS {
                 // Of what was not recorded it prints nothing.
-                let Some(text) = printed(&perf, &file, fields) else { continue };
-                let found =
-                    of_text(&text).unwrap_or_else(|e| panic!("{perf} {name} {fields}: {e}"));
-                let says_period = found.iter().any(|(period, _)| period.is_some());
-                let mut wanted = wanted.clone();
-                if !says_period {
-                    wanted.iter_mut().for_each(|(period, _)| *period = None);
-                    wanted.sort();
-                }
-                assert!(found == wanted, "{perf} {name} {fields}: other samples");
+                let Some(bytes) = printed(&perf, &file, fields) else { continue };
+                let of = format!("{perf} {name} {fields}");
+                let found = of_text(&bytes).unwrap_or_else(|e| panic!("{of}: {e}"));
                 let asked = fields.contains("period") || fields.starts_with('+');
-                assert_eq!(says_period, asked, "{perf} {name} {fields}");
-                read += 1;
+                let says_tid = fields.contains("tid") || fields.starts_with('+');
+                // One number alone is read as the thread's.
+                let task = |(pid, tid)| match (fields.contains("pid"), says_tid) {
+                    (true, true) => (pid, tid),
+                    (true, false) => (None, pid),
+                    (false, true) => (None, tid),
+                    (false, false) => (None, None),
+                };
+                let said = |(period, ids, branches): &Sample| {
+                    (period.filter(|_| asked), task(*ids), branches.clone())
+                };
+                let wanted: Vec<Sample> = wanted.iter().map(said).collect();
+                assert!(as_a_set(&found) == as_a_set(&wanted), "{of}: other samples");
+                let follow = name.contains("4.14");
+                let tables = read(&bytes, follow);
+                // Those of all sets that say as much of who ran.
+                let same =
+                    expected.entry((fields.contains("pid"), says_tid)).or_insert_with(|| {
+                        let plain = read(&plain(&found), follow);
+                        assert_same(&plain, &counted(&wanted), &of);
+                        plain
+                    });
+                assert_same(&tables, same, &of);
+                count += 1;
             }
-            assert!(read >= 38, "{perf} {name}: {read}");
-            for fields in REFUSED {
-                let Some(text) = printed(&perf, &file, fields) else { continue };
-                let error =
-                    of_text(&text).err().unwrap_or_else(|| panic!("{perf} {name} {fields}"));
+            assert!(count >= 38, "{perf} {name}: {count}");
+            for fields in REFUSED.into_iter().chain(OFFSETS) {
+                let Some(bytes) = printed(&perf, &file, fields) else { continue };
+                let of = format!("{perf} {name} {fields}");
+                let error = of_text(&bytes).err().unwrap_or_else(|| panic!("{of}"));
                 let is_said = matches!(
                     error,
-                    ReadError::Line { error: LineError::Instructions, .. } | ReadError::NoBranches
+                    ReadError::Line { error: LineError::Instructions | LineError::Offsets, .. }
+                        | ReadError::NoBranches
                 );
-                assert!(is_said, "{perf} {name} {fields}: {error}");
+                assert!(is_said, "{of}: {error}");
             }
         }
     }
 }
 
+fn as_a_set(samples: &[Sample]) -> Vec<String> {
+    let mut all: Vec<String> = samples
+        .iter()
+        .map(|(period, ids, branches)| {
+            format!("{period:?} {ids:?} {}", printed_branches(branches).join(" "))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// With the mappings in it, a text gives the tables of the recording, file by
+/// file; and so does one with offsets in the place of addresses.
+#[test]
+fn with_its_mappings_a_text_gives_the_same_rows() {
+    let Some(corpus) = corpus() else { return };
+    let folder = corpus.join("perf-data-converter/perfdata");
+    for perf in perfs() {
+        for name in ["perf.data.branch-4.14", "perf.data.callgraph_and_branch-3.4"] {
+            let file = folder.join(name);
+            let wanted = by_file(|| Recording::open(&file).unwrap());
+            for fields in [
+                "pid,tid,time,brstack",
+                "+brstack,+pid",
+                "comm,pid,tid,time,ip,brstack",
+                "+brstack",
+            ] {
+                let mut command = tool(&perf);
+                command.args([
+                    "script",
+                    "-f",
+                    "--show-mmap-events",
+                    "--show-task-events",
+                    "-F",
+                    fields,
+                ]);
+                let Ok(out) = command.arg("-i").arg(&file).output() else { continue };
+                if out.status.success() {
+                    let found = by_file(|| text(&out.stdout));
+                    assert_same(&found, &wanted, &format!("{perf} {name} {fields}"));
+                }
+            }
+        }
+        let file = folder.join("perf.data.branch-4.14");
+        let wanted = by_file(|| Recording::open(&file).unwrap());
+        for fields in OFFSETS_IN_FILES {
+            let Some(bytes) = printed(&perf, &file, fields) else { continue };
+            assert_same(&by_file(|| text(&bytes)), &wanted, &format!("{perf} {fields}"));
+        }
+        // Of a program as large as that one nobody can tell.
+        let file = folder.join("perf.data.callgraph_and_branch-3.4");
+        for fields in OFFSETS_IN_FILES {
+            let Some(bytes) = printed(&perf, &file, fields) else { continue };
+            let error = of_text(&bytes).unwrap_err();
+            assert!(matches!(error, ReadError::Line { error: LineError::Offsets, .. }), "{error}");
+        }
+    }
+}
+
 fn branches(text: &str) -> Vec<Vec<String>> {
-    of_text(text.as_bytes()).unwrap().into_iter().map(|(_, branches)| branches).collect()
+    let samples = of_text(text.as_bytes()).unwrap();
+    samples.iter().map(|(_, _, branches)| printed_branches(branches)).collect()
 }
 
 /// perf gives a period ten columns, a task five or seven; what nobody can tell
@@ -162,10 +359,18 @@ fn a_number_alone_is_what_its_columns_say() {
 /// Counts in the letters of BOLT, and addresses behind build ids.
 #[test]
 fn texts_of_other_tools() {
-    let counts = "B 4010c0 4010d0 5 2\nT 401000 401010 401020 3\nF 401010 401020 7\nE cycles\n";
-    let stream = Box::new(Cursor::new(counts));
-    let mut table =
-        profile::HotTable::count(&mut Recording::from_stream(stream).unwrap(), |_, _| {}).unwrap();
+    let counts = "B 4010c0 4010d0 5 2\nT 401000 401010 401020 3\nF 401010 401020 7\n\
+                  R 401070 401010 401020 4\nf 401010 401030 2\nr 401010 401020 1\nE cycles\nS 401010 9\n";
+    let open = || text(counts.as_bytes());
+    let mut table = HotTable::count(&mut open(), |_, _| {}).unwrap();
+    // One for each time a branch was counted, and samples without one.
+    assert_eq!((table.quality.samples, table.quality.empty_stacks), (5 + 3 + 4 + 9, 9));
+    let flow = Flow::count(&mut open(), |_, _| {}).unwrap();
+    let blocks: Vec<_> = flow.blocks.iter().map(|b| (b.entry, b.exit, b.count)).collect();
+    assert_eq!(blocks, [(0x40_1010, 0x40_1020, 3 + 7 + 4 + 1), (0x40_1010, 0x40_1030, 2)]);
+    let ret = table.branches.iter().find(|row| row.from == 0x40_1070).unwrap();
+    assert_eq!(ret.branch_type, Some(lbr_msr::record::BranchType::RET));
+    table.branches.retain(|row| row.from != 0x40_1070);
     table.branches.sort_by_key(|row| row.from);
     let rows: Vec<_> =
         table.branches.iter().map(|row| (row.from, row.to, row.count, row.mispredicted)).collect();
@@ -193,6 +398,6 @@ perf  6521 [000]  2488.437658:          7 cycles:
 
 ";
     let found = of_text(text.as_bytes()).unwrap();
-    let said: Vec<_> = found.iter().map(|(period, b)| (period.unwrap(), b.len())).collect();
-    assert_eq!(said, [(7, 0), (1_495_736, 2)]);
+    let said: Vec<_> = found.iter().map(|(period, _, b)| (period.unwrap(), b.len())).collect();
+    assert_eq!(said, [(1_495_736, 2), (7, 0)]);
 }

@@ -167,7 +167,7 @@ fn texts_of_llvm_profgen() {
                 Ok(Some(Item::Stack(stack))) => {
                     found = (found.0 + 1, found.1 + stack.entries.len());
                 }
-                Ok(Some(Item::Event(_) | Item::LeftOut)) => {}
+                Ok(Some(Item::Event(_) | Item::Straight(_) | Item::LeftOut)) => {}
                 Ok(Some(Item::Symbol(symbol))) => panic!("{symbol:?}"),
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
@@ -199,7 +199,7 @@ fn texts_of_other_cpus() {
                     .push(stack.entries.iter().map(|b| Printed(b).to_string()).collect::<Vec<_>>());
             }
             Item::Symbol(symbol) => names.extend(symbol.name.as_deref().map(str::to_owned)),
-            Item::Event(_) | Item::LeftOut => {}
+            Item::Event(_) | Item::Straight(_) | Item::LeftOut => {}
         }
     }
     assert_eq!((stacks.len(), recording.refused()), (15, None));

@@ -91,10 +91,11 @@ impl Judged {
 pub(crate) fn run(args: &LintArgs) -> Outcome {
     let mut out = Out::stdout();
     let mut lints: Vec<Judged> = Vec::new();
-    let sources = input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-        lints.push(Judged::of(Lint::check(recording, args.stride.0, at)?));
-        Ok(())
-    })?;
+    let sources =
+        input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
+            lints.push(Judged::of(Lint::check(recording, args.stride.0, at)?));
+            Ok(())
+        })?;
     let mut overall = Verdict::Sound;
     for (index, (lint, source)) in lints.iter().zip(&sources).enumerate() {
         overall = overall.max(lint.verdict);

@@ -126,7 +126,7 @@ const LONGEST_RECORDING: u64 = 64 << 20;
 fn recording(path: &Path) -> anyhow::Result<Vec<RecordedCpu>> {
     let read = || {
         let bytes = input::file::read(path, LONGEST_RECORDING)?;
-        anyhow::Ok(recorded::parse(&String::from_utf8_lossy(&bytes))?)
+        anyhow::Ok(recorded::parse(&decoded(&bytes))?)
     };
     read().with_context(|| format!("cannot read CPUID from {}", path.display()))
 }
@@ -197,4 +197,14 @@ fn here() -> anyhow::Result<Vec<RecordedCpu>> {
 #[cfg(not(target_arch = "x86_64"))]
 fn here() -> anyhow::Result<Vec<RecordedCpu>> {
     anyhow::bail!("this machine has no CPUID; give a recorded one with --cpuid FILE")
+}
+
+/// A text; reports made on Windows may have two bytes a character.
+fn decoded(bytes: &[u8]) -> String {
+    let Some(wide) = bytes.strip_prefix(&[0xFF, 0xFE]) else {
+        return String::from_utf8_lossy(bytes).into_owned();
+    };
+    let (units, _) = wide.as_chunks::<2>();
+    let units = units.iter().map(|unit| u16::from_le_bytes(*unit));
+    char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }

@@ -63,7 +63,7 @@ fn by_name(text: &[u8]) -> Option<(Vec<Vec<String>>, String)> {
                     found.push(branches);
                 }
             }
-            Item::Event(_) | Item::LeftOut => {}
+            Item::Event(_) | Item::Straight(_) | Item::LeftOut => {}
         }
     }
     recording.has_names().then_some((found, printed))

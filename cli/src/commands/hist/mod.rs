@@ -100,15 +100,16 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         None => None,
     };
     let mut flows = Vec::new();
-    let sources = input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-        let mut counter = FlowCounter::without_sites();
-        args.symbols.apply(counter.maps());
-        counter.recording(recording, at)?;
-        let mut flow = counter.finish();
-        flow.drop_contradicted();
-        flows.push(flow);
-        Ok(())
-    })?;
+    let sources =
+        input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
+            let mut counter = FlowCounter::without_sites();
+            args.symbols.apply(counter.maps());
+            counter.recording(recording, at)?;
+            let mut flow = counter.finish();
+            flow.drop_contradicted();
+            flows.push(flow);
+            Ok(())
+        })?;
     sources.iter().for_each(input::warn);
     let mut read: Vec<Read> = sources
         .into_iter()

@@ -39,11 +39,12 @@ pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
     let output = Output::new(path, args.inputs.paths())?;
     let mut counter = OverviewCounter::new(args.inputs.paths().len() > 1);
     let mut recorded = Vec::new();
-    let sources = input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-        counter.recording(recording, at)?;
-        recorded.push(recording.info().cloned());
-        Ok(())
-    })?;
+    let sources =
+        input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
+            counter.recording(recording, at)?;
+            recorded.push(recording.info().cloned());
+            Ok(())
+        })?;
     let mut overview = counter.finish();
     args.symbols.apply(&mut overview.flow.maps);
     let Overview { branches, flow: all, .. } = &mut overview;

@@ -102,7 +102,8 @@ fn run(args: &Report) -> Outcome {
         return super::usage("--min-percent is a percentage: 0 to 100");
     }
     let selection = args.select.selection();
-    let (mut graph, sources) = count(args.inputs.paths(), &selection, &args.symbols, options.stitch)?;
+    let (mut graph, sources) =
+        count(args.inputs.paths(), &selection, &args.symbols, options.stitch)?;
     let shown = Shown::of(args, &graph)?;
     let rows = shown.rows(args, &graph);
     let totals = Totals::of(graph.entries, graph.distinct);

@@ -27,9 +27,10 @@ pub(super) fn run(
     let mut counter =
         if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
     args.symbols.apply(counter.maps());
-    let sources = input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-        counter.recording(recording, at)
-    })?;
+    let sources =
+        input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
+            counter.recording(recording, at)
+        })?;
     let mut flow = counter.finish();
     let totals = Totals::from(&flow);
     let rows = args.dso.keep_flow(&mut flow, blocks)?;

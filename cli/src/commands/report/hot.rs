@@ -87,9 +87,10 @@ fn table<'a>() -> Table<'a, Whole<'a>, Row<'a>> {
 fn run(args: &Report) -> Outcome {
     let mut counter = Counter::new();
     args.symbols.apply(counter.maps());
-    let sources = input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-        counter.recording(recording, at)
-    })?;
+    let sources =
+        input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
+            counter.recording(recording, at)
+        })?;
     let mut hot = counter.finish();
     if let Some(sort) = args.sort {
         hot.sort(sort.into());

@@ -122,9 +122,8 @@ impl Aggregated {
                 id => context.names.number(id, None, address),
             }
         };
-        let mut places = |from: &[u8], to: &[u8]| {
-            place(from).zip(place(to)).ok_or(LineError::Unknown)
-        };
+        let mut places =
+            |from: &[u8], to: &[u8]| place(from).zip(place(to)).ok_or(LineError::Unknown);
         match fields(line).ok_or(LineError::Unknown)? {
             Fields::Branch { from, to, count, mispredicted, more } => {
                 let knows = self.knows_predictions && mispredicted.is_some();
@@ -142,9 +141,7 @@ impl Aggregated {
                 entries.push(branch(wrong > 0 && wrong == count));
                 let behind = match more.end {
                     Some(end) => Some(Behind::Straight(places(to, end)?, count)),
-                    None if wrong > 0 && wrong < count => {
-                        Some(Behind::Branch(branch(true), wrong))
-                    }
+                    None if wrong > 0 && wrong < count => Some(Behind::Branch(branch(true), wrong)),
                     None => None,
                 };
                 let apart = if let Some(Behind::Branch(_, wrong)) = behind { wrong } else { 0 };

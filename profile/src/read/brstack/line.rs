@@ -8,8 +8,8 @@ use super::digits::decimal;
 use super::entry::{
     first_entry, has_build_id, is_trailing, parse_entry, with_build_ids, with_files,
 };
-use super::offsets::{self, Files, Numbers};
 use super::error::{EntryError, LineError};
+use super::offsets::{self, Files, Numbers};
 use super::{dump, layout, record, run, symbolic};
 use crate::read::names::Names;
 use crate::read::stack::{RawBranch, SampleHead};

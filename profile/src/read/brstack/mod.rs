@@ -28,8 +28,8 @@ mod vectors;
 
 pub use entry::{parse_entry, type_of_name};
 pub use error::{EntryError, LineError};
-pub(crate) use line::{Context, begin, parse};
 pub use line::{Behind, Line, parse_line};
+pub(crate) use line::{Context, begin, parse};
 
 /// Prints an entry as perf 6.12 does.
 #[derive(Clone, Copy, Debug)]

@@ -155,8 +155,7 @@ impl Evidence {
         let has_no_library = none_is_known
             && self.kernel.len() >= MANY
             && self.user.last().is_some_and(|highest| *highest < FOUR_GIB);
-        let stood_elsewhere =
-            self.far >= FEW && self.far > self.near || self.far > 0 && low >= FEW;
+        let stood_elsewhere = self.far >= FEW && self.far > self.near || self.far > 0 && low >= FEW;
         let are_offsets = self.libraries.len() >= FEW
             || low >= MANY
             || has_no_library

@@ -352,7 +352,10 @@ impl TextReader {
             Ok(Line::Exit(task)) => Event::Exit(task),
             Ok(other) => return self.beside(other),
             Err(LineError::Entry { error: EntryError::AddressOrOffset, .. }) => {
-                return Err(ReadError::Line { number: self.lines.number, error: LineError::Offsets });
+                return Err(ReadError::Line {
+                    number: self.lines.number,
+                    error: LineError::Offsets,
+                });
             }
             Err(error) => {
                 self.refuse(error);
