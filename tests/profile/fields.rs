@@ -401,3 +401,60 @@ perf  6521 [000]  2488.437658:          7 cycles:
     let said: Vec<_> = found.iter().map(|(period, _, b)| (period.unwrap(), b.len())).collect();
     assert_eq!(said, [(1_495_736, 2), (7, 0)]);
 }
+
+/// perf prints what was counted at a branch beside the instructions that ran.
+#[test]
+fn counts_beside_instructions_are_of_their_branches() {
+    let sample = "     tchain_edit  332203 3366329.405674:      53030 branch-instructions:ppp:            401781 f3+0x2c (/t) 0x401781/0x401766/P/-/-/1  0x401774/0x40177a/P/-/-/5 \n";
+    let legend = "\
+# Branch counter abbr list:
+# branch-instructions:ppp = A
+# branch-misses = B
+# '-' No event occurs
+# '+' Event occurrences may be lost due to branch counter saturated
+";
+    let instructions = "\
+\tf3+31:
+\t0000000000401774\tinsn: eb 04                     \tbr_cntr: AAAB+\t# PRED 5 cycles [5]
+\t000000000040177a\tinsn: 81 7d fc 0f 27 00 00
+\t0000000000401781\tinsn: 7e e3                     \tbr_cntr: A-\t# PRED 1 cycles [6] 2.00 IPC
+
+";
+    let bytes = [legend, sample, instructions, sample, sample, instructions].concat();
+    let mut recording = text(bytes.as_bytes());
+    let mut counts = Vec::new();
+    while let Some(item) = recording.next_item().unwrap() {
+        if let Item::Stack(stack) = item {
+            assert_eq!((stack.head.tid, stack.entries.len()), (Some(332_203), 2));
+            counts.push(stack.counters.map(|of| [of.get(0).unwrap(), of.get(1).unwrap()]));
+        }
+    }
+    let said = Some([[Some(1), Some(0), None, None], [Some(3), Some(1), None, None]]);
+    // Of the second nobody could read the code.
+    assert_eq!(counts, [said, None, said]);
+}
+
+/// Numbers that lie where execution stood, or where something was mapped, are
+/// addresses however low they are; without that nobody can tell.
+#[test]
+fn low_numbers_are_addresses_where_code_is_known() {
+    let branches = |base: u64| {
+        let entry = |at: u64| format!("{:#x}/{:#x}/P/-/-/0  ", base + 16 * at, base + 16 * at + 8);
+        (0..20).map(entry).collect::<String>()
+    };
+    let read = |bytes: String| of_text(bytes.as_bytes()).map(|samples| samples.len());
+    let error = read(branches(0x1100) + "\n").unwrap_err().to_string();
+    assert!(
+        error.starts_with("line 1: ") && error.contains("perf script -F ip,brstack"),
+        "{error}"
+    );
+    assert_eq!(read(format!("             1130 {}\n", branches(0x1100))).unwrap(), 1);
+    assert_eq!(read(branches(0x40_1100) + "\n").unwrap(), 1);
+    let map = "x 1/1 1.0: PERF_RECORD_MMAP2 1/1: [0x1000(0x1000) @ 0 0:0 0 0]: r-xp /a\n";
+    assert_eq!(read(format!("{map}{}\n", branches(0x1100))).unwrap(), 1);
+    // What is mapped is far from all of them.
+    assert!(read(format!("{map}{}\n", branches(0x40_1100))).is_err());
+    // It stood in a library, and every branch lies low: offsets in that.
+    let far = format!("     7f06d6a21e00 {}\n", branches(0x2_1E00));
+    assert!(read(far.repeat(4)).is_err());
+}

@@ -9,6 +9,7 @@ use super::entry::{
     first_entry, has_build_id, is_trailing, parse_entry, with_build_ids, with_files,
 };
 use super::error::{EntryError, LineError};
+use super::instruction::{self, Counted};
 use super::offsets::{self, Files, Numbers};
 use super::{dump, layout, record, run, symbolic};
 use crate::read::names::Names;
@@ -52,8 +53,8 @@ pub enum Line {
     DumpedEntry(RawBranch),
     /// A frame of a call chain.
     Frame,
-    /// An instruction that ran (`-F brstackinsn`).
-    Instruction,
+    /// An instruction that ran (`-F brstackinsn`), and what was counted there.
+    Instruction(Option<Counted>),
     /// A comment, nothing.
     Other,
 }
@@ -103,6 +104,10 @@ pub(crate) struct Context {
     pub(crate) build_id: Option<Box<[u8]>>,
     /// The numbers of branches are offsets in the files beside them.
     pub(crate) files: Option<Files>,
+    /// Instructions say what was counted at branches.
+    pub(crate) has_counts: bool,
+    /// Bit by counter: the text names its event.
+    pub(crate) counters: u8,
 }
 
 impl Context {
@@ -116,6 +121,7 @@ impl Context {
         if self.aggregated.is_some() {
             return Ok(());
         }
+        self.has_counts = instruction::are_in(head);
         self.layout = layout::settle(head).map_err(|line| (line, LineError::Ambiguous))?;
         let mut apart = Context { layout: self.layout, ..Context::default() };
         self.files = match offsets::find(head, &mut apart) {
@@ -124,6 +130,12 @@ impl Context {
             Numbers::Offsets { line } => return Err((line, LineError::Offsets)),
         };
         Ok(())
+    }
+
+    /// Whether a line of branches alone says all there is of its sample.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.names.is_empty() && !self.has_counts
     }
 
     fn sample(&mut self, reading: &Reading<'_>) -> Line {
@@ -177,6 +189,7 @@ pub(crate) fn parse(
     if begun == 0 {
         let begin = whole.trim_ascii_start();
         if begin.first().is_none_or(|byte| b"#;|".contains(byte)) || begin.starts_with(b"//") {
+            context.counters |= instruction::legend(begin).map_or(0, |counter| 1 << counter);
             return Ok(Line::Other);
         }
         if let Some(aggregated) = context.aggregated {
@@ -230,10 +243,7 @@ pub(crate) fn parse(
 /// Reads a line that holds no branch.
 fn without_branches(line: &[u8], whole: &[u8], context: &mut Context) -> Result<Line, LineError> {
     if let Some(inside) = whole.strip_prefix(b"\t") {
-        let is_code =
-            inside.get(..16).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-                && inside.get(16) == Some(&b'\t');
-        return Ok(if is_code { Line::Instruction } else { Line::Frame });
+        return Ok(instruction::parse(inside).map_or(Line::Frame, Line::Instruction));
     }
     let text = whole.trim_ascii_start();
     if let Some(dumped) = dump::parse(text) {

@@ -17,6 +17,7 @@ mod digits;
 mod dump;
 mod entry;
 mod error;
+mod instruction;
 mod layout;
 mod line;
 mod offsets;
@@ -25,9 +26,11 @@ mod run;
 mod symbolic;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
+mod words;
 
 pub use entry::{parse_entry, type_of_name};
 pub use error::{EntryError, LineError};
+pub use instruction::Counted;
 pub use line::{Behind, Line, parse_line};
 pub(crate) use line::{Context, begin, parse};
 

@@ -3,7 +3,9 @@
 
 mod lines;
 mod refused;
+mod samples;
 mod tasks;
+mod waiting;
 
 use std::io::Read;
 use std::sync::Arc;
@@ -11,15 +13,15 @@ use std::sync::atomic::AtomicBool;
 
 use lbr_msr::record::Event;
 
-use crate::read::brstack::{self, Behind, Context, EntryError, Line, LineError};
+use crate::read::brstack::{self, Context, LineError};
 use crate::read::item::{Item, Straight};
-use crate::read::names;
 use crate::read::perf_data::{Notes, ReadError};
 use crate::read::select::Interned;
-use crate::read::stack::{Entries, RawBranch, SampleHead, Stack};
-use lines::{Lines, Next};
+use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack};
+use lines::Lines;
 pub use refused::Refused;
 use tasks::Tasks;
+use waiting::Waiting;
 
 /// Text being read.
 pub struct TextReader {
@@ -30,13 +32,9 @@ pub struct TextReader {
     entries: Vec<RawBranch>,
     /// How many stacks the next sample stands for.
     weight: Option<u64>,
-    /// A sample whose branches may follow.
-    open: Option<Open>,
+    waiting: Waiting,
     /// Frames of a call chain were read, and no branches since.
     in_chain: bool,
-    dump: Dump,
-    /// What the last line says behind the branch that it counts.
-    behind: Option<Behind>,
     tasks: Tasks,
     /// Events by name.
     events: Interned,
@@ -49,28 +47,13 @@ pub struct TextReader {
     at_hand: Option<Found>,
     /// Stacks with branches: text without one was no recording.
     stacks: u64,
+    /// What was counted at the branches at hand; empty where nothing was.
+    counts: Vec<[u8; 8]>,
     /// Lines with straight code that was counted.
     straights: u64,
     refused: Option<Refused>,
     /// The first refused line that was meant to hold branches.
     telling: Option<(u64, LineError)>,
-}
-
-/// A sample whose branches may follow on other lines.
-#[derive(Debug)]
-struct Open {
-    head: Box<SampleHead>,
-    comm: usize,
-}
-
-/// A dumped sample (`-D`): given out with the next, since text of the same
-/// sample may follow.
-#[derive(Debug, Default)]
-struct Dump {
-    head: Option<Box<SampleHead>>,
-    entries: Vec<RawBranch>,
-    /// Lines of its stack are expected.
-    in_stack: bool,
 }
 
 impl std::fmt::Debug for TextReader {
@@ -101,14 +84,14 @@ enum Found {
 impl Found {
     /// The item, its branches in `entries`.
     #[inline]
-    fn item(self, entries: &[RawBranch]) -> Item<'_> {
+    fn item<'a>(self, entries: &'a [RawBranch], counters: Option<Counters<'a>>) -> Item<'a> {
         let head = match self {
             Found::Bare { weight } => SampleHead { weight, ..SampleHead::default() },
             Found::Sample(head) => *head,
             Found::Straight(straight) => return Item::Straight(*straight),
             Found::Event(event) => return Item::Event(event),
         };
-        Item::Stack(Stack { head, entries: Entries::Parsed(entries), counters: None })
+        Item::Stack(Stack { head, entries: Entries::Parsed(entries), counters })
     }
 }
 
@@ -120,16 +103,15 @@ impl TextReader {
             settled: false,
             entries: Vec::new(),
             weight: None,
-            open: None,
+            waiting: Waiting::default(),
             in_chain: false,
-            dump: Dump::default(),
-            behind: None,
             tasks: Tasks::default(),
             events: Interned::default(),
             comms: Interned::default(),
             comm: 0,
             at_hand: None,
             stacks: 0,
+            counts: Vec::new(),
             straights: 0,
             refused: None,
             telling: None,
@@ -216,7 +198,7 @@ impl TextReader {
             return (self.context.names.take().map(Item::Symbol), None);
         }
         let found = self.at_hand.take();
-        (found.map(|found| found.item(&self.entries)), self.comms.get(self.comm))
+        (found.map(|found| found.item(&self.entries, self.counters())), self.comms.get(self.comm))
     }
 
     #[inline]
@@ -234,7 +216,14 @@ impl TextReader {
             Some(Found::Sample(head)) => self.events.count(head.event, head.weight),
             _ => {}
         }
-        Ok(found.map(|found| found.item(&self.entries)))
+        Ok(found.map(|found| found.item(&self.entries, self.counters())))
+    }
+
+    /// What was counted at the branches at hand.
+    #[inline]
+    fn counters(&self) -> Option<Counters<'_>> {
+        let counters = Counters { words: &self.counts, big: false, logged: self.context.counters };
+        (!self.counts.is_empty()).then_some(counters)
     }
 
     #[inline(always)]
@@ -246,7 +235,7 @@ impl TextReader {
             let over = self.lines.is_over();
             let unread = self.lines.unread();
             let begun = brstack::begin(unread, &mut self.entries);
-            if begun > 0 && !over && !self.waits() && self.context.names.is_empty() {
+            if begun > 0 && !over && self.waiting.is_empty() && self.context.is_plain() {
                 // Most lines end here.
                 let end = match unread.get(begun..) {
                     Some([b'\n', ..]) => 1,
@@ -275,241 +264,5 @@ impl TextReader {
         let head = self.lines.head()?;
         let wrong = |(number, error)| ReadError::Line { number, error };
         self.context.settle(head).map_err(wrong)
-    }
-
-    /// Whether something that was read is not given out yet.
-    #[inline]
-    fn waits(&self) -> bool {
-        self.open.is_some() || self.dump.head.is_some() || self.behind.is_some()
-    }
-
-    /// Reads a line whose first `begun` bytes are the entries in the buffer.
-    fn line(&mut self, begun: usize, over: bool) -> Result<Step, ReadError> {
-        match self.behind.take() {
-            Some(Behind::Branch(branch, count)) => {
-                self.entries.clear();
-                self.entries.push(branch);
-                return Ok(Step::Found(Found::Sample(Box::new(self.counted(count)))));
-            }
-            Some(Behind::Straight(ends, count)) => return Ok(self.straight(ends, count)),
-            None => {}
-        }
-        let next = if over { Next::End } else { self.lines.next(begun)? };
-        let len = match next {
-            Next::Line(len) => len,
-            Next::TooLong => {
-                self.refuse(LineError::TooLong);
-                return Ok(Step::On);
-            }
-            Next::End => return self.end(),
-        };
-        let text = self.lines.unread();
-        let line = brstack::parse(text, len, begun, &mut self.entries, &mut self.context);
-        let may_be_source = matches!(text, [b' ', b' ', third, ..] if *third != b' ');
-        let by_name = self.context.names.was_asked();
-        let line = match line.and_then(|line| self.guard(line, by_name)) {
-            // Beside the frames of a sample stand the lines of its source.
-            Err(LineError::Unknown) if may_be_source && (self.in_chain || self.open.is_some()) => {
-                Ok(Line::Other)
-            }
-            line => line,
-        };
-        // What was not given out yet comes before anything but its own branches.
-        let goes_on = match &line {
-            Ok(Line::Sample(head)) => self.goes_on(head),
-            Ok(
-                Line::Dumped(_)
-                | Line::Mmap(_)
-                | Line::Fork(_)
-                | Line::Exit(_)
-                | Line::Count(_)
-                | Line::Counted { .. }
-                | Line::Straight(..),
-            ) => false,
-            _ => true,
-        };
-        if !goes_on && let Some(found) = self.take_waiting() {
-            return Ok(Step::Found(found));
-        }
-        self.lines.pass(len);
-        let event = match line {
-            Ok(Line::Sample(head)) => return Ok(self.sample(head)),
-            Ok(Line::Counted { count, behind }) => {
-                self.behind = behind;
-                self.stacks += 1;
-                return Ok(Step::Found(Found::Sample(Box::new(self.counted(count)))));
-            }
-            Ok(Line::Straight(ends, count)) => return Ok(self.straight(ends, count)),
-            Ok(Line::Mmap(map)) => {
-                self.tasks.tell(map.pid, map.tid);
-                Event::Mmap(map)
-            }
-            Ok(Line::Fork(task)) => {
-                self.tasks.tell(task.pid, task.tid);
-                self.tasks.tell(task.ppid, task.ptid);
-                Event::Fork(task)
-            }
-            Ok(Line::Exit(task)) => Event::Exit(task),
-            Ok(other) => return self.beside(other),
-            Err(LineError::Entry { error: EntryError::AddressOrOffset, .. }) => {
-                return Err(ReadError::Line {
-                    number: self.lines.number,
-                    error: LineError::Offsets,
-                });
-            }
-            Err(error) => {
-                self.refuse(error);
-                return Ok(Step::On);
-            }
-        };
-        Ok(Step::Found(Found::Event(event)))
-    }
-
-    /// What was counted so often.
-    fn counted(&mut self, weight: u64) -> SampleHead {
-        SampleHead { weight, event: self.event(), ..SampleHead::default() }
-    }
-
-    fn straight(&mut self, (entry, exit): (u64, u64), count: u64) -> Step {
-        self.straights += 1;
-        let head = self.counted(count);
-        Step::Found(Found::Straight(Box::new(Straight { head, entry, exit })))
-    }
-
-    /// Takes in a line that is neither a sample nor an event.
-    fn beside(&mut self, line: Line) -> Result<Step, ReadError> {
-        match line {
-            Line::Count(count) => self.weight = Some(count),
-            Line::Thread { pid, tid } => self.tasks.tell(pid, tid),
-            Line::Frame => self.in_chain = true,
-            Line::Dumped(head) => {
-                self.dump = Dump { head: Some(head), ..Dump::default() };
-            }
-            Line::DumpedStack => {
-                self.dump.entries.clear();
-                self.dump.in_stack = self.dump.head.is_some();
-            }
-            Line::DumpedEntry(branch) if self.dump.in_stack => self.dump.entries.push(branch),
-            Line::DumpedEntry(_) => self.refuse(LineError::Unknown),
-            // Of a sample whose branches do not stand beside them.
-            Line::Instruction if self.open.is_some() || self.stacks == 0 => {
-                let number = self.lines.number;
-                return Err(ReadError::Line { number, error: LineError::Instructions });
-            }
-            _ => {}
-        }
-        Ok(Step::On)
-    }
-
-    /// Whether a line of a sample goes on with what waits: the branches of an
-    /// open one, or the text of a dumped one.
-    fn goes_on(&self, head: &SampleHead) -> bool {
-        if self.entries.is_empty() {
-            let dumped = self.dump.head.as_ref();
-            let is_dumped =
-                dumped.is_some_and(|dumped| head.tid.is_none() || head.tid == dumped.tid);
-            return self.open.is_none() && is_dumped;
-        }
-        let place = |branch: &RawBranch| (branch.from, branch.to);
-        let repeats = self.dump.head.is_some()
-            && self.entries.iter().map(place).eq(self.dump.entries.iter().map(place));
-        match self.open.is_some() {
-            true => *head == SampleHead::default() && (repeats || self.dump.head.is_none()),
-            false => repeats,
-        }
-    }
-
-    /// Takes in a line of a sample.
-    fn sample(&mut self, mut head: Box<SampleHead>) -> Step {
-        head.event = self.event();
-        let mut comm = self.comms.number(&self.context.comm);
-        self.tasks.find(&mut head);
-        if self.entries.is_empty() {
-            self.open = Some(Open { head, comm });
-            return Step::On;
-        }
-        if let Some(open) = self.open.take() {
-            (head, comm) = (open.head, open.comm);
-        }
-        head.weight = self.weight.take().unwrap_or(1);
-        if let Some(dumped) = self.dump.head.take() {
-            // The sample that was dumped: its branches count once, as they were
-            // dumped.
-            std::mem::swap(&mut self.entries, &mut self.dump.entries);
-            head = Box::new(SampleHead { event: head.event, ..*dumped });
-        }
-        self.stacks += 1;
-        self.in_chain = false;
-        self.comm = comm;
-        Step::Found(Found::Sample(head))
-    }
-
-    /// The number of the event that the last line named.
-    fn event(&mut self) -> usize {
-        self.events.number(&self.context.event)
-    }
-
-    /// Nothing follows.
-    fn end(&mut self) -> Result<Step, ReadError> {
-        if let Some(found) = self.take_waiting() {
-            return Ok(Step::Found(found));
-        }
-        if self.stacks > 0 || self.straights > 0 || self.lines.stopped {
-            return Ok(Step::End);
-        }
-        Err(match self.telling {
-            Some((number, error)) => ReadError::NoLine { number, error },
-            None => ReadError::NoBranches,
-        })
-    }
-
-    /// The sample that waits, its branches in the entries.
-    fn take_waiting(&mut self) -> Option<Found> {
-        if !self.waits() {
-            return None;
-        }
-        let open = self.open.take();
-        self.comm = open.as_ref().map_or(0, |open| open.comm);
-        self.entries.clear();
-        let Some(mut dumped) = self.dump.head.take() else {
-            let mut head = open?.head;
-            head.weight = self.weight.take().unwrap_or(head.weight);
-            return Some(Found::Sample(head));
-        };
-        dumped.event = open.map_or(0, |open| open.head.event);
-        self.entries.append(&mut self.dump.entries);
-        self.stacks += u64::from(!self.entries.is_empty());
-        Some(Found::Sample(dumped))
-    }
-
-    /// Beside symbols no address may have the number of one. `by_name` lines were
-    /// looked at.
-    fn guard(&self, mut line: Line, by_name: bool) -> Result<Line, LineError> {
-        // What was dumped is given out behind the line that follows it.
-        if self.context.names.is_empty() && !matches!(line, Line::DumpedEntry(_)) {
-            return Ok(line);
-        }
-        let is_wrong =
-            |branch: &RawBranch| names::is_name(branch.from) || names::is_name(branch.to);
-        let wrong = match &mut line {
-            Line::DumpedEntry(branch) => is_wrong(branch).then_some(0),
-            Line::Sample(head) | Line::Dumped(head) => {
-                head.ip = head.ip.filter(|ip| !names::is_name(*ip));
-                self.entries.iter().position(is_wrong).filter(|_| !by_name)
-            }
-            _ => None,
-        };
-        match wrong {
-            Some(at) => Err(LineError::Entry { index: at + 1, error: EntryError::Impossible }),
-            None => Ok(line),
-        }
-    }
-
-    fn refuse(&mut self, error: LineError) {
-        let first = self.lines.number;
-        if error != LineError::Unknown {
-            self.telling.get_or_insert((first, error));
-        }
-        self.refused.get_or_insert_with(|| Refused::new(first, error)).add(first);
     }
 }

@@ -9,6 +9,8 @@
 //! and attribute of the seekable form, in one write. Nothing is copied and no
 //! second file is needed.
 
+mod features;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -17,13 +19,12 @@ use std::time::{Duration, Instant};
 
 use lbr_msr::record::{Comm, Event, Lost, Mmap, Sample, Sink, Task};
 
+use self::features::{build_id_body, mode_of_file};
 use super::attr::EventAttr;
-use super::layout::{HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, feature, misc, record};
+use super::layout::{HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, misc, record};
 use super::meta::{EVENT_ID, Meta};
 use super::side::{LOST_NOTE, NO_LABEL};
-use crate::read::address::KERNEL_NAME;
 use crate::read::note::{StackNote, label_code};
-use crate::read::object_file;
 use crate::read::stack::EntryFlags;
 
 /// Where the records of a seekable file may begin: after header, one id, and
@@ -313,131 +314,6 @@ impl<W: Write> Writer<W> {
         put_trailer(&mut body, lost.pid, lost.tid, lost.time, lost.cpu);
         self.record(record::LOST, 0, &body);
     }
-
-    // The header and its features.
-
-    fn file_header(&self, data_end: u64) -> Vec<u8> {
-        let mut bits = 0u64;
-        for (bit, _) in self.late_features() {
-            bits |= 1 << bit;
-        }
-        let ids_at = HEADER_SIZE;
-        let attr_at = ids_at + 8;
-        let mut header = MAGIC.to_vec();
-        let words = [
-            HEADER_SIZE,
-            128 + 16,
-            attr_at,
-            128 + 16,
-            self.data_at,
-            data_end - self.data_at,
-            0,
-            0,
-            bits,
-            0,
-            0,
-            0,
-            EVENT_ID,
-        ];
-        for word in words {
-            header.extend_from_slice(&word.to_le_bytes());
-        }
-        header.extend_from_slice(&self.attr.encode());
-        header.extend_from_slice(&ids_at.to_le_bytes());
-        header.extend_from_slice(&8u64.to_le_bytes());
-        header
-    }
-
-    /// The table of the features and their payloads, to stand at `at`.
-    fn feature_sections(&self, at: u64) -> Vec<u8> {
-        let features = self.late_features();
-        let mut place = at + 16 * features.len() as u64;
-        let (mut table, mut payloads) = (Vec::new(), Vec::new());
-        for (_, payload) in features {
-            table.extend_from_slice(&place.to_le_bytes());
-            table.extend_from_slice(&(payload.len() as u64).to_le_bytes());
-            place += payload.len() as u64;
-            payloads.extend_from_slice(&payload);
-        }
-        table.append(&mut payloads);
-        table
-    }
-
-    /// Features known from the start, by rising bit.
-    fn early_features(&self) -> Vec<(u8, Vec<u8>)> {
-        let meta = &self.meta;
-        let mut features = Vec::new();
-        let mut text = |bit: u8, text: Option<&String>| {
-            if let Some(text) = text {
-                features.push((bit, header_string(text)));
-            }
-        };
-        text(feature::HOSTNAME, meta.hostname.as_ref());
-        text(feature::OSRELEASE, meta.osrelease.as_ref());
-        text(feature::VERSION, Some(&meta.version));
-        text(feature::ARCH, Some(&meta.arch));
-        text(feature::CPUDESC, meta.cpudesc.as_ref());
-        text(feature::CPUID, meta.cpuid.as_ref());
-        if let Some((online, available)) = meta.nrcpus {
-            // perf reads the available ones first.
-            let payload = [available.to_le_bytes(), online.to_le_bytes()].concat();
-            features.push((feature::NRCPUS, payload));
-        }
-        let mut cmdline = (meta.cmdline.len() as u32).to_le_bytes().to_vec();
-        for word in &meta.cmdline {
-            cmdline.extend_from_slice(&header_string(word));
-        }
-        features.push((feature::CMDLINE, cmdline));
-        let mut desc = Vec::new();
-        desc.extend_from_slice(&1u32.to_le_bytes());
-        desc.extend_from_slice(&128u32.to_le_bytes());
-        desc.extend_from_slice(&self.attr.encode());
-        desc.extend_from_slice(&1u32.to_le_bytes());
-        desc.extend_from_slice(&header_string(&meta.event));
-        desc.extend_from_slice(&EVENT_ID.to_le_bytes());
-        features.push((feature::EVENT_DESC, desc));
-        features.push((feature::BRANCH_STACK, Vec::new()));
-        features.sort_by_key(|(bit, _)| *bit);
-        features
-    }
-
-    /// Every feature, by rising bit.
-    fn late_features(&self) -> Vec<(u8, Vec<u8>)> {
-        let mut features = self.early_features();
-        if let Some((first, last)) = self.sample_time {
-            let payload = [first.to_le_bytes(), last.to_le_bytes()].concat();
-            features.push((feature::SAMPLE_TIME, payload));
-        }
-        let mut payload = Vec::new();
-        for (path, id) in self.build_ids() {
-            let body = build_id_body(&path, &id);
-            let size = (body.len() + 8) as u16;
-            payload.extend_from_slice(&record::BUILD_ID.to_le_bytes());
-            let misc = mode_of_file(&path) | misc::BUILD_ID_SIZE;
-            payload.extend_from_slice(&misc.to_le_bytes());
-            payload.extend_from_slice(&size.to_le_bytes());
-            payload.extend_from_slice(&body);
-        }
-        if !payload.is_empty() {
-            features.push((feature::BUILD_ID, payload));
-        }
-        features.sort_by_key(|(bit, _)| *bit);
-        features
-    }
-
-    /// Build ids of the mapped files: from the events, else from the files.
-    fn build_ids(&self) -> Vec<(String, Vec<u8>)> {
-        let of = |(path, id): (&String, &Option<Vec<u8>>)| {
-            let id = match id {
-                Some(id) => Some(id.clone()),
-                None => object_file::build_id(Path::new(path)),
-            };
-            // The symbol behind the kernel's name is of the mapping.
-            let path = if path.starts_with(KERNEL_NAME) { KERNEL_NAME } else { path };
-            Some((path.to_owned(), id?))
-        };
-        self.files.iter().filter(|(path, _)| path.len() < 4096).filter_map(of).collect()
-    }
 }
 
 impl<W: Write> Sink for Writer<W> {
@@ -465,15 +341,6 @@ impl<W: Write> Drop for Writer<W> {
     }
 }
 
-/// perf's header string: length, then the text with NULs up to a multiple of 64.
-fn header_string(text: &str) -> Vec<u8> {
-    let len = (text.len() + 1).next_multiple_of(64);
-    let mut bytes = (len as u32).to_le_bytes().to_vec();
-    bytes.extend_from_slice(text.as_bytes());
-    bytes.resize(4 + len, 0);
-    bytes
-}
-
 /// Text with NULs up to a multiple of 8, at most `limit` bytes of it.
 fn put_text(body: &mut Vec<u8>, text: &str, limit: usize) {
     let text = text.as_bytes();
@@ -487,29 +354,10 @@ const fn mode(addr: u64) -> u16 {
     if addr >> 63 == 0 { misc::USER } else { misc::KERNEL }
 }
 
-fn mode_of_file(path: &str) -> u16 {
-    if path == KERNEL_NAME { misc::KERNEL } else { misc::USER }
-}
-
 /// What every record but samples ends with: task, time, CPU, event.
 fn put_trailer(body: &mut Vec<u8>, pid: u32, tid: u32, time: u64, cpu: u32) {
     let task = u64::from(pid) | u64::from(tid) << 32;
     for word in [task, time, u64::from(cpu), EVENT_ID] {
         body.extend_from_slice(&word.to_le_bytes());
     }
-}
-
-/// A build id record without its header.
-fn build_id_body(path: &str, id: &[u8]) -> Vec<u8> {
-    let mut body = (-1i32).to_le_bytes().to_vec();
-    let id = id.get(..20).unwrap_or(id);
-    let mut field = id.to_vec();
-    field.resize(24, 0);
-    if let Some(size) = field.get_mut(20) {
-        *size = id.len() as u8;
-    }
-    body.append(&mut field);
-    body.extend_from_slice(path.as_bytes());
-    body.resize(28 + (path.len() + 1).next_multiple_of(64), 0);
-    body
 }

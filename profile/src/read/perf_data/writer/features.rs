@@ -1,0 +1,164 @@
+//! What stands around the records: the header of a seekable file, and the
+//! features.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::Writer;
+use crate::read::address::KERNEL_NAME;
+use crate::read::object_file;
+use crate::read::perf_data::layout::{HEADER_SIZE, MAGIC, feature, misc, record};
+use crate::read::perf_data::meta::EVENT_ID;
+
+impl<W: Write> Writer<W> {
+    pub(super) fn file_header(&self, data_end: u64) -> Vec<u8> {
+        let mut bits = 0u64;
+        for (bit, _) in self.late_features() {
+            bits |= 1 << bit;
+        }
+        let ids_at = HEADER_SIZE;
+        let attr_at = ids_at + 8;
+        let mut header = MAGIC.to_vec();
+        let words = [
+            HEADER_SIZE,
+            128 + 16,
+            attr_at,
+            128 + 16,
+            self.data_at,
+            data_end - self.data_at,
+            0,
+            0,
+            bits,
+            0,
+            0,
+            0,
+            EVENT_ID,
+        ];
+        for word in words {
+            header.extend_from_slice(&word.to_le_bytes());
+        }
+        header.extend_from_slice(&self.attr.encode());
+        header.extend_from_slice(&ids_at.to_le_bytes());
+        header.extend_from_slice(&8u64.to_le_bytes());
+        header
+    }
+
+    /// The table of the features and their payloads, to stand at `at`.
+    pub(super) fn feature_sections(&self, at: u64) -> Vec<u8> {
+        let features = self.late_features();
+        let mut place = at + 16 * features.len() as u64;
+        let (mut table, mut payloads) = (Vec::new(), Vec::new());
+        for (_, payload) in features {
+            table.extend_from_slice(&place.to_le_bytes());
+            table.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+            place += payload.len() as u64;
+            payloads.extend_from_slice(&payload);
+        }
+        table.append(&mut payloads);
+        table
+    }
+
+    /// Features known from the start, by rising bit.
+    pub(super) fn early_features(&self) -> Vec<(u8, Vec<u8>)> {
+        let meta = &self.meta;
+        let mut features = Vec::new();
+        let mut text = |bit: u8, text: Option<&String>| {
+            if let Some(text) = text {
+                features.push((bit, header_string(text)));
+            }
+        };
+        text(feature::HOSTNAME, meta.hostname.as_ref());
+        text(feature::OSRELEASE, meta.osrelease.as_ref());
+        text(feature::VERSION, Some(&meta.version));
+        text(feature::ARCH, Some(&meta.arch));
+        text(feature::CPUDESC, meta.cpudesc.as_ref());
+        text(feature::CPUID, meta.cpuid.as_ref());
+        if let Some((online, available)) = meta.nrcpus {
+            // perf reads the available ones first.
+            let payload = [available.to_le_bytes(), online.to_le_bytes()].concat();
+            features.push((feature::NRCPUS, payload));
+        }
+        let mut cmdline = (meta.cmdline.len() as u32).to_le_bytes().to_vec();
+        for word in &meta.cmdline {
+            cmdline.extend_from_slice(&header_string(word));
+        }
+        features.push((feature::CMDLINE, cmdline));
+        let mut desc = Vec::new();
+        desc.extend_from_slice(&1u32.to_le_bytes());
+        desc.extend_from_slice(&128u32.to_le_bytes());
+        desc.extend_from_slice(&self.attr.encode());
+        desc.extend_from_slice(&1u32.to_le_bytes());
+        desc.extend_from_slice(&header_string(&meta.event));
+        desc.extend_from_slice(&EVENT_ID.to_le_bytes());
+        features.push((feature::EVENT_DESC, desc));
+        features.push((feature::BRANCH_STACK, Vec::new()));
+        features.sort_by_key(|(bit, _)| *bit);
+        features
+    }
+
+    /// Every feature, by rising bit.
+    fn late_features(&self) -> Vec<(u8, Vec<u8>)> {
+        let mut features = self.early_features();
+        if let Some((first, last)) = self.sample_time {
+            let payload = [first.to_le_bytes(), last.to_le_bytes()].concat();
+            features.push((feature::SAMPLE_TIME, payload));
+        }
+        let mut payload = Vec::new();
+        for (path, id) in self.build_ids() {
+            let body = build_id_body(&path, &id);
+            let size = (body.len() + 8) as u16;
+            payload.extend_from_slice(&record::BUILD_ID.to_le_bytes());
+            let misc = mode_of_file(&path) | misc::BUILD_ID_SIZE;
+            payload.extend_from_slice(&misc.to_le_bytes());
+            payload.extend_from_slice(&size.to_le_bytes());
+            payload.extend_from_slice(&body);
+        }
+        if !payload.is_empty() {
+            features.push((feature::BUILD_ID, payload));
+        }
+        features.sort_by_key(|(bit, _)| *bit);
+        features
+    }
+
+    /// Build ids of the mapped files: from the events, else from the files.
+    pub(super) fn build_ids(&self) -> Vec<(String, Vec<u8>)> {
+        let of = |(path, id): (&String, &Option<Vec<u8>>)| {
+            let id = match id {
+                Some(id) => Some(id.clone()),
+                None => object_file::build_id(Path::new(path)),
+            };
+            // The symbol behind the kernel's name is of the mapping.
+            let path = if path.starts_with(KERNEL_NAME) { KERNEL_NAME } else { path };
+            Some((path.to_owned(), id?))
+        };
+        self.files.iter().filter(|(path, _)| path.len() < 4096).filter_map(of).collect()
+    }
+}
+
+/// perf's header string: length, then the text with NULs up to a multiple of 64.
+fn header_string(text: &str) -> Vec<u8> {
+    let len = (text.len() + 1).next_multiple_of(64);
+    let mut bytes = (len as u32).to_le_bytes().to_vec();
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.resize(4 + len, 0);
+    bytes
+}
+
+/// A build id record without its header.
+pub(super) fn build_id_body(path: &str, id: &[u8]) -> Vec<u8> {
+    let mut body = (-1i32).to_le_bytes().to_vec();
+    let id = id.get(..20).unwrap_or(id);
+    let mut field = id.to_vec();
+    field.resize(24, 0);
+    if let Some(size) = field.get_mut(20) {
+        *size = id.len() as u8;
+    }
+    body.append(&mut field);
+    body.extend_from_slice(path.as_bytes());
+    body.resize(28 + (path.len() + 1).next_multiple_of(64), 0);
+    body
+}
+
+pub(super) fn mode_of_file(path: &str) -> u16 {
+    if path == KERNEL_NAME { misc::KERNEL } else { misc::USER }
+}

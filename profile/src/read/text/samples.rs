@@ -1,0 +1,248 @@
+//! Putting samples together from the lines that they take.
+
+use lbr_msr::record::Event;
+
+use super::lines::Next;
+use super::waiting::{Dump, Open, WithCounts};
+use super::{Found, Refused, Step, TextReader};
+use crate::read::brstack::{self, Behind, EntryError, Line, LineError};
+use crate::read::item::Straight;
+use crate::read::names;
+use crate::read::perf_data::ReadError;
+use crate::read::stack::{RawBranch, SampleHead};
+
+impl TextReader {
+    /// Reads a line whose first `begun` bytes are the entries in the buffer.
+    pub(super) fn line(&mut self, begun: usize, over: bool) -> Result<Step, ReadError> {
+        match self.waiting.behind.take() {
+            Some(Behind::Branch(branch, count)) => {
+                self.entries.clear();
+                self.entries.push(branch);
+                return Ok(Step::Found(Found::Sample(Box::new(self.counted(count)))));
+            }
+            Some(Behind::Straight(ends, count)) => return Ok(self.straight(ends, count)),
+            None => {}
+        }
+        let next = if over { Next::End } else { self.lines.next(begun)? };
+        let len = match next {
+            Next::Line(len) => len,
+            Next::TooLong => {
+                self.refuse(LineError::TooLong);
+                return Ok(Step::On);
+            }
+            Next::End => return self.end(),
+        };
+        let text = self.lines.unread();
+        let line = brstack::parse(text, len, begun, &mut self.entries, &mut self.context);
+        let may_be_source = matches!(text, [b' ', b' ', third, ..] if *third != b' ');
+        let by_name = self.context.names.was_asked();
+        let line = match line.and_then(|line| self.guard(line, by_name)) {
+            // Beside the frames of a sample stand the lines of its source.
+            Err(LineError::Unknown)
+                if may_be_source && (self.in_chain || self.waiting.open.is_some()) =>
+            {
+                Ok(Line::Other)
+            }
+            line => line,
+        };
+        // What was not given out yet comes before anything but its own branches.
+        let goes_on = match &line {
+            Ok(Line::Sample(head)) => self.waiting.goes_on(head, &self.entries),
+            Ok(
+                Line::Dumped(_)
+                | Line::Mmap(_)
+                | Line::Fork(_)
+                | Line::Exit(_)
+                | Line::Count(_)
+                | Line::Counted { .. }
+                | Line::Straight(..),
+            ) => false,
+            _ => true,
+        };
+        if !goes_on && let Some(found) = self.take_waiting() {
+            return Ok(Step::Found(found));
+        }
+        self.lines.pass(len);
+        let event = match line {
+            Ok(Line::Sample(head)) => return Ok(self.sample(head)),
+            Ok(Line::Counted { count, behind }) => {
+                self.waiting.behind = behind;
+                self.stacks += 1;
+                return Ok(Step::Found(Found::Sample(Box::new(self.counted(count)))));
+            }
+            Ok(Line::Straight(ends, count)) => return Ok(self.straight(ends, count)),
+            Ok(Line::Mmap(map)) => {
+                self.tasks.tell(map.pid, map.tid);
+                Event::Mmap(map)
+            }
+            Ok(Line::Fork(task)) => {
+                self.tasks.tell(task.pid, task.tid);
+                self.tasks.tell(task.ppid, task.ptid);
+                Event::Fork(task)
+            }
+            Ok(Line::Exit(task)) => Event::Exit(task),
+            Ok(other) => return self.beside(other),
+            Err(LineError::Entry { error: EntryError::AddressOrOffset, .. }) => {
+                return Err(ReadError::Line {
+                    number: self.lines.number,
+                    error: LineError::Offsets,
+                });
+            }
+            Err(error) => {
+                self.refuse(error);
+                return Ok(Step::On);
+            }
+        };
+        Ok(Step::Found(Found::Event(event)))
+    }
+
+    /// What was counted so often.
+    fn counted(&mut self, weight: u64) -> SampleHead {
+        SampleHead { weight, event: self.event(), ..SampleHead::default() }
+    }
+
+    fn straight(&mut self, (entry, exit): (u64, u64), count: u64) -> Step {
+        self.straights += 1;
+        let head = self.counted(count);
+        Step::Found(Found::Straight(Box::new(Straight { head, entry, exit })))
+    }
+
+    /// Takes in a line that is neither a sample nor an event.
+    fn beside(&mut self, line: Line) -> Result<Step, ReadError> {
+        match line {
+            Line::Count(count) => self.weight = Some(count),
+            Line::Thread { pid, tid } => self.tasks.tell(pid, tid),
+            Line::Frame => self.in_chain = true,
+            Line::Dumped(head) => {
+                self.waiting.dump = Dump { head: Some(head), ..Dump::default() };
+            }
+            Line::DumpedStack => {
+                let dump = &mut self.waiting.dump;
+                dump.entries.clear();
+                dump.in_stack = dump.head.is_some();
+            }
+            Line::DumpedEntry(branch) if self.waiting.dump.in_stack => {
+                self.waiting.dump.entries.push(branch);
+            }
+            Line::DumpedEntry(_) => self.refuse(LineError::Unknown),
+            // Of a sample whose branches do not stand beside them.
+            Line::Instruction(counted) if self.waiting.counted.is_some() => {
+                let waiting = self.waiting.counted.as_mut().zip(counted);
+                waiting.into_iter().for_each(|(waiting, counted)| waiting.counts.push(counted));
+            }
+            Line::Instruction(_) if self.waiting.open.is_some() || self.stacks == 0 => {
+                let number = self.lines.number;
+                return Err(ReadError::Line { number, error: LineError::Instructions });
+            }
+            _ => {}
+        }
+        Ok(Step::On)
+    }
+
+    /// Takes in a line of a sample.
+    fn sample(&mut self, mut head: Box<SampleHead>) -> Step {
+        head.event = self.event();
+        let mut comm = self.comms.number(&self.context.comm);
+        self.tasks.find(&mut head);
+        if self.entries.is_empty() {
+            self.waiting.open = Some(Open { head, comm });
+            return Step::On;
+        }
+        if let Some(open) = self.waiting.open.take() {
+            (head, comm) = (open.head, open.comm);
+        }
+        head.weight = self.weight.take().unwrap_or(1);
+        if let Some(dumped) = self.waiting.dump.head.take() {
+            // The sample that was dumped: its branches count once, as they were
+            // dumped.
+            std::mem::swap(&mut self.entries, &mut self.waiting.dump.entries);
+            head = Box::new(SampleHead { event: head.event, ..*dumped });
+        }
+        self.stacks += 1;
+        self.in_chain = false;
+        if self.context.has_counts {
+            let entries = std::mem::take(&mut self.entries);
+            let sample = Open { head, comm };
+            self.waiting.counted = Some(WithCounts { sample, entries, counts: Vec::new() });
+            return Step::On;
+        }
+        self.comm = comm;
+        Step::Found(Found::Sample(head))
+    }
+
+    /// The number of the event that the last line named.
+    fn event(&mut self) -> usize {
+        self.events.number(&self.context.event)
+    }
+
+    /// Nothing follows.
+    fn end(&mut self) -> Result<Step, ReadError> {
+        if let Some(found) = self.take_waiting() {
+            return Ok(Step::Found(found));
+        }
+        if self.stacks > 0 || self.straights > 0 || self.lines.stopped {
+            return Ok(Step::End);
+        }
+        Err(match self.telling {
+            Some((number, error)) => ReadError::NoLine { number, error },
+            None => ReadError::NoBranches,
+        })
+    }
+
+    /// The sample that waits, its branches in the entries.
+    fn take_waiting(&mut self) -> Option<Found> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        self.counts.clear();
+        if let Some(counted) = self.waiting.counted.take() {
+            self.counts = counted.words();
+            let WithCounts { sample, entries, .. } = counted;
+            (self.entries, self.comm) = (entries, sample.comm);
+            return Some(Found::Sample(sample.head));
+        }
+        let open = self.waiting.open.take();
+        self.comm = open.as_ref().map_or(0, |open| open.comm);
+        self.entries.clear();
+        let Some(mut dumped) = self.waiting.dump.head.take() else {
+            let mut head = open?.head;
+            head.weight = self.weight.take().unwrap_or(head.weight);
+            return Some(Found::Sample(head));
+        };
+        dumped.event = open.map_or(0, |open| open.head.event);
+        self.entries.append(&mut self.waiting.dump.entries);
+        self.stacks += u64::from(!self.entries.is_empty());
+        Some(Found::Sample(dumped))
+    }
+
+    /// Beside symbols no address may have the number of one. `by_name` lines were
+    /// looked at.
+    fn guard(&self, mut line: Line, by_name: bool) -> Result<Line, LineError> {
+        // What was dumped is given out behind the line that follows it.
+        if self.context.names.is_empty() && !matches!(line, Line::DumpedEntry(_)) {
+            return Ok(line);
+        }
+        let is_wrong =
+            |branch: &RawBranch| names::is_name(branch.from) || names::is_name(branch.to);
+        let wrong = match &mut line {
+            Line::DumpedEntry(branch) => is_wrong(branch).then_some(0),
+            Line::Sample(head) | Line::Dumped(head) => {
+                head.ip = head.ip.filter(|ip| !names::is_name(*ip));
+                self.entries.iter().position(is_wrong).filter(|_| !by_name)
+            }
+            _ => None,
+        };
+        match wrong {
+            Some(at) => Err(LineError::Entry { index: at + 1, error: EntryError::Impossible }),
+            None => Ok(line),
+        }
+    }
+
+    fn refuse(&mut self, error: LineError) {
+        let first = self.lines.number;
+        if error != LineError::Unknown {
+            self.telling.get_or_insert((first, error));
+        }
+        self.refused.get_or_insert_with(|| Refused::new(first, error)).add(first);
+    }
+}

@@ -1,0 +1,92 @@
+//! Samples of which more lines may follow.
+
+use crate::read::brstack::{Behind, Counted};
+use crate::read::stack::{RawBranch, SampleHead};
+
+/// What was read and is not given out yet.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// A sample whose branches may follow.
+    pub(super) open: Option<Open>,
+    pub(super) dump: Dump,
+    /// A sample whose instructions follow, with what was counted there.
+    pub(super) counted: Option<WithCounts>,
+    /// What the last line says behind the branch that it counts.
+    pub(super) behind: Option<Behind>,
+}
+
+/// A sample whose branches may follow on other lines.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) head: Box<SampleHead>,
+    pub(super) comm: usize,
+}
+
+/// A dumped sample (`-D`): given out with the next, since text of the same
+/// sample may follow.
+#[derive(Debug, Default)]
+pub(super) struct Dump {
+    pub(super) head: Option<Box<SampleHead>>,
+    pub(super) entries: Vec<RawBranch>,
+    /// Lines of its stack are expected.
+    pub(super) in_stack: bool,
+}
+
+/// A sample with its branches, and what the instructions behind it say.
+#[derive(Debug)]
+pub(super) struct WithCounts {
+    pub(super) sample: Open,
+    pub(super) entries: Vec<RawBranch>,
+    pub(super) counts: Vec<Counted>,
+}
+
+impl Waiting {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_none()
+            && self.dump.head.is_none()
+            && self.behind.is_none()
+            && self.counted.is_none()
+    }
+
+    /// Whether a line of a sample goes on with what waits: the branches of an
+    /// open one, or the text of a dumped one.
+    pub(super) fn goes_on(&self, head: &SampleHead, entries: &[RawBranch]) -> bool {
+        if self.counted.is_some() {
+            return false;
+        }
+        if entries.is_empty() {
+            let dumped = self.dump.head.as_ref();
+            let is_dumped =
+                dumped.is_some_and(|dumped| head.tid.is_none() || head.tid == dumped.tid);
+            return self.open.is_none() && is_dumped;
+        }
+        let place = |branch: &RawBranch| (branch.from, branch.to);
+        let repeats = self.dump.head.is_some()
+            && entries.iter().map(place).eq(self.dump.entries.iter().map(place));
+        match self.open.is_some() {
+            true => *head == SampleHead::default() && (repeats || self.dump.head.is_none()),
+            false => repeats,
+        }
+    }
+}
+
+impl WithCounts {
+    /// What was counted at each of its branches, newest first, as perf.data has
+    /// it; empty where some branch has no line with counts. perf prints the
+    /// oldest first.
+    pub(super) fn words(&self) -> Vec<[u8; 8]> {
+        let mut counts = self.counts.iter();
+        let word = |branch: &RawBranch| counts.find(|counted| counted.at == branch.from);
+        let words: Option<Vec<[u8; 8]>> = self
+            .entries
+            .iter()
+            .rev()
+            .map(word)
+            .map(|found| Some(found?.word.to_le_bytes()))
+            .collect();
+        let mut words = words.unwrap_or_default();
+        words.reverse();
+        words
+    }
+}
