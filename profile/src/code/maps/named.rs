@@ -155,8 +155,8 @@ impl Maps {
     /// it was recorded by its symbol, or by the offset in its file.
     #[must_use]
     pub fn address_of(&self, location: Location, addr: u64) -> Option<u64> {
-        let is_file = matches!(location, Location::File { .. });
-        (!self.is_named(location) && !(is_file && names::is_name(addr))).then_some(addr)
+        let is_offset = matches!(location, Location::File { .. }) && names::is_name(addr);
+        (!is_offset && !self.is_named(location)).then_some(addr)
     }
 
     /// What stands for a place in every recording: the file, the symbol where it
