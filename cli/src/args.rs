@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::commands::time::TimeArgs;
 use crate::commands::{
     annotate::Annotate, decode::DecodeArgs, disarm::DisarmArgs, doctor::DoctorArgs, dump::DumpArgs,
-    explain::ExplainArgs, hist::Hist, lint::LintArgs, probe::ProbeArgs, record::Record,
-    report::Report, script::Script, verify::VerifyArgs,
+    explain::ExplainArgs, export::Export, hist::Hist, lint::LintArgs, probe::ProbeArgs,
+    record::Record, report::Report, script::Script, verify::VerifyArgs,
 };
 
 /// Last Branch Records: registers, recordings, timings.
@@ -71,5 +71,6 @@ pub(crate) enum Command {
     Annotate(Annotate),
     Lint(LintArgs),
     Script(Script),
+    Export(Export),
     Disarm(DisarmArgs),
 }

@@ -130,6 +130,11 @@ impl DsoArgs {
         !self.dso.is_empty()
     }
 
+    /// Their names.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.dso
+    }
+
     /// The files; `None` for all. `places` are those of the rows, with their
     /// counts, for who asks for a file that there is not.
     pub(crate) fn files(

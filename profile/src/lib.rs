@@ -1,6 +1,6 @@
 //! What branch records mean: recordings in and out, symbols, analyses.
 //!
-//! Four rooms, each of which looks only at those before it:
+//! Five rooms, each of which looks only at those before it:
 //!
 //! - *read*: [`perf_data`] writes and reads perf's recording format, [`brstack`]
 //!   parses and prints the text of `perf script -F brstack`, [`recording`] opens
@@ -16,12 +16,14 @@
 //!   [`loops`] how often loops run round, [`callgraph`] who calls whom, [`paths`]
 //!   which blocks run one after the other; [`lint`] whether to trust a recording,
 //!   [`overview`] all of it by one walk.
+//! - [`export`] makes what other tools read: profiles for LLVM, BOLT and AutoFDO.
 //!
 //! Everything streams: memory is bounded by the number of distinct branches,
 //! never by the size of a recording. It never prints.
 
 mod clean;
 mod code;
+pub mod export;
 mod read;
 mod views;
 

@@ -15,6 +15,7 @@ mod support {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) mod registers;
     pub(crate) mod skip;
+    pub(crate) mod truth;
 }
 
 mod annotate;
@@ -29,6 +30,7 @@ mod dump;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod endings;
 mod explain;
+mod export;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod faults;
 mod hist;

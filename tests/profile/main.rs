@@ -19,6 +19,7 @@ mod callgraph;
 mod compiled;
 mod counters;
 mod debugdata;
+mod export;
 mod fields;
 mod golden;
 mod hot;

@@ -8,6 +8,7 @@ pub(crate) mod disarm;
 pub(crate) mod doctor;
 pub(crate) mod dump;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod hist;
 pub(crate) mod lint;
 mod machine;
@@ -41,6 +42,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Annotate(args) => annotate::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Script(args) => script::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Verify(args) => verify::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Command::Time(args) => time::run(&args),

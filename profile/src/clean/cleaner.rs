@@ -88,6 +88,9 @@ pub struct Cleaned<'a> {
     /// The address space that its addresses mean something in, by
     /// [`Maps`].
     pub space: u32,
+    /// The entries as they were recorded, newest first, those that were left
+    /// out included.
+    pub(crate) entries: Entries<'a>,
     /// The branches that were taken, newest first.
     pub branches: Entries<'a>,
     /// The same, oldest first, each with the time before it; empty for views
@@ -103,8 +106,6 @@ pub struct Cleaned<'a> {
     pub holds: Holds,
     /// Only branches that end in user mode were asked for.
     pub user_only: bool,
-    /// Entries as they were recorded, those that were left out included.
-    pub recorded: usize,
     /// The stride of the newest entry where it was recorded twice, bytes; see
     /// [`Cleaned::repeated`].
     pub newest_stride: Option<u64>,
@@ -269,6 +270,7 @@ impl Cleaner {
             weight,
             thread,
             space: space as u32,
+            entries,
             branches: if all { entries } else { Entries::Parsed(&self.rest.branches) },
             transitions: &[],
             joins: match before {
@@ -280,7 +282,6 @@ impl Cleaner {
             goes_on: false,
             holds,
             user_only: self.streams.is_user_only(head),
-            recorded: stack.entries.len(),
             newest_stride,
             counters: stack.counters,
             at: if all { &[] } else { &self.rest.at },

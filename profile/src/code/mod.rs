@@ -1,7 +1,7 @@
 //! The code that ran: which file an address lies in, what its symbols and its
 //! debug information call it, and what its bytes say.
 
-mod debug_file;
+pub(crate) mod debug_file;
 mod demangle;
 mod error;
 pub mod lines;

@@ -18,7 +18,7 @@ use super::cut::Watch;
 /// to give memory back: of a large file, all of whose units are looked at, only
 /// what was looked at last stays in memory.
 #[derive(Debug)]
-pub(super) struct Bytes(Arc<Backing>);
+pub(crate) struct Bytes(Arc<Backing>);
 
 #[derive(Debug)]
 enum Backing {

@@ -14,7 +14,7 @@ use super::path_of;
 use crate::code::debug_file::{DebugDirs, Wanted, alternate, debug_file, open_regular};
 
 /// How debug information is read.
-pub(super) type Reader = EndianReader<RunTimeEndian, Bytes>;
+pub(crate) type Reader = EndianReader<RunTimeEndian, Bytes>;
 
 /// No section is larger: what claims to be is no debug information.
 const MAX_SECTION: u64 = 4 << 30;

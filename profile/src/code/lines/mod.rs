@@ -27,6 +27,8 @@ use crate::code::demangle::demangle;
 use known::Known;
 use load::{Pieces, Reader};
 
+pub(crate) use load::Reader as DebugReader;
+
 /// A line of source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceLine {
@@ -127,6 +129,11 @@ impl Lines {
             names: RefCell::default(),
             known: Known::default(),
         })
+    }
+
+    /// All of it, for whoever reads more of it than lines.
+    pub(crate) fn into_dwarf(self) -> Arc<Dwarf<Reader>> {
+        self.dwarf
     }
 
     /// Whether what was read is not what the files held.

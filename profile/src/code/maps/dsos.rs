@@ -40,9 +40,15 @@ impl Dsos {
     #[must_use]
     pub fn has(&self, location: Location) -> bool {
         match location {
-            Location::File { file, .. } => self.files.get(file).copied().unwrap_or(false),
+            Location::File { file, .. } => self.has_file(file),
             Location::Address(_) => self.unknown,
         }
+    }
+
+    /// Whether the file of an index is one of them.
+    #[must_use]
+    pub fn has_file(&self, file: usize) -> bool {
+        self.files.get(file).copied().unwrap_or(false)
     }
 
     /// Names that no file has.

@@ -343,6 +343,21 @@ impl Maps {
         self.files.get_mut(index)?.module()
     }
 
+    /// Whether a file that somebody names is the one of an index, as far as
+    /// build ids say.
+    pub(crate) fn check_build(&self, index: usize, module: &Module) -> Result<(), SymbolError> {
+        let recorded = self.files.get(index).and_then(|file| file.build_id.as_deref());
+        let found = module.build_id();
+        if !differs(recorded, found) {
+            return Ok(());
+        }
+        Err(SymbolError::BuildId {
+            path: module.path().to_owned(),
+            recorded: recorded.unwrap_or_default().to_vec(),
+            found: found.map(<[u8]>::to_vec),
+        })
+    }
+
     /// Whether what lies where a place was recorded is another file.
     pub(crate) fn is_of_other_file(&self, location: Location) -> bool {
         let Location::File { file, .. } = location else { return false };

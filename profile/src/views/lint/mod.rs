@@ -244,7 +244,7 @@ impl Scan {
 
     pub(super) fn stack(&mut self, stack: &Cleaned<'_>, maps: &Maps) {
         let (entries, weight) = (&stack.branches, stack.weight);
-        if stack.recorded > 1 {
+        if stack.entries.len() > 1 {
             add(&mut self.pairs, weight);
         }
         if stack.newest_stride.is_some_and(|stride| stride > self.stride) {

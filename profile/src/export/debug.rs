@@ -1,0 +1,384 @@
+//! Functions and inlined calls out of DWARF, as LLVM's symbolizer gives them to
+//! llvm-profgen: linkage names, lines from the beginning of the function,
+//! discriminators. Every unit is gone through once for its functions; lines and
+//! inlined calls are read of those that ran.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use gimli::{AttributeValue, DebugInfoOffset, DwAt, Dwarf, Unit, UnitOffset};
+
+use crate::code::lines::{DebugReader, Lines};
+use crate::code::symbols::DebugDirs;
+
+type Die = gimli::DebuggingInformationEntry<DebugReader>;
+
+/// Entries that refer to each other, one after the other, at most.
+const CHAIN: usize = 16;
+
+/// A place in the source of a function: the line from its beginning, in 16
+/// bits (`ProfiledBinary::symbolize`), and the discriminator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) function: Arc<str>,
+    pub(super) line: u32,
+    pub(super) discriminator: u32,
+}
+
+/// A range of a function.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) end: u64,
+    /// Number of the function.
+    pub(super) function: usize,
+    /// Branches to its begin call the function (`FuncRange::IsFuncEntry`).
+    pub(super) is_entry: bool,
+}
+
+/// All code of one name.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: Arc<str>,
+    pub(super) ranges: Vec<(u64, u64)>,
+}
+
+/// A function, or a call that was inlined into one.
+#[derive(Clone, Debug)]
+struct Scope {
+    name: Arc<str>,
+    /// Where its source begins.
+    start: u32,
+    /// The call, and the scope that it stands in.
+    caller: Option<(u32, u32, usize)>,
+}
+
+/// What the addresses of a unit belong to.
+#[derive(Debug, Default)]
+struct Tree {
+    scopes: Vec<Scope>,
+    /// By first address: the one behind the last, and the innermost scope.
+    innermost: BTreeMap<u64, (u64, usize)>,
+}
+
+/// The line table of a unit: runs of rows whose addresses rise.
+type Rows = Vec<Vec<Row>>;
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    addr: u64,
+    line: u32,
+    discriminator: u32,
+}
+
+/// The functions of a program.
+pub(super) struct Functions {
+    dwarf: Arc<Dwarf<DebugReader>>,
+    pub(super) all: Vec<Function>,
+    /// By first address.
+    pub(super) parts: BTreeMap<u64, Part>,
+    /// The units of the functions: by first address, the one behind the last
+    /// and where the unit begins.
+    units_at: BTreeMap<u64, (u64, usize)>,
+    units: HashMap<usize, Arc<Unit<DebugReader>>>,
+    /// Where units begin.
+    headers: Vec<usize>,
+    rows: HashMap<usize, Arc<Rows>>,
+    trees: HashMap<usize, Arc<Tree>>,
+    names: HashSet<Arc<str>>,
+}
+
+impl Functions {
+    /// Those of a program from `base` on; `None` where it has no debug
+    /// information.
+    pub(super) fn of(program: &Path, dirs: &DebugDirs, base: u64) -> Option<Functions> {
+        let dwarf = Lines::of(program, dirs)?.into_dwarf();
+        let mut functions = Functions {
+            dwarf: Arc::clone(&dwarf),
+            all: Vec::new(),
+            parts: BTreeMap::new(),
+            units_at: BTreeMap::new(),
+            units: HashMap::new(),
+            headers: Vec::new(),
+            rows: HashMap::new(),
+            trees: HashMap::new(),
+            names: HashSet::new(),
+        };
+        let mut by_name = HashMap::new();
+        let mut headers = dwarf.units();
+        while let Ok(Some(header)) = headers.next() {
+            functions.headers.extend(header.debug_info_offset().map(|offset| offset.0));
+        }
+        for at in functions.headers.clone() {
+            // What cannot be read has no functions.
+            let _ = functions.read_unit(at, base, &mut by_name);
+            functions.units.clear();
+        }
+        (!functions.all.is_empty()).then_some(functions)
+    }
+
+    /// `ProfiledBinary::loadSymbolsFromDWARFUnit`: every entry of a subprogram
+    /// with a name and with addresses.
+    fn read_unit(
+        &mut self,
+        at: usize,
+        base: u64,
+        by_name: &mut HashMap<Arc<str>, usize>,
+    ) -> Option<()> {
+        let unit = self.unit(at)?;
+        let mut raw = unit.entries_raw(None).ok()?;
+        while !raw.is_empty() {
+            let offset = raw.next_offset();
+            let Some(abbreviation) = raw.read_abbreviation().ok()? else { continue };
+            raw.skip_attributes(abbreviation.attributes()).ok()?;
+            let has = |name: DwAt| abbreviation.attributes().iter().any(|of| of.name() == name);
+            let placed = has(gimli::DW_AT_low_pc) || has(gimli::DW_AT_ranges);
+            if abbreviation.tag() != gimli::DW_TAG_subprogram || !placed {
+                continue;
+            }
+            let Some(die) = unit.entry(offset).ok() else { continue };
+            let Some(name) = self.name(&unit, &die) else { continue };
+            let mut ranges = self.ranges(&unit, &die);
+            for (start, end) in &ranges {
+                self.units_at.entry(*start).or_insert((*end, at));
+            }
+            // The linker dropped what lies below.
+            ranges.retain(|(start, _)| *start >= base);
+            if ranges.is_empty() {
+                continue;
+            }
+            let function = *by_name.entry(Arc::clone(&name)).or_insert_with(|| {
+                self.all.push(Function { name, ranges: Vec::new() });
+                self.all.len() - 1
+            });
+            for (start, end) in ranges {
+                self.all.get_mut(function)?.ranges.push((start, end));
+                // The first function that begins there has the address.
+                self.parts.entry(start).or_insert(Part { end, function, is_entry: false });
+            }
+        }
+        Some(())
+    }
+
+    /// The range that an address lies in (`findFuncRange`), by its begin.
+    pub(super) fn part(&self, addr: u64) -> Option<(u64, Part)> {
+        let (start, part) = self.parts.range(..=addr).next_back()?;
+        (addr < part.end).then_some((*start, *part))
+    }
+
+    /// A symbol of the program's table: where it names a function, branches to
+    /// it are calls (`ProfiledBinary::setIsFuncEntry`).
+    pub(super) fn symbol(&mut self, addr: u64, name: &str) {
+        let Some((start, part)) = self.part(addr) else { return };
+        let Some(function) = self.all.get(part.function) else { return };
+        if function.ranges.len() == 1 || *function.name == *super::samples::canonical(name) {
+            self.parts.entry(start).and_modify(|part| part.is_entry = true);
+        }
+    }
+
+    /// The function whose code an address is, and those inlined there, the
+    /// outermost first. Empty where the debug information has none.
+    pub(super) fn frames(&mut self, addr: u64) -> Vec<Frame> {
+        self.find_frames(addr).unwrap_or_default()
+    }
+
+    fn find_frames(&mut self, addr: u64) -> Option<Vec<Frame>> {
+        let (_, &(end, unit)) = self.units_at.range(..=addr).next_back()?;
+        if addr >= end {
+            return None;
+        }
+        let tree = self.tree(unit)?;
+        let (_, &(end, innermost)) = tree.innermost.range(..=addr).next_back()?;
+        let mut scope = Some(innermost).filter(|_| addr < end);
+        let (mut line, mut discriminator) = self.row(unit, addr).unwrap_or((0, 0));
+        let mut frames = Vec::new();
+        while let Some(of) = scope.and_then(|number| tree.scopes.get(number)) {
+            let function = super::samples::canonical(&of.name);
+            let function = if function.len() == of.name.len() {
+                Arc::clone(&of.name)
+            } else {
+                function.into()
+            };
+            frames.push(Frame {
+                function,
+                line: line.wrapping_sub(of.start) & 0xffff,
+                discriminator,
+            });
+            scope = of.caller.map(|(call_line, call_discriminator, caller)| {
+                (line, discriminator) = (call_line, call_discriminator);
+                caller
+            });
+        }
+        frames.reverse();
+        Some(frames)
+    }
+
+    /// Line and discriminator of an address: of the rows at or before it the
+    /// last. Line 0 is code of no line, and counts as such.
+    fn row(&mut self, unit: usize, addr: u64) -> Option<(u32, u32)> {
+        let rows = match self.rows.get(&unit) {
+            Some(rows) => Arc::clone(rows),
+            None => {
+                let rows = self.unit(unit).and_then(|unit| rows(&unit)).unwrap_or_default();
+                let rows = Arc::new(rows);
+                self.rows.insert(unit, Arc::clone(&rows));
+                rows
+            }
+        };
+        let holds = |run: &&Vec<Row>| match (run.first(), run.last()) {
+            (Some(first), Some(last)) => first.addr <= addr && addr < last.addr,
+            _ => false,
+        };
+        let run = rows.iter().find(holds)?;
+        let row = run.get(run.partition_point(|row| row.addr <= addr).checked_sub(1)?)?;
+        Some((row.line, row.discriminator))
+    }
+
+    fn unit(&mut self, at: usize) -> Option<Arc<Unit<DebugReader>>> {
+        if let Some(unit) = self.units.get(&at) {
+            return Some(Arc::clone(unit));
+        }
+        let header = self.dwarf.unit_header(DebugInfoOffset(at)).ok()?;
+        let unit = Arc::new(self.dwarf.unit(header).ok()?);
+        self.units.insert(at, Arc::clone(&unit));
+        Some(unit)
+    }
+
+    fn ranges(&self, unit: &Unit<DebugReader>, die: &Die) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        if let Ok(mut ranges) = self.dwarf.die_ranges(unit, die) {
+            while let Ok(Some(range)) = ranges.next() {
+                if range.begin < range.end {
+                    found.push((range.begin, range.end));
+                }
+            }
+        }
+        found
+    }
+
+    /// The linkage name of a function, else its name.
+    fn name(&mut self, unit: &Arc<Unit<DebugReader>>, die: &Die) -> Option<Arc<str>> {
+        let linkage = [gimli::DW_AT_linkage_name, gimli::DW_AT_MIPS_linkage_name];
+        let (unit, value) = self
+            .find(unit, die, &linkage)
+            .or_else(|| self.find(unit, die, &[gimli::DW_AT_name]))?;
+        let text = self.dwarf.attr_string(&unit, value).ok()?;
+        let text = gimli::Reader::to_string_lossy(&text).ok()?;
+        if let Some(known) = self.names.get(&*text) {
+            return Some(Arc::clone(known));
+        }
+        let name: Arc<str> = text.into();
+        self.names.insert(Arc::clone(&name));
+        Some(name)
+    }
+
+    /// An attribute of an entry, or of those that it is an instance of
+    /// (`DWARFDie::findRecursively`).
+    fn find(
+        &mut self,
+        unit: &Arc<Unit<DebugReader>>,
+        die: &Die,
+        names: &[DwAt],
+    ) -> Option<(Arc<Unit<DebugReader>>, AttributeValue<DebugReader>)> {
+        let (mut unit, mut die) = (Arc::clone(unit), die.clone());
+        for _ in 0..CHAIN {
+            if let Some(value) = names.iter().find_map(|name| die.attr_value(*name)) {
+                return Some((unit, value));
+            }
+            let origin = die.attr_value(gimli::DW_AT_abstract_origin);
+            match origin.or_else(|| die.attr_value(gimli::DW_AT_specification))? {
+                AttributeValue::UnitRef(offset) => die = unit.entry(offset).ok()?,
+                AttributeValue::DebugInfoRef(offset) => {
+                    let behind = self.headers.partition_point(|at| *at <= offset.0);
+                    let at = *self.headers.get(behind.checked_sub(1)?)?;
+                    unit = self.unit(at)?;
+                    die = unit.entry(UnitOffset(offset.0 - at)).ok()?;
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    fn tree(&mut self, unit: usize) -> Option<Arc<Tree>> {
+        if let Some(tree) = self.trees.get(&unit) {
+            return Some(Arc::clone(tree));
+        }
+        let tree = Arc::new(self.read_tree(unit).unwrap_or_default());
+        self.trees.insert(unit, Arc::clone(&tree));
+        Some(tree)
+    }
+
+    /// Functions with what was inlined into them (`getInlinedChainForAddress`).
+    fn read_tree(&mut self, at: usize) -> Option<Tree> {
+        let unit = self.unit(at)?;
+        let mut raw = unit.entries_raw(None).ok()?;
+        let mut tree = Tree::default();
+        // The scopes that are open, by the depth of their entries.
+        let mut open: Vec<(isize, usize)> = Vec::new();
+        while !raw.is_empty() {
+            let (depth, offset) = (raw.next_depth(), raw.next_offset());
+            let Some(abbreviation) = raw.read_abbreviation().ok()? else { continue };
+            raw.skip_attributes(abbreviation.attributes()).ok()?;
+            open.truncate(open.partition_point(|(of, _)| *of < depth));
+            let inlined = abbreviation.tag() == gimli::DW_TAG_inlined_subroutine;
+            if !inlined && abbreviation.tag() != gimli::DW_TAG_subprogram {
+                continue;
+            }
+            let Ok(die) = unit.entry(offset) else { continue };
+            let ranges = self.ranges(&unit, &die);
+            if ranges.is_empty() {
+                continue;
+            }
+            let number = |value: Option<AttributeValue<DebugReader>>| {
+                value.and_then(|value| value.udata_value()).unwrap_or(0) as u32
+            };
+            let caller = open.last().filter(|_| inlined).map(|(_, caller)| {
+                let discriminator = number(die.attr_value(gimli::DW_AT_GNU_discriminator));
+                (number(die.attr_value(gimli::DW_AT_call_line)), discriminator, *caller)
+            });
+            let start = self.find(&unit, &die, &[gimli::DW_AT_decl_line]);
+            let start = number(start.map(|(_, value)| value));
+            let name = self.name(&unit, &die).unwrap_or_else(|| Arc::from(""));
+            for range in ranges {
+                paint(&mut tree.innermost, range, tree.scopes.len());
+            }
+            open.push((depth, tree.scopes.len()));
+            tree.scopes.push(Scope { name, start, caller });
+        }
+        Some(tree)
+    }
+}
+
+/// Gives a range to a scope, which lies in one that it had before
+/// (`DWARFUnit::updateAddressDieMap`). Of functions that the linker dropped, and
+/// left at address 0, more may be left than there is.
+fn paint(innermost: &mut BTreeMap<u64, (u64, usize)>, (start, end): (u64, u64), scope: usize) {
+    if let Some((&from, &(to, of))) = innermost.range(..=start).next_back()
+        && start < to
+    {
+        if end < to {
+            innermost.insert(end, (to, of));
+        }
+        if from < start {
+            innermost.insert(from, (start, of));
+        }
+    }
+    innermost.insert(start, (end, scope));
+}
+
+fn rows(unit: &Unit<DebugReader>) -> Option<Rows> {
+    let mut table = unit.line_program.clone()?.rows();
+    let (mut runs, mut run): (Rows, Vec<Row>) = (Vec::new(), Vec::new());
+    while let Ok(Some((_, row))) = table.next_row() {
+        run.push(Row {
+            addr: row.address(),
+            line: row.line().map_or(0, |line| line.get() as u32),
+            discriminator: row.discriminator() as u32,
+        });
+        if row.end_sequence() {
+            runs.push(std::mem::take(&mut run));
+        }
+    }
+    Some(runs)
+}

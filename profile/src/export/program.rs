@@ -1,0 +1,101 @@
+//! Traces as the addresses of one program: what of them lies in it, counted
+//! over all processes that ran it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use lbr_msr::record::BranchType;
+
+use super::binary::Binary;
+use super::traces::{NOT_KNOWN, Trace, Traced};
+use super::{ExportError, Losses};
+use crate::clean::add;
+use crate::code::maps::{Location, Maps};
+use crate::code::symbols::Module;
+
+/// A trace in the addresses of the program, as its symbol table counts;
+/// `None` is outside.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) from: Option<u64>,
+    pub(super) to: Option<u64>,
+    /// The branch taken next, where one is known.
+    pub(super) next: Option<Option<u64>>,
+    /// The recording says that it is a return.
+    pub(super) returns: bool,
+    pub(super) taken: u64,
+    pub(super) mispredicted: u64,
+    pub(super) ran: u64,
+}
+
+/// A program and what ran of it.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) binary: Binary,
+    pub(super) steps: Vec<Step>,
+    pub(super) losses: Losses,
+}
+
+/// Branches by the file that they go to.
+pub(super) fn by_file(traced: &Traced) -> HashMap<usize, u64> {
+    let mut counts = HashMap::new();
+    for trace in &traced.traces {
+        if let Location::File { file, .. } = traced.maps.locate(trace.space as usize, trace.to) {
+            add(counts.entry(file).or_default(), trace.taken);
+        }
+    }
+    counts
+}
+
+impl Program {
+    /// Takes what ran of the file of an index. It is opened where it was
+    /// recorded, unless somebody says that it is another.
+    pub(super) fn of(
+        traced: &mut Traced,
+        file: usize,
+        instead: Option<&Path>,
+    ) -> Result<Program, ExportError> {
+        let Traced { traces, maps, .. } = traced;
+        let name = maps.path(file).unwrap_or("[unknown]").to_owned();
+        let mut losses = Losses::default();
+        let mut offsets = Vec::new();
+        for trace in traces.iter().filter(|trace| trace.taken | trace.ran > 0) {
+            add(&mut losses.recorded, trace.taken);
+            let places =
+                [trace.from, trace.to, trace.next].map(|addr| inside(maps, trace, addr, file));
+            match places {
+                [None, None, _] => add(&mut losses.outside, trace.taken),
+                places => offsets.push((trace, places)),
+            }
+        }
+        let mut opened = instead.map(Module::open).transpose()?;
+        if let Some(module) = &opened {
+            maps.check_build(file, module)?;
+        }
+        let Some(module) = opened.as_mut().or_else(|| maps.elf(file)) else {
+            let why = maps.failures().next().map(ToString::to_string).unwrap_or_default();
+            return Err(ExportError::NotFound { name, why });
+        };
+        let binary = Binary::open(module.path())?;
+        let address = |offset: Option<u64>| offset.and_then(|at| module.address_of_offset(at));
+        let step = |(trace, [from, to, next]): (&Trace, [Option<u64>; 3])| Step {
+            from: address(from),
+            to: address(to),
+            next: (trace.next != NOT_KNOWN).then(|| address(next)),
+            returns: trace.branch_type == BranchType::RET.0,
+            taken: trace.taken,
+            mispredicted: trace.mispredicted,
+            ran: trace.ran,
+        };
+        let steps = offsets.into_iter().map(step).collect();
+        Ok(Program { binary, steps, losses })
+    }
+}
+
+/// The byte of a file that an address of a trace is.
+fn inside(maps: &Maps, trace: &Trace, addr: u64, file: usize) -> Option<u64> {
+    match maps.locate(trace.space as usize, addr) {
+        Location::File { file: of, offset } if of == file && addr != NOT_KNOWN => Some(offset),
+        _ => None,
+    }
+}

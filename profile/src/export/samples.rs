@@ -1,0 +1,119 @@
+//! LLVM's sample profile: functions, what was inlined into them, and its text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use crate::clean::add;
+
+/// A line from the beginning of its function, and the discriminator.
+pub(super) type Line = (u32, u32);
+
+/// What was counted at a line.
+#[derive(Debug, Default)]
+pub(super) struct At {
+    pub(super) count: u64,
+    /// Times called, by function.
+    pub(super) targets: BTreeMap<Arc<str>, u64>,
+}
+
+/// A function, or one that was inlined at a line of another.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    pub(super) total: u64,
+    /// Times entered; of inlined functions nobody knows.
+    pub(super) head: u64,
+    pub(super) body: BTreeMap<Line, At>,
+    pub(super) inlined: BTreeMap<Line, BTreeMap<Arc<str>, Samples>>,
+}
+
+/// Functions that are many under one name once their suffixes are gone, so that
+/// their counts say nothing (`filterAmbiguousProfile`).
+const AMBIGUOUS: [&str; 2] = ["__cxx_global_var_init", "__tls_init"];
+
+/// A name without what compilers append to those of copies
+/// (`FunctionSamples::getCanonicalFnName`); `.__uniq.` stays, as it is in the
+/// compiler's own names.
+pub(super) fn canonical(name: &str) -> &str {
+    let mut name = name;
+    for suffix in [".llvm.", ".part."] {
+        if let Some(at) = name.rfind(suffix)
+            && name.rfind('.') == Some(at + suffix.len() - 1)
+        {
+            name = name.get(..at).unwrap_or(name);
+        }
+    }
+    name
+}
+
+impl Samples {
+    /// A call's line ran at least as often as it called
+    /// (`FunctionSamples::updateCallsiteSamples`).
+    pub(super) fn raise_to_calls(&mut self) {
+        for at in self.body.values_mut() {
+            let mut called = 0;
+            at.targets.values().for_each(|count| add(&mut called, *count));
+            at.count = at.count.max(called);
+        }
+    }
+
+    fn drop_ambiguous(&mut self) {
+        for inlined in self.inlined.values_mut() {
+            inlined.retain(|name, samples| {
+                samples.drop_ambiguous();
+                !is_ambiguous(name)
+            });
+        }
+    }
+
+    /// `SampleProfileWriterText::writeSample`.
+    fn write(&self, text: &mut String, depth: usize) {
+        for (line, at) in &self.body {
+            indent(text, depth + 1, *line);
+            let _ = write!(text, "{}", at.count);
+            // The most called first, of equals by name.
+            let mut targets: Vec<_> = at.targets.iter().collect();
+            targets.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+            for (name, count) in targets {
+                let _ = write!(text, " {name}:{count}");
+            }
+            text.push('\n');
+        }
+        for (line, inlined) in &self.inlined {
+            for (name, samples) in inlined {
+                indent(text, depth + 1, *line);
+                let _ = writeln!(text, "{name}:{}", samples.total);
+                samples.write(text, depth + 1);
+            }
+        }
+    }
+}
+
+fn indent(text: &mut String, depth: usize, (line, discriminator): Line) {
+    let _ = match discriminator {
+        0 => write!(text, "{:depth$}{line}: ", ""),
+        _ => write!(text, "{:depth$}{line}.{discriminator}: ", ""),
+    };
+}
+
+fn is_ambiguous(name: &str) -> bool {
+    AMBIGUOUS.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The profile as text, the functions with most samples first
+/// (`sampleprof::sortFuncProfiles`).
+pub(super) fn text(mut functions: BTreeMap<Arc<str>, Samples>) -> String {
+    functions.retain(|name, samples| {
+        samples.drop_ambiguous();
+        samples.raise_to_calls();
+        !is_ambiguous(name)
+    });
+    let mut sorted: Vec<_> = functions.iter().collect();
+    sorted.sort_by(|a, b| b.1.total.cmp(&a.1.total).then(a.0.cmp(b.0)));
+    let mut text = String::new();
+    for (name, samples) in sorted {
+        let _ = writeln!(text, "{name}:{}:{}", samples.total, samples.head);
+        samples.write(&mut text, 0);
+    }
+    text
+}

@@ -1,0 +1,238 @@
+//! What is counted for every profile: a branch, with the branch that was taken
+//! next. Branches and the straight code between them are sums of these.
+
+use crate::clean::index::{Index, hash};
+use crate::clean::quality::Quality;
+use crate::clean::{Cleaned, Holds, Joins, View, Whole, add};
+use crate::code::maps::{Location, Maps};
+use crate::read::stack::{Entries, RawBranch};
+
+/// No branch is known to be the next.
+pub(super) const NOT_KNOWN: u64 = u64::MAX;
+/// BOLT takes addresses from here on for the kernel's (`KernelBaseAddr` in its
+/// `DataAggregator`).
+const BOLT_KERNEL: u64 = 0xffff_8000_0000_0000;
+/// AutoFDO takes the newest entry twice for a duplicate where the branch goes
+/// back further than this, bytes (`strip_dup_backedge_stride_limit`).
+const AUTOFDO_STRIDE: u64 = 0x50;
+/// Newer entries that are looked through for one that has an end in a file, at
+/// most: no ring is deeper.
+const DEPTH: usize = 64;
+
+/// Whose rules say which entries are neighbours, and which are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// llvm-profgen: entries with neither end in the program are dropped before
+    /// neighbours are paired (`PerfScriptReader::extractLBRStack`). It knows no
+    /// duplicates.
+    Llvm,
+    /// BOLT: entries with an end in the kernel are dropped before neighbours are
+    /// paired (`DataAggregator::parseBranchSample`).
+    Bolt,
+    /// AutoFDO: the newest entry is dropped where it equals the second and goes
+    /// back by more than 0x50 bytes (`PerfDataSampleReader`).
+    AutoFdo,
+}
+
+/// A branch, and where the branch that was taken next stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trace {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// FROM of the next branch, or [`NOT_KNOWN`].
+    pub(super) next: u64,
+    /// Times recorded.
+    pub(super) taken: u64,
+    /// How many of them are known to be mispredicted.
+    pub(super) mispredicted: u64,
+    /// Times that the branch was followed by that next one.
+    pub(super) ran: u64,
+    pub(super) space: u32,
+    /// perf's code of the type, 0 where the recording has none.
+    pub(super) branch_type: u8,
+    /// The next branch stands in another file than the target of this one.
+    apart: bool,
+}
+
+/// Counts branches with their followers. With `JOIN` the newest branch of a
+/// stack is followed by the oldest of the thread's next stack, where nothing is
+/// missing between the two: in complete recordings.
+#[derive(Debug)]
+pub struct Traces<const JOIN: bool> {
+    rules: Rules,
+    index: Index,
+    traces: Vec<Trace>,
+    tally: Tally,
+}
+
+/// What the rules left out, in entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Dropped before pairing: in the kernel (BOLT), duplicates (AutoFDO).
+    pub dropped: u64,
+    /// Stacks without every taken branch: what runs between them is not known.
+    pub filtered: u64,
+}
+
+/// Everything that was counted.
+#[derive(Debug)]
+pub struct Traced {
+    pub(super) traces: Vec<Trace>,
+    /// What the rules left out.
+    pub tally: Tally,
+    /// Samples, entries, and what was left out of them.
+    pub quality: Quality,
+    /// Mappings and files.
+    pub maps: Maps,
+}
+
+impl<const JOIN: bool> Traces<JOIN> {
+    /// Begins with nothing.
+    #[must_use]
+    pub fn by(rules: Rules) -> Traces<JOIN> {
+        Traces { rules, index: Index::default(), traces: Vec::new(), tally: Tally::default() }
+    }
+
+    /// The number of a trace, which is new where it was not counted before.
+    #[inline]
+    fn number(&mut self, branch: &RawBranch, space: u32, next: u64, maps: &Maps) -> Option<usize> {
+        let hash = hash(branch.from, branch.to ^ next.rotate_left(20), space.into());
+        let traces = &self.traces;
+        let is = |at: u32| {
+            traces.get(at as usize).is_some_and(|trace| {
+                (trace.from ^ branch.from) | (trace.to ^ branch.to) | (trace.next ^ next) == 0
+                    && trace.space == space
+            })
+        };
+        match self.index.find(hash, is) {
+            Some(at) => Some(at as usize),
+            None => self.insert(hash, branch, space, next, maps),
+        }
+    }
+
+    #[cold]
+    fn insert(
+        &mut self,
+        hash: u32,
+        branch: &RawBranch,
+        space: u32,
+        next: u64,
+        maps: &Maps,
+    ) -> Option<usize> {
+        let number = u32::try_from(self.traces.len()).ok().filter(|number| *number < u32::MAX)?;
+        let (to, behind) = (file(maps, space, branch.to), file(maps, space, next));
+        self.traces.push(Trace {
+            from: branch.from,
+            to: branch.to,
+            next,
+            taken: 0,
+            mispredicted: 0,
+            ran: 0,
+            space,
+            branch_type: branch.flags.branch_type().map_or(0, |of| of.0),
+            apart: next != NOT_KNOWN && to.is_some() && to != behind,
+        });
+        self.index.insert(hash, number);
+        Some(number as usize)
+    }
+
+    fn count(&mut self, number: Option<usize>, branch: &RawBranch, weight: u64) {
+        let Some(trace) = number.and_then(|number| self.traces.get_mut(number)) else { return };
+        add(&mut trace.taken, weight);
+        add(&mut trace.ran, weight);
+        if branch.flags.mispredicted() == Some(true) {
+            add(&mut trace.mispredicted, weight);
+        }
+    }
+
+    /// What llvm-profgen takes for the next branch after one whose follower has
+    /// no end in the file of its target.
+    #[cold]
+    fn next_inside(branch: &RawBranch, newer: &Entries<'_>, at: usize, of: (u32, &Maps)) -> u64 {
+        let (space, maps) = of;
+        let inside = file(maps, space, branch.to);
+        for at in (at.saturating_sub(DEPTH)..at).rev() {
+            let Some(newer) = newer.get(at) else { break };
+            if file(maps, space, newer.from) == inside {
+                return newer.from;
+            }
+            if file(maps, space, newer.to) == inside {
+                // It came from outside, and nobody knows how it got there.
+                return newer.from;
+            }
+        }
+        NOT_KNOWN
+    }
+}
+
+/// The file that an address lies in.
+fn file(maps: &Maps, space: u32, addr: u64) -> Option<usize> {
+    match maps.locate(space as usize, addr) {
+        Location::File { file, .. } => Some(file),
+        Location::Address(_) => None,
+    }
+}
+
+/// Whether AutoFDO takes the newest entry for a duplicate.
+fn is_duplicate(entries: &Entries<'_>) -> bool {
+    let (Some(newest), Some(second)) = (entries.get(0), entries.get(1)) else { return false };
+    (newest.from, newest.to) == (second.from, second.to)
+        && newest.from > newest.to
+        && newest.from - newest.to > AUTOFDO_STRIDE
+}
+
+impl<const JOIN: bool> View for Traces<JOIN> {
+    type Table = Traced;
+
+    const ORDERED: bool = JOIN;
+
+    fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
+        let (entries, space, weight, rules) =
+            (stack.entries, stack.space, stack.weight, self.rules);
+        let straight = stack.holds == Holds::Everything;
+        if !straight {
+            add(&mut self.tally.filtered, weight);
+        }
+        let duplicate = rules == Rules::AutoFdo && is_duplicate(&entries);
+        let (mut next, mut index) = (NOT_KNOWN, 0);
+        entries.for_each(|branch| {
+            let at = index;
+            index += 1;
+            let in_kernel = rules == Rules::Bolt && branch.from.max(branch.to) >= BOLT_KERNEL;
+            if branch.flags.not_taken() || in_kernel || duplicate && at == 0 {
+                add(&mut self.tally.dropped, weight);
+                return;
+            }
+            let mut number = self.number(&branch, space, next, maps);
+            let apart = number.and_then(|at| self.traces.get(at)).is_some_and(|of| of.apart);
+            if apart && rules == Rules::Llvm {
+                let inside = Self::next_inside(&branch, &entries, at, (space, maps));
+                number = self.number(&branch, space, inside, maps);
+            }
+            self.count(number, &branch, weight);
+            next = if straight { branch.from } else { NOT_KNOWN };
+        });
+        let before = stack.before.filter(|before| JOIN && before.space == space);
+        if let (Some(before), Joins::Before, true) = (before, stack.joins, next != NOT_KNOWN) {
+            let branch = RawBranch { from: before.from, to: before.to, ..RawBranch::default() };
+            // It was counted when nobody knew what came next.
+            let alone = self.number(&branch, space, NOT_KNOWN, maps);
+            let alone = alone.and_then(|at| self.traces.get_mut(at));
+            let branch_type = alone.map_or(0, |alone| {
+                alone.ran = alone.ran.saturating_sub(weight);
+                alone.branch_type
+            });
+            let joined = self.number(&branch, space, next, maps);
+            if let Some(joined) = joined.and_then(|at| self.traces.get_mut(at)) {
+                add(&mut joined.ran, weight);
+                joined.branch_type = joined.branch_type.max(branch_type);
+            }
+        }
+    }
+
+    fn finish(self, whole: Whole) -> Traced {
+        let Traces { traces, tally, .. } = self;
+        let Whole { quality, maps, .. } = whole;
+        Traced { traces, tally, quality, maps }
+    }
+}
