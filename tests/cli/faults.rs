@@ -318,6 +318,9 @@ fn an_access_that_fails_changes_nothing_for_others() {
                  {lost:5} {seconds:7.0}",
                 case.name,
             );
+            for what in &tally.found {
+                let _ = writeln!(out, "       {}", what.trim_end());
+            }
             found.append(&mut tally.found);
         }
     }
