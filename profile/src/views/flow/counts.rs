@@ -9,7 +9,7 @@ use crate::clean::table::{Keyed, Table};
 use crate::clean::{Cleaned, NO_BLOCK, Transition, add};
 use crate::code::maps::Maps;
 use crate::code::straight::{self, Straight};
-use crate::read::stack::RawBranch;
+use crate::read::stack::{EntryFlags, RawBranch};
 
 pub(super) type Space = u32;
 
@@ -25,9 +25,13 @@ struct Guess {
     block: u32,
 }
 
-/// What became of the blocks of the stack at hand.
+/// What there is in the stack at hand.
 #[derive(Clone, Copy, Debug, Default)]
-struct BlocksNow {
+struct InStack {
+    taken: u64,
+    known: u64,
+    missed: u64,
+    /// Blocks.
     ran: u64,
     without_code: u64,
     contradicted: u64,
@@ -58,7 +62,12 @@ impl Keyed for Name {
 pub struct FlowCounts {
     /// Of the blocks that ran.
     pub(super) quality: BlockQuality,
-    /// Nobody asks for the sites.
+    /// Branches, those known to be predicted or not, and those mispredicted.
+    pub(super) taken: u64,
+    pub(super) known: u64,
+    pub(super) missed: u64,
+    /// Nobody asks for the sites: nothing is counted by branch, only which
+    /// there are.
     pub(super) no_sites: bool,
     guesses: Vec<Guess>,
     names: Table<Name>,
@@ -84,13 +93,17 @@ impl FlowCounts {
         let (space, weight) = (stack.space, stack.weight);
         let renumbered = self.sites.begin();
         self.edges.begin(renumbered);
-        let mut now = BlocksNow::default();
+        let mut now = InStack::default();
         let mut guesses = std::mem::take(&mut self.guesses);
         for steps in stack.transitions.chunks(BATCH) {
             self.look_up(space, steps, &mut guesses);
             for (step, guess) in steps.iter().zip(&guesses) {
                 let settled =
                     step.len != NO_BLOCK && self.block(space, step, guess, weight, maps, &mut now);
+                let flags = step.branch.flags;
+                now.taken += 1;
+                now.known += u64::from(flags.mispredicted().is_some());
+                now.missed += flags.0 & EntryFlags::MISPREDICTED;
                 self.branch(space, step, guess, settled, weight, maps);
             }
         }
@@ -126,9 +139,16 @@ impl FlowCounts {
     fn settle(&mut self, now: &BlocksNow, weight: u64) {
         self.sites.settle(weight);
         let BlockQuality { blocks, without_code, contradicted, .. } = &mut self.quality;
-        add(blocks, now.ran.saturating_mul(weight));
-        add(without_code, now.without_code.saturating_mul(weight));
-        add(contradicted, now.contradicted.saturating_mul(weight));
+        for (sum, more) in [
+            (&mut self.taken, now.taken),
+            (&mut self.known, now.known),
+            (&mut self.missed, now.missed),
+            (blocks, now.ran),
+            (without_code, now.without_code),
+            (contradicted, now.contradicted),
+        ] {
+            add(sum, more.saturating_mul(weight));
+        }
     }
 
     /// Where steps will most likely be counted. What is there is fetched, all
@@ -155,6 +175,9 @@ impl FlowCounts {
         }
         let touch = |guess: &Guess| self.edges.site(guess.edge) ^ self.blocks.touch(guess.block);
         std::hint::black_box(guesses.iter().fold(0, |all, guess| all ^ touch(guess)));
+        if self.no_sites {
+            return;
+        }
         let touch = |guess: &Guess| {
             let first = self.blocks.inside(guess.block).first();
             let passed = first.map_or(0, |inside| self.sites.touch(inside.site));
@@ -178,6 +201,9 @@ impl FlowCounts {
         let key = (branch.from, branch.to, space);
         let found = self.edges.table.find_near(guess.edge, guess.edge_hash, key);
         let Some(edge) = found.or_else(|| self.new_edge(space, branch, maps)) else { return };
+        if self.no_sites {
+            return;
+        }
         let branch_type = branch.flags.branch_type();
         let (site, first) = self.edges.take(edge, weight, branch_type.is_some(), &self.sites);
         if first && let Some(slot) = self.sites.slots.get_mut(site as usize) {
@@ -232,7 +258,7 @@ impl FlowCounts {
         guess: &Guess,
         weight: u64,
         maps: &mut Maps,
-        now: &mut BlocksNow,
+        now: &mut InStack,
     ) -> bool {
         let key = (step.entry, step.len, space);
         let found = self.blocks.table.find_near(guess.block, guess.block_hash, key);
@@ -240,8 +266,10 @@ impl FlowCounts {
         match self.blocks.run(block, step.cycles, weight) {
             Decoding::Runs => {
                 now.ran += 1;
-                for inside in self.blocks.inside(block) {
-                    self.sites.pass(inside.site);
+                if !self.no_sites {
+                    for inside in self.blocks.inside(block) {
+                        self.sites.pass(inside.site);
+                    }
                 }
                 true
             }

@@ -25,7 +25,8 @@ impl FlowCounts {
         self.forget_other_files(&mut maps);
         let BlockQuality { blocks, without_code, contradicted, .. } = self.quality;
         let block_quality = BlockQuality { blocks, without_code, contradicted, ..gaps };
-        let no_sites = self.no_sites;
+        let FlowCounts { no_sites, taken, known, missed, .. } = self;
+        let mispredicted = (known > 0).then_some(missed);
         let (counted, edges, blocks) = self.into_parts();
         // Without what only counting needed. One after the other: each takes
         // more memory than what it was counted in, which goes.
@@ -33,13 +34,7 @@ impl FlowCounts {
         let froms: Vec<u64> = counted.slots.iter().map(|slot| slot.from).collect();
         let ends = |at: usize| edges.get(at).map(|edge| (edge.space, edge.from, edge.to));
         let distinct = clean::distinct(&maps, ends);
-        let mut sites = merge_all(counted, edges, &maps);
-        let sum = |of: fn(&Site) -> u64| sites.iter().map(of).fold(0, u64::saturating_add);
-        let (taken, known) = (sum(|site| site.taken), sum(|site| site.known));
-        let mispredicted = (known > 0).then(|| sum(|site| site.mispredicted.unwrap_or(0)));
-        if no_sites {
-            sites = Vec::new();
-        }
+        let sites = if no_sites { Vec::new() } else { merge_all(counted, edges, &maps) };
         let blocks = merge_blocks(blocks, &froms, &maps);
         Flow { sites, blocks, taken, distinct, known, mispredicted, quality, block_quality, maps }
     }
