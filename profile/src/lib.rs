@@ -39,4 +39,3 @@ pub use names::Symbol;
 pub use recording::{Item, Recording};
 pub use select::Selection;
 pub use stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack, Thread};
-pub use views::walk::Read;

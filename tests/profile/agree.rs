@@ -6,14 +6,12 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use lbr_msr::record::{BranchEntry, Event};
-use profile::callgraph::CallGraph;
 use profile::flow::Flow;
 use profile::hot::HotTable;
 use profile::lint::{DEFAULT_STRIDE, Lint};
-use profile::loops::LoopFinder;
 use profile::note::Source;
 use profile::overview::OverviewCounter;
-use profile::paths::{Growth, PathFinder};
+use profile::paths::Growth;
 use profile::perf_data::Meta;
 use profile::quality::Quality;
 use profile::{Item, Recording};
@@ -39,16 +37,16 @@ pub(crate) fn agree(open: impl Fn() -> Recording) -> u64 {
     let lint = Lint::check(&mut open(), DEFAULT_STRIDE, |_, _| {}).unwrap();
     assert_eq!((lint.samples, lint.entries), (hot.0.samples, hot.0.entries), "lint");
     assert_eq!(of_flow(lint.flow), hot, "lint");
-    let finder = LoopFinder::find(&mut open(), |_, _| {}).unwrap();
-    let loops = finder.count(&mut open(), |_, _| {}).unwrap();
+    let finder = profile::loops::finder().count(&mut open(), |_, _| {}).unwrap();
+    let loops = finder.counter().count(&mut open(), |_, _| {}).unwrap();
     assert_eq!((loops.filtered, loops.complete), (apart.0.filtered, apart.1), "loops");
     assert_eq!(loops.broken, apart.0.unjoined(), "loops");
     assert_eq!((loops.quality, loops.taken, loops.distinct), hot, "loops");
-    let finder = PathFinder::find(&mut open(), |_, _| {}).unwrap();
-    let paths = finder.count(&mut open(), Growth::default(), |_, _| {}).unwrap();
+    let finder = profile::paths::finder().count(&mut open(), |_, _| {}).unwrap();
+    let paths = finder.counter(Growth::default()).count(&mut open(), |_, _| {}).unwrap();
     assert_eq!((paths.filtered, paths.complete), (apart.0.filtered, apart.1), "paths");
     assert_eq!((paths.quality, paths.taken, paths.distinct), hot, "paths");
-    let graph = CallGraph::count(&mut open(), false, |_, _| {}).unwrap();
+    let graph = profile::callgraph::counter(false).count(&mut open(), |_, _| {}).unwrap();
     assert_eq!((graph.quality, graph.entries, graph.distinct), hot, "the call graph");
     for times in [1, 2] {
         let mut page = OverviewCounter::new(times > 1);

@@ -26,7 +26,7 @@ fn open(time: u64, inner: u64, outer: u64) -> Event {
 
 fn count(bytes: &[u8], stitch: bool) -> CallGraph {
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).unwrap();
-    CallGraph::count(&mut recording, stitch, |_, _| {}).unwrap()
+    profile::callgraph::counter(stitch).count(&mut recording, |_, _| {}).unwrap()
 }
 
 /// Each path with what was counted in it.

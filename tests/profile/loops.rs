@@ -6,8 +6,8 @@ use std::io::Cursor;
 use lbr_msr::record::{BranchEntry, BranchType, Event, Integrity};
 use profile::Recording;
 use profile::callgraph::CallGraph;
-use profile::loops::{Loop, LoopFinder, Loops, Quantile};
-use profile::paths::{Break, Growth, PathFinder};
+use profile::loops::{Loop, Loops, Quantile};
+use profile::paths::{Break, Growth};
 
 use crate::interval::Random;
 use crate::recorded::{exact, meta, sample, stream};
@@ -33,8 +33,8 @@ fn open(bytes: &[u8]) -> Recording {
 }
 
 fn loops(bytes: &[u8]) -> Loops {
-    let finder = LoopFinder::find(&mut open(bytes), |_, _| {}).unwrap();
-    finder.count(&mut open(bytes), |_, _| {}).unwrap()
+    let finder = profile::loops::finder().count(&mut open(bytes), |_, _| {}).unwrap();
+    finder.counter().count(&mut open(bytes), |_, _| {}).unwrap()
 }
 
 /// What every branch of a run says, `depth` of them a stack.
@@ -181,7 +181,7 @@ fn random_calls_replayed_are_the_true_stacks() {
         let mut program = Structured::new(seed, 3000);
         program.run();
         let bytes = complete(&program.trace, 1 + seed as usize % 31);
-        let graph = CallGraph::count(&mut open(&bytes), false, |_, _| {}).unwrap();
+        let graph = profile::callgraph::counter(false).count(&mut open(&bytes), |_, _| {}).unwrap();
         assert!(graph.complete);
         assert_eq!(stacks(&graph), program.stacks, "{seed}");
         assert_eq!(graph.total(), program.trace.len() as u64);
@@ -196,8 +196,8 @@ fn chains_are_what_ran() {
         let mut program = Structured::new(seed, 3000);
         program.run();
         let bytes = complete(&program.trace, 1 + seed as usize % 31);
-        let finder = PathFinder::find(&mut open(&bytes), |_, _| {}).unwrap();
-        let paths = finder.count(&mut open(&bytes), Growth::default(), |_, _| {}).unwrap();
+        let finder = profile::paths::finder().count(&mut open(&bytes), |_, _| {}).unwrap();
+        let paths = finder.counter(Growth::default()).count(&mut open(&bytes), |_, _| {}).unwrap();
         let all: u64 = paths.paths.iter().map(|path| path.branches).sum();
         assert_eq!((all, paths.taken), (program.trace.len() as u64, all), "{seed}");
         let links: usize = paths.paths.iter().map(|path| path.links.len()).sum();
@@ -249,10 +249,10 @@ fn odd_recordings() {
         let integrity = if seed % 2 == 0 { exact() } else { Integrity::UNKNOWN };
         let bytes = stream(meta(), &events(stacks.into_iter(), integrity));
         let found = loops(&bytes);
-        let graph = CallGraph::count(&mut open(&bytes), true, |_, _| {}).unwrap();
-        let finder = PathFinder::find(&mut open(&bytes), |_, _| {}).unwrap();
+        let graph = profile::callgraph::counter(true).count(&mut open(&bytes), |_, _| {}).unwrap();
+        let finder = profile::paths::finder().count(&mut open(&bytes), |_, _| {}).unwrap();
         let growth = Growth { least: 0.1, cross_calls: true };
-        let paths = finder.count(&mut open(&bytes), growth, |_, _| {}).unwrap();
+        let paths = finder.counter(growth).count(&mut open(&bytes), |_, _| {}).unwrap();
         assert_eq!((found.taken, graph.total()), (paths.taken, paths.taken), "{seed}");
         let all: u64 = paths.paths.iter().map(|path| path.branches).sum();
         assert_eq!(all, paths.taken, "{seed}");

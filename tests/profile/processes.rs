@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 
 use lbr_msr::record::{BranchEntry, BranchStack, Event, Head, Integrity, Sample, Task};
+use profile::Recording;
 use profile::flow::Flow;
 use profile::hot::HotTable;
 use profile::maps::{Location, Maps};
 use profile::note::Source;
-use profile::paths::{Growth, PathFinder};
+use profile::paths::Growth;
 use profile::perf_data::Meta;
-use profile::{Read, Recording};
 use proptest::prelude::*;
 
 use crate::agree::agree;
@@ -85,11 +85,18 @@ fn the_same_code_of_a_thousand_processes_is_one() {
     // From 0x30 to 0x40, from 0x10 to 0x20, and the library's: the oldest entry
     // of a stack has no block before it.
     assert_eq!(blocks, [(0x8, 4000), (0x10, 3000), (0x10, 4000)]);
-    let all = |read: &mut Read<'_>| read(&mut open(&bytes), &mut |_, _| {});
-    let (finder, ()) = PathFinder::find_all(all).unwrap();
-    let (paths, ()) =
-        finder.count_all(Growth { cross_calls: true, ..Growth::default() }, all).unwrap();
+    let finder = profile::paths::finder().count(&mut open(&bytes), |_, _| {}).unwrap();
+    let growth = Growth { cross_calls: true, ..Growth::default() };
+    let paths = finder.counter(growth).count(&mut open(&bytes), |_, _| {}).unwrap();
     assert_eq!((paths.taken, paths.distinct), (12_000, 3));
+    // Each branch is in one chain, whoever ran it.
+    let links = paths.paths.iter().flat_map(|path| &path.links);
+    let mut counts: Vec<(Location, u64)> =
+        links.map(|link| (link.from_location, link.count)).collect();
+    counts.sort_by_key(|(location, _)| format!("{location:?}"));
+    counts.dedup_by_key(|(location, _)| *location);
+    assert_eq!(counts.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [4000; 3]);
+    assert_eq!(paths.paths.iter().map(|path| path.links.len()).sum::<usize>(), 3);
 }
 
 /// Processes come and go; what is kept of them does not grow for ever.

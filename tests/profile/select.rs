@@ -5,10 +5,8 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use lbr_msr::record::{Comm, Event, Head, Integrity, Label, Lost, Task};
-use profile::callgraph::CallGraph;
 use profile::flow::FlowCounter;
 use profile::lint::{DEFAULT_STRIDE, Lint};
-use profile::loops::LoopFinder;
 use profile::maps::{Dsos, Location, Maps};
 use profile::select::{Field, Names, SelectError, Times, Why};
 use profile::{HotTable, Item, Recording, Selection};
@@ -454,8 +452,9 @@ fn an_empty_stack_joins_nothing_that_was_left_out() {
     let cpu = || Selection { cpus: vec![0], ..Selection::default() };
     assert_eq!(blocks(&file(0), cpu()).0, [(0x20, 0x28, 1), (0x30, 0x38, 1)]);
     assert_eq!(blocks(&file(1), cpu()).0, []);
-    let finder = LoopFinder::find(&mut selected(open(&file(1)), cpu()), |_, _| {}).unwrap();
-    let loops = finder.count(&mut selected(open(&file(1)), cpu()), |_, _| {}).unwrap();
+    let finder =
+        profile::loops::finder().count(&mut selected(open(&file(1)), cpu()), |_, _| {}).unwrap();
+    let loops = finder.counter().count(&mut selected(open(&file(1)), cpu()), |_, _| {}).unwrap();
     assert_eq!((loops.taken, loops.broken), (2, 0));
 }
 
@@ -467,13 +466,13 @@ fn a_part_of_the_time_is_a_sample() {
         let times = Times::parse(",0.000003").unwrap();
         selected(open(&file), Selection { times, ..Selection::default() })
     };
-    let finder = LoopFinder::find(&mut open(&file), |_, _| {}).unwrap();
-    assert!(finder.count(&mut open(&file), |_, _| {}).unwrap().complete);
-    let finder = LoopFinder::find(&mut part(), |_, _| {}).unwrap();
-    let loops = finder.count(&mut part(), |_, _| {}).unwrap();
+    let finder = profile::loops::finder().count(&mut open(&file), |_, _| {}).unwrap();
+    assert!(finder.counter().count(&mut open(&file), |_, _| {}).unwrap().complete);
+    let finder = profile::loops::finder().count(&mut part(), |_, _| {}).unwrap();
+    let loops = finder.counter().count(&mut part(), |_, _| {}).unwrap();
     assert!(!loops.complete);
     assert_eq!((loops.quality.samples, loops.quality.left_out.samples), (3, 1));
-    let graph = CallGraph::count(&mut part(), false, |_, _| {}).unwrap();
+    let graph = profile::callgraph::counter(false).count(&mut part(), |_, _| {}).unwrap();
     assert!(!graph.complete);
     let hot = HotTable::count(&mut part(), |_, _| {}).unwrap();
     assert!(!hot.quality.is_complete() && hot.quality.left_out.cuts);

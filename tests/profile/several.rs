@@ -3,12 +3,9 @@
 use std::io::Cursor;
 
 use lbr_msr::record::{BranchType, Event};
-use profile::callgraph::CallGraph;
 use profile::flow::FlowCounter;
-use profile::loops::LoopFinder;
-use profile::paths::{Growth, PathFinder};
-use profile::perf_data::ReadError;
-use profile::{Read, Recording};
+use profile::paths::Growth;
+use profile::{Counter, Recording, View};
 
 use crate::recorded::{entry, exact, map, meta, sample, stream};
 
@@ -28,25 +25,27 @@ fn program(base: u64) -> Vec<u8> {
     stream(meta(), &[map("/nowhere/prog", base, 0x2000, 0), sample(2000, entries, exact())])
 }
 
+fn all<V: View>(mut counter: Counter<V>, recordings: &[Vec<u8>]) -> V::Table {
+    for bytes in recordings {
+        counter.recording(&mut open(bytes), |_, _| {}).unwrap();
+    }
+    counter.finish()
+}
+
 /// Twice the same program, loaded elsewhere by a process of the same number.
 #[test]
 fn the_same_code_of_two_recordings_is_one() {
     let both = [program(0x5555_0000_0000), program(0x6666_0000_0000)];
-    let all = |read: &mut Read<'_>| -> Result<(), ReadError> {
-        both.iter().try_for_each(|bytes| read(&mut open(bytes), &mut |_, _| {}))
-    };
-    let (finder, ()) = LoopFinder::find_all(all).unwrap();
-    let (loops, ()) = finder.count_all(all).unwrap();
+    let loops = all(all(profile::loops::finder(), &both).counter(), &both);
     // The three branches of `program`, wherever they were loaded.
     assert_eq!((loops.taken, loops.distinct), (12, 3));
     let [one] = &loops.loops[..] else { panic!("{:?}", loops.loops) };
     assert_eq!(one.rounds, 8);
     assert_eq!(one.back_edges.iter().map(|back| back.count).collect::<Vec<_>>(), [8]);
-    let (finder, ()) = PathFinder::find_all(all).unwrap();
-    let (paths, ()) = finder.count_all(Growth::default(), all).unwrap();
+    let paths = all(all(profile::paths::finder(), &both).counter(Growth::default()), &both);
     assert_eq!((paths.taken, paths.distinct), (12, 3));
     assert_eq!(paths.quality.samples, 2);
-    let (graph, ()) = CallGraph::count_all(false, all).unwrap();
+    let graph = all(profile::callgraph::counter(false), &both);
     assert_eq!((graph.entries, graph.distinct, graph.quality.samples), (12, 3, 2));
 }
 

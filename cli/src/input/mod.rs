@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use profile::Recording;
 use profile::perf_data::{Notes, ReadError};
 use profile::recording::Refused;
 use profile::select::{EventSamples, Names, SelectError, Selection};
+use profile::{Counter, Recording, View};
 use signal_hook::{consts::SIGINT, flag};
 
 pub(crate) use self::reread::Reread;
@@ -277,6 +277,16 @@ fn by_name(events: Vec<EventSamples>) -> Vec<EventSamples> {
         }
     }
     names
+}
+
+/// Counts recordings for a view, one after the other, as [`read_all`] reads them.
+pub(crate) fn count<V: View>(
+    paths: &[PathBuf],
+    selection: &Arc<Selection>,
+    mut counter: Counter<V>,
+) -> Result<(V::Table, Vec<Source>), Failure> {
+    let sources = read_all(paths, selection, |recording, at| counter.recording(recording, at))?;
+    Ok((counter.finish(), sources))
 }
 
 /// Reads recordings one after the other, `read` each to its end. Ctrl-C ends

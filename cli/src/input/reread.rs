@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use profile::Recording;
 use profile::perf_data::ReadError;
 use profile::select::Selection;
+use profile::{Counter, Recording, View};
 
 use super::{Source, file};
 use crate::exit::Failure;
@@ -80,6 +80,15 @@ impl Reread {
             *self.reached.borrow_mut() = Some(reached);
         }
         Ok(sources)
+    }
+
+    /// Reads them for a view.
+    pub(crate) fn count<V: View>(
+        &self,
+        mut counter: Counter<V>,
+    ) -> Result<(V::Table, Vec<Source>), Failure> {
+        let sources = self.read(|recording, at| counter.recording(recording, at))?;
+        Ok((counter.finish(), sources))
     }
 
     /// Opens one of them.

@@ -6,7 +6,6 @@ use super::Cleaner;
 use super::cleaner::Cleaned;
 use super::quality::{BlockQuality, Quality};
 use crate::code::maps::Maps;
-use crate::code::symbols::Sources;
 use crate::read::perf_data::{EventAttr, ReadError};
 use crate::read::recording::{Item, Recording};
 use crate::read::stack::{Counters, Entries, RawBranch, Stack};
@@ -82,13 +81,18 @@ impl<V: View> Counter<V> {
         Counter { cleaner: Cleaner::default(), view }
     }
 
-    /// Begins with nothing, for a view that asks for names while it counts:
-    /// with places to look for them in.
-    #[must_use]
-    pub fn with_sources(view: V, sources: Sources) -> Counter<V> {
-        let mut counter = Counter::of(view);
-        counter.cleaner.maps = Maps::with_sources(sources);
-        counter
+    /// Counts one recording to its end, and nothing else; `progress` as in
+    /// [`recording`](Self::recording).
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn count(
+        mut self,
+        recording: &mut Recording,
+        progress: impl FnMut(u64, Option<u64>),
+    ) -> Result<V::Table, ReadError> {
+        self.recording(recording, progress)?;
+        Ok(self.finish())
     }
 
     /// Counts a recording to its end, beside those counted before: their

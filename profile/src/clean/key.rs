@@ -68,22 +68,31 @@ pub(crate) fn place_hash(location: Location, other: u64, owner: Option<Owner>) -
     hash(at, other ^ owner.rotate_left(7), file)
 }
 
-/// How many branches there are among these, each of which is one of its space:
-/// space, from, to.
-pub(crate) fn distinct(maps: &Maps, branches: impl Fn(usize) -> Option<(u32, u64, u64)>) -> u64 {
-    let first = branches(0).map(|(space, ..)| space);
-    let one_space = (1..).map_while(&branches).all(|(space, ..)| Some(space) == first);
-    let of = |at: usize| branches(at).map(|(space, from, to)| Key::of(maps, space, from, to));
+/// Of each of these branches (space, from, to) the first that is the same, by
+/// number.
+pub(crate) fn firsts(maps: &Maps, branches: impl Fn(usize) -> Option<(u32, u64, u64)>) -> Vec<u32> {
+    let spaces = || (0..).map_while(&branches).map(|(space, ..)| space);
+    let first = spaces().next();
+    let one_space = spaces().all(|space| Some(space) == first);
     if first.is_none_or(|space| one_space && maps.has_each_byte_once(space as usize)) {
-        return (0..).map_while(&branches).count() as u64;
+        return (0..).zip(spaces()).map(|(at, _)| at).collect();
     }
+    let of =
+        |at: u32| branches(at as usize).map(|(space, from, to)| Key::of(maps, space, from, to));
     let mut index = Index::default();
-    let mut count = 0;
-    for (at, key) in (0..).map_while(|at| Some((at, of(at)?))) {
-        if index.find(key.hash(), |known| of(known as usize) == Some(key)).is_none() {
-            index.insert(key.hash(), at as u32);
-            count += 1;
+    let find = |at| {
+        let key = of(at)?;
+        let known = index.find(key.hash(), |known| of(known) == Some(key));
+        if known.is_none() {
+            index.insert(key.hash(), at);
         }
-    }
-    count
+        Some(known.unwrap_or(at))
+    };
+    (0..).map_while(find).collect()
+}
+
+/// How many branches there are among these.
+pub(crate) fn distinct(maps: &Maps, branches: impl Fn(usize) -> Option<(u32, u64, u64)>) -> u64 {
+    let firsts = firsts(maps, branches).into_iter();
+    (0..).zip(firsts).filter(|(at, first)| at == first).count() as u64
 }

@@ -24,7 +24,7 @@ pub use counter::{Counter, View, Whole};
 pub use streams::Holds;
 
 pub(crate) use cleaner::{Cleaner, NO_BLOCK};
-pub(crate) use key::{Key, Owned, distinct, place_hash};
+pub(crate) use key::{Key, Owned, distinct, firsts, place_hash};
 
 /// Counts claimed by a file must not overflow ours.
 pub(crate) fn add(count: &mut u64, more: u64) {

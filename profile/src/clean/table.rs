@@ -16,9 +16,8 @@ pub(crate) trait Keyed {
 
 /// Things in a list, numbered as they came, and an index to find them by.
 ///
-/// Many look-ups one after the other would each wait for memory. Those who have
-/// a batch of them [`touch`](Self::touch) the index for all first, then what
-/// they [`guess`](Self::guess), and [`find`](Self::find) last.
+/// Many look-ups one after the other would each wait for memory: those who have
+/// a batch of them [`look_up`](Self::look_up) all first.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     index: Index,
@@ -43,6 +42,27 @@ impl<T: Keyed> Table<T> {
     #[inline]
     pub(crate) fn guess(&self, hash: u32) -> u32 {
         self.index.guess(hash)
+    }
+
+    /// Where each of some keys will most likely be found: its hash and its
+    /// number. They are fetched side by side, and `load` what is needed of each:
+    /// one after the other, each would wait for its own.
+    #[inline]
+    pub(crate) fn look_up(
+        &self,
+        keys: impl Iterator<Item = T::Key>,
+        found: &mut Vec<(u32, u32)>,
+        load: impl Fn(&T) -> u64,
+    ) {
+        found.clear();
+        found.extend(keys.map(|key| (T::hash(key), 0)));
+        let touched = found.iter().fold(0, |all, (hash, _)| all ^ self.touch(*hash));
+        std::hint::black_box(touched);
+        for (hash, number) in &mut *found {
+            *number = self.guess(*hash);
+        }
+        let load = |number: u32| self.get(number).map_or(0, &load);
+        std::hint::black_box(found.iter().fold(0, |all, (_, number)| all ^ load(*number)));
     }
 
     /// The thing of a number.

@@ -9,11 +9,10 @@ use libfuzzer_sys::fuzz_target;
 use profile::Recording;
 use profile::annotate::{Syntax, annotate, hottest};
 use profile::basic::basic_blocks;
-use profile::callgraph::{CallGraph, score};
+use profile::callgraph::score;
 use profile::lint::Lint;
-use profile::loops::LoopFinder;
 use profile::overview::OverviewCounter;
-use profile::paths::{Growth, PathFinder};
+use profile::paths::Growth;
 use profile::symbols::{DebugDirs, RunningKernel, Sources};
 
 fn open(bytes: &[u8]) -> Option<Recording> {
@@ -71,14 +70,14 @@ fuzz_target!(|bytes: &[u8]| {
     let reopened = || open(bytes).expect("it was opened a moment ago");
     let stride = u64::from(option) << 5;
     let _ = Lint::check(&mut reopened(), stride, |_, _| {});
-    if let Ok(found) = LoopFinder::find(&mut reopened(), |_, _| {}) {
-        let _ = found.count(&mut reopened(), |_, _| {});
+    if let Ok(found) = profile::loops::finder().count(&mut reopened(), |_, _| {}) {
+        let _ = found.counter().count(&mut reopened(), |_, _| {});
     }
     let growth = Growth { least: f64::from(option >> 2) / 63.0, cross_calls: bit(1) };
-    if let Ok(found) = PathFinder::find(&mut reopened(), |_, _| {}) {
-        let _ = found.count(&mut reopened(), growth, |_, _| {});
+    if let Ok(found) = profile::paths::finder().count(&mut reopened(), |_, _| {}) {
+        let _ = found.counter(growth).count(&mut reopened(), |_, _| {});
     }
-    let graph = |stitch| CallGraph::count(&mut reopened(), stitch, |_, _| {});
+    let graph = |stitch| profile::callgraph::counter(stitch).count(&mut reopened(), |_, _| {});
     if let (Ok(ours), Ok(stitched)) = (graph(false), graph(true)) {
         let _ = score(&ours, &stitched);
     }

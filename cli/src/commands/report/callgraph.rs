@@ -8,9 +8,8 @@ use std::sync::Arc;
 use clap::Args;
 use maud::{Markup, html};
 use profile::Selection;
-use profile::callgraph::{CallGraph, Function, Node, Sum, Unit, score};
+use profile::callgraph::{self, CallGraph, Function, Node, Sum, Unit, score};
 use profile::maps::Location;
-use profile::symbols::Sources;
 use serde_json::json;
 
 use super::shown::Shown;
@@ -91,8 +90,9 @@ fn count(
     symbols: &SymbolArgs,
     stitch: bool,
 ) -> Result<(CallGraph, Vec<Source>), Failure> {
-    let sources = symbols.sources(&Sources::default());
-    CallGraph::count_with(sources, stitch, |read| input::read_all(paths, selection, read))
+    let mut counter = callgraph::counter(stitch);
+    symbols.apply(counter.maps());
+    input::count(paths, selection, counter)
 }
 
 fn run(args: &Report) -> Outcome {

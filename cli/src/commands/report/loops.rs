@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use maud::{Markup, html};
 use profile::interval::MIN_STACKS;
-use profile::loops::{BackEdge, Loop, LoopFinder, Loops, Quantile, Trips};
+use profile::loops::{self, BackEdge, Loop, Loops, Quantile, Trips};
 use profile::maps::Maps;
 use serde::Serialize;
 use serde_json::json;
@@ -37,8 +37,8 @@ type Row<'a> = (usize, &'a Loop);
 
 fn run(args: &Report) -> Outcome {
     let recordings = Reread::new(args.inputs.paths(), &args.select.selection())?;
-    let (finder, _) = LoopFinder::find_all(|read| recordings.read(read))?;
-    let (loops, sources) = finder.count_all(|read| recordings.read(read))?;
+    let (finder, _) = recordings.count(loops::finder())?;
+    let (loops, sources) = recordings.count(finder.counter())?;
     let totals = Totals::of(loops.taken, loops.distinct);
     let Loops { loops: found, mut maps, quality, complete, filtered, broken, .. } = loops;
     args.symbols.apply(&mut maps);
@@ -317,8 +317,8 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     };
     let failed = |e| input::failure(path, e);
     let open = || input::open(path, &page.args.select.selection());
-    let finder = LoopFinder::find(&mut open()?, |_, _| ()).map_err(failed)?;
-    let loops = finder.count(&mut open()?, |_, _| ()).map_err(failed)?;
+    let finder = loops::finder().count(&mut open()?, |_, _| ()).map_err(failed)?;
+    let loops = finder.counter().count(&mut open()?, |_, _| ()).map_err(failed)?;
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     page.args.symbols.apply(&mut maps);
     let mut listed: Vec<Row<'_>> = found.iter().enumerate().collect();

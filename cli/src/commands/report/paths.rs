@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use profile::maps::{Dsos, Maps};
-use profile::paths::{Break, FOLLOWERS, Follower, Growth, Link, Path, PathFinder, Paths};
+use profile::paths::{self, Break, FOLLOWERS, Follower, Growth, Link, Path, Paths};
 
 use serde_json::{Value, json};
 
@@ -87,8 +87,8 @@ fn run(args: &Report) -> Outcome {
         growth.least = percent / 100.0;
     }
     let recordings = Reread::new(args.inputs.paths(), &args.select.selection())?;
-    let (finder, _) = PathFinder::find_all(|read| recordings.read(read))?;
-    let (mut paths, sources) = finder.count_all(growth, |read| recordings.read(read))?;
+    let (finder, _) = recordings.count(paths::finder())?;
+    let (mut paths, sources) = recordings.count(finder.counter(growth))?;
     args.symbols.apply(&mut paths.maps);
     let totals = Totals::of(paths.taken, paths.distinct);
     let printer = args.printer();

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use lbr_msr::record::Event;
 
-use super::Passage;
 use super::stitch::{Before, Frame, Missing, Stitched};
 use super::tree::{NOBODY, ROOT, Tree};
-use crate::clean::{Cleaned, Holds, Joins, add};
+use super::{CallGraph, Passage, Unit};
+use crate::clean::{Cleaned, Holds, Joins, Whole, add};
 use crate::code::maps::Maps;
 use crate::read::address::KERNEL;
 use crate::read::note::Source;
@@ -17,11 +17,11 @@ use crate::views::walk::{Edges, Frames, Returned, Step, Transfer, Visit};
 /// Builds the tree as stacks come.
 #[derive(Debug)]
 pub(super) struct Builder {
-    pub(super) tree: Tree,
-    pub(super) passage: Passage,
+    tree: Tree,
+    passage: Passage,
     stitch: bool,
     /// There were stacks in call-stack mode.
-    pub(super) snapshots: bool,
+    snapshots: bool,
     before: HashMap<Thread, Before>,
     /// The function that each branch leads to, and how far into it.
     targets: Vec<Option<(usize, u64)>>,
@@ -228,6 +228,8 @@ fn is_full(len: usize, deepest: usize) -> bool {
 }
 
 impl Visit for Builder {
+    type Table = CallGraph;
+
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps) {
         match stack.holds {
             Holds::CallStack => self.snapshot(stack, steps, edges, maps),
@@ -248,5 +250,23 @@ impl Visit for Builder {
         self.running.clear();
         self.before.clear();
         self.deepest = 0;
+    }
+
+    fn finish(self, edges: Edges, Whole { quality, maps, .. }: Whole) -> CallGraph {
+        let Builder { mut tree, mut passage, snapshots, .. } = self;
+        tree.add_up();
+        passage.folded = tree.folded;
+        let (entries, distinct) = edges.totals(&maps);
+        CallGraph {
+            nodes: tree.nodes,
+            functions: tree.functions,
+            unit: if snapshots { Unit::Stacks } else { Unit::Branches },
+            passage,
+            complete: !snapshots && quality.is_complete() && passage.unusable == 0,
+            entries,
+            distinct,
+            quality,
+            maps,
+        }
     }
 }

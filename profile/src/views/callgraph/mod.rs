@@ -26,12 +26,9 @@ mod stitch;
 mod tree;
 
 use crate::clean::quality::Quality;
-use crate::clean::{Whole, add};
+use crate::clean::{Counter, View, add};
 use crate::code::maps::Maps;
-use crate::code::symbols::Sources;
-use crate::read::perf_data::ReadError;
-use crate::read::recording::Recording;
-use crate::views::walk::{self, Read};
+use crate::views::walk::Walk;
 
 use builder::Builder;
 use tree::{ROOT, Tree};
@@ -126,63 +123,15 @@ pub struct Sum {
     pub calls: u64,
 }
 
+/// Builds the call graph of recordings. `stitch` joins truncated stacks to
+/// earlier ones. Functions are told apart by their names while stacks are read:
+/// other [sources](Maps::set_sources) of these have to be set before.
+#[must_use]
+pub fn counter(stitch: bool) -> Counter<impl View<Table = CallGraph>> {
+    Counter::of(Walk::new(Builder::new(stitch)))
+}
+
 impl CallGraph {
-    /// Reads a recording to its end. `stitch` joins truncated stacks to earlier
-    /// ones. `progress` is as for [`HotTable::count`](crate::HotTable::count).
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub fn count(
-        recording: &mut Recording,
-        stitch: bool,
-        progress: impl FnMut(u64, Option<u64>),
-    ) -> Result<CallGraph, ReadError> {
-        let mut progress = progress;
-        CallGraph::count_all(stitch, |read| read(recording, &mut progress)).map(|(graph, ())| graph)
-    }
-
-    /// Reads several recordings: `read_all` opens them and gives each to the
-    /// function that it gets.
-    ///
-    /// # Errors
-    /// What `read_all` gives.
-    pub fn count_all<T, E>(
-        stitch: bool,
-        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
-    ) -> Result<(CallGraph, T), E> {
-        CallGraph::count_with(Sources::default(), stitch, read_all)
-    }
-
-    /// The same with other places to look for names in: functions are told apart
-    /// by them while stacks are read.
-    ///
-    /// # Errors
-    /// What `read_all` gives.
-    pub fn count_with<T, E>(
-        sources: Sources,
-        stitch: bool,
-        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
-    ) -> Result<(CallGraph, T), E> {
-        let (walked, read) = walk::walk(read_all, sources, Builder::new(stitch))?;
-        let (builder, edges, Whole { quality, maps, .. }) = walked;
-        let Builder { mut tree, mut passage, snapshots, .. } = builder;
-        tree.add_up();
-        passage.folded = tree.folded;
-        let (entries, distinct) = edges.totals(&maps);
-        let graph = CallGraph {
-            nodes: tree.nodes,
-            functions: tree.functions,
-            unit: if snapshots { Unit::Stacks } else { Unit::Branches },
-            passage,
-            complete: !snapshots && quality.is_complete() && passage.unusable == 0,
-            entries,
-            distinct,
-            quality,
-            maps,
-        };
-        Ok((graph, read))
-    }
-
     /// All that was counted.
     #[must_use]
     pub fn total(&self) -> u64 {

@@ -194,8 +194,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Reads a recording to its end; `progress` as for
-    /// [`HotTable::count`](crate::HotTable::count).
+    /// Counts one recording; `progress` is called now and then with the bytes
+    /// read and the bytes of the whole, where known.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -203,9 +203,7 @@ impl Flow {
         recording: &mut Recording,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Flow, ReadError> {
-        let mut counter = FlowCounter::new();
-        counter.recording(recording, progress)?;
-        Ok(counter.finish())
+        FlowCounter::new().count(recording, progress)
     }
 
     /// Forgets the blocks that cannot have run.

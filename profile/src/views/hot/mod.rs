@@ -100,8 +100,8 @@ pub struct HotTable {
 }
 
 impl HotTable {
-    /// Counts a recording to its end. `progress` is called now and then with
-    /// the bytes read and the bytes of the whole, where known.
+    /// Counts one recording; `progress` is called now and then with the bytes
+    /// read and the bytes of the whole, where known.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -109,9 +109,7 @@ impl HotTable {
         recording: &mut Recording,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<HotTable, ReadError> {
-        let mut counter = Counter::default();
-        counter.recording(recording, progress)?;
-        Ok(counter.finish())
+        Counter::new().count(recording, progress)
     }
 
     /// Sorts anew. Ties are in the order of addresses.

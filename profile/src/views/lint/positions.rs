@@ -2,7 +2,7 @@
 
 use crate::clean::table::{Keyed, Table};
 use crate::clean::{add, index};
-use crate::read::stack::{Entries, RawBranch};
+use crate::read::stack::Entries;
 
 /// How often a branch stood anywhere, and how often it was the newest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,29 +31,19 @@ impl Keyed for Position {
 #[derive(Debug, Default)]
 pub(super) struct Positions {
     places: Table<Position>,
-    found: Vec<(RawBranch, u32, u32)>,
+    found: Vec<(u32, u32)>,
 }
 
 impl Positions {
     /// Takes a stack in.
     pub(super) fn stack(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
         let mut found = std::mem::take(&mut self.found);
-        found.clear();
+        let keys = entries.iter().map(|branch| (branch.from, space));
+        self.places.look_up(keys, &mut found, |place| place.all);
+        let mut index = 0usize;
         entries.for_each(|branch| {
-            let hash = Position::hash((branch.from, space));
-            found.push((branch, hash, 0));
-        });
-        // Looked up together, so that no look waits for another.
-        let touched = found.iter().fold(0, |all, (_, hash, _)| all ^ self.places.touch(*hash));
-        std::hint::black_box(touched);
-        for (_, hash, number) in &mut found {
-            *number = self.places.guess(*hash);
-        }
-        let touch = |number: u32| self.places.get(number).map_or(0, |place| place.all);
-        std::hint::black_box(found.iter().fold(0, |all, (_, _, number)| all ^ touch(*number)));
-        for (index, (branch, hash, guess)) in found.iter().enumerate() {
-            let key = (branch.from, space);
-            let known = self.places.find_near(*guess, *hash, key);
+            let (hash, guess) = found.get(index).copied().unwrap_or_default();
+            let known = self.places.find_near(guess, hash, (branch.from, space));
             let number = known.or_else(|| {
                 self.places.push(Position { from: branch.from, space, ..Position::default() })
             });
@@ -62,7 +52,8 @@ impl Positions {
                 add(&mut place.all, weight);
                 add(&mut place.at_top, weight * u64::from(index == 0));
             }
-        }
+            index += 1;
+        });
         self.found = found;
     }
 

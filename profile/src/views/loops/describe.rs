@@ -6,8 +6,8 @@ use lbr_msr::insn::{self, Insn};
 
 use super::forest::Forest;
 use super::graph::Graph;
-use super::track::Seen;
-use super::{BackEdge, Loop};
+use super::track::{Ground, Seen};
+use super::{BackEdge, Loop, Mean};
 use crate::clean::add;
 use crate::code::maps::{Location, Maps};
 use crate::views::walk::{Edges, Transfer};
@@ -47,13 +47,8 @@ pub(super) fn passed_backwards(
 
 /// Gives loops whose branch back was never taken their names: no branch led to
 /// their heads.
-pub(super) fn name_never_taken(
-    loops: &mut [Loop],
-    graph: &Graph,
-    forest: &Forest,
-    passed: &[(u32, u64, u64)],
-    maps: &Maps,
-) {
+fn name_never_taken(loops: &mut [Loop], ground: &Ground, maps: &Maps) {
+    let Ground { graph, forest, passed, .. } = ground;
     let mut by_head: HashMap<Location, Vec<&(u32, u64, u64)>> = HashMap::new();
     for back in passed {
         by_head.entry(maps.locate(back.0 as usize, back.2)).or_default().push(back);
@@ -75,7 +70,7 @@ pub(super) fn name_never_taken(
 
 /// Names the branches that close the rounds of loops whose heads are fallen
 /// into.
-pub(super) fn name_falls(loops: &mut [Loop], edges: &Edges, closes: &[Option<usize>], maps: &Maps) {
+fn name_falls(loops: &mut [Loop], edges: &Edges, closes: &[Option<usize>], maps: &Maps) {
     // By loop and place; `None` for a branch back.
     let mut known: HashMap<(usize, Location), Option<usize>> = HashMap::new();
     for (number, one) in loops.iter().enumerate() {
@@ -167,13 +162,15 @@ pub(super) fn marks(graph: &Graph, forest: &Forest) -> Vec<usize> {
     marks
 }
 
+/// The loops with what was seen of them, those with the most rounds first.
 pub(super) fn describe(
     edges: &Edges,
-    graph: &Graph,
-    forest: &Forest,
+    ground: &Ground,
     seen: &[Seen],
+    complete: bool,
     maps: &Maps,
 ) -> Vec<Loop> {
+    let Ground { graph, forest, tests, .. } = ground;
     let jumps: HashMap<usize, Vec<usize>> = graph.jumps_to(edges.list());
     let mut loops = Vec::with_capacity(forest.loops.len());
     for (number, (shape, seen)) in forest.loops.iter().zip(seen).enumerate() {
@@ -210,7 +207,7 @@ pub(super) fn describe(
             back_edges,
             falls_back,
             falls_from: Vec::new(),
-            tested_at_head: false,
+            tested_at_head: tests.get(number).copied().flatten().is_some(),
             irreducible: shape.irreducible,
             calls: seen.calls,
             types_unknown,
@@ -218,15 +215,17 @@ pub(super) fn describe(
             trips: seen.trips.clone(),
             headless: seen.headless,
             longest_headless: seen.longest_headless,
-            mean: None,
+            mean: (!complete).then(|| Mean::of(&seen.exits)),
             cycles: seen.cycles.clone(),
         });
     }
-    loops
+    name_never_taken(&mut loops, ground, maps);
+    name_falls(&mut loops, edges, &ground.closes, maps);
+    sorted(loops)
 }
 
 /// Those with the most rounds first.
-pub(super) fn sorted(loops: Vec<Loop>) -> Vec<Loop> {
+fn sorted(loops: Vec<Loop>) -> Vec<Loop> {
     let work = |one: &Loop| one.rounds.saturating_add(one.trips.n());
     let mut order: Vec<usize> = (0..loops.len()).collect();
     order.sort_by_key(|at| {

@@ -31,17 +31,12 @@ mod track;
 mod trips;
 
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Whole, add};
+use crate::clean::{Cleaned, Counter, View, Whole, add};
 use crate::code::maps::{Location, Maps};
-use crate::code::symbols::Sources;
-use crate::read::perf_data::ReadError;
-use crate::read::recording::Recording;
 use crate::views::cycles::Cycles;
-use crate::views::walk::{self, Edges, Read, Step, Visit};
+use crate::views::walk::{Edges, Step, Visit, Walk};
 
-use describe::{
-    closing, describe, head_test, marks, name_falls, name_never_taken, passed_backwards, sorted,
-};
+use describe::{closing, head_test, marks, passed_backwards};
 use forest::Forest;
 use graph::{Graph, Ran};
 use track::{Ground, Tracker};
@@ -137,13 +132,15 @@ pub struct Loops {
 
 /// The first walk.
 #[derive(Debug, Default)]
-struct Counter {
+struct FirstWalk {
     ran: Vec<Ran>,
     /// The farthest that code ran straight from the target of each branch.
     reach: Vec<u64>,
 }
 
-impl Visit for Counter {
+impl Visit for FirstWalk {
+    type Table = LoopFinder;
+
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.ran.resize(edges.list().len(), Ran::default());
         self.reach.resize(edges.list().len(), 0);
@@ -161,107 +158,42 @@ impl Visit for Counter {
             }
         }
     }
+
+    fn finish(self, edges: Edges, Whole { mut maps, .. }: Whole) -> LoopFinder {
+        let passed = passed_backwards(&edges, &self.reach, &mut maps);
+        let graph = Graph::new(edges.list(), &self.ran, &passed, &maps);
+        let forest = Forest::new(&graph);
+        let ground = Ground {
+            tests: (0..forest.loops.len()).map(|at| head_test(&graph, &forest, at)).collect(),
+            closes: closing(&edges, &graph, &forest),
+            next_mark: marks(&graph, &forest),
+            graph,
+            forest,
+            passed,
+        };
+        LoopFinder { edges, ground, maps }
+    }
 }
 
 /// What the first walk found: the loops without their trips.
 #[derive(Debug)]
 pub struct LoopFinder {
     edges: Edges,
-    graph: Graph,
-    forest: Forest,
-    passed: Vec<(u32, u64, u64)>,
+    ground: Ground,
     maps: Maps,
 }
 
+/// Finds the loops of recordings, by a first walk over them.
+#[must_use]
+pub fn finder() -> Counter<impl View<Table = LoopFinder>> {
+    Counter::of(Walk::new(FirstWalk::default()))
+}
+
 impl LoopFinder {
-    /// Reads a recording to its end. `progress` is as for
-    /// [`HotTable::count`](crate::HotTable::count).
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub fn find(
-        recording: &mut Recording,
-        progress: impl FnMut(u64, Option<u64>),
-    ) -> Result<LoopFinder, ReadError> {
-        let mut progress = progress;
-        LoopFinder::find_all(|read| read(recording, &mut progress)).map(|(found, ())| found)
-    }
-
-    /// Reads several recordings: `read_all` opens them and gives each to the
-    /// function that it gets.
-    ///
-    /// # Errors
-    /// What `read_all` gives.
-    pub fn find_all<T, E>(
-        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
-    ) -> Result<(LoopFinder, T), E> {
-        let (walked, read) = walk::walk(read_all, Sources::default(), Counter::default())?;
-        let (counter, edges, Whole { mut maps, .. }) = walked;
-        let passed = passed_backwards(&edges, &counter.reach, &mut maps);
-        let graph = Graph::new(edges.list(), &counter.ran, &passed, &maps);
-        let forest = Forest::new(&graph);
-        Ok((LoopFinder { edges, graph, forest, passed, maps }, read))
-    }
-
-    /// Reads the same recording once more and counts trips.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub fn count(
-        self,
-        recording: &mut Recording,
-        progress: impl FnMut(u64, Option<u64>),
-    ) -> Result<Loops, ReadError> {
-        let mut progress = progress;
-        self.count_all(|read| read(recording, &mut progress)).map(|(counted, ())| counted)
-    }
-
-    /// Reads the same recordings in the same order once more and counts trips.
-    ///
-    /// # Errors
-    /// What `read_all` gives.
-    pub fn count_all<T, E>(
-        self,
-        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
-    ) -> Result<(Loops, T), E> {
-        let LoopFinder { edges, graph, forest, passed, maps: known } = self;
-        let tests: Vec<Option<usize>> =
-            (0..forest.loops.len()).map(|at| head_test(&graph, &forest, at)).collect();
-        let closes = closing(&edges, &graph, &forest);
-        let next_mark = marks(&graph, &forest);
-        let ground = Ground {
-            graph: &graph,
-            forest: &forest,
-            tests: &tests,
-            closes: &closes,
-            next_mark: &next_mark,
-        };
-        let tracker = Tracker::new(ground);
-        let (walked, read) = walk::walk_again(read_all, edges, tracker)?;
-        let (mut tracker, edges, whole) = walked;
-        tracker.finish();
-        let seen = std::mem::take(&mut tracker.seen);
-        let complete = whole.is_complete();
-        let mut loops = describe(&edges, &graph, &forest, &seen, &known);
-        name_never_taken(&mut loops, &graph, &forest, &passed, &known);
-        name_falls(&mut loops, &edges, &closes, &known);
-        for (found, seen) in loops.iter_mut().zip(&seen) {
-            found.mean = (!complete).then(|| Mean::of(&seen.exits));
-        }
-        for (found, test) in loops.iter_mut().zip(&tests) {
-            found.tested_at_head = test.is_some();
-        }
-        let (taken, distinct) = edges.totals(&known);
-        let loops = Loops {
-            loops: sorted(loops),
-            taken,
-            distinct,
-            filtered: whole.gaps.filtered,
-            broken: whole.gaps.unjoined(),
-            complete,
-            quality: whole.quality,
-            maps: known,
-        };
-        Ok((loops, read))
+    /// Counts trips, by a second walk over the same recordings in the same
+    /// order.
+    #[must_use]
+    pub fn counter(self) -> Counter<impl View<Table = Loops>> {
+        Counter::of(Walk::again(self.edges, self.maps, Tracker::new(self.ground)))
     }
 }

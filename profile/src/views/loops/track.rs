@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
+use lbr_msr::record::Event;
+
+use super::Loops;
+use super::describe::describe;
 use super::forest::Forest;
 use super::graph::Graph;
 use super::trips::Trips;
-use lbr_msr::record::Event;
-
 use crate::clean::interval::Clusters;
-use crate::clean::{Cleaned, Joins};
+use crate::clean::{Cleaned, Joins, Whole};
 use crate::code::maps::Maps;
 use crate::read::stack::{EntryFlags, Thread};
 use crate::views::cycles::Cycles;
@@ -34,15 +36,17 @@ pub(super) struct Seen {
 
 /// What is fixed about the loops.
 #[derive(Debug)]
-pub(super) struct Ground<'a> {
-    pub(super) graph: &'a Graph,
-    pub(super) forest: &'a Forest,
+pub(super) struct Ground {
+    pub(super) graph: Graph,
+    pub(super) forest: Forest,
     /// The node with the loop's test at the head, where it has one.
-    pub(super) tests: &'a [Option<usize>],
+    pub(super) tests: Vec<Option<usize>>,
     /// The loop whose rounds a branch closes, as far as cycles go.
-    pub(super) closes: &'a [Option<usize>],
+    pub(super) closes: Vec<Option<usize>>,
     /// The first node behind each where something about loops changes.
-    pub(super) next_mark: &'a [usize],
+    pub(super) next_mark: Vec<usize>,
+    /// Conditional branches backwards that were never taken: space, from, to.
+    pub(super) passed: Vec<(u32, u64, u64)>,
 }
 
 /// A loop that a frame is in.
@@ -75,9 +79,9 @@ enum Way {
 
 /// Walks over the recording with the loops known.
 #[derive(Debug)]
-pub(super) struct Tracker<'a> {
-    ground: Ground<'a>,
-    pub(super) seen: Vec<Seen>,
+pub(super) struct Tracker {
+    ground: Ground,
+    seen: Vec<Seen>,
     threads: HashMap<Thread, Running>,
     /// Exits and rounds of the stack at hand, by loop.
     here: Vec<(usize, u64, u64)>,
@@ -86,8 +90,8 @@ pub(super) struct Tracker<'a> {
     counts: bool,
 }
 
-impl<'a> Tracker<'a> {
-    pub(super) fn new(ground: Ground<'a>) -> Tracker<'a> {
+impl Tracker {
+    pub(super) fn new(ground: Ground) -> Tracker {
         let seen = vec![Seen::default(); ground.forest.loops.len()];
         Tracker {
             ground,
@@ -99,8 +103,8 @@ impl<'a> Tracker<'a> {
         }
     }
 
-    /// Nothing more comes.
-    pub(super) fn finish(&mut self) {
+    /// Loses sight of every thread.
+    fn lose_all(&mut self) {
         for (_, running) in std::mem::take(&mut self.threads) {
             self.lose(running);
         }
@@ -269,9 +273,27 @@ impl<'a> Tracker<'a> {
     }
 }
 
-impl Visit for Tracker<'_> {
+impl Visit for Tracker {
+    type Table = Loops;
+
     fn next_recording(&mut self) {
-        self.finish();
+        self.lose_all();
+    }
+
+    fn finish(mut self, edges: Edges, whole: Whole) -> Loops {
+        self.lose_all();
+        let complete = whole.is_complete();
+        let (taken, distinct) = edges.totals(&whole.maps);
+        Loops {
+            loops: describe(&edges, &self.ground, &self.seen, complete, &whole.maps),
+            taken,
+            distinct,
+            filtered: whole.gaps.filtered,
+            broken: whole.gaps.unjoined(),
+            complete,
+            quality: whole.quality,
+            maps: whole.maps,
+        }
     }
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {

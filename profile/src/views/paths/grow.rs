@@ -49,7 +49,8 @@ pub(super) fn grow(edges: &[Edge], followers: &[Followers], least: f64, cross: b
             }
         }
     }
-    let mut order: Vec<usize> = (0..edges.len()).collect();
+    // What is counted at another stands in no chain.
+    let mut order: Vec<usize> = (0..edges.len()).filter(|edge| count(*edge) > 0).collect();
     order.sort_by_key(|edge| (std::cmp::Reverse(count(*edge)), *edge));
     let mut grown = Grown { chains: Vec::new(), place: vec![None; edges.len()] };
     for seed in order {

@@ -6,7 +6,7 @@
 //! trace schedulers form them (Hwu et al., The superblock, 1993). Each branch
 //! is in one chain. The recording is then read again, and it is counted how
 //! often each chain was entered, how often it ran from its first branch to its
-//! last, and where it was left.
+//! last, and where it was left. The same branch of several processes is one.
 //!
 //! Memory is bounded by the distinct branches: for each its [`FOLLOWERS`] most
 //! frequent followers are kept, and nothing about single stacks.
@@ -17,15 +17,12 @@ mod successors;
 use std::collections::HashMap;
 
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Joins, Whole, add};
+use crate::clean::{Cleaned, Counter, Joins, View, Whole, add};
 use crate::code::maps::{Location, Maps};
-use crate::code::symbols::Sources;
-use crate::read::perf_data::ReadError;
-use crate::read::recording::Recording;
 use crate::read::stack::Thread;
-use crate::views::walk::{self, Edges, Read, Step, Visit};
+use crate::views::walk::{Edges, Step, Visit, Walk};
 
-use grow::{Grown, grow};
+use grow::{Chain, Grown, grow};
 use successors::Followers;
 
 pub use successors::FOLLOWERS;
@@ -180,11 +177,13 @@ impl Paths {
 
 /// The first walk.
 #[derive(Debug, Default)]
-struct Counter {
+struct FirstWalk {
     followers: Vec<Followers>,
 }
 
-impl Visit for Counter {
+impl Visit for FirstWalk {
+    type Table = PathFinder;
+
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.followers.resize(edges.list().len(), Followers::default());
         for step in steps {
@@ -192,6 +191,22 @@ impl Visit for Counter {
                 after.add(step.edge, stack.weight);
             }
         }
+    }
+
+    /// The same branch of several processes is one: the first.
+    fn finish(self, mut edges: Edges, Whole { maps, .. }: Whole) -> PathFinder {
+        let FirstWalk { mut followers } = self;
+        followers.resize(edges.list().len(), Followers::default());
+        let firsts = edges.firsts(&maps);
+        edges.merge(&firsts);
+        for (at, first) in firsts.iter().enumerate() {
+            // It is not before the first, whose own were looked at then.
+            let after = followers.get_mut(at).map(std::mem::take);
+            if let Some((after, into)) = after.zip(followers.get_mut(*first as usize)) {
+                into.merge(&after, &firsts);
+            }
+        }
+        PathFinder { edges, firsts, followers, maps }
     }
 }
 
@@ -216,24 +231,65 @@ struct OnChain {
 
 /// The second walk.
 #[derive(Debug)]
-struct Follow<'a> {
-    place: &'a [Option<(usize, usize)>],
-    lengths: Vec<usize>,
+struct SecondWalk {
+    /// Of each branch the first that is the same: what is counted is its.
+    firsts: Vec<u32>,
+    growth: Growth,
+    crowded: u64,
+    chains: Vec<Chain>,
+    place: Vec<Option<(usize, usize)>>,
     ran: Vec<Ran>,
     whole: Vec<u64>,
     bytes: u64,
     threads: HashMap<Thread, OnChain>,
 }
 
-impl Follow<'_> {
+impl SecondWalk {
     fn ran(&mut self, edge: usize, change: impl FnOnce(&mut Ran)) {
         if let Some(ran) = self.ran.get_mut(edge) {
             change(ran);
         }
     }
+
+    /// Whether this is the last place of a chain.
+    fn is_last(&self, chain: usize, at: usize) -> bool {
+        self.chains.get(chain).is_some_and(|chain| at + 1 >= chain.edges.len())
+    }
+
+    /// A chain with its counts.
+    fn path(&mut self, number: usize, chain: Chain, edges: &Edges, maps: &Maps) -> Path {
+        let mut path = Path {
+            links: Vec::with_capacity(chain.edges.len()),
+            branches: 0,
+            whole: self.whole.get(number).copied().unwrap_or(0),
+            bytes: 0,
+            ends: chain.ends,
+        };
+        for edge in chain.edges {
+            let Some(branch) = edges.get(edge) else { continue };
+            let Ran { entered, left, lost, bytes } =
+                self.ran.get(edge).copied().unwrap_or_default();
+            let locate = |addr| maps.locate(branch.space as usize, addr);
+            add(&mut path.branches, branch.count);
+            add(&mut path.bytes, bytes);
+            path.links.push(Link {
+                from: branch.from,
+                to: branch.to,
+                from_location: locate(branch.from),
+                to_location: locate(branch.to),
+                count: branch.count,
+                entered,
+                left,
+                lost,
+            });
+        }
+        path
+    }
 }
 
-impl Visit for Follow<'_> {
+impl Visit for SecondWalk {
+    type Table = Paths;
+
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         let weight = stack.weight;
         let mut stands = self.threads.remove(&stack.thread);
@@ -248,40 +304,40 @@ impl Visit for Follow<'_> {
             let bytes = ends.map_or(0, |(before, edge)| edge.from.saturating_sub(before.to));
             let bytes = bytes.saturating_mul(weight);
             add(&mut self.bytes, bytes);
-            let Some(&Some((chain, at))) = self.place.get(step.edge) else { continue };
+            let edge = self.firsts.get(step.edge).map_or(step.edge, |first| *first as usize);
+            let Some(&Some((chain, at))) = self.place.get(edge) else { continue };
             let goes_on = stands.filter(|place| {
                 step.before.is_some() && place.chain == chain && place.at + 1 == at
             });
             let round = stands.filter(|place| {
-                let last = self.lengths.get(chain).is_some_and(|n| place.at + 1 == *n);
+                let last = self.is_last(chain, place.at);
                 step.before.is_some() && place.chain == chain && at == 0 && last
             });
             let from_first = match goes_on.or(round) {
                 Some(place) => {
-                    self.ran(step.edge, |ran| add(&mut ran.bytes, bytes));
+                    self.ran(edge, |ran| add(&mut ran.bytes, bytes));
                     place.from_first || at == 0
                 }
                 None => {
                     if let Some(place) = stands {
-                        let last =
-                            self.lengths.get(place.chain).is_some_and(|n| place.at + 1 >= *n);
+                        let last = self.is_last(place.chain, place.at);
                         self.ran(place.edge, |ran| match step.before {
                             Some(_) if !last => add(&mut ran.left, weight),
                             Some(_) => {}
                             None => add(&mut ran.lost, weight),
                         });
                     }
-                    self.ran(step.edge, |ran| add(&mut ran.entered, weight));
+                    self.ran(edge, |ran| add(&mut ran.entered, weight));
                     at == 0
                 }
             };
             if from_first
-                && self.lengths.get(chain).is_some_and(|length| at + 1 == *length)
+                && self.is_last(chain, at)
                 && let Some(whole) = self.whole.get_mut(chain)
             {
                 add(whole, weight);
             }
-            stands = Some(OnChain { chain, at, from_first, edge: step.edge });
+            stands = Some(OnChain { chain, at, from_first, edge });
         }
         match stands {
             Some(place) if stack.goes_on => {
@@ -298,116 +354,16 @@ impl Visit for Follow<'_> {
             self.ran(place.edge, |ran| add(&mut ran.lost, 1));
         }
     }
-}
 
-/// What the first walk found: the chains without their counts.
-#[derive(Debug)]
-pub struct PathFinder {
-    edges: Edges,
-    followers: Vec<Followers>,
-    maps: Maps,
-}
-
-impl PathFinder {
-    /// Reads a recording to its end. `progress` is as for
-    /// [`HotTable::count`](crate::HotTable::count).
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub fn find(
-        recording: &mut Recording,
-        progress: impl FnMut(u64, Option<u64>),
-    ) -> Result<PathFinder, ReadError> {
-        let mut progress = progress;
-        PathFinder::find_all(|read| read(recording, &mut progress)).map(|(found, ())| found)
-    }
-
-    /// Reads several recordings: `read_all` opens them and gives each to the
-    /// function that it gets.
-    ///
-    /// # Errors
-    /// What `read_all` gives.
-    pub fn find_all<T, E>(
-        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
-    ) -> Result<(PathFinder, T), E> {
-        let (walked, read) = walk::walk(read_all, Sources::default(), Counter::default())?;
-        let (mut counter, edges, Whole { maps, .. }) = walked;
-        counter.followers.resize(edges.list().len(), Followers::default());
-        Ok((PathFinder { edges, followers: counter.followers, maps }, read))
-    }
-
-    /// Grows chains, reads the same recording once more and counts what ran.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub fn count(
-        self,
-        recording: &mut Recording,
-        growth: Growth,
-        progress: impl FnMut(u64, Option<u64>),
-    ) -> Result<Paths, ReadError> {
-        let mut progress = progress;
-        self.count_all(growth, |read| read(recording, &mut progress)).map(|(counted, ())| counted)
-    }
-
-    /// Grows chains, reads the same recordings in the same order once more and
-    /// counts what ran.
-    ///
-    /// # Errors
-    /// What `read_all` gives.
-    pub fn count_all<T, E>(
-        self,
-        growth: Growth,
-        read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
-    ) -> Result<(Paths, T), E> {
-        let PathFinder { edges, followers, maps } = self;
-        let crowded = followers.iter().filter(|after| after.missing > 0).count() as u64;
-        let Grown { chains, place } =
-            grow(edges.list(), &followers, growth.least, growth.cross_calls);
-        drop(followers);
-        let follow = Follow {
-            place: &place,
-            lengths: chains.iter().map(|chain| chain.edges.len()).collect(),
-            ran: vec![Ran::default(); place.len()],
-            whole: vec![0; chains.len()],
-            bytes: 0,
-            threads: HashMap::new(),
-        };
-        let (walked, read) = walk::walk_again(read_all, edges, follow)?;
-        let (mut follow, edges, all) = walked;
-        follow.next_recording();
-        let Follow { ran, whole, bytes, .. } = follow;
-        let complete = all.is_complete();
+    fn finish(mut self, mut edges: Edges, whole: Whole) -> Paths {
+        self.next_recording();
+        edges.merge(&self.firsts);
+        let complete = whole.is_complete();
+        let Whole { quality, gaps, maps } = whole;
         let (taken, distinct) = edges.totals(&maps);
-        let list = edges.list();
-        let mut paths: Vec<(usize, Path)> = Vec::with_capacity(chains.len());
-        for (number, chain) in chains.into_iter().enumerate() {
-            let mut path = Path {
-                links: Vec::with_capacity(chain.edges.len()),
-                branches: 0,
-                whole: whole.get(number).copied().unwrap_or(0),
-                bytes: 0,
-                ends: chain.ends,
-            };
-            for edge in chain.edges {
-                let Some(branch) = list.get(edge) else { continue };
-                let ran = ran.get(edge).copied().unwrap_or_default();
-                let locate = |addr| maps.locate(branch.space as usize, addr);
-                add(&mut path.branches, branch.count);
-                add(&mut path.bytes, ran.bytes);
-                path.links.push(Link {
-                    from: branch.from,
-                    to: branch.to,
-                    from_location: locate(branch.from),
-                    to_location: locate(branch.to),
-                    count: branch.count,
-                    entered: ran.entered,
-                    left: ran.left,
-                    lost: ran.lost,
-                });
-            }
-            paths.push((number, path));
-        }
+        let chains = std::mem::take(&mut self.chains).into_iter().enumerate();
+        let path = |(number, chain)| (number, self.path(number, chain, &edges, &maps));
+        let mut paths: Vec<(usize, Path)> = chains.map(path).collect();
         paths.sort_by(|(a, one), (b, other)| other.branches.cmp(&one.branches).then(a.cmp(b)));
         let mut moved = vec![0; paths.len()];
         for (new, (old, _)) in paths.iter().enumerate() {
@@ -421,19 +377,57 @@ impl PathFinder {
                 *chain = moved.get(*chain).copied().unwrap_or(*chain);
             }
         }
-        let paths = Paths {
+        Paths {
             paths,
             taken,
             distinct,
-            bytes,
+            bytes: self.bytes,
+            growth: self.growth,
+            crowded: self.crowded,
+            filtered: gaps.filtered,
+            complete,
+            ends: edges.list().iter().map(|edge| (edge.from, edge.to, edge.space)).collect(),
+            quality,
+            maps,
+        }
+    }
+}
+
+/// What the first walk found: the chains without their counts.
+#[derive(Debug)]
+pub struct PathFinder {
+    edges: Edges,
+    firsts: Vec<u32>,
+    followers: Vec<Followers>,
+    maps: Maps,
+}
+
+/// Finds what follows what in recordings, by a first walk over them.
+#[must_use]
+pub fn finder() -> Counter<impl View<Table = PathFinder>> {
+    Counter::of(Walk::new(FirstWalk::default()))
+}
+
+impl PathFinder {
+    /// Grows chains, and counts what ran by a second walk over the same
+    /// recordings in the same order.
+    #[must_use]
+    pub fn counter(self, growth: Growth) -> Counter<impl View<Table = Paths>> {
+        let PathFinder { edges, firsts, followers, maps } = self;
+        let crowded = followers.iter().filter(|after| after.missing > 0).count() as u64;
+        let Grown { chains, place } =
+            grow(edges.list(), &followers, growth.least, growth.cross_calls);
+        let walk = SecondWalk {
+            firsts,
             growth,
             crowded,
-            filtered: all.gaps.filtered,
-            complete,
-            ends: list.iter().map(|edge| (edge.from, edge.to, edge.space)).collect(),
-            quality: all.quality,
-            maps,
+            ran: vec![Ran::default(); place.len()],
+            whole: vec![0; chains.len()],
+            chains,
+            place,
+            bytes: 0,
+            threads: HashMap::new(),
         };
-        Ok((paths, read))
+        Counter::of(Walk::again(edges, maps, walk))
     }
 }

@@ -47,6 +47,18 @@ impl Followers {
         }
     }
 
+    /// Adds those of the same branch in another process. `firsts` says of each
+    /// branch the first that is the same.
+    pub(super) fn merge(&mut self, other: &Followers, firsts: &[u32]) {
+        let mut rest = other.all;
+        for (edge, count) in other.kept.iter().filter(|(_, count)| *count > 0) {
+            self.add(firsts.get(*edge as usize).map_or(*edge, |first| *first) as usize, *count);
+            rest = rest.saturating_sub(*count);
+        }
+        add(&mut self.all, rest);
+        add(&mut self.missing, other.missing);
+    }
+
     /// The followers, the most frequent first.
     pub(super) fn best(&self) -> Vec<(usize, u64)> {
         let mut best: Vec<(usize, u64)> = self

@@ -6,13 +6,10 @@ mod frames;
 use lbr_msr::record::{BranchType, Event};
 
 use crate::clean::table::{Keyed, Table};
-use crate::clean::{self, Cleaned, Counter, Transition, View, Whole, add, index};
+use crate::clean::{self, Cleaned, View, Whole, add, index};
 use crate::code::maps::Maps;
 use crate::code::straight;
-use crate::code::symbols::Sources;
 use crate::read::address::{KERNEL, crosses};
-use crate::read::perf_data::ReadError;
-use crate::read::recording::Recording;
 
 pub(crate) use frames::{Frames, Returned, returns_behind};
 
@@ -114,23 +111,26 @@ impl Edges {
     /// All taken branches together, and the distinct ones.
     pub(crate) fn totals(&self, maps: &Maps) -> (u64, u64) {
         let taken = self.list().iter().fold(0, |sum: u64, edge| sum.saturating_add(edge.count));
-        let ends = |at: usize| self.get(at).map(|edge| (edge.space, edge.from, edge.to));
-        (taken, clean::distinct(maps, ends))
+        (taken, clean::distinct(maps, |at| self.get(at).map(Edge::key)))
     }
 
-    /// Where each branch of a stack will most likely be found: its hash and its
-    /// number. All are fetched side by side.
-    fn look_up(&self, branches: &[Transition], space: u32, found: &mut Vec<(u32, u32)>) {
-        found.clear();
-        let hash = |step: &Transition| Edge::hash((space, step.branch.from, step.branch.to));
-        found.extend(branches.iter().map(|step| (hash(step), 0)));
-        let touched = found.iter().fold(0, |all, (hash, _)| all ^ self.table.touch(*hash));
-        std::hint::black_box(touched);
-        for (hash, number) in &mut *found {
-            *number = self.table.guess(*hash);
+    /// Of each branch the first that is the same by file and offset, by number.
+    pub(crate) fn firsts(&self, maps: &Maps) -> Vec<u32> {
+        clean::firsts(maps, |at| self.get(at).map(Edge::key))
+    }
+
+    /// Counts each branch at the first that is the same.
+    pub(crate) fn merge(&mut self, firsts: &[u32]) {
+        let list = &mut self.table.list;
+        for (at, first) in firsts.iter().enumerate().filter(|(at, first)| *at != **first as usize) {
+            let Some(edge) = list.get_mut(at) else { continue };
+            let (kind, count) = (edge.kind, std::mem::take(&mut edge.count));
+            let Some(first) = list.get_mut(*first as usize) else { continue };
+            add(&mut first.count, count);
+            if first.kind == Transfer::Unknown {
+                first.kind = kind;
+            }
         }
-        let touch = |number: u32| self.table.get(number).map_or(0, |edge| edge.count);
-        std::hint::black_box(found.iter().fold(0, |all, (_, number)| all ^ touch(*number)));
     }
 
     /// The number of a branch; a new one if there was none. `None` where there
@@ -166,6 +166,9 @@ pub(crate) struct Step {
 
 /// What looks at the steps of stacks.
 pub(crate) trait Visit {
+    /// What it makes of what it saw.
+    type Table;
+
     /// A stack, its steps oldest first, and what their numbers stand for.
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps);
     /// Anything but a stack.
@@ -173,23 +176,45 @@ pub(crate) trait Visit {
     /// What follows comes from another recording: its threads are others,
     /// whatever their numbers.
     fn next_recording(&mut self) {}
+    /// Everything was seen.
+    fn finish(self, edges: Edges, whole: Whole) -> Self::Table;
 }
 
 /// Numbers branches for what visits them.
-#[derive(Debug, Default)]
-struct Walk<V> {
+#[derive(Debug)]
+pub(crate) struct Walk<V> {
     edges: Edges,
+    /// Mappings and files of the walk before.
+    known: Option<Maps>,
     visit: V,
     steps: Vec<Step>,
     found: Vec<(u32, u32)>,
 }
 
+impl<V> Walk<V> {
+    /// Begins with nothing.
+    pub(crate) fn new(visit: V) -> Walk<V> {
+        Walk { edges: Edges::default(), known: None, visit, steps: Vec::new(), found: Vec::new() }
+    }
+
+    /// The same over recordings that were walked over before: branches keep
+    /// their numbers, and files what was found in them; everything else is
+    /// counted anew.
+    pub(crate) fn again(mut edges: Edges, maps: Maps, visit: V) -> Walk<V> {
+        edges.table.list.iter_mut().for_each(|edge| edge.count = 0);
+        // Names of the recording's own come again, and are not kept twice.
+        let known = Some(maps).filter(|maps| !maps.has_names());
+        Walk { edges, known, ..Walk::new(visit) }
+    }
+}
+
 impl<V: Visit> View for Walk<V> {
-    type Table = (V, Edges, Whole);
+    type Table = V::Table;
 
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
         let (space, edges) = (stack.space, &mut self.edges);
-        edges.look_up(stack.transitions, space, &mut self.found);
+        let keys = stack.transitions.iter().map(|t| (space, t.branch.from, t.branch.to));
+        edges.table.look_up(keys, &mut self.found, |edge| edge.count);
         let before = stack.before.and_then(|b| edges.find(b.space, b.from, b.to));
         let mut last = before.filter(|_| stack.transitions.first().is_some_and(|t| t.follows));
         self.steps.clear();
@@ -220,8 +245,9 @@ impl<V: Visit> View for Walk<V> {
         self.visit.next_recording();
     }
 
-    fn finish(self, whole: Whole) -> (V, Edges, Whole) {
-        (self.visit, self.edges, whole)
+    fn finish(self, whole: Whole) -> V::Table {
+        let maps = self.known.unwrap_or(whole.maps);
+        self.visit.finish(self.edges, Whole { maps, ..whole })
     }
 }
 
@@ -248,47 +274,4 @@ fn kind(
             }
         }
     }
-}
-
-/// Takes one recording to its end. The second argument is called now and then
-/// with the bytes read and the bytes of the whole, where known.
-pub type Read<'a> =
-    dyn FnMut(&mut Recording, &mut dyn FnMut(u64, Option<u64>)) -> Result<(), ReadError> + 'a;
-
-/// What a walk found: what visited, the branches, and everything else; and what
-/// `read_all` gave.
-type Walked<V, T> = ((V, Edges, Whole), T);
-
-/// Walks over recordings to their ends, one after the other, as `read_all`
-/// hands them out: their address spaces stay apart. `sources` say where names
-/// are looked for.
-pub(crate) fn walk<V: Visit, T, E>(
-    read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
-    sources: Sources,
-    visit: V,
-) -> Result<Walked<V, T>, E> {
-    walk_with(read_all, sources, Edges::default(), visit)
-}
-
-/// The same over recordings that were walked over before: branches keep their
-/// numbers, everything else is counted anew.
-pub(crate) fn walk_again<V: Visit, T, E>(
-    read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
-    mut edges: Edges,
-    visit: V,
-) -> Result<Walked<V, T>, E> {
-    edges.table.list.iter_mut().for_each(|edge| edge.count = 0);
-    walk_with(read_all, Sources::default(), edges, visit)
-}
-
-fn walk_with<V: Visit, T, E>(
-    read_all: impl FnOnce(&mut Read<'_>) -> Result<T, E>,
-    sources: Sources,
-    edges: Edges,
-    visit: V,
-) -> Result<Walked<V, T>, E> {
-    let view = Walk { edges, visit, steps: Vec::new(), found: Vec::new() };
-    let mut counter = Counter::with_sources(view, sources);
-    let read = read_all(&mut |recording, progress| counter.recording(recording, progress))?;
-    Ok((counter.finish(), read))
 }
