@@ -6,6 +6,7 @@
 
 mod judge;
 mod positions;
+mod rules;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
