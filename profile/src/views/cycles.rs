@@ -244,10 +244,10 @@ impl Cycles {
         Some(value.max(min))
     }
 
-    /// The counts around which samples gather, the most frequent first, four
-    /// at most: peaks that a valley parts from every higher one, that lie
-    /// farther than an eighth (at least 2 cycles) from it, and that hold 5 % of
-    /// the samples together with what is that near. Ripples that counting
+    /// The counts around which samples gather, the most frequent first: peaks
+    /// that a valley parts from every higher one, that lie farther than an
+    /// eighth (at least 2 cycles) from it, and that hold 5 % of the samples
+    /// together with what is that near. Ripples that counting
     /// alone would make are no valleys. Saturated samples are left out: where
     /// they gather is not known.
     #[must_use]

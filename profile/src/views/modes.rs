@@ -9,8 +9,6 @@
 
 /// A density is taken over this part of the value to either side.
 const WINDOW: u32 = 12;
-/// Modes that are named.
-const MODES: usize = 4;
 /// A mode holds at least this share of the samples within its neighbourhood.
 const MODE_SHARE: f64 = 0.05;
 /// A valley is at most so high, by the lower peak.
@@ -125,7 +123,6 @@ pub(crate) fn modes(counts: &[(u32, u64)], step: impl Fn(u32) -> u32) -> Vec<u32
             found.push(peak);
         }
     }
-    found.truncate(MODES);
     found.into_iter().filter_map(|at| most_frequent(&points, &pieces, at)).collect()
 }
 

@@ -221,7 +221,8 @@ where
     let left = |first: u32| f64::from(first) - 0.5;
     let span = f64::from(last - first) + width;
     let side = if bins.bins.len() < 8 { (8.0 * width - span).max(width) / 2.0 } else { width };
-    let x = left(first) - side..left(last) + width + side;
+    // Nothing took less than no cycle.
+    let x = (left(first) - side).max(-0.5)..left(last) + width + side;
     let mut plot = ChartBuilder::on(area);
     plot.x_label_area_size(X_AXIS).y_label_area_size(76);
     let mut plot = plot.build_cartesian_2d(x, y)?;
@@ -301,8 +302,8 @@ struct Mark {
     series: usize,
 }
 
-/// Triangles that point at the bars of modes, with their numbers above: none
-/// over another.
+/// Triangles that point at the bars of modes, with their numbers above as far as
+/// there is room: none over another.
 fn mode_marks<B: DrawingBackend>(area: &Area<B>, mut marks: Vec<Mark>) -> Drawn<B> {
     // The area counts from its own corner.
     let corner = area.get_base_pixel();
@@ -321,14 +322,14 @@ fn mode_marks<B: DrawingBackend>(area: &Area<B>, mut marks: Vec<Mark>) -> Drawn<
         let (needed, _) = area.estimate_text_size(&number, &style(SMALL, &INK))?;
         let half = needed as i32 / 2 + 3;
         let x = x.clamp(half, (width as i32 - half).max(half));
-        let mut bottom = y - 14;
-        while bottom >= 2 * SMALL as i32
-            && placed.iter().any(|&(first, last, other)| {
-                first < x + half && x - half < last && (other - bottom).abs() < SMALL as i32
+        let is_free = |bottom: &i32| {
+            placed.iter().all(|&(first, last, other)| {
+                first >= x + half || x - half >= last || (other - bottom).abs() >= SMALL as i32
             })
-        {
-            bottom -= SMALL as i32;
-        }
+        };
+        let places = (SMALL as i32..=y - 14).rev().step_by(SMALL as usize);
+        // The legend has them all.
+        let Some(bottom) = places.into_iter().find(is_free) else { continue };
         placed.push((x - half, x + half, bottom));
         let text = style(SMALL, &INK).pos(Pos::new(HPos::Center, VPos::Bottom));
         area.draw(&Text::new(number, (x, bottom), text))?;
