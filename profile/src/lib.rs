@@ -30,7 +30,7 @@ mod views;
 pub use clean::{interval, quality};
 pub use code::{lines, maps, place, symbols};
 pub use read::{brstack, names, note, perf_data, recording, select, stack};
-pub use views::{annotate, basic, callgraph, cycles, flow, hot, lint, loops, overview, paths};
+pub use views::*;
 
 pub use clean::{Cleaned, Counter, Holds, Joins, Standing, Transition, View, Whole};
 pub use flow::Flow;

@@ -308,3 +308,25 @@ fn recordings_are_counted_together_and_kept_apart() {
     let apart = [(0x10, 1), (0x10, 1), (BASE + 0x10, 1), (BASE + 0x10, 1)];
     assert_eq!(count([&[1; 20], &[2; 20]]), apart);
 }
+
+/// Two conditional branches, one of them mispredicted once in three times; a call
+/// of which nobody says whether it was predicted; and one of no type.
+#[test]
+fn branches_by_type() {
+    let line = "0x30/0x40/P/-/-/0/COND 0x10/0x20/M/-/-/0/COND 0x10/0x20/P/-/-/0/COND \
+                0x50/0x60/-/-/-/0/CALL 0x70/0x80/P/-/-/0/-";
+    let mut table = text(&format!("{line}\n"));
+    let types = profile::types::by_type(&table.branches, &mut table.maps);
+    let rows: Vec<_> = types
+        .iter()
+        .map(|of| (of.branch_type, of.distinct, of.count, of.known, of.mispredicted))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            (Some(BranchType::COND), 2, 3, 3, Some(1)),
+            (None, 1, 1, 1, Some(0)),
+            (Some(BranchType::CALL), 1, 1, 0, None),
+        ]
+    );
+}

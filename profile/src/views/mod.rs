@@ -12,4 +12,5 @@ pub mod loops;
 mod modes;
 pub mod overview;
 pub mod paths;
+pub mod types;
 pub(crate) mod walk;

@@ -9,6 +9,7 @@ mod mispredict;
 mod outcomes;
 mod paths;
 mod shown;
+mod types;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,8 +35,9 @@ const ROWS: usize = 25;
 const WALKED: u64 = 2_000_000;
 
 /// The views, in the order of a page. Another one is a file and a line here.
-pub(crate) const VIEWS: [View; 7] = [
+pub(crate) const VIEWS: &[View] = &[
     hot::VIEW,
+    types::VIEW,
     mispredict::VIEW,
     outcomes::VIEW,
     blocks::VIEW,
@@ -152,9 +154,9 @@ pub(crate) struct Report {
 
 /// A view by its name.
 fn view() -> impl TypedValueParser<Value = View> {
-    let names = VIEWS.map(|view| PossibleValue::new(view.name).help(view.about));
+    let names = VIEWS.iter().map(|view| PossibleValue::new(view.name).help(view.about));
     PossibleValuesParser::new(names).try_map(|name| {
-        VIEWS.into_iter().find(|view| view.name == name).ok_or("there is no such view")
+        VIEWS.iter().copied().find(|view| view.name == name).ok_or("there is no such view")
     })
 }
 
@@ -228,11 +230,7 @@ impl Report {
     }
 
     fn printer(&self) -> Printer {
-        match (self.json, self.csv) {
-            (true, _) => Printer::Json,
-            (_, true) => Printer::Csv,
-            _ => Printer::Text,
-        }
+        Printer::of(self.json, self.csv)
     }
 }
 

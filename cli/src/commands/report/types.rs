@@ -1,0 +1,95 @@
+//! Taken branches by type: how often, and how many were mispredicted.
+
+use std::io::Write;
+
+use maud::{Markup, html};
+use profile::brstack::type_name;
+use profile::hot::Counter;
+use profile::maps::Maps;
+use profile::overview::Overview;
+use profile::types::{OfType, by_type};
+use serde_json::json;
+
+use super::{Page, Report, Section, Sort, View};
+use crate::exit::{DONE, Failure, Outcome};
+use crate::head::{self, Totals, finish, quality_json};
+use crate::input;
+use crate::present::json;
+use crate::present::number::share;
+use crate::present::out::Out;
+use crate::present::table::{Cell, Printer, Table};
+
+pub(super) const VIEW: View = View {
+    name: "types",
+    about: "Taken branches by type: how often, and how many were mispredicted",
+    sorts: &[Sort::Count],
+    run,
+    section: Some(Section { title: "Types", markup }),
+};
+
+/// A type and its index.
+type Row<'a> = (usize, &'a OfType);
+
+/// Types, as shares of all branches.
+fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
+    Table::<(), Row<'_>>::new()
+        .constant("view", "types")
+        .number("rank", "rank", |(), (at, _)| Cell::Number(*at as u64 + 1))
+        .spare(3)
+        .number("count", "count", |(), (_, of)| Cell::Count(of.count))
+        .number("share", "share", move |(), (_, of)| Cell::share(share(of.count, all)))
+        .heat()
+        .number("distinct", "distinct", |(), (_, of)| Cell::Count(of.distinct))
+        .spare(2)
+        .number("mispredicted", "mispredicts", |(), (_, of)| Cell::count(of.mispredicted))
+        .only("predictions_known", |(), (_, of)| Cell::Count(of.known))
+        .number("mispredict_rate", "rate", |(), (_, of)| {
+            Cell::share(of.mispredicted.and_then(|missed| share(missed, of.known)))
+        })
+        .word("type", "type", |(), (_, of)| Cell::word(of.branch_type.map(type_name)))
+}
+
+fn run(args: &Report) -> Outcome {
+    let mut counter = Counter::new();
+    args.symbols.apply(counter.maps());
+    let (mut hot, sources) = input::count(&args.input, &args.select.selection(), counter)?;
+    let mut branches = std::mem::take(&mut hot.branches);
+    let totals = Totals {
+        branches: hot.total,
+        distinct: branches.len() as u64,
+        predictions: Some((hot.known, hot.mispredicted)),
+    };
+    let rows = args.dso.keep(&hot.maps, &mut branches, (hot.total, "branches"), |branch| {
+        (branch.from_location, branch.count)
+    })?;
+    let types = by_type(&branches, &mut hot.maps);
+    let mut out = Out::stdout();
+    let printer = args.printer();
+    if printer == Printer::Text {
+        head::print(&mut out, &sources, &hot.quality, &totals)?;
+        if let Some(rows) = &rows {
+            out.line(rows.line())?;
+        }
+        out.gap()?;
+    }
+    let listed = types.iter().take(args.rows()).enumerate();
+    table(hot.total).write(printer, &mut out, &mut (), listed)?;
+    if printer == Printer::Json {
+        let mut quality = quality_json(&sources, &hot.quality, &totals);
+        quality["dso"] = json!(rows.map(|rows| rows.json()));
+        json::value(&mut out, &quality)?;
+    }
+    out.flush()?;
+    finish(&sources, &hot.maps);
+    Ok(DONE)
+}
+
+fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
+    let Overview { branches, flow, .. } = &mut *page.overview;
+    let maps: &mut Maps = &mut flow.maps;
+    let types = by_type(branches, maps);
+    Ok(html! {
+        p { "Taken branches by type; rates are of those known to be predicted or not." }
+        (table(flow.taken).html("Types", &mut (), types.iter().enumerate()))
+    })
+}
