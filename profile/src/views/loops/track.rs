@@ -103,6 +103,24 @@ impl Tracker {
         }
     }
 
+    /// Loads what steps will need, all of it side by side: one after the other,
+    /// each step would wait for its own.
+    fn touch(&self, steps: &[Step]) {
+        let Ground { graph, forest, closes, next_mark, .. } = &self.ground;
+        let get = |list: &[usize], at: usize| list.get(at).copied().unwrap_or(0);
+        let maybe = |list: &[Option<usize>], at: usize| list.get(at).copied().flatten();
+        let branch = |step: &Step| {
+            let ends = get(&graph.from, step.edge) ^ get(&graph.to, step.edge);
+            ends ^ maybe(closes, step.edge).unwrap_or(0)
+        };
+        std::hint::black_box(steps.iter().fold(0, |all, step| all ^ branch(step)));
+        let node = |step: &Step| {
+            let to = get(&graph.to, step.edge);
+            get(next_mark, to) ^ maybe(&forest.innermost, to).unwrap_or(0)
+        };
+        std::hint::black_box(steps.iter().fold(0, |all, step| all ^ node(step)));
+    }
+
     /// Loses sight of every thread.
     fn lose_all(&mut self) {
         for (_, running) in std::mem::take(&mut self.threads) {
@@ -298,6 +316,7 @@ impl Visit for Tracker {
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.weight = stack.weight;
+        self.touch(steps);
         let mut running = self.threads.remove(&stack.thread);
         if stack.joins != Joins::Before
             && let Some(running) = running.take()
