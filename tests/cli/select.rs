@@ -211,7 +211,8 @@ fn what_was_left_out_is_said() {
         let all: Vec<String> = with(args).into_iter().chain(chosen.map(str::to_owned)).collect();
         done(&all.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    for view in ["hot", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph"] {
+    for view in ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph"]
+    {
         let text = run(&["report", "--view", view]);
         assert!(text.contains(line), "{view}: {text}");
         let json = run(&["report", "--json", "--view", view]);

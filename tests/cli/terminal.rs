@@ -33,7 +33,8 @@ fn shown(width: u16, args: &[&str]) -> String {
     String::from_utf8(text).unwrap()
 }
 
-const VIEWS: [&str; 7] = ["hot", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph"];
+const VIEWS: [&str; 8] =
+    ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph"];
 
 /// Every command that shows something of a recording.
 fn of_recording(file: &str) -> Vec<Vec<&str>> {
@@ -115,7 +116,9 @@ fn foreign_text_is_shown_escaped() {
         vec!["script", "-i", file],
         vec!["script", "-i", file, "--json"],
         vec!["lint", "-i", file, "--json"],
+        vec!["lint", "-i", file, "--csv"],
         vec!["hist", "-i", file, "--json"],
+        vec!["hist", "-i", file, "--csv"],
         vec!["report", "-i", "no\u{1b}[2Jthing\nlbr: forged"],
     ]);
     for args in &all {

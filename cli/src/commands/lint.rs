@@ -1,18 +1,20 @@
 //! `lbr lint`: whether to trust a recording.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use anstyle::Style;
 use clap::Args;
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::select::LeftOut;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::exit::{DONE, Outcome, POOR};
 use crate::input::{self, Inputs, Source, selected};
 use crate::present::json;
 use crate::present::number::{counted, grouped, nonzero, percent};
 use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
+use crate::present::table::{Cell, Printer, Table};
 use crate::select::SelectArgs;
 
 /// Say whether the numbers of a recording can be trusted
@@ -36,6 +38,9 @@ pub(crate) struct LintArgs {
     /// (`"view":"verdict"`), and after several recordings the worst (`"view":"overall"`).
     #[arg(long)]
     json: bool,
+    /// The findings as comma-separated values, under the keys of --json.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
     #[command(flatten)]
     select: SelectArgs,
 }
@@ -97,11 +102,21 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
             Ok(())
         })?;
     let mut overall = Verdict::Sound;
+    let printer = Printer::of(args.json, args.csv);
+    if printer == Printer::Csv {
+        let rows = sources.iter().zip(&lints);
+        let rows = rows.flat_map(|(source, lint)| lint.findings.iter().map(move |f| (source, f)));
+        table().write_csv(&mut out, &mut (), rows)?;
+    }
     for (index, (lint, source)) in lints.iter().zip(&sources).enumerate() {
         overall = overall.max(lint.verdict);
-        if args.json {
-            print_json(&mut out, lint, source)?;
-            continue;
+        match printer {
+            Printer::Text => {}
+            Printer::Json => {
+                print_json(&mut out, lint, source)?;
+                continue;
+            }
+            Printer::Csv => continue,
         }
         if index > 0 {
             out.gap()?;
@@ -133,10 +148,10 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
             out.line("nothing speaks against it")?;
         }
     }
-    if sources.len() > 1 {
+    if sources.len() > 1 && printer != Printer::Csv {
         let of = |verdict| lints.iter().filter(|lint| lint.verdict == verdict).count();
         let verdicts = [Verdict::Sound, Verdict::Doubtful, Verdict::Poor];
-        if args.json {
+        if printer == Printer::Json {
             let mut json = json!({
                 "view": "overall",
                 "verdict": overall.name(),
@@ -169,9 +184,8 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
 
 /// The findings of one recording and its verdict.
 fn print_json(out: &mut Out<'_>, lint: &Judged, source: &Source) -> std::io::Result<()> {
-    for finding in &lint.findings {
-        json::value(out, &finding_json(finding, source))?;
-    }
+    let rows = lint.findings.iter().map(|finding| (source, finding));
+    table().write_json(out, &mut (), rows)?;
     let mut summary = json!({
         "view": "verdict",
         "input": source.name,
@@ -216,20 +230,24 @@ fn print(out: &mut Out<'_>, finding: &Finding) -> std::io::Result<()> {
     out.line(format_args!("  report: {report}"))
 }
 
-fn finding_json(finding: &Finding, source: &Source) -> Value {
-    let parts: serde_json::Map<String, Value> =
-        finding.parts.iter().map(|(what, n)| (what.replace(' ', "_"), json!(n))).collect();
-    json!({
-        "view": "lint",
-        "input": source.name,
-        "id": finding.id,
-        "severity": finding.severity.name(),
-        "count": finding.count,
-        "of": finding.of,
-        "unit": finding.unit,
-        "share": finding.share(),
-        "parts": parts,
-        "meaning": finding.meaning,
-        "report": finding.report,
-    })
+/// A recording and one of its findings.
+type Row<'a> = (&'a Source, &'a Finding);
+
+/// For programs; people get sentences.
+fn table<'a>() -> Table<'a, (), Row<'a>> {
+    Table::<(), Row<'_>>::new()
+        .constant("view", "lint")
+        .only("input", |(), (source, _)| Cell::Name(source.name.clone()))
+        .only("id", |(), (_, finding)| Cell::Word(finding.id.into()))
+        .only("severity", |(), (_, finding)| Cell::Word(finding.severity.name().into()))
+        .only("count", |(), (_, finding)| Cell::Count(finding.count))
+        .only("of", |(), (_, finding)| Cell::Count(finding.of))
+        .only("unit", |(), (_, finding)| Cell::Word(finding.unit.into()))
+        .only("share", |(), (_, finding)| Cell::share(finding.share()))
+        .nested("parts", |(), (_, finding)| {
+            let parts = finding.parts.iter().map(|(what, n)| (what.replace(' ', "_"), *n));
+            parts.collect::<BTreeMap<String, u64>>()
+        })
+        .only("meaning", |(), (_, finding)| Cell::Word(finding.meaning.into()))
+        .only("report", |(), (_, finding)| Cell::Word(finding.report.into()))
 }

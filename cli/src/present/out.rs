@@ -90,6 +90,10 @@ impl Write for Out<'_> {
         self.to.write(bytes)
     }
 
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.to.write_all(bytes)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }

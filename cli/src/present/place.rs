@@ -4,6 +4,7 @@ use std::fmt;
 
 use profile::lines::{Frame, SourceLine};
 use profile::maps::{Location, Maps, Named};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::escape::escaped;
@@ -151,18 +152,8 @@ impl Place {
     }
 
     /// A part of it.
-    pub(crate) fn part(&self, part: Part) -> Value {
-        match part {
-            Part::Address => json!(self.address.map(|address| format!("{address:#x}"))),
-            Part::Symbol => json!(self.symbol.as_ref().map(|symbol| &symbol.name)),
-            Part::Offset => {
-                let in_symbol = self.symbol.as_ref().map(|symbol| symbol.offset);
-                json!(in_symbol.or(self.file_offset))
-            }
-            Part::File => json!(self.file),
-            Part::Line => json!(self.line().map(ToString::to_string)),
-            Part::Inlines => self.inlines(),
-        }
+    pub(crate) const fn part(&self, part: Part) -> PlacePart<'_> {
+        PlacePart(self, part)
     }
 
     fn inlines(&self) -> Value {
@@ -179,7 +170,7 @@ impl Place {
     /// Some of its parts as members of a JSON object, such as `from_symbol`.
     pub(crate) fn put_json(&self, object: &mut Value, key: &str, parts: &[Part]) {
         for part in parts {
-            object[format!("{key}{}", part.suffix())] = self.part(*part);
+            object[format!("{key}{}", part.suffix())] = json!(self.part(*part));
         }
     }
 }
@@ -188,5 +179,28 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text(str::to_owned, true))
+    }
+}
+
+/// A part of a place, for programs.
+pub(crate) struct PlacePart<'a>(&'a Place, Part);
+
+impl Serialize for PlacePart<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let PlacePart(place, part) = self;
+        match part {
+            Part::Address => match place.address {
+                Some(address) => to.collect_str(&format_args!("{address:#x}")),
+                None => to.serialize_none(),
+            },
+            Part::Symbol => place.symbol.as_ref().map(|symbol| &symbol.name).serialize(to),
+            Part::Offset => {
+                let in_symbol = place.symbol.as_ref().map(|symbol| symbol.offset);
+                in_symbol.or(place.file_offset).serialize(to)
+            }
+            Part::File => place.file.serialize(to),
+            Part::Line => place.line().map(ToString::to_string).serialize(to),
+            Part::Inlines => place.inlines().serialize(to),
+        }
     }
 }

@@ -7,7 +7,7 @@ use profile::flow::Block;
 
 use super::output::{self, Format};
 use super::select::{Chosen, Key, key};
-use super::{Hist, Read, chart, print_json, print_quality};
+use super::{Hist, Read, chart, print_csv, print_json, print_quality};
 use crate::exit::{DONE, Outcome};
 use crate::output::Output;
 use crate::present::chart::{Histogram, Series, Terminal, sparkline};
@@ -42,6 +42,12 @@ pub(super) fn run(args: &Hist, read: &mut [Read], output: Option<&(Format, Outpu
             print_json(&mut out, args, read, of)?;
         }
         print_quality(&mut out, read)?;
+        out.flush()?;
+        return Ok(DONE);
+    }
+    if args.csv {
+        let chosen: Vec<Chosen> = groups.iter().take(limit).flatten().copied().collect();
+        print_csv(&mut out, read, &chosen)?;
         out.flush()?;
         return Ok(DONE);
     }

@@ -22,10 +22,12 @@ use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
 use crate::head::{Totals, flow_json};
 use crate::input::{self, Inputs, Source, selected};
 use crate::output::Output;
+use crate::present;
 use crate::present::chart::{Bins, Gaps, Histogram, PICTURE_BINS, Series, Terminal};
 use crate::present::json;
 use crate::present::number::{counted, grouped, share};
 use crate::present::out::{Out, say};
+use crate::present::place::Part;
 use crate::present::table::{Cell, Table};
 use crate::select::{DsoArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
@@ -62,6 +64,9 @@ pub(crate) struct Hist {
     /// One JSON object a distribution (`"view":"hist"`), and one a recording (`"view":"quality"`).
     #[arg(long, conflicts_with = "output")]
     json: bool,
+    /// The distributions as comma-separated values: how many runs took so many cycles.
+    #[arg(long, conflicts_with_all = ["json", "output"])]
+    csv: bool,
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
@@ -146,6 +151,8 @@ pub(crate) fn run(args: &Hist) -> Outcome {
             print_json(&mut out, args, &mut read, of)?;
         }
         print_quality(&mut out, &read)?;
+    } else if args.csv {
+        print_csv(&mut out, &mut read, &chosen)?;
     } else {
         exits(&mut out, &mut read, &chosen)?;
         out.write_all(chart.text(Terminal::of_stdout()).as_bytes())?;
@@ -310,6 +317,34 @@ fn print_json(
     });
     json["bins"] = bins.into();
     json::value(out, &json)
+}
+
+/// Every cycle count of the blocks.
+fn print_csv(out: &mut Out<'_>, read: &mut [Read], chosen: &[Chosen]) -> std::io::Result<()> {
+    type Row = (Chosen, u32, u64);
+    let ends = |of: &Chosen, read: &mut [Read]| {
+        let Flow { blocks, maps, .. } = &mut read.get_mut(of.read)?.flow;
+        let block = blocks.get(of.block)?;
+        let entry = present::place::Place::of(maps, block.entry_location, block.entry);
+        Some((entry, present::place::Place::of(maps, block.exit_location, block.exit)))
+    };
+    let table = Table::<[Read], Row>::new()
+        .only("input", |read, (of, ..)| {
+            Cell::or_absent(read.get(of.read), |read| Cell::Name(read.source.name.clone()))
+        })
+        .place("entry", "", Part::NAMES, move |read, (of, ..)| Some(ends(of, read)?.0))
+        .place("exit", "", Part::NAMES, move |read, (of, ..)| Some(ends(of, read)?.1))
+        .only("cycles", |_, (_, cycles, _)| Cell::Number(u64::from(*cycles)))
+        .only("samples", |_, (.., samples)| Cell::Count(*samples))
+        .only("rate", |read, (of, _, samples)| {
+            Cell::share(of.block(read).and_then(|block| share(*samples, block.cycles.n())))
+        });
+    let cycles = |of: &Chosen| {
+        let cycles = of.block(read).into_iter().flat_map(|block| block.cycles.iter());
+        cycles.map(|(cycles, samples)| (*of, cycles, samples)).collect::<Vec<Row>>()
+    };
+    let rows: Vec<Row> = chosen.iter().flat_map(cycles).collect();
+    table.write_csv(out, read, rows.into_iter())
 }
 
 fn print_quality(out: &mut Out<'_>, read: &[Read]) -> std::io::Result<()> {

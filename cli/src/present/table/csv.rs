@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::json::CellPart;
 use super::{Form, Member, Table};
 use crate::present::escape::escaped;
 
@@ -26,11 +27,12 @@ impl<C: ?Sized, R> Table<'_, C, R> {
         to.write_record(members.iter().map(|member| &member.key))?;
         for row in rows {
             let cells = self.cells(context, &row);
-            let value = |member: &Member| match cells.get(member.column)?.json(member.of) {
-                Value::Null => None,
-                Value::String(text) => Some(escaped(&text).into_owned()),
-                value => Some(value.to_string()),
-            };
+            let value =
+                |member: &Member| match json!(CellPart(cells.get(member.column)?, member.of)) {
+                    Value::Null => None,
+                    Value::String(text) => Some(escaped(&text).into_owned()),
+                    value => Some(value.to_string()),
+                };
             to.write_record(members.iter().map(|member| value(member).unwrap_or_default()))?;
         }
         to.flush()

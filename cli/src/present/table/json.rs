@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{Cell, Member, Table};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::{Cell, Member, Of, Table};
 use crate::present::json;
 
 impl<C: ?Sized, R> Table<'_, C, R> {
@@ -26,7 +29,7 @@ impl<C: ?Sized, R> Table<'_, C, R> {
                 out.write_all(before.as_bytes())?;
                 match cells.get(member.column) {
                     Some(Cell::Nested(json)) => out.write_all(json.as_bytes())?,
-                    cell => json::write(out, &cell.map(|cell| cell.json(member.of)))?,
+                    cell => json::write(out, &cell.map(|cell| CellPart(cell, member.of)))?,
                 }
             }
             out.write_all(b"}\n")?;
@@ -38,9 +41,34 @@ impl<C: ?Sized, R> Table<'_, C, R> {
     pub(crate) fn object(&self, context: &mut C, row: &R) -> serde_json::Value {
         let cells = self.cells(context, row);
         let member = |member: Member| {
-            let value = cells.get(member.column).map(|cell| cell.json(member.of));
-            (member.key, value.unwrap_or_default())
+            let value = cells.get(member.column).map(|cell| CellPart(cell, member.of));
+            (member.key, json!(value))
         };
         self.members().map(member).collect::<serde_json::Map<_, _>>().into()
+    }
+}
+
+/// A member of the object that a row is for programs: a cell, or a part of it.
+pub(super) struct CellPart<'a>(pub(super) &'a Cell, pub(super) Of);
+
+/// There may be a million rows: nothing is made in between.
+impl Serialize for CellPart<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match (self.0, self.1) {
+            (Cell::Place(place), Of::Part(part)) => place.part(part).serialize(to),
+            (Cell::Interval(interval), Of::Low) => interval.low.serialize(to),
+            (Cell::Interval(interval), Of::High) => interval.high.serialize(to),
+            (Cell::Count(number) | Cell::Number(number), _) => number.serialize(to),
+            (Cell::Share(number) | Cell::Decimal(number, _), _) => number.serialize(to),
+            (Cell::Stated(_, number), _) => number.serialize(to),
+            (Cell::Flag(flag), _) => flag.serialize(to),
+            (Cell::Word(word), _) => word.serialize(to),
+            (Cell::Mark(word, _), _) => word.serialize(to),
+            (Cell::Name(name), _) => name.serialize(to),
+            (Cell::Nested(json), _) => {
+                serde_json::from_str::<Value>(json).unwrap_or_default().serialize(to)
+            }
+            _ => to.serialize_none(),
+        }
     }
 }

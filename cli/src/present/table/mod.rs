@@ -13,7 +13,6 @@ use std::borrow::Cow;
 use anstyle::Style;
 use profile::interval::Interval;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::escape::escaped;
 use super::number::{grouped, percent, range};
@@ -105,24 +104,6 @@ impl Cell {
                 let places: Vec<String> = places.iter().map(Place::to_string).collect();
                 (places.join(", ") + behind).into()
             }
-        }
-    }
-
-    /// A member of the object that its row is for programs.
-    fn json(&self, of: Of) -> Value {
-        match (self, of) {
-            (Cell::Place(place), Of::Part(part)) => place.part(part),
-            (Cell::Interval(Interval { low, .. }), Of::Low) => json!(low),
-            (Cell::Interval(Interval { high, .. }), Of::High) => json!(high),
-            (Cell::Count(number) | Cell::Number(number), _) => json!(number),
-            (Cell::Share(number) | Cell::Decimal(number, _), _) => json!(number),
-            (Cell::Stated(_, number), _) => json!(number),
-            (Cell::Flag(flag), _) => json!(flag),
-            (Cell::Word(word), _) => json!(word),
-            (Cell::Mark(word, _), _) => json!(word),
-            (Cell::Name(name), _) => json!(name),
-            (Cell::Nested(json), _) => serde_json::from_str(json).unwrap_or_default(),
-            _ => Value::Null,
         }
     }
 
@@ -428,6 +409,17 @@ pub(crate) enum Printer {
     Json,
     /// Comma-separated values.
     Csv,
+}
+
+impl Printer {
+    /// As the arguments `--json` and `--csv` say.
+    pub(crate) const fn of(json: bool, csv: bool) -> Printer {
+        match (json, csv) {
+            (true, _) => Printer::Json,
+            (_, true) => Printer::Csv,
+            _ => Printer::Text,
+        }
+    }
 }
 
 impl<C: ?Sized, R> Table<'_, C, R> {
