@@ -91,6 +91,13 @@ fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<O
     sites.truncate(args.rows());
     let maps = &mut flow.maps;
     maps.look_up_lines(sites.iter().map(|site| site.location));
+    if flow.known == 0 && args.printer() == Printer::Text {
+        out.line(
+            "the recording has no predictions: its CPU or its recorder does not say which branches \
+             were mispredicted",
+        )?;
+        return Ok(None);
+    }
     let rows = sites.iter().copied().enumerate();
     table(args.min_n, complete).write(args.printer(), out, maps, rows)?;
     if args.printer() == Printer::Text {
