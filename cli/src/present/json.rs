@@ -22,7 +22,7 @@ pub(crate) fn value(out: &mut impl Write, value: &impl Serialize) -> io::Result<
 
 /// Writes a value.
 pub(crate) fn write(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    let mut serializer = serde_json::Serializer::with_formatter(out, Shown);
+    let mut serializer = serde_json::Serializer::with_formatter(out, Escaped);
     Ok(value.serialize(&mut serializer)?)
 }
 
@@ -39,9 +39,9 @@ impl Serialize for Object<'_> {
 }
 
 /// Strings mean the same, and hold nothing that a terminal obeys.
-struct Shown;
+struct Escaped;
 
-impl Formatter for Shown {
+impl Formatter for Escaped {
     fn write_string_fragment<W>(&mut self, out: &mut W, fragment: &str) -> io::Result<()>
     where
         W: ?Sized + Write,

@@ -16,21 +16,21 @@ const FEW: usize = 7;
 /// than anything else: those stand in the value itself, 32 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cycles {
-    counts: Counts,
+    counts: Storage,
 }
 
 const _: () = assert!(size_of::<Cycles>() == 32);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Counts {
+enum Storage {
     Few(Few),
     /// What has no room in [`Few`], and nothing else.
     Many(Box<Many>),
 }
 
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts::Few(Few::default())
+impl Default for Storage {
+    fn default() -> Storage {
+        Storage::Few(Few::default())
     }
 }
 
@@ -146,7 +146,7 @@ impl Cycles {
         if weight == 0 {
             return;
         }
-        if let Counts::Few(few) = &mut self.counts
+        if let Storage::Few(few) = &mut self.counts
             && few.add(cycles, weight)
         {
             return;
@@ -157,18 +157,18 @@ impl Cycles {
     /// Whether it has no memory of its own.
     #[inline]
     pub(crate) fn is_few(&self) -> bool {
-        matches!(self.counts, Counts::Few(_))
+        matches!(self.counts, Storage::Few(_))
     }
 
     /// Changes it with memory of its own.
     #[cold]
     fn many(&mut self, change: impl FnOnce(&mut Many)) {
         match &mut self.counts {
-            Counts::Many(many) => change(many),
-            Counts::Few(few) => {
+            Storage::Many(many) => change(many),
+            Storage::Few(few) => {
                 let mut many = Box::new(Many::of(few));
                 change(&mut many);
-                self.counts = Counts::Many(many);
+                self.counts = Storage::Many(many);
             }
         }
     }
@@ -176,8 +176,8 @@ impl Cycles {
     /// Adds another distribution.
     pub fn merge(&mut self, other: &Cycles) {
         match &other.counts {
-            Counts::Few(few) => few.iter().for_each(|(cycles, times)| self.add(cycles, times)),
-            Counts::Many(many) => self.many(|mine| mine.merge(many)),
+            Storage::Few(few) => few.iter().for_each(|(cycles, times)| self.add(cycles, times)),
+            Storage::Many(many) => self.many(|mine| mine.merge(many)),
         }
     }
 
@@ -185,8 +185,8 @@ impl Cycles {
     #[must_use]
     pub fn n(&self) -> u64 {
         match &self.counts {
-            Counts::Few(few) => few.iter().map(|(_, times)| times).sum(),
-            Counts::Many(many) => many.n,
+            Storage::Few(few) => few.iter().map(|(_, times)| times).sum(),
+            Storage::Many(many) => many.n,
         }
     }
 
@@ -195,12 +195,12 @@ impl Cycles {
     #[must_use]
     pub fn saturated(&self) -> u64 {
         match &self.counts {
-            Counts::Few(few) => {
+            Storage::Few(few) => {
                 let last = few.iter().next_back();
                 last.filter(|(cycles, _)| *cycles >= EntryFlags::MAX_CYCLES)
                     .map_or(0, |last| last.1)
             }
-            Counts::Many(many) => many.saturated,
+            Storage::Many(many) => many.saturated,
         }
     }
 
@@ -208,8 +208,8 @@ impl Cycles {
     #[must_use]
     pub fn min(&self) -> Option<u32> {
         match &self.counts {
-            Counts::Few(few) => few.iter().next().map(|(cycles, _)| cycles),
-            Counts::Many(many) => many.range.map(|(min, _)| min),
+            Storage::Few(few) => few.iter().next().map(|(cycles, _)| cycles),
+            Storage::Many(many) => many.range.map(|(min, _)| min),
         }
     }
 
@@ -217,8 +217,8 @@ impl Cycles {
     #[must_use]
     pub fn max(&self) -> Option<u32> {
         match &self.counts {
-            Counts::Few(few) => few.iter().next_back().map(|(cycles, _)| cycles),
-            Counts::Many(many) => many.range.map(|(_, max)| max),
+            Storage::Few(few) => few.iter().next_back().map(|(cycles, _)| cycles),
+            Storage::Many(many) => many.range.map(|(_, max)| max),
         }
     }
 
@@ -226,7 +226,7 @@ impl Cycles {
     /// significant bits ([`min`](Self::min) and [`max`](Self::max) are not).
     #[must_use]
     pub fn is_rounded(&self) -> bool {
-        matches!(&self.counts, Counts::Many(many) if many.rounded)
+        matches!(&self.counts, Storage::Many(many) if many.rounded)
     }
 
     /// The least count that at least this share (0 to 1) of the samples do
@@ -271,8 +271,8 @@ impl Cycles {
     /// Each count with its samples, from low to high.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         let (few, many) = match &self.counts {
-            Counts::Few(few) => (Some(few.iter()), None),
-            Counts::Many(many) => (None, Some(many.counts.iter().copied())),
+            Storage::Few(few) => (Some(few.iter()), None),
+            Storage::Many(many) => (None, Some(many.counts.iter().copied())),
         };
         few.into_iter().flatten().chain(many.into_iter().flatten())
     }
@@ -301,7 +301,7 @@ fn dropped_bits(value: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, Cycles, FEW, Many};
+    use super::{Cycles, FEW, Many, Storage};
 
     /// A distribution says the same wherever its counts stand.
     #[test]
@@ -322,8 +322,8 @@ mod tests {
                 cycles.add(value, weight);
                 plain.add(value, weight);
             }
-            assert_eq!(matches!(cycles.counts, Counts::Few(_)), fits);
-            let plain = Cycles { counts: Counts::Many(Box::new(plain)) };
+            assert_eq!(matches!(cycles.counts, Storage::Few(_)), fits);
+            let plain = Cycles { counts: Storage::Many(Box::new(plain)) };
             let says = |c: &Cycles| {
                 let quantiles = [0.0, 0.1, 0.5, 0.9, 1.0].map(|share| c.quantile(share));
                 let all: Vec<(u32, u64)> = c.iter().collect();

@@ -66,7 +66,7 @@ impl Bins {
     /// The bins of these series, `most` unless two modes need more.
     pub(crate) fn of(series: &[Series], most: usize, gaps: Gaps) -> Option<Bins> {
         let most = most.max(1);
-        let mut counted: Vec<Counted> = series.iter().map(Counted::of).collect();
+        let mut counted: Vec<Unsaturated> = series.iter().map(Unsaturated::of).collect();
         if counted.iter().all(|of_series| of_series.values.is_empty()) {
             // The saturated runs are all that there is: they must be drawn.
             for (counted, series) in counted.iter_mut().zip(series) {
@@ -84,7 +84,7 @@ impl Bins {
         if fits(last, 1, most) {
             return Some(fill(&counted, series, first, last, 1));
         }
-        let last = counted.iter().filter_map(Counted::p999).max().unwrap_or(last);
+        let last = counted.iter().filter_map(Unsaturated::p999).max().unwrap_or(last);
         let widths = || widths().take_while(|width| *width <= last.max(1));
         let wide = widths().find(|width| fits(last, *width, most)).unwrap_or(last.max(1));
         let narrower: Vec<u32> = widths().take_while(|width| *width <= wide).collect();
@@ -116,13 +116,13 @@ impl Bins {
 
 /// Counts of a series without the saturated ones, each with the counts that it
 /// stands for.
-struct Counted {
+struct Unsaturated {
     values: Vec<(u32, u64)>,
     rounded: bool,
 }
 
-impl Counted {
-    fn of(series: &Series) -> Counted {
+impl Unsaturated {
+    fn of(series: &Series) -> Unsaturated {
         let mut values = series.bins.clone();
         let mut saturated = series.saturated;
         while let Some((_, runs)) = values.last_mut().filter(|_| saturated > 0) {
@@ -134,7 +134,7 @@ impl Counted {
             }
             values.pop();
         }
-        Counted { values, rounded: series.rounded }
+        Unsaturated { values, rounded: series.rounded }
     }
 
     fn p999(&self) -> Option<u32> {
@@ -165,7 +165,7 @@ fn number(first: u32, last: u32, width: u32) -> u64 {
 }
 
 /// Rows where empty bins are folded.
-fn folded(counted: &[Counted], last: u32, width: u32) -> usize {
+fn folded(counted: &[Unsaturated], last: u32, width: u32) -> usize {
     let values = counted.iter().flat_map(|s| &s.values).filter(|(value, _)| *value <= last);
     let mut places: Vec<u32> = values.map(|(value, _)| value / width).collect();
     places.sort_unstable();
@@ -178,7 +178,7 @@ fn folded(counted: &[Counted], last: u32, width: u32) -> usize {
     places.len() + gaps.sum::<usize>()
 }
 
-fn fill(counted: &[Counted], series: &[Series], first: u32, last: u32, width: u32) -> Bins {
+fn fill(counted: &[Unsaturated], series: &[Series], first: u32, last: u32, width: u32) -> Bins {
     let start = first / width;
     let count = number(first, last, width) as usize;
     let mut bins: Vec<Bin> = (0..count)

@@ -35,7 +35,7 @@ pub fn annotate(
     }
     let complete = flow.is_complete();
     let Flow { blocks, sites, maps, block_quality, .. } = flow;
-    let place = Place { function };
+    let place = Offsets { function };
     let blocks: Vec<&Block> = blocks.iter().filter(|block| place.is_in(block)).collect();
     let sites: Vec<&Site> =
         sites.iter().filter(|site| place.within(site.location).is_some()).collect();
@@ -88,11 +88,11 @@ pub fn annotate(
 /// Offsets from the start of the function. Code before it has offsets that
 /// wrapped, so that they compare as signed numbers.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Offsets<'a> {
     function: &'a Stretch,
 }
 
-impl Place<'_> {
+impl Offsets<'_> {
     fn offset(&self, location: Location) -> Option<i128> {
         match location {
             Location::File { file, offset } if file == self.function.file => {
@@ -239,7 +239,7 @@ impl Listing<'_> {
     }
 
     /// Writes what a branch did at its instruction.
-    fn branch(&mut self, site: &Site, place: &Place<'_>, exact: bool) {
+    fn branch(&mut self, site: &Site, place: &Offsets<'_>, exact: bool) {
         let Some(at) = place.within(site.location).and_then(|offset| self.index(offset)) else {
             return;
         };
@@ -302,7 +302,7 @@ impl Listing<'_> {
     fn timed(
         &mut self,
         blocks: &[&Block],
-        place: &Place<'_>,
+        place: &Offsets<'_>,
         fused: &impl Fn(u64) -> bool,
     ) -> Vec<Timed> {
         let mut timed = Vec::new();

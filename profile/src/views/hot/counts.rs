@@ -7,7 +7,7 @@ use crate::read::stack::{self, Entries, EntryFlags, RawBranch};
 
 /// A branch of an address space.
 #[derive(Clone, Copy, Debug)]
-struct Key {
+struct BranchKey {
     from: u64,
     to: u64,
     space: u32,
@@ -16,24 +16,24 @@ struct Key {
     number: u32,
 }
 
-impl Key {
+impl BranchKey {
     #[inline]
-    fn of(branch: &RawBranch, space: u32) -> Key {
-        Key { from: branch.from, to: branch.to, space, number: 0 }
+    fn of(branch: &RawBranch, space: u32) -> BranchKey {
+        BranchKey { from: branch.from, to: branch.to, space, number: 0 }
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for BranchKey {
     #[inline]
-    fn eq(&self, other: &Key) -> bool {
+    fn eq(&self, other: &BranchKey) -> bool {
         // All at once: a jump for each would cost more than it saves.
         (self.from ^ other.from) | (self.to ^ other.to) | u64::from(self.space ^ other.space) == 0
     }
 }
 
-impl Eq for Key {}
+impl Eq for BranchKey {}
 
-impl Hash for Key {
+impl Hash for BranchKey {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.from ^ u64::from(self.space) << 32);
@@ -64,7 +64,7 @@ impl Hasher for Product {
     }
 }
 
-/// The sums of up to [`Few::MOST`] entries, so that one addition counts an
+/// The sums of up to [`Packed::MOST`] entries, so that one addition counts an
 /// entry, and the type.
 ///
 /// | bits | |
@@ -76,9 +76,9 @@ impl Hasher for Product {
 /// | 32 to 55 | cycles |
 /// | 56 to 63 | perf's code of the type, 0 where no entry had one |
 #[derive(Clone, Copy, Debug, Default)]
-struct Few(u64);
+struct Packed(u64);
 
-impl Few {
+impl Packed {
     const MOST: u64 = 0xFF;
     const MISPREDICTED: u32 = 8;
     const KNOWN: u32 = 16;
@@ -88,10 +88,10 @@ impl Few {
 
     /// One entry, without its type.
     #[inline]
-    fn of(flags: EntryFlags) -> Few {
+    fn of(flags: EntryFlags) -> Packed {
         /// By the two bits of the prediction, as `mispredicted` reads them.
         const COUNTED: [u64; 4] = {
-            let (known, missed) = (1 << Few::KNOWN, 1 << Few::MISPREDICTED);
+            let (known, missed) = (1 << Packed::KNOWN, 1 << Packed::MISPREDICTED);
             [1, 1 + known + missed, 1 + known, 1 + known + missed]
         };
         let [_, _, _, both] = COUNTED;
@@ -99,50 +99,50 @@ impl Few {
         let counted = COUNTED.get(prediction as usize).copied().unwrap_or(both);
         let cycles = u64::from(flags.cycles().unwrap_or(0));
         // Borrows from all bits above if there are none.
-        let without = cycles.wrapping_sub(1) & 1 << Few::WITHOUT_CYCLES;
-        Few(counted + (cycles << Few::CYCLES) + without)
+        let without = cycles.wrapping_sub(1) & 1 << Packed::WITHOUT_CYCLES;
+        Packed(counted + (cycles << Packed::CYCLES) + without)
     }
 
     /// Adds one entry. Whether there is no room for another.
     #[inline(always)]
     fn add(&mut self, flags: EntryFlags) -> bool {
-        self.0 += Few::of(flags).0;
+        self.0 += Packed::of(flags).0;
         self.learn_type(flags);
-        self.0 & Few::MOST == Few::MOST
+        self.0 & Packed::MOST == Packed::MOST
     }
 
     const fn branch_type(self) -> u8 {
-        (self.0 >> Few::TYPE) as u8
+        (self.0 >> Packed::TYPE) as u8
     }
 
     /// Takes a type in, if there is none yet.
     #[inline]
     fn learn_type(&mut self, flags: EntryFlags) {
         if self.branch_type() == 0 {
-            self.0 |= flags.branch_type().map_or(0, |t| u64::from(t.0)) << Few::TYPE;
+            self.0 |= flags.branch_type().map_or(0, |t| u64::from(t.0)) << Packed::TYPE;
         }
     }
 
     const fn sums(self) -> Sums {
-        let count = self.0 & Few::MOST;
+        let count = self.0 & Packed::MOST;
         Sums {
             count,
-            mispredicted: self.0 >> Few::MISPREDICTED & Few::MOST,
-            known: self.0 >> Few::KNOWN & Few::MOST,
-            with_cycles: count - (self.0 >> Few::WITHOUT_CYCLES & Few::MOST),
-            cycles: self.0 >> Few::CYCLES & Few::MOST_CYCLES,
+            mispredicted: self.0 >> Packed::MISPREDICTED & Packed::MOST,
+            known: self.0 >> Packed::KNOWN & Packed::MOST,
+            with_cycles: count - (self.0 >> Packed::WITHOUT_CYCLES & Packed::MOST),
+            cycles: self.0 >> Packed::CYCLES & Packed::MOST_CYCLES,
         }
     }
 
     /// The type alone.
-    const fn without_sums(self) -> Few {
-        Few(self.0 >> Few::TYPE << Few::TYPE)
+    const fn without_sums(self) -> Packed {
+        Packed(self.0 >> Packed::TYPE << Packed::TYPE)
     }
 
-    const MOST_CYCLES: u64 = (1 << (Few::TYPE - Few::CYCLES)) - 1;
+    const MOST_CYCLES: u64 = (1 << (Packed::TYPE - Packed::CYCLES)) - 1;
 }
 
-const _: () = assert!(Few::MOST * EntryFlags::MAX_CYCLES as u64 <= Few::MOST_CYCLES);
+const _: () = assert!(Packed::MOST * EntryFlags::MAX_CYCLES as u64 <= Packed::MOST_CYCLES);
 
 /// Sums over the entries of a branch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -212,14 +212,14 @@ impl Row {
 #[derive(Debug, Default)]
 pub struct BranchCounts {
     /// Half a line of the cache for each: many of them lie outside of it.
-    few: HashMap<Key, Few, BuildHasherDefault<Product>>,
+    few: HashMap<BranchKey, Packed, BuildHasherDefault<Product>>,
     /// What does not fit in there, by number: shorter where nothing is.
     many: Vec<Sums>,
     /// What was counted at branches, by number: shorter where nothing was.
     counters: Vec<Counted>,
 }
 
-const _: () = assert!(size_of::<(Key, Few)>() == 32);
+const _: () = assert!(size_of::<(BranchKey, Packed)>() == 32);
 
 impl BranchCounts {
     /// Counts the branches of a stack. A function of its own: its loops need
@@ -239,7 +239,7 @@ impl BranchCounts {
 
     #[inline(always)]
     fn once(&mut self, branch: &RawBranch, space: u32) {
-        let Some(few) = self.few.get_mut(&Key::of(branch, space)) else {
+        let Some(few) = self.few.get_mut(&BranchKey::of(branch, space)) else {
             return self.weighted(branch, space, 1);
         };
         if few.add(branch.flags) {
@@ -250,11 +250,11 @@ impl BranchCounts {
     /// Counts an entry that is new, or of a stack that stands for several.
     #[cold]
     fn weighted(&mut self, branch: &RawBranch, space: u32, weight: u64) {
-        let key = Key::of(branch, space);
+        let key = BranchKey::of(branch, space);
         let new = self.few.len();
         if !self.few.contains_key(&key) {
             let Ok(number) = u32::try_from(new) else { return };
-            self.few.insert(Key { number, ..key }, Few::default());
+            self.few.insert(BranchKey { number, ..key }, Packed::default());
         }
         let Some(few) = self.few.get_mut(&key) else { return };
         if weight == 1 {
@@ -264,7 +264,7 @@ impl BranchCounts {
         } else {
             few.learn_type(branch.flags);
             if let Some(many) = self.many(&key) {
-                many.add(&Few::of(branch.flags).sums(), weight);
+                many.add(&Packed::of(branch.flags).sums(), weight);
             }
         }
     }
@@ -272,7 +272,7 @@ impl BranchCounts {
     /// Empties the small sums of a branch, which are full.
     #[cold]
     fn carry(&mut self, branch: &RawBranch, space: u32) {
-        let key = Key::of(branch, space);
+        let key = BranchKey::of(branch, space);
         let Some(few) = self.few.get_mut(&key) else { return };
         let sums = few.sums();
         *few = few.without_sums();
@@ -281,12 +281,12 @@ impl BranchCounts {
         }
     }
 
-    fn number(&self, key: &Key) -> Option<usize> {
+    fn number(&self, key: &BranchKey) -> Option<usize> {
         let (key, _) = self.few.get_key_value(key)?;
         Some(key.number as usize)
     }
 
-    fn many(&mut self, key: &Key) -> Option<&mut Sums> {
+    fn many(&mut self, key: &BranchKey) -> Option<&mut Sums> {
         let number = self.number(key)?;
         if self.many.len() <= number {
             self.many.resize(self.few.len(), Sums::default());
@@ -303,7 +303,7 @@ impl BranchCounts {
         weight: u64,
         counts: [Option<u8>; 4],
     ) {
-        let Some(number) = self.number(&Key::of(branch, space)) else { return };
+        let Some(number) = self.number(&BranchKey::of(branch, space)) else { return };
         if self.counters.len() <= number {
             self.counters.resize(self.few.len(), Counted::default());
         }
@@ -332,8 +332,8 @@ impl BranchCounts {
         struct Ranked {
             /// The count from high to low, and behind it an address.
             rank: u128,
-            key: Key,
-            few: Few,
+            key: BranchKey,
+            few: Packed,
         }
         let ranked = self.few.iter().map(|(key, few)| {
             let many = self.many.get(key.number as usize).map_or(0, |many| many.count);
@@ -346,8 +346,8 @@ impl BranchCounts {
         ranked.into_iter().map(|ranked| self.row(ranked.key, ranked.few))
     }
 
-    fn row(&self, key: Key, few: Few) -> Row {
-        let Key { from, to, space, number } = key;
+    fn row(&self, key: BranchKey, few: Packed) -> Row {
+        let BranchKey { from, to, space, number } = key;
         let at = number as usize;
         let mut sums = self.many.get(at).copied().unwrap_or_default();
         sums.add(&few.sums(), 1);

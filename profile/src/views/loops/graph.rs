@@ -42,7 +42,7 @@ pub(super) struct Node {
 
 /// How often straight code began behind a branch, and ended at it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ran {
+pub(super) struct StraightRuns {
     pub(super) begins: u64,
     pub(super) ends: u64,
 }
@@ -106,7 +106,7 @@ impl Graph {
     /// were passed: (space, from, to).
     pub(super) fn new(
         branches: &[Edge],
-        ran: &[Ran],
+        ran: &[StraightRuns],
         passed: &[(u32, u64, u64)],
         maps: &Maps,
     ) -> Graph {
@@ -170,7 +170,7 @@ impl Graph {
                     add(&mut node.called, edge.count);
                 }
             }
-            let Ran { begins, ends } = ran.get(number).copied().unwrap_or_default();
+            let StraightRuns { begins, ends } = ran.get(number).copied().unwrap_or_default();
             if let Some(sum) = running.get_mut(to) {
                 *sum += i128::from(begins);
             }
@@ -316,7 +316,7 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::super::forest::Forest;
-    use super::{Graph, Ran};
+    use super::{Graph, StraightRuns};
     use crate::code::maps::Maps;
     use crate::views::walk::{Edge, Transfer};
 
@@ -324,7 +324,7 @@ mod tests {
     fn nothing_falls_out_of_the_last_piece() {
         // Straight code that began behind a branch and never ended.
         let edge = Edge { from: 0x10, to: 0x20, space: 0, kind: Transfer::Conditional, count: 5 };
-        let ran = Ran { begins: 5, ends: 0 };
+        let ran = StraightRuns { begins: 5, ends: 0 };
         let graph = Graph::new(&[edge], &[ran], &[], &Maps::default());
         let last = graph.nodes.len() - 1;
         assert!(graph.next(last).is_empty());

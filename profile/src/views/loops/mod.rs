@@ -38,7 +38,7 @@ use crate::views::walk::{Edges, Step, Visit, Walk};
 
 use describe::{closing, head_test, marks, passed_backwards};
 use forest::Forest;
-use graph::{Graph, Ran};
+use graph::{Graph, StraightRuns};
 use track::{Ground, Tracker};
 
 pub use trips::{Mean, Quantile, Trips};
@@ -133,7 +133,7 @@ pub struct Loops {
 /// The first walk.
 #[derive(Debug, Default)]
 struct FirstWalk {
-    ran: Vec<Ran>,
+    ran: Vec<StraightRuns>,
     /// The farthest that code ran straight from the target of each branch.
     reach: Vec<u64>,
 }
@@ -142,7 +142,7 @@ impl Visit for FirstWalk {
     type Table = LoopFinder;
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
-        self.ran.resize(edges.list().len(), Ran::default());
+        self.ran.resize(edges.list().len(), StraightRuns::default());
         self.reach.resize(edges.list().len(), 0);
         for step in steps {
             let Some(before) = step.before else { continue };

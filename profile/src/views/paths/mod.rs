@@ -212,7 +212,7 @@ impl Visit for FirstWalk {
 
 /// What was counted of a branch in its chain.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ran {
+struct LinkCounts {
     entered: u64,
     left: u64,
     lost: u64,
@@ -238,14 +238,14 @@ struct SecondWalk {
     crowded: u64,
     chains: Vec<Chain>,
     place: Vec<Option<(usize, usize)>>,
-    ran: Vec<Ran>,
+    ran: Vec<LinkCounts>,
     whole: Vec<u64>,
     bytes: u64,
     threads: HashMap<Thread, OnChain>,
 }
 
 impl SecondWalk {
-    fn ran(&mut self, edge: usize, change: impl FnOnce(&mut Ran)) {
+    fn ran(&mut self, edge: usize, change: impl FnOnce(&mut LinkCounts)) {
         if let Some(ran) = self.ran.get_mut(edge) {
             change(ran);
         }
@@ -267,7 +267,7 @@ impl SecondWalk {
         };
         for edge in chain.edges {
             let Some(branch) = edges.get(edge) else { continue };
-            let Ran { entered, left, lost, bytes } =
+            let LinkCounts { entered, left, lost, bytes } =
                 self.ran.get(edge).copied().unwrap_or_default();
             let locate = |addr| maps.locate(branch.space as usize, addr);
             add(&mut path.branches, branch.count);
@@ -421,7 +421,7 @@ impl PathFinder {
             firsts,
             growth,
             crowded,
-            ran: vec![Ran::default(); place.len()],
+            ran: vec![LinkCounts::default(); place.len()],
             whole: vec![0; chains.len()],
             chains,
             place,
