@@ -6,12 +6,10 @@ use std::io::Cursor;
 use std::path::Path;
 
 use profile::brstack::{LineError, Printed};
-use profile::callgraph::CallGraph;
 use profile::flow::{Flow, FlowCounter};
 use profile::hot::{self, HotTable};
-use profile::loops::LoopFinder;
 use profile::maps::{Location, Maps};
-use profile::paths::{Growth, PathFinder};
+use profile::paths::Growth;
 use profile::perf_data::ReadError;
 use profile::{Entries, Item, RawBranch, Recording, SampleHead, Stack};
 
@@ -131,11 +129,11 @@ fn read(bytes: &[u8], follow: bool) -> Rows {
     let flow = Flow::count(&mut open(), |_, _| {}).unwrap();
     let mut tables = of_tables(&hot, &flow);
     if follow {
-        let loops = LoopFinder::find(&mut open(), |_, _| {}).unwrap();
-        let loops = loops.count(&mut open(), |_, _| {}).unwrap();
-        let paths = PathFinder::find(&mut open(), |_, _| {}).unwrap();
-        let paths = paths.count(&mut open(), Growth::default(), |_, _| {}).unwrap();
-        let graph = CallGraph::count(&mut open(), false, |_, _| {}).unwrap();
+        let loops = profile::loops::finder().count(&mut open(), |_, _| {}).unwrap();
+        let loops = loops.counter().count(&mut open(), |_, _| {}).unwrap();
+        let paths = profile::paths::finder().count(&mut open(), |_, _| {}).unwrap();
+        let paths = paths.counter(Growth::default()).count(&mut open(), |_, _| {}).unwrap();
+        let graph = profile::callgraph::counter(false).count(&mut open(), |_, _| {}).unwrap();
         tables.insert("loops", rows(&loops.loops));
         tables.insert("paths", rows(&paths.paths));
         tables.insert("functions", rows(&graph.functions));

@@ -52,7 +52,7 @@ fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
 fn run(args: &Report) -> Outcome {
     let mut counter = Counter::new();
     args.symbols.apply(counter.maps());
-    let (mut hot, sources) = input::count(&args.input, &args.select.selection(), counter)?;
+    let (mut hot, sources) = input::count(args.inputs.paths(), &args.select.selection(), counter)?;
     let mut branches = std::mem::take(&mut hot.branches);
     let totals = Totals {
         branches: hot.total,

@@ -126,7 +126,7 @@ impl FlowCounts {
         self.edges.begin(renumbered);
         self.look_up(space, &[step], &mut guesses);
         let guess = guesses.first().copied().unwrap_or_default();
-        let mut now = BlocksNow::default();
+        let mut now = InStack::default();
         let settled = self.block(space, &step, &guess, weight, maps, &mut now);
         if settled && let Some(site) = self.site(space, branch.from, None, maps) {
             self.sites.end(site);
@@ -136,7 +136,7 @@ impl FlowCounts {
     }
 
     /// Adds the stack at hand up.
-    fn settle(&mut self, now: &BlocksNow, weight: u64) {
+    fn settle(&mut self, now: &InStack, weight: u64) {
         self.sites.settle(weight);
         let BlockQuality { blocks, without_code, contradicted, .. } = &mut self.quality;
         for (sum, more) in [
