@@ -112,11 +112,9 @@ fn count<const JOIN: bool>(
     kind: ProfileKind,
     sources: Sources,
 ) -> Result<(Traced, Vec<Source>), Failure> {
-    let mut counter = Counter::with_sources(Traces::<JOIN>::by(kind.rules()), sources);
-    let read = input::read_all(&args.input, &args.select.selection(), |recording, at| {
-        counter.recording(recording, at)
-    })?;
-    Ok((counter.finish(), read))
+    let mut counter = Counter::of(Traces::<JOIN>::by(kind.rules()));
+    counter.maps().set_sources(sources);
+    input::count(&args.input, &args.select.selection(), counter)
 }
 
 /// Says what is in the profile, and what is not.
