@@ -33,6 +33,12 @@ impl Mapping {
         !self.shared && self.prot & libc::PROT_WRITE as u32 == 0
     }
 
+    /// Whether the byte at an offset of its file lies at this address.
+    pub(crate) fn has(&self, address: u64, offset: u64) -> bool {
+        (self.start..self.end).contains(&address)
+            && self.pgoff.checked_add(address - self.start) == Some(offset)
+    }
+
     /// perf's record of it.
     pub(crate) fn event(&self, time: u64, id: ThreadId) -> Mmap {
         let path = match self.path.as_str() {

@@ -51,7 +51,8 @@ pub(crate) struct Record {
     /// Branches to record, perf's names separated by commas
     ///
     /// any, any_call, any_ret, ind_call, ind_jmp, call, cond, stack (call-stack mode); u, k;
-    /// no_far (leave out system calls, interrupts and their returns); save_type.
+    /// no_far (leave out system calls, interrupts and their returns); save_type, which
+    /// goes without saying (--no-save-type).
     #[arg(
         short = 'j',
         long = "branch-filter",
@@ -59,6 +60,10 @@ pub(crate) struct Record {
         default_value = "any,u,no_far"
     )]
     filter: String,
+
+    /// Leave the types of branches out of the file, as perf does without save_type in -j
+    #[arg(long)]
+    no_save_type: bool,
 
     /// Drain the ring so many times a second, jittered by a quarter to either side [hardware: 997]
     #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count",

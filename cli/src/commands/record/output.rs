@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use lbr_msr::record::{Event, Sink, SourceKnowledge};
 use lbr_msr::{BranchFilter, LbrCaps};
@@ -15,7 +15,7 @@ use sampler::source::Source;
 use sampler::{RecordConfig, RecordError, Sampling, Summary, record};
 
 use super::{Record, summary};
-use crate::exit::{FAILED, Failure, Outcome};
+use crate::exit::{FAILED, Failure, Outcome, USAGE};
 use crate::output::Output;
 use crate::output::recording::{self, RecordingFile};
 
@@ -58,6 +58,11 @@ impl<'a> Recording<'a> {
         output: Output,
         meta: Meta,
     ) -> Result<Recording<'a>, Failure> {
+        if args.no_save_type && meta.filter.contains(BranchFilter::SAVE_TYPE) {
+            let error = anyhow!("-j asks for save_type, and --no-save-type for the opposite");
+            return Err(Failure { code: USAGE, error });
+        }
+        let meta = Meta { types: meta.types && !args.no_save_type, ..meta };
         let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
         let writer = recording::begin(output, meta, interrupts)?;
         Ok(Recording { args, sink: Watched::new(writer), interrupts, stop: Arc::default() })

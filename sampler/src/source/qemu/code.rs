@@ -42,9 +42,9 @@ impl Segment {
         Some((self.offset - self.offset % PAGE, end))
     }
 
-    /// How far it was moved, where its first page is at `start`.
-    fn bias(&self, start: u64) -> u64 {
-        start.wrapping_sub(self.address - self.address % PAGE)
+    /// The address of its first page.
+    fn page(&self) -> u64 {
+        self.address - self.address % PAGE
     }
 }
 
@@ -110,42 +110,56 @@ fn part(mapping: &Mapping, start: u64, end: u64, pid: u32, tid: u32) -> Option<M
 /// The program's code that is mapped in the emulator now, by the segments of
 /// each file. The emulator's own code is left out: it can be executed.
 pub(super) fn mapped(pid: u32, tid: u32) -> io::Result<Vec<Mmap>> {
-    let mappings = maps::read(pid.cast_signed())?;
-    let mut files: HashMap<&str, MappedFile> = HashMap::new();
-    let data = |mapping: &&Mapping| !mapping.is_executable() && mapping.path.starts_with('/');
-    for mapping in mappings.iter().filter(data) {
-        let file = files.entry(&mapping.path).or_insert_with(|| MappedFile {
-            // What is no ELF file has no code.
-            segments: segments(Path::new(&mapping.path)).unwrap_or_default(),
-            biases: Vec::new(),
-        });
-        let first = file.segments.iter().find(|segment| segment.offset < PAGE);
-        if let Some(first) = first.filter(|_| mapping.pgoff == 0) {
-            file.biases.push(first.bias(mapping.start));
+    let mut files: HashMap<String, Vec<Mapping>> = HashMap::new();
+    for mapping in maps::read(pid.cast_signed())? {
+        if !mapping.is_executable() && mapping.path.starts_with('/') {
+            files.entry(mapping.path.clone()).or_default().push(mapping);
         }
     }
     let mut found = Vec::new();
-    for mapping in mappings.iter().filter(data) {
-        let Some(file) = files.get(mapping.path.as_str()) else { continue };
-        let code = file.segments.iter().filter(|segment| segment.executable);
-        found.extend(code.filter_map(|segment| {
-            let (start, end) = segment.pages()?;
-            let place = |offset: u64| mapping.start.checked_add(offset.checked_sub(mapping.pgoff)?);
-            let address = place(start)?;
-            // One page of a file may hold the end of its data and the start
-            // of its code, and is then mapped twice, as one and as the other.
-            let is_code = address < mapping.end && file.biases.contains(&segment.bias(address));
-            part(mapping, address, place(end)?, pid, tid).filter(|_| is_code)
-        }));
+    for (path, mappings) in &files {
+        // What is no ELF file has no code.
+        let segments = segments(Path::new(path)).unwrap_or_default();
+        let biases = biases(&segments, mappings);
+        for (segment, bias) in segments
+            .iter()
+            .filter(|segment| segment.executable)
+            .flat_map(|segment| biases.iter().map(move |bias| (segment, *bias)))
+        {
+            let Some((start, end)) = segment.pages() else { continue };
+            let address = segment.page().wrapping_add(bias);
+            let end = address.saturating_add(end - start);
+            let meant = mappings.iter().filter(|mapping| mapping.has(address, start));
+            found.extend(meant.filter_map(|mapping| part(mapping, address, end, pid, tid)));
+        }
     }
+    found.sort_by_key(|map| map.addr);
     Ok(found)
 }
 
-/// A file that is mapped.
-struct MappedFile {
-    segments: Vec<Segment>,
-    /// How far its segments were moved, each time it was mapped.
-    biases: Vec<u64>,
+/// How far the segments of a file were moved, each time it was mapped. One page
+/// of a small file may hold parts of several segments, and is then mapped for each
+/// of them: only all segments together tell which is which.
+fn biases(segments: &[Segment], mappings: &[Mapping]) -> Vec<u64> {
+    let fitting = |bias: u64| {
+        let lies = |segment: &&Segment| {
+            let offset = segment.offset - segment.offset % PAGE;
+            let at = segment.page().wrapping_add(bias);
+            mappings.iter().any(|mapping| mapping.has(at, offset))
+        };
+        segments.iter().filter(lies).count()
+    };
+    let first = segments.iter().filter(|segment| segment.size > 0 && segment.offset < PAGE);
+    let starts = mappings.iter().filter(|mapping| mapping.pgoff == 0);
+    let first = first.map(Segment::page).min();
+    let mut biases: Vec<(usize, u64)> = starts
+        .filter_map(|mapping| Some(mapping.start.wrapping_sub(first?)))
+        .map(|bias| (fitting(bias), bias))
+        .collect();
+    // A program may have unmapped some of itself.
+    let most = biases.iter().map(|(fit, _)| *fit).max();
+    biases.retain(|(fit, _)| Some(*fit) == most);
+    biases.into_iter().map(|(_, bias)| bias).collect()
 }
 
 /// What is mapped at `len` bytes from `addr`, which the program has asked to
@@ -154,4 +168,46 @@ pub(super) fn mapped_at(pid: u32, tid: u32, addr: u64, len: u64) -> io::Result<V
     let end = addr.saturating_add(len);
     let parts = maps::read(pid.cast_signed())?;
     Ok(parts.iter().filter_map(|mapping| part(mapping, addr, end, pid, tid)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A small program of lld: four segments, all of them in page 0 of the file.
+    #[test]
+    fn segments_that_share_a_page_of_the_file() {
+        let segment =
+            |address, offset, size, executable| Segment { address, offset, size, executable };
+        let segments = [
+            segment(0, 0, 0x7d4, false),
+            segment(0x17e0, 0x7e0, 0x510, true),
+            segment(0x2cf0, 0xcf0, 0x1d8, false),
+            segment(0x3ec8, 0xec8, 0x58, false),
+        ];
+        let mapping = |start: u64, end: u64, prot| Mapping {
+            start,
+            end,
+            prot,
+            shared: false,
+            pgoff: 0,
+            dev: (0, 0),
+            ino: 1,
+            path: "/program".to_owned(),
+        };
+        let (r, rw) = (1, 3);
+        // All but the last have the same permissions here.
+        let mapped = [
+            mapping(0x40_0000, 0x40_1000, r),
+            mapping(0x40_1000, 0x40_2000, r),
+            mapping(0x40_2000, 0x40_3000, r),
+            mapping(0x40_3000, 0x40_4000, rw),
+        ];
+        assert_eq!(biases(&segments, &mapped), [0x40_0000]);
+        // Twice, the second time without its last part.
+        let again = [mapping(0x80_0000, 0x80_1000, r), mapping(0x80_1000, 0x80_2000, r)];
+        let both = [&mapped[..], &again[..]].concat();
+        assert_eq!(biases(&segments, &both), [0x40_0000]);
+        assert_eq!(biases(&segments, &again), [0x80_0000]);
+    }
 }
