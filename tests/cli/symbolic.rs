@@ -128,6 +128,11 @@ fn rows(file: &Path, kallsyms: &Path, view: &str) -> BTreeMap<String, usize> {
 fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            // Which of several targets that are as frequent comes first is in the order
+            // of addresses too.
+            if fields.get("kind").is_some_and(|kind| kind == "conditional") {
+                fields.retain(|key, _| !key.starts_with("to"));
+            }
             let addresses = [
                 "from",
                 "to",

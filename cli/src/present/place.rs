@@ -148,7 +148,13 @@ impl Place {
                 return text;
             }
         }
-        without_middle(&bare_alone.to_string(), room)
+        // Where it is says more than whose it is.
+        let alone = match (&self.symbol, self.file_offset.filter(|_| self.file.is_some())) {
+            (None, Some(offset)) => format!("…+{offset:#x}"),
+            (None, None) => Place { file: None, ..bare_alone }.to_string(),
+            _ => bare_alone.to_string(),
+        };
+        without_middle(&alone, room)
     }
 
     /// A part of it.
@@ -202,5 +208,24 @@ impl Serialize for PlacePart<'_> {
             Part::Line => place.line().map(ToString::to_string).serialize(to),
             Part::Inlines => place.inlines().serialize(to),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_stay_whole() {
+        let file = || Some("[kernel.kallsyms]".to_owned());
+        let address = Some(0xffff_ffff_8100_0030);
+        let place = Place { address, file: file(), ..Place::default() };
+        assert_eq!(place.within(80), "0xffffffff81000030 ([kernel.kallsyms])");
+        assert_eq!(place.within(30), "0xffffffff81000030 ([ker…yms])");
+        assert_eq!(place.within(22), "0xffffffff81000030");
+        assert_eq!(place.clone().after("behind ").within(22), "0xffffffff81000030");
+        let place = Place { file: file(), file_offset: Some(0x2dae5a), ..Place::default() };
+        assert_eq!(place.within(20), "[kern…syms]+0x2dae5a");
+        assert_eq!(place.within(12), "…+0x2dae5a");
     }
 }

@@ -57,7 +57,7 @@ fn conditional<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
         .place("from", "conditional branch", Part::ALL, |maps, (_, site)| {
             Some(Place::of(maps, site.location, site.from))
         })
-        .place("to", "target", &[Part::Address], |maps, (_, site)| {
+        .place("to", "target", Part::NAMES, |maps, (_, site)| {
             site.targets.first().map(|target| Place::of(maps, target.location, target.to))
         })
         .behind(" -> ")
