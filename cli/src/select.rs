@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use clap::Args;
 use profile::Flow;
-use profile::maps::{Dsos, Location, Maps};
+use profile::maps::{Location, Maps, Within};
 use profile::select::{NotTimes, Selection, Times};
 use serde_json::{Value, json};
 
@@ -100,22 +100,28 @@ pub(crate) fn offered(names: Vec<String>) -> String {
 
 /// Which rows are shown. Every stack was counted as a whole: without some of
 /// its branches, code would seem to have run between others. A branch is of the
-/// file that it stands in, whose code decided to take it, and a block of the
-/// file that the branch at its end stands in.
+/// file and the function that it stands in, whose code decided to take it, and a
+/// block of those that the branch at its end stands in.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Selection")]
-pub(crate) struct DsoArgs {
+pub(crate) struct RowArgs {
     /// Only rows of this file: a path, its last part (libc.so.6), or
     /// `[kernel.kallsyms]`, `[vdso]`, `[unknown]`. A branch belongs to the file of
     /// its FROM, and a block ends in its own. Shares stay of all files, as in perf.
     #[arg(long, visible_alias = "dsos", value_name = "NAME", value_delimiter = ',')]
     dso: Vec<String>,
+    /// Only rows of these functions: a name, whole or without parameters, template
+    /// arguments, namespaces and what compilers put behind it (.isra.0); * and ?
+    /// stand for what may be any. A branch belongs to the function of its FROM.
+    /// Shares stay of all. Several may be given.
+    #[arg(long = "symbol", visible_alias = "symbols", value_name = "GLOB")]
+    symbols: Vec<String>,
 }
 
-/// The rows of some files.
+/// The rows of some files and functions.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
-    names: Vec<String>,
+    of_what: RowArgs,
     unit: &'static str,
     /// What they count together, and what all rows do.
     count: u64,
@@ -124,54 +130,45 @@ pub(crate) struct Rows {
     all_rows: usize,
 }
 
-impl DsoArgs {
+impl RowArgs {
     /// Whether rows are left out.
     pub(crate) fn any(&self) -> bool {
-        !self.dso.is_empty()
+        !self.dso.is_empty() || !self.symbols.is_empty()
     }
 
-    /// Their names.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.dso
-    }
-
-    /// The files; `None` for all. `places` are those of the rows, with their
-    /// counts, for who asks for a file that there is not.
-    pub(crate) fn files(
+    /// The places that are asked for; `None` for all. `places` are those of the
+    /// rows, with their counts, for who asks for a file that there is not.
+    pub(crate) fn places(
         &self,
-        maps: &Maps,
+        maps: &mut Maps,
         places: impl Iterator<Item = (Location, u64)>,
-    ) -> Result<Option<Dsos>, Failure> {
-        if self.dso.is_empty() {
+    ) -> Result<Option<Within>, Failure> {
+        if !self.any() {
             return Ok(None);
         }
-        let dsos = Dsos::named(maps, &self.dso);
-        let [missing, ..] = dsos.missing() else { return Ok(Some(dsos)) };
-        let mut counts: Vec<(&str, u64)> = Vec::new();
-        for (location, count) in places {
-            let name = Dsos::name_of(maps, location);
-            match counts.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sum)) => *sum = sum.saturating_add(count),
-                None => counts.push((name, count)),
-            }
-        }
-        counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-        let are = offered(counts.into_iter().map(|(name, _)| name.to_owned()).collect());
-        let error = anyhow!("no file of the recording is called {missing:?}; rows are of {are}");
+        let within = Within::new(maps, &self.dso, &self.symbols);
+        let [missing, ..] = within.missing() else { return Ok(Some(within)) };
+        let error = if self.dso.contains(missing) {
+            let are = files_of(maps, places);
+            anyhow!("no file of the recording is called {missing:?}; rows are of {are}")
+        } else {
+            let instead = maps.instead_of(missing);
+            anyhow!("no function of the recording is called {missing:?}{instead}")
+        };
         Err(Failure { code: USAGE, error })
     }
 
-    /// Leaves out the rows of other files. `of` is what all rows count.
+    /// Leaves out the rows of other files and functions. `of` is what all rows count.
     pub(crate) fn keep<T>(
         &self,
-        maps: &Maps,
+        maps: &mut Maps,
         rows: &mut Vec<T>,
         (of, unit): (u64, &'static str),
         look: impl Fn(&T) -> (Location, u64),
     ) -> Result<Option<Rows>, Failure> {
-        let Some(dsos) = self.files(maps, rows.iter().map(&look))? else { return Ok(None) };
+        let Some(within) = self.places(maps, rows.iter().map(&look))? else { return Ok(None) };
         let all_rows = rows.len();
-        rows.retain(|row| dsos.has(look(row).0));
+        rows.retain(|row| within.has(look(row).0));
         let count = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(look(row).1));
         Ok(Some(self.rows(unit, (count, of), (rows.len(), all_rows))))
     }
@@ -193,17 +190,21 @@ impl DsoArgs {
         (count, of): (u64, u64),
         (rows, all_rows): (usize, usize),
     ) -> Rows {
-        Rows { names: self.dso.clone(), unit, count, of, rows, all_rows }
+        Rows { of_what: self.clone(), unit, count, of, rows, all_rows }
     }
 }
 
 impl Rows {
     /// In a line.
     pub(crate) fn line(&self) -> String {
-        let Rows { names, unit, count, of, rows, all_rows } = self;
+        let Rows { of_what: RowArgs { dso, symbols }, unit, count, of, rows, all_rows } = self;
+        let files = (!dso.is_empty()).then(|| dso.join(" or "));
+        let functions =
+            (!symbols.is_empty()).then(|| format!("functions {}", symbols.join(" or ")));
+        let what: Vec<String> = functions.into_iter().chain(files).collect();
         format!(
             "rows of {}: {} of {} {unit} ({}), {} of {} rows; shares are of all",
-            names.join(" or "),
+            what.join(" in "),
             grouped(*count),
             grouped(*of),
             part(*count, (*of).max(1)),
@@ -215,7 +216,8 @@ impl Rows {
     /// In JSON.
     pub(crate) fn json(&self) -> Value {
         json!({
-            "names": self.names,
+            "names": self.of_what.dso,
+            "symbols": self.of_what.symbols,
             "unit": self.unit,
             "count": self.count,
             "of": self.of,
@@ -223,4 +225,18 @@ impl Rows {
             "all_rows": self.all_rows,
         })
     }
+}
+
+/// The files of some places, those of the most first.
+fn files_of(maps: &Maps, places: impl Iterator<Item = (Location, u64)>) -> String {
+    let mut counts: Vec<(&str, u64)> = Vec::new();
+    for (location, count) in places {
+        let name = Within::name_of(maps, location);
+        match counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum = sum.saturating_add(count),
+            None => counts.push((name, count)),
+        }
+    }
+    counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    offered(counts.into_iter().map(|(name, _)| name.to_owned()).collect())
 }

@@ -15,7 +15,7 @@ use profile::perf_data::{Meta, Writer};
 use serde_json::{Value, json};
 
 use crate::drawn;
-use crate::support::lbr::{command, done, lbr, text};
+use crate::support::lbr::{command, done, lbr, rows as json_lines, stdout, text};
 use crate::support::mapping::mapping;
 use crate::support::skip::{skipped, tool};
 
@@ -503,5 +503,76 @@ fn headings_of_the_help() {
     for command in ["hist", "annotate", "lint", "script"] {
         let help = done(&[command, "--help"]);
         assert!(help.contains("\nSelection:\n") && help.contains("--event <NAME>"), "{command}");
+    }
+}
+
+/// Rows of some functions, by part of their name, in every view and printer; and
+/// rows summed by function. The totals stay those of all.
+#[test]
+fn rows_of_functions() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("symbols.txt");
+    let stack = "sort.isra.0+0x10/sort.isra.0+0x4/P/-/-/3  main+0x20/sort.isra.0+0x0/M/-/-/2\n";
+    let other = "ns::walk+0x8/main+0x24/P/-/-/1\n";
+    std::fs::write(&file, [stack, stack, other].concat()).unwrap();
+    let path = file.to_str().unwrap();
+    let rows = |args: &[&str]| json_lines(&[&["report", "-i", path, "--json"], args].concat());
+    for (symbol, from, count) in
+        [("sort", "sort.isra.0", 2), ("w*", "ns::walk", 1), ("ns::w?lk", "ns::walk", 1)]
+    {
+        for view in ["hot", "mispredict"] {
+            let mut shown = rows(&["--symbol", symbol, "--view", view]);
+            let quality = shown.pop().unwrap();
+            assert_eq!(quality["branches"], 5);
+            let dso = json!({
+                "names": [], "symbols": [symbol], "unit": "branches",
+                "count": count, "of": 5, "rows": 1, "all_rows": 3,
+            });
+            assert_eq!(quality["dso"], dso, "{view}");
+            assert_eq!(shown.len(), 1);
+            assert_eq!(shown[0]["from_symbol"], from);
+        }
+        let text = stdout(&lbr(&["report", "-i", path, "--symbol", symbol]));
+        let said = format!("rows of functions {symbol}: {count} of 5 branches (");
+        assert!(
+            text.contains(&said) && text.contains(", 1 of 3 rows; shares are of all"),
+            "{text}"
+        );
+        let csv = stdout(&lbr(&["report", "-i", path, "--csv", "--symbol", symbol]));
+        assert_eq!(csv.lines().count(), 2, "{csv}");
+        let html = stdout(&lbr(&["report", "-i", path, "--html", "-", "--symbol", symbol]));
+        assert!(html.contains(&said), "{symbol}");
+    }
+    assert_eq!(rows(&["--symbol", "*", "--view", "blocks"]).pop().unwrap()["dso"]["rows"], 1);
+    let out = lbr(&["report", "-i", path, "--symbol", "sotr"]);
+    let said =
+        "lbr: no function of the recording is called \"sotr\"; there is sort.isra.0\n".to_owned();
+    assert_eq!((out.status.code(), text(&out.stderr)), (Some(2), said));
+
+    // Together with sums: branches by where they come from, blocks by where they end.
+    let sums = |args: &[&str], key: &str| -> Vec<(String, u64)> {
+        let mut shown = rows(&[&["--group", "function"], args].concat());
+        assert_eq!(shown.pop().unwrap()["branches"], 5);
+        let sum = |row: &Value| {
+            assert_eq!((&row["group"], &row["file"]), (&json!("function"), &Value::Null));
+            (row["symbol"].as_str().unwrap().to_owned(), row[key].as_u64().unwrap_or(99))
+        };
+        shown.iter().map(sum).collect()
+    };
+    let named = |rows: &[(&str, u64)]| -> Vec<(String, u64)> {
+        rows.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    };
+    let all = [("main", 2), ("sort.isra.0", 2), ("ns::walk", 1)];
+    assert_eq!(sums(&[], "count"), named(&all));
+    assert_eq!(sums(&["--symbol", "sort"], "count"), named(&all[1..2]));
+    let missed = [("main", 2), ("sort.isra.0", 0), ("ns::walk", 0)];
+    assert_eq!(sums(&["--view", "mispredict"], "mispredicted"), named(&missed));
+    assert_eq!(sums(&["--view", "blocks"], "count"), named(&[("sort.isra.0", 2)]));
+    let html = stdout(&lbr(&["report", "-i", path, "--html", "-", "--group", "function"]));
+    assert!(html.contains("summed by function"));
+    for view in ["loops", "paths", "callgraph"] {
+        let out = lbr(&["report", "-i", path, "--view", view, "--group", "file"]);
+        assert_eq!(out.status.code(), Some(2), "{view}");
+        assert!(text(&out.stderr).contains("--group sums rows of the views hot,"), "{view}");
     }
 }

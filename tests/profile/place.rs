@@ -78,53 +78,64 @@ fn functions_addresses_and_lines() {
     let (step, size) = extent(&program, "step");
     let at = |maps: &mut Maps, addr: u64| locate(maps, 7, addr + bias);
     let start = at(&mut maps, step);
-    assert_eq!(maps.resolve(&place("step")), Ok(vec![Span { start, len: size }]));
-    assert_eq!(maps.resolve(&place("program:step")), Ok(vec![Span { start, len: size }]));
+    assert_eq!(maps.resolve(&place("step"), &|_| 0.0), Ok(vec![Span { start, len: size }]));
+    assert_eq!(maps.resolve(&place("program:step"), &|_| 0.0), Ok(vec![Span { start, len: size }]));
     let within = at(&mut maps, step + 4);
-    assert_eq!(maps.resolve(&place("step+4")), Ok(vec![Span { start: within, len: 1 }]));
+    assert_eq!(maps.resolve(&place("step+4"), &|_| 0.0), Ok(vec![Span { start: within, len: 1 }]));
     let address = Place::Address(step + 4 + bias);
-    assert_eq!(maps.resolve(&address), Ok(vec![Span { start: within, len: 1 }]));
+    assert_eq!(maps.resolve(&address, &|_| 0.0), Ok(vec![Span { start: within, len: 1 }]));
     let function = maps.function(within).unwrap();
     assert_eq!((function.name.as_str(), function.address), ("step", step));
     assert_eq!(function.offsets.end - function.offsets.start, size);
 
     // Line 9 is the mark inside what was inlined, line 16 the call of it.
     let mark = at(&mut maps, symbol(&program, "in_inner"));
-    let spans = maps.resolve(&place("inlined.c:9")).unwrap();
+    let spans = maps.resolve(&place("inlined.c:9"), &|_| 0.0).unwrap();
     assert!(spans.iter().any(|span| span.contains(mark)), "{spans:?}");
     let other = at(&mut maps, symbol(&program, "in_middle"));
     assert!(!spans.iter().any(|span| span.contains(other)), "{spans:?}");
-    let by_folder = maps.resolve(&place("programs/inlined.c:9"));
+    let by_folder = maps.resolve(&place("programs/inlined.c:9"), &|_| 0.0);
     assert_eq!(by_folder.as_ref(), Ok(&spans));
 
     // Where there is nothing.
-    assert!(matches!(maps.resolve(&place("nobody")), Err(PlaceError::NoSymbol { .. })));
-    assert!(matches!(maps.resolve(&place("libx.so:step")), Err(PlaceError::NoSymbol { .. })));
+    assert!(matches!(maps.resolve(&place("nobody"), &|_| 0.0), Err(PlaceError::NoSymbol { .. })));
+    assert!(matches!(
+        maps.resolve(&place("libx.so:step"), &|_| 0.0),
+        Err(PlaceError::NoSymbol { .. })
+    ));
     assert_eq!(
-        maps.resolve(&place("step+ffff")),
+        maps.resolve(&place("step+ffff"), &|_| 0.0),
         Err(PlaceError::BeyondFunction { name: "step".to_owned(), size, offset: 0xffff })
     );
-    assert!(matches!(maps.resolve(&place("other.c:9")), Err(PlaceError::NoSource { .. })));
-    assert!(matches!(maps.resolve(&place("lined.c:9")), Err(PlaceError::NoSource { .. })));
+    assert!(matches!(
+        maps.resolve(&place("other.c:9"), &|_| 0.0),
+        Err(PlaceError::NoSource { .. })
+    ));
+    assert!(matches!(
+        maps.resolve(&place("lined.c:9"), &|_| 0.0),
+        Err(PlaceError::NoSource { .. })
+    ));
     // Line 2 is a comment.
-    let Err(PlaceError::NoCode { below, above, .. }) = maps.resolve(&place("inlined.c:2")) else {
+    let Err(PlaceError::NoCode { below, above, .. }) =
+        maps.resolve(&place("inlined.c:2"), &|_| 0.0)
+    else {
         panic!("a comment has code");
     };
     assert_eq!((below, above), (None, Some(8)));
     let nowhere = Place::Address(0x1234_5678);
     let span = Span { start: Location::Address(0x1234_5678), len: 1 };
-    assert_eq!(maps.resolve(&nowhere), Ok(vec![span]));
+    assert_eq!(maps.resolve(&nowhere, &|_| 0.0), Ok(vec![span]));
 
     // Two programs with the same function: say which.
     let second = dir.join("second");
     compile("inlined.c", &second, &["-O2", "-g", "-no-pie"]).unwrap();
     map(&mut maps, 8, &second, 0);
-    let Err(error @ PlaceError::Ambiguous { .. }) = maps.resolve(&place("step")) else {
+    let Err(error @ PlaceError::Ambiguous { .. }) = maps.resolve(&place("step"), &|_| 0.0) else {
         panic!("one of two was taken");
     };
     let said = error.to_string();
     assert!(said.contains("program:step (") && said.contains(" or second:step ("), "{said}");
-    assert_eq!(maps.resolve(&place("program:step")), Ok(vec![Span { start, len: size }]));
+    assert_eq!(maps.resolve(&place("program:step"), &|_| 0.0), Ok(vec![Span { start, len: size }]));
 }
 
 /// One address may be another thing in another process.
@@ -133,11 +144,11 @@ fn an_address_of_several_processes() {
     let mut maps = Maps::default();
     maps.event(&mapping(1, 0x40_0000, 0x1000, 0, "/nonexistent/one"));
     maps.event(&mapping(2, 0x40_0000, 0x1000, 0, "/nonexistent/two"));
-    let refused = maps.resolve(&place("0x400010")).unwrap_err();
+    let refused = maps.resolve(&place("0x400010"), &|_| 0.0).unwrap_err();
     let said = refused.to_string();
     assert!(said.contains("/nonexistent/one") && said.contains("/nonexistent/two"), "{said}");
     maps.event(&mapping(3, 0x50_0000, 0x1000, 0, "/nonexistent/one"));
-    let only = maps.resolve(&place("0x500010")).unwrap();
+    let only = maps.resolve(&place("0x500010"), &|_| 0.0).unwrap();
     assert!(matches!(only[..], [Span { start: Location::File { offset: 0x10, .. }, len: 1 }]));
 }
 

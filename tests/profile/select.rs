@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lbr_msr::record::{Comm, Event, Head, Integrity, Label, Lost, Task};
 use profile::flow::FlowCounter;
 use profile::lint::{DEFAULT_STRIDE, Lint};
-use profile::maps::{Dsos, Location, Maps};
+use profile::maps::{Location, Maps, Within};
 use profile::select::{Field, Names, SelectError, Times, Why};
 use profile::{HotTable, Item, Recording, Selection};
 
@@ -559,11 +559,12 @@ fn rows_by_file() {
         maps.event(&map(path, 0x10_0000 * (at as u64 + 1), 0x1000, 0));
     }
     let space = maps.space(Some(100));
-    let at = |number: u64| maps.locate(space, 0x10_0000 * number + 8);
-    let has = |name: &str| {
-        let dsos = Dsos::named(&maps, &[name.to_owned()]);
-        let found: Vec<u64> = (1..=5).filter(|number| dsos.has(at(*number))).collect();
-        (found, dsos.missing().len())
+    let places: Vec<Location> =
+        (1..=5).map(|number| maps.locate(space, 0x10_0000 * number + 8)).collect();
+    let mut has = |name: &str| {
+        let within = Within::new(&mut maps, &[name.to_owned()], &[]);
+        let found: Vec<usize> = (1..=5).filter(|number| within.has(places[number - 1])).collect();
+        (found, within.missing().len())
     };
     assert_eq!(has("libc.so.6"), (vec![1], 0));
     assert_eq!(has("/opt/b/prog"), (vec![3], 0));
@@ -571,6 +572,6 @@ fn rows_by_file() {
     assert_eq!(has("[vdso]"), (vec![4], 0));
     assert_eq!(has("[unknown]"), (vec![5], 0));
     assert_eq!(has("libc"), (vec![], 1));
-    assert_eq!(Dsos::name_of(&maps, at(1)), "libc.so.6");
-    assert_eq!(Dsos::name_of(&maps, Location::Address(1)), "[unknown]");
+    assert_eq!(Within::name_of(&maps, places[0]), "libc.so.6");
+    assert_eq!(Within::name_of(&maps, Location::Address(1)), "[unknown]");
 }

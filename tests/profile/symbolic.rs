@@ -382,7 +382,7 @@ fn names_are_places() {
         "f+0x20(/usr/bin/x)/f+0x0(/usr/bin/x)/P/-/-/9 f+0x20(/usr/bin/x)/f+0x0(/usr/bin/x)/P/-/-/9 g+0x20(/a)/g+0x0(/b)/P/-/-/9\n",
     );
     let block = flow.blocks[0].clone();
-    let spans = |flow: &mut Flow, text: &str| flow.maps.resolve(&text.parse().unwrap());
+    let spans = |flow: &mut Flow, text: &str| flow.maps.resolve(&text.parse().unwrap(), &|_| 0.0);
     let found = spans(&mut flow, "f+0x20").unwrap();
     assert_eq!(found.len(), 1);
     assert!(found[0].contains(block.exit_location) && !found[0].contains(block.entry_location));
@@ -394,7 +394,10 @@ fn names_are_places() {
     assert!(candidates.iter().all(|candidate| candidate.address.is_none()));
     // The numbers inside are no addresses.
     let number = Place::Address(block.entry);
-    assert_eq!(flow.maps.resolve(&number).unwrap()[0].start, Location::Address(block.entry));
+    assert_eq!(
+        flow.maps.resolve(&number, &|_| 0.0).unwrap()[0].start,
+        Location::Address(block.entry)
+    );
 }
 
 /// Texts of perf 6.1 of one recording. What it prints for an address is the

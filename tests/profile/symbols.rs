@@ -8,7 +8,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use profile::symbols::{Module, SymbolError, build_id, demangle, find_symbol};
+use profile::symbols::{Called, Fit, Module, SymbolError, build_id, demangle, find_symbol};
 
 use crate::support::itself::with_symbols;
 
@@ -71,7 +71,7 @@ fn refusals_say_why() {
     assert!(matches!(refused("/dev/null"), SymbolError::NotAFile { .. }));
     assert!(matches!(refused("/proc/self/status"), SymbolError::NotElf { .. }));
     let missing = find_symbol(&exe(), "no_such_function_at_all").unwrap_err();
-    assert!(missing.to_string().ends_with("has no symbol no_such_function_at_all"), "{missing}");
+    assert!(missing.to_string().ends_with("has no function no_such_function_at_all"), "{missing}");
     assert_eq!(build_id(Path::new("/dev/null")), None);
     assert_eq!(build_id(Path::new("relative")), None);
 }
@@ -93,6 +93,65 @@ fn names_as_their_language_writes_them() {
     );
     assert_eq!(demangle("_Z"), "_Z");
     assert_eq!(demangle("main"), "main");
+}
+
+/// A name fits by what a person leaves out: parameters, what compilers put behind,
+/// template arguments, the trait, namespaces.
+#[test]
+fn functions_by_part_of_their_name() {
+    let clone = "_ZN63_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE";
+    for (symbol, written, fit) in [
+        ("sort", "sort", Some(Fit::Symbol)),
+        ("sort.constprop.0", "sort", Some(Fit::Clone)),
+        ("sort.isra.0.cold", "sort", Some(Fit::Clone)),
+        ("sort.constprop.0", "sort.constprop.0", Some(Fit::Symbol)),
+        ("quicksort", "sort", None),
+        // void quicksort<int>(int*, int)
+        ("_Z9quicksortIiEvPT_i", "void quicksort<int>", Some(Fit::Name)),
+        ("_Z9quicksortIiEvPT_i", "quicksort", Some(Fit::Path)),
+        ("_Z9quicksortIiEvPT_i", "quicksort<int>", Some(Fit::Path)),
+        ("_Z9quicksortIiEvPT_i.part.0", "quicksort", Some(Fit::Path)),
+        ("_Z9quicksortIiEvPT_i", "sort", None),
+        // std::unique_ptr<Tree<long, 3> > grow<long, 3>(long)
+        ("_Z4growIlLi3EESt10unique_ptrI4TreeIT_XT0_EEES2_", "grow", Some(Fit::Path)),
+        // step(int), also without its clone's mark; in a namespace without a name
+        ("_Z4stepi", "step", Some(Fit::Name)),
+        ("_Z4stepi", "step(int)", Some(Fit::Name)),
+        ("_Z4stepi.cold", "step", Some(Fit::Clone)),
+        ("_ZN12_GLOBAL__N_14stepEi", "step", Some(Fit::Path)),
+        // Compare::operator()(int, int) const
+        ("_ZNK7CompareclEii", "operator()", Some(Fit::Path)),
+        ("_ZNK7CompareclEii", "Compare::operator()", Some(Fit::Name)),
+        ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write", Some(Fit::Name)),
+        ("_ZN4core3fmt5write17h0123456789abcdefE", "fmt::write", Some(Fit::Path)),
+        ("_ZN4core3fmt5write17h0123456789abcdefE", "mt::write", None),
+        ("core::fmt::write::h0123456789abcdef", "core::fmt::write", Some(Fit::Clone)),
+        // <alloc::vec::Vec<T> as core::clone::Clone>::clone
+        (clone, "clone", Some(Fit::Path)),
+        (clone, "Vec::clone", Some(Fit::Path)),
+        (clone, "Clone::clone", Some(Fit::Path)),
+        (clone, "<alloc::vec::Vec<T> as core::clone::Clone>::clone", Some(Fit::Name)),
+        (clone, "Vec", None),
+    ] {
+        assert_eq!(Called::new(written).fit(symbol), fit, "{written} for {symbol}");
+    }
+    let there = ["main", "quicksort", "partition", "mergesort", "_Z10bubbleSortPi"];
+    assert_eq!(Called::new("quiksort").nearest(there), ["quicksort"]);
+    assert_eq!(Called::new("bubblesort").nearest(there), ["bubbleSort(int*)"]);
+    assert_eq!(Called::new("merge").nearest(there), ["mergesort"]);
+    assert_eq!(Called::new("xyzzy").nearest(there), Vec::<String>::new());
+    let one = |name, among: &[(&'static str, Option<u64>)]| {
+        Called::new(name).one_of(among.iter().copied()).map(|(found, _)| found)
+    };
+    assert_eq!(one("sort", &[("sort.cold", None), ("sort", None)]), Ok("sort"));
+    // Aliases of one address are one.
+    assert_eq!(one("f", &[("f.part.0", Some(1)), ("f.isra.0", Some(1))]), Ok("f.part.0"));
+    let several = one("sort", &[("_Z4sortIiEvPT_", Some(16)), ("_Z4sortIdEvPT_", Some(32))]);
+    let said = several.unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "2 functions sort: void sort<int>(int*) (0x10), void sort<double>(double*) (0x20)"
+    );
 }
 
 proptest! {

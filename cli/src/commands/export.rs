@@ -13,7 +13,7 @@ use crate::input::{self, Source};
 use crate::output::Output;
 use crate::present::number::{counted, grouped};
 use crate::present::out::say;
-use crate::select::{DsoArgs, SelectArgs};
+use crate::select::SelectArgs;
 use crate::symbols::SymbolArgs;
 
 /// Write a recording as what other tools read
@@ -37,14 +37,15 @@ pub(crate) struct Export {
     /// with.
     #[arg(long, value_name = "FILE", conflicts_with = "dso")]
     binary: Option<PathBuf>,
+    /// The program: a path, or its last part (libc.so.6) [default: the one that ran most].
+    #[arg(long, visible_alias = "dsos", value_name = "NAME", value_delimiter = ',')]
+    dso: Vec<String>,
     /// In complete recordings, count the code between two stacks of a thread too, which converters
     /// that look at one stack at a time cannot.
     #[arg(long)]
     join: bool,
     #[command(flatten)]
     select: SelectArgs,
-    #[command(flatten)]
-    dso: DsoArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
 }
@@ -90,7 +91,7 @@ fn usage<T>(what: &'static str) -> Result<T, Failure> {
 
 fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {
     let sources = args.symbols.sources(&Sources::default());
-    let wanted = match (&args.binary, args.dso.names()) {
+    let wanted = match (&args.binary, args.dso.as_slice()) {
         (Some(path), _) => Wanted::File(path.clone()),
         (None, []) => Wanted::Hottest,
         (None, [name]) => Wanted::Named(name.clone()),

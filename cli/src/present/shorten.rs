@@ -1,6 +1,8 @@
 //! Long names in little room: of C++ and Rust first what their own structure
 //! makes least telling, then the middle.
 
+use profile::symbols::groups;
+
 use super::out::{cells, cells_of};
 
 /// A name in so many cells. What stands between angle brackets and parentheses
@@ -95,44 +97,6 @@ fn first_separator(name: &str) -> Option<usize> {
     name.match_indices("::")
         .map(|(at, _)| at)
         .find(|at| *at > 0 && at + 2 < name.len() && !inside.iter().any(|group| group.contains(at)))
-}
-
-/// Calls `found` with where each outermost `<…>` and `(…)` begins and ends. The
-/// brackets of `operator<`, `operator()`, `->` and `(anonymous namespace)` are
-/// none.
-fn groups(name: &str, mut found: impl FnMut(usize, usize)) {
-    let mut open: Vec<(char, usize)> = Vec::new();
-    let mut skip = 0;
-    for (at, c) in name.char_indices() {
-        if at < skip {
-            continue;
-        }
-        let before = name.get(..at).unwrap_or_default();
-        let rest = name.get(at..).unwrap_or_default();
-        if before.ends_with("operator") {
-            let signs = rest.find(|c| !matches!(c, '<' | '>' | '=' | '-' | '(' | ')'));
-            let signs = rest.get(..signs.unwrap_or(rest.len())).unwrap_or_default();
-            // `operator<` of a template has its arguments right behind.
-            let own = ["()", "<=>", "<<=", ">>=", "<<", ">>", "->", "<=", ">=", "<", ">"];
-            skip = at + own.iter().find(|own| signs.starts_with(**own)).map_or(0, |own| own.len());
-            continue;
-        }
-        match c {
-            '<' | '(' => open.push((c, at + 1)),
-            '>' if before.ends_with('-') => {}
-            '>' | ')' => {
-                let mate = if c == '>' { '<' } else { '(' };
-                if let Some(at_mate) = open.iter().rposition(|(c, _)| *c == mate) {
-                    let (_, start) = open.swap_remove(at_mate);
-                    open.truncate(at_mate);
-                    if open.is_empty() && name.get(start..at) != Some("anonymous namespace") {
-                        found(start, at);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
 }
 
 #[cfg(test)]

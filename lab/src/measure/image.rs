@@ -43,14 +43,12 @@ pub enum LoadError {
         what: String,
     },
     /// It has no such function.
-    #[error("{}: no function is called {symbol}{hint}", path.display())]
+    #[error("{}: no function is called {symbol}", path.display())]
     NoSymbol {
         /// The file.
         path: PathBuf,
         /// As asked.
         symbol: String,
-        /// Some that there are.
-        hint: String,
     },
     /// The function itself refers to what cannot be had.
     #[error("{}: {symbol} refers to {what}, which the file does not define", path.display())]
@@ -130,6 +128,25 @@ impl LoadedFile {
         }
     }
 
+    /// The functions of a file, as it names them.
+    ///
+    /// # Errors
+    /// [`LoadError::Read`], [`LoadError::Format`].
+    pub fn functions(path: &Path) -> Result<Vec<String>, LoadError> {
+        let bytes = read(path).map_err(|cause| LoadError::Read { path: path.to_owned(), cause })?;
+        let file = object::File::parse(&*bytes).map_err(|error| {
+            let what = format!("no object file: {error}");
+            LoadError::Format { path: path.to_owned(), what }
+        })?;
+        let symbols = file.symbols().chain(file.dynamic_symbols());
+        let defined = symbols.filter(|s| s.is_definition() && s.kind() == SymbolKind::Text);
+        let mut names: Vec<String> =
+            defined.filter_map(|symbol| Some(symbol.name().ok()?.to_owned())).collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
     /// Address of the function.
     #[must_use]
     pub const fn function(&self) -> u64 {
@@ -187,23 +204,7 @@ impl Loading<'_> {
     }
 
     fn no_symbol(&self) -> LoadError {
-        let mut names: Vec<&str> = self
-            .file
-            .symbols()
-            .chain(self.file.dynamic_symbols())
-            .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
-            .filter_map(|symbol| symbol.name().ok())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        let near = |name: &&&str| name.contains(self.symbol) || self.symbol.contains(**name);
-        let mut few: Vec<&str> = names.iter().filter(near).take(5).copied().collect();
-        if few.is_empty() && names.len() <= 10 {
-            few = names;
-        }
-        let hint =
-            if few.is_empty() { String::new() } else { format!("; there is {}", few.join(", ")) };
-        LoadError::NoSymbol { path: self.path.to_owned(), symbol: self.symbol.to_owned(), hint }
+        LoadError::NoSymbol { path: self.path.to_owned(), symbol: self.symbol.to_owned() }
     }
 
     fn system(&self, cause: io::Error) -> LoadError {

@@ -1,6 +1,9 @@
 //! Names of symbols as people write them.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
+
+use wildmatch::WildMatch;
 
 /// The name as its language writes it; Rust's without the hash.
 #[must_use]
@@ -17,12 +20,335 @@ pub fn demangle(name: &str) -> Cow<'_, str> {
     name.into()
 }
 
-/// Whether a person who writes `wanted` means the symbol `name`: as in the
-/// file, demangled, or demangled without its parameters.
-pub(crate) fn is_called(name: &str, wanted: &str) -> bool {
-    let demangled = demangle(name);
-    // A part that the compiler moved away (`.cold`) has a name of its own.
-    *demangled == *wanted
-        || (!name.contains('.')
-            && demangled.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('(')))
+/// How near a symbol comes to what a person wrote, the nearest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// It is the symbol as the file has it.
+    Symbol,
+    /// It is its name as its language writes it, with or without parameters.
+    Name,
+    /// It is that without what a compiler put behind it, such as `.constprop.0`
+    /// or `.cold`.
+    Clone,
+    /// It is the end of its path, without the arguments of templates and
+    /// parameters: `Vec::push` or `push` for `alloc::vec::Vec<T>::push`.
+    Path,
+}
+
+/// The name of a function as a person wrote it.
+#[derive(Clone, Debug)]
+pub struct Called<'a> {
+    text: &'a str,
+    path: String,
+}
+
+impl<'a> Called<'a> {
+    /// Reads a name.
+    #[must_use]
+    pub fn new(text: &'a str) -> Called<'a> {
+        let path = paths(text).into_iter().next().unwrap_or_default();
+        Called { text, path }
+    }
+
+    /// How near a symbol comes, which may be demangled already; `None` where
+    /// something else is meant.
+    #[must_use]
+    pub fn fit(&self, symbol: &str) -> Option<Fit> {
+        if symbol == self.text {
+            return Some(Fit::Symbol);
+        }
+        let name = demangle(symbol);
+        let is = |name: &str| {
+            let rest = name.strip_prefix(self.text);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
+        };
+        let original = without_clone(&name);
+        if is(&name) && original.len() == name.len() || *name == *self.text {
+            return Some(Fit::Name);
+        }
+        if is(original) || self.text == without_hash(original) {
+            return Some(Fit::Clone);
+        }
+        let ends = |path: &String| {
+            let before = path.strip_suffix(&self.path);
+            before.is_some_and(|before| before.is_empty() || before.ends_with("::"))
+        };
+        (!self.path.is_empty() && paths(&name).iter().any(ends)).then_some(Fit::Path)
+    }
+
+    /// Of these symbols those that come nearest, demangled: what was written by
+    /// mistake may be one of them.
+    #[must_use]
+    pub fn nearest<'b>(&self, symbols: impl IntoIterator<Item = &'b str>) -> Vec<String> {
+        /// Names that are offered.
+        const OFFERED: usize = 5;
+        let last = |path: &str| path.rsplit("::").next().unwrap_or(path).to_lowercase();
+        let wanted = last(&self.path);
+        let mut near: Vec<(Reverse<u32>, usize, String)> = Vec::new();
+        for symbol in symbols {
+            let name = demangle(symbol);
+            let called = paths(&name).first().map(|path| last(path)).unwrap_or_default();
+            let is_part = wanted.len() > 2 && called.contains(&wanted)
+                || called.len() > 2 && wanted.contains(&called);
+            let alike = strsim::normalized_damerau_levenshtein(&called, &wanted);
+            // A third of the letters may be wrong.
+            if !is_part && alike < 0.66 {
+                continue;
+            }
+            let alike = (alike * 1000.0) as u32;
+            let one = (Reverse(alike), name.len(), name.into_owned());
+            if let Err(at) = near.binary_search(&one) {
+                near.insert(at, one);
+                near.truncate(OFFERED);
+            }
+        }
+        near.into_iter().map(|(.., name)| name).collect()
+    }
+
+    /// The one of these functions that is meant, each with its address where that
+    /// tells it from others of its name.
+    ///
+    /// # Errors
+    /// [`NotOne`].
+    pub fn one_of<'b>(
+        &self,
+        functions: impl Iterator<Item = (&'b str, Option<u64>)> + Clone,
+    ) -> Result<(&'b str, Option<u64>), NotOne> {
+        let mut nearest = Nearest::default();
+        for function in functions.clone() {
+            nearest.add(self.fit(function.0), || function);
+        }
+        let mut found = nearest.found;
+        // Aliases are one function.
+        found.dedup_by(|(_, a), (_, b)| a.is_some() && a == b);
+        let name = self.text.to_owned();
+        match found.as_slice() {
+            [one] => Ok(*one),
+            [] => {
+                let instead = self.instead(functions.map(|(symbol, _)| symbol));
+                Err(NotOne::None { name, instead })
+            }
+            several => {
+                let one = |(symbol, address): &(&str, Option<u64>)| {
+                    let at = address.map(|address| format!(" ({address:#x})"));
+                    demangle(symbol).into_owned() + &at.unwrap_or_default()
+                };
+                Err(NotOne::Several { name, among: several.iter().map(one).collect() })
+            }
+        }
+    }
+
+    /// The nearest of these in words, behind why there is none.
+    pub(crate) fn instead<'b>(&self, symbols: impl IntoIterator<Item = &'b str>) -> String {
+        match self.nearest(symbols).join(", ") {
+            none if none.is_empty() => none,
+            names => format!("; there is {names}"),
+        }
+    }
+}
+
+/// Names of functions as a person wrote them, with `*` and `?` for what may be any.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern<'a> {
+    called: Called<'a>,
+    glob: Option<WildMatch>,
+}
+
+impl<'a> Pattern<'a> {
+    /// Reads a pattern. Without `*` and `?` it is a name.
+    pub(crate) fn new(text: &'a str) -> Pattern<'a> {
+        let glob = text.contains(['*', '?']).then(|| WildMatch::new(text));
+        Pattern { called: Called::new(text), glob }
+    }
+
+    /// Whether a symbol is meant: its name, or its path from any part on without
+    /// the arguments of templates and parameters.
+    pub(crate) fn is_match(&self, symbol: &str) -> bool {
+        let Some(glob) = &self.glob else { return self.called.fit(symbol).is_some() };
+        let name = demangle(symbol);
+        let ends = |path: &String| {
+            let starts = path.match_indices("::").map(|(at, _)| at + 2);
+            let mut ends = starts.chain([0]).filter_map(|at| path.get(at..));
+            ends.any(|end| glob.matches(end))
+        };
+        glob.matches(symbol) || glob.matches(&name) || paths(&name).iter().any(ends)
+    }
+}
+
+/// Why a name means no function, or more than one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOne {
+    /// None is called so.
+    #[error("no function {name}{instead}")]
+    None {
+        /// The name.
+        name: String,
+        /// The nearest that there are, in words.
+        instead: String,
+    },
+    /// Several may be meant.
+    #[error("{} functions {name}: {}", among.len(), few(among))]
+    Several {
+        /// The name.
+        name: String,
+        /// Their names and addresses.
+        among: Vec<String>,
+    },
+}
+
+fn few(among: &[String]) -> String {
+    /// Functions that a message names.
+    const LISTED: usize = 8;
+    let listed = among.get(..LISTED.min(among.len())).unwrap_or_default().join(", ");
+    match among.len() - LISTED.min(among.len()) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
+}
+
+/// Of what was looked at that which fits best.
+#[derive(Debug)]
+pub(crate) struct Nearest<T> {
+    fit: Option<Fit>,
+    /// All of that fit.
+    pub(crate) found: Vec<T>,
+}
+
+impl<T> Default for Nearest<T> {
+    fn default() -> Nearest<T> {
+        Nearest { fit: None, found: Vec::new() }
+    }
+}
+
+impl<T> Nearest<T> {
+    /// Looks at one more.
+    pub(crate) fn add(&mut self, fit: Option<Fit>, what: impl FnOnce() -> T) {
+        let Some(fit) = fit.filter(|fit| self.fit.is_none_or(|best| *fit <= best)) else { return };
+        if self.fit != Some(fit) {
+            self.found.clear();
+        }
+        self.fit = Some(fit);
+        self.found.push(what());
+    }
+}
+
+/// A name without what compilers put behind it: `.constprop.0`, `.isra.0`,
+/// `.part.0`, `.cold`, ` [clone .cold]`.
+fn without_clone(name: &str) -> &str {
+    const MARKS: [&str; 11] = [
+        "constprop",
+        "isra",
+        "part",
+        "cold",
+        "llvm",
+        "lto_priv",
+        "localalias",
+        "resume",
+        "destroy",
+        "cleanup",
+        "warm",
+    ];
+    let mut name = name;
+    while let Some((rest, _)) = name.strip_suffix(']').and_then(|name| name.rsplit_once(" [clone "))
+    {
+        name = rest;
+    }
+    while let Some((rest, mark)) = name.rsplit_once('.')
+        && !rest.is_empty()
+        && (MARKS.contains(&mark)
+            || !mark.is_empty() && mark.bytes().all(|digit| digit.is_ascii_digit()))
+    {
+        name = rest;
+    }
+    name
+}
+
+/// A name of Rust's without its hash, where a recorder printed that too.
+fn without_hash(name: &str) -> &str {
+    match name.rsplit_once("::h") {
+        Some((rest, hash)) if hash.len() == 16 && hash.bytes().all(|c| c.is_ascii_hexdigit()) => {
+            rest
+        }
+        _ => name,
+    }
+}
+
+/// The path of a function, without the arguments of templates, parameters, and
+/// what is returned. `<A as B>::f` is both `A::f` and `B::f`.
+fn paths(name: &str) -> Vec<String> {
+    let name = without_hash(without_clone(name.trim()));
+    let mut end_of_self = None;
+    if name.starts_with('<') {
+        groups(name, |start, end| {
+            if start == 1 {
+                end_of_self = Some(end);
+            }
+        });
+    }
+    if let Some(end) = end_of_self {
+        let inside = name.get(1..end).unwrap_or_default();
+        let rest = bare(name.get(end + 1..).unwrap_or_default());
+        let types = inside.split(" as ");
+        return types.flat_map(paths).map(|of| of + &rest).collect();
+    }
+    vec![bare(name)]
+}
+
+/// One path without what stands in brackets, before it and behind it.
+fn bare(name: &str) -> String {
+    let name = name.replace("(anonymous namespace)::", "").replace("[abi:cxx11]", "");
+    let (mut path, mut from) = (String::new(), 0);
+    groups(&name, |start, end| {
+        let before = name.get(from..start - 1).unwrap_or_default();
+        path += before.strip_prefix(" const").unwrap_or(before);
+        from = end + 1;
+    });
+    let tail = name.get(from..).unwrap_or_default();
+    if from == 0 || tail.starts_with("::") || tail.starts_with('{') {
+        path += tail;
+    }
+    let path = path.replace("::::", "::");
+    let path = path.trim_end_matches(':').trim();
+    // What it returns stands before the path, unless blanks are part of its name.
+    let name_at = path.find("operator").unwrap_or(path.len());
+    let start = path.get(..name_at).and_then(|head| head.rfind(' ')).map_or(0, |at| at + 1);
+    path.get(start..).unwrap_or(path).to_owned()
+}
+
+/// Calls `found` with where each outermost `<…>` and `(…)` begins and ends. The
+/// brackets of `operator<`, `operator()`, `->` and `(anonymous namespace)` are
+/// none.
+pub fn groups(name: &str, mut found: impl FnMut(usize, usize)) {
+    let mut open: Vec<(char, usize)> = Vec::new();
+    let mut skip = 0;
+    for (at, c) in name.char_indices() {
+        if at < skip {
+            continue;
+        }
+        let before = name.get(..at).unwrap_or_default();
+        let rest = name.get(at..).unwrap_or_default();
+        if before.ends_with("operator") {
+            let signs = rest.find(|c| !matches!(c, '<' | '>' | '=' | '-' | '(' | ')'));
+            let signs = rest.get(..signs.unwrap_or(rest.len())).unwrap_or_default();
+            // `operator<` of a template has its arguments right behind.
+            let own = ["()", "<=>", "<<=", ">>=", "<<", ">>", "->", "<=", ">=", "<", ">"];
+            skip = at + own.iter().find(|own| signs.starts_with(**own)).map_or(0, |own| own.len());
+            continue;
+        }
+        match c {
+            '<' | '(' => open.push((c, at + 1)),
+            '>' if before.ends_with('-') => {}
+            '>' | ')' => {
+                let mate = if c == '>' { '<' } else { '(' };
+                if let Some(at_mate) = open.iter().rposition(|(c, _)| *c == mate) {
+                    let (_, start) = open.swap_remove(at_mate);
+                    open.truncate(at_mate);
+                    if open.is_empty() && name.get(start..at) != Some("anonymous namespace") {
+                        found(start, at);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
 }

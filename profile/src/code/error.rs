@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::debug_file::hex;
+use super::demangle::NotOne;
 
 /// Why a file gives no symbols.
 #[derive(Debug, thiserror::Error)]
@@ -83,25 +84,15 @@ pub enum SymbolError {
         /// Name or kernel of the machine that was recorded.
         recorded: String,
     },
-    /// It has no symbol of that name.
-    #[error("{} has no symbol {name}{}", path.display(), if *stripped { " (it is stripped)" } else { "" })]
+    /// It has no function of that name, or several.
+    #[error("{} has {why}{}", path.display(), if *stripped { " (it is stripped)" } else { "" })]
     NoSymbol {
         /// The file.
         path: PathBuf,
-        /// The name asked for.
-        name: String,
+        /// Which of the two.
+        why: NotOne,
         /// It has no symbols at all.
         stripped: bool,
-    },
-    /// Several symbols have that name.
-    #[error("{} has {count} symbols {name}; give an address instead", path.display())]
-    Ambiguous {
-        /// The file.
-        path: PathBuf,
-        /// The name asked for.
-        name: String,
-        /// How many different addresses.
-        count: usize,
     },
     /// The kernel that was recorded is not the one that runs here.
     #[error(

@@ -2,7 +2,7 @@
 //! debug information call it, and what its bytes say.
 
 pub(crate) mod debug_file;
-mod demangle;
+pub(crate) mod demangle;
 mod error;
 pub mod lines;
 pub mod maps;

@@ -157,28 +157,36 @@ impl Span {
     }
 }
 
+/// The share of all that ran which ran in a function, 0 to 1: of several that a
+/// name may mean, those that ran are meant.
+pub type Shares<'a> = &'a dyn Fn(&Function) -> f64;
+
 /// One of several things that a name may mean.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// What to write to mean this one.
     pub name: String,
     /// The file that it is in.
     pub file: String,
-    /// Its address as the file's symbol table counts, or as it was recorded
-    /// where there is no file; `None` for lines, and where the recording has
-    /// symbols in place of addresses.
+    /// Its address as it was recorded, else as the file's symbol table counts;
+    /// `None` for lines, and where the recording has symbols in place of
+    /// addresses.
     pub address: Option<u64>,
+    /// Its share of all that ran, 0 to 1; `None` where none of them ran.
+    pub share: Option<f64>,
 }
 
 /// Why a place was not found.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
     /// Nothing that was mapped has a function of that name.
-    #[error("nothing that was recorded has a function {name}")]
+    #[error("nothing that was recorded has a function {name}{instead}")]
     NoSymbol {
         /// The name.
         name: String,
+        /// The nearest that there are, in words.
+        instead: String,
     },
     /// The function ends before that offset.
     #[error("{name} is {size} bytes long: {name}+{offset:#x} lies behind it")]
@@ -232,17 +240,31 @@ fn nearest(below: Option<u32>, above: Option<u32>) -> String {
 const LISTED: usize = 8;
 
 fn list(candidates: &[Candidate]) -> String {
-    let named = candidates.iter().take(LISTED).map(|candidate| match candidate.address {
-        Some(address) => format!("{} ({address:#x} in {})", candidate.name, candidate.file),
-        None => candidate.name.clone(),
-    });
-    let mut named: Vec<String> = named.collect();
+    let first = candidates.first().map(|candidate| &candidate.file);
+    let one_file = candidates.iter().all(|candidate| Some(&candidate.file) == first);
+    let one = |candidate: &Candidate| {
+        let Candidate { name, file, address, share } = candidate;
+        let at = address.map(|at| format!("{at:#x}")).filter(|at| at != name);
+        let file = (!one_file && address.is_some()).then(|| format!("in {file}"));
+        let place: Vec<String> = [at, file].into_iter().flatten().collect();
+        let place = Some(place.join(" ")).filter(|place| !place.is_empty());
+        let share = share.map(|share| format!("{:.2} % of what ran", share * 100.0));
+        match [place, share].into_iter().flatten().collect::<Vec<_>>().join(", ") {
+            more if more.is_empty() => name.clone(),
+            more => format!("{name} ({more})"),
+        }
+    };
+    let mut named: Vec<String> = candidates.iter().take(LISTED).map(one).collect();
     if candidates.len() > LISTED {
         named.push(format!("{} more", candidates.len() - LISTED));
     }
-    match named.split_last() {
+    let list = match named.split_last() {
         Some((last, before)) if !before.is_empty() => format!("{} or {last}", before.join(", ")),
         _ => named.concat(),
+    };
+    match first.filter(|file| one_file && !file.is_empty()) {
+        Some(file) => format!("{list}, in {file}"),
+        None => list,
     }
 }
 
@@ -253,12 +275,12 @@ impl Maps {
     ///
     /// # Errors
     /// [`PlaceError`]; an ambiguous place names what it may mean.
-    pub fn resolve(&mut self, place: &Place) -> Result<Vec<Span>, PlaceError> {
+    pub fn resolve(&mut self, place: &Place, shares: Shares<'_>) -> Result<Vec<Span>, PlaceError> {
         match place {
             Place::Address(addr) => self.address(place, *addr),
             Place::Symbol { file, name, offset } => {
                 let mut spans = Vec::new();
-                for function in self.one_function(place, file.as_deref(), name)? {
+                for function in self.functions_meant(file.as_deref(), name, shares)? {
                     let size = function.offsets.end.wrapping_sub(function.offsets.start).max(1);
                     let (within, len) = match *offset {
                         None => (0, size),
@@ -312,26 +334,41 @@ impl Maps {
         let Location::File { file, offset } = location else { return None };
         let path = self.path(file)?.to_owned();
         let name = format!("byte {offset:#x} of {}", file_name(&path));
-        Some(Candidate { name, file: path, address: Some(offset) })
+        Some(Candidate { name, file: path, address: Some(offset), share: None })
     }
 
-    /// The one function of a name, as often as it was recorded in another way: in
-    /// its file, by its symbol there, by its symbol alone.
-    fn one_function(
+    /// The one function that a name means, as often as it was recorded in another
+    /// way: in its file, by its symbol there, by its symbol alone.
+    pub(crate) fn functions_meant(
         &mut self,
-        place: &Place,
         file: Option<&str>,
         name: &str,
+        shares: Shares<'_>,
     ) -> Result<Vec<Function>, PlaceError> {
-        let mut found = self.functions_named(name);
-        if let Some(file) = file {
-            found.retain(|function| self.path(function.file).is_some_and(|path| ends(path, file)));
-        }
-        // Aliases of one place are one.
-        found.dedup_by(|a, b| (a.file, &a.offsets) == (b.file, &b.offsets));
+        let found = self.functions_called(file, name);
         if found.is_empty() {
-            return Err(PlaceError::NoSymbol { name: name.to_owned() });
+            let instead = self.instead_of(name);
+            return Err(PlaceError::NoSymbol { name: name.to_owned(), instead });
         }
+        let place =
+            Place::Symbol { file: file.map(str::to_owned), name: name.to_owned(), offset: None };
+        self.one_of(&place, found, shares)
+    }
+
+    /// The one of several functions that ran.
+    pub(crate) fn one_of(
+        &mut self,
+        place: &Place,
+        found: Vec<Function>,
+        shares: Shares<'_>,
+    ) -> Result<Vec<Function>, PlaceError> {
+        let share = |function: Function| (shares(&function), function);
+        let mut ran: Vec<(f64, Function)> = found.into_iter().map(share).collect();
+        ran.sort_by(|a, b| b.0.total_cmp(&a.0));
+        if ran.first().is_some_and(|(share, _)| *share > 0.0) {
+            ran.retain(|(share, _)| *share > 0.0);
+        }
+        let (shares, found): (Vec<f64>, Vec<Function>) = ran.into_iter().unzip();
         let mut of_files = found.iter().filter(|function| !self.is_named_file(function.file));
         let (of_file, more) = (of_files.next(), of_files.next());
         let paths = || found.iter().filter_map(|function| self.path(function.file));
@@ -341,15 +378,28 @@ impl Maps {
         if more.is_none() && one_path && (one_name || of_file.is_some() && found.len() == 2) {
             return Ok(found);
         }
-        let candidates = found.into_iter().map(|function| {
-            let address = (!self.is_named_file(function.file)).then_some(function.address);
-            let Some(file) = self.path(function.file).map(str::to_owned) else {
-                return Candidate { name: function.name, file: String::new(), address };
+        let twice = |function: &Function| {
+            let same = |other: &&Function| {
+                other.name == function.name && self.path(other.file) == self.path(function.file)
             };
-            let name = format!("{}:{}", file_name(&file), function.name);
-            Candidate { name, file, address }
-        });
-        Err(PlaceError::Ambiguous { place: place.clone(), candidates: candidates.collect() })
+            found.iter().filter(same).count() > 1
+        };
+        let candidate = |(function, share): (&Function, f64)| {
+            let named = self.is_named_file(function.file);
+            let address = || self.recorded_address(function).unwrap_or(function.address);
+            let address = (!named).then(address);
+            let file = self.path(function.file).unwrap_or_default().to_owned();
+            let name = match address {
+                // Their names do not tell them apart.
+                Some(address) if twice(function) => format!("{address:#x}"),
+                _ if one_path || file.is_empty() => function.name.clone(),
+                _ => format!("{}:{}", file_name(&file), function.name),
+            };
+            let share = Some(share).filter(|share| *share > 0.0);
+            Candidate { name, file, address, share }
+        };
+        let candidates = found.iter().zip(shares).map(candidate).collect();
+        Err(PlaceError::Ambiguous { place: place.clone(), candidates })
     }
 
     fn line(&mut self, place: &Place, file: &str, line: u32) -> Result<Vec<Span>, PlaceError> {
@@ -374,6 +424,7 @@ impl Maps {
                 name: format!("{found}:{line}"),
                 file: found,
                 address: None,
+                share: None,
             });
             return Err(PlaceError::Ambiguous {
                 place: place.clone(),
@@ -394,9 +445,4 @@ impl Maps {
 
 fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
-}
-
-/// Whether a path ends with the folders and the name that somebody wrote.
-fn ends(path: &str, wanted: &str) -> bool {
-    path.strip_suffix(wanted).is_some_and(|before| before.is_empty() || before.ends_with('/'))
 }

@@ -17,7 +17,7 @@ mod traces;
 
 use std::path::PathBuf;
 
-use crate::code::maps::Dsos;
+use crate::code::maps::Within;
 use crate::code::symbols::SymbolError;
 use program::Program;
 
@@ -174,9 +174,8 @@ impl Traced {
             Wanted::File(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
         };
         let counts = program::by_file(self);
-        let dsos = name.clone().map(|name| Dsos::named(&self.maps, &[name]));
-        let asked = |file: usize| dsos.as_ref().is_none_or(|dsos| dsos.has_file(file));
-        let counted = self.maps.files().filter(|file| asked(*file)).map(|file| {
+        let within = Within::files(&self.maps, name.as_slice());
+                let counted = self.maps.files().filter(|file| within.has_file(*file)).map(|file| {
             // The first of those that are alike.
             (counts.get(&file).copied().unwrap_or(0), std::cmp::Reverse(file))
         });

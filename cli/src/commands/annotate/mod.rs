@@ -23,7 +23,7 @@ use crate::input::{self, Source, selected};
 use crate::output::Output;
 use crate::present::number::{counted, grouped};
 use crate::present::out::Out;
-use crate::select::{DsoArgs, SelectArgs};
+use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Show the code of a function with what a recording says about it.
@@ -43,7 +43,7 @@ pub(crate) struct Annotate {
     /// (foo.c:12) in one, or the code between two (0x401136..0x401160,
     /// loop..leaf) [default: the hottest function]. A recording is given with -i.
     #[arg(value_name = "PLACE")]
-    symbol: Option<String>,
+    place: Option<String>,
     /// perf.data, or text of `perf script -F brstack`; `-` is standard input.
     /// Given several times, the recordings are counted together.
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
@@ -70,7 +70,7 @@ pub(crate) struct Annotate {
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
-    dso: DsoArgs,
+    rows: RowArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
 }
@@ -95,7 +95,7 @@ impl From<Style> for Syntax {
 
 /// Runs the command.
 pub(crate) fn run(args: &Annotate) -> Outcome {
-    annotate(args).map_err(|failure| match args.symbol.as_deref().filter(|what| is_file(what)) {
+    annotate(args).map_err(|failure| match args.place.as_deref().filter(|what| is_file(what)) {
         Some(file) => {
             let error = failure.error.context(format!(
                 "{file} was taken for a place in code; a recording is given with -i: lbr annotate -i {file}"
@@ -120,10 +120,10 @@ fn annotate(args: &Annotate) -> Outcome {
     let mut flow = counter.finish();
     let mut head: Vec<String> = sources.iter().map(Source::origin).collect();
     head.extend(selected::of_quality(&sources, &flow.quality));
-    args.dso.keep_flow(&mut flow, false)?;
-    args.dso.keep_flow(&mut flow, true)?;
+    args.rows.keep_flow(&mut flow, false)?;
+    args.rows.keep_flow(&mut flow, true)?;
     let syntax = args.syntax.into();
-    if let (Some(output), None) = (&output, &args.symbol) {
+    if let (Some(output), None) = (&output, &args.place) {
         head.extend(sureness(&flow, None, &sources));
         let functions = html::hottest(&mut flow, syntax);
         let content = functions.ok_or_else(|| annotate::nothing(&mut flow)).or_exit(USAGE)?;
@@ -131,14 +131,14 @@ fn annotate(args: &Annotate) -> Outcome {
         finish(&sources, &flow.maps);
         return Ok(DONE);
     }
-    let found = match &args.symbol {
+    let found = match &args.place {
         Some(symbol) => annotate::find(&mut flow, symbol),
         None => annotate::hottest_one(&mut flow),
     };
     let found = found.or_exit(USAGE)?;
     let place = Location::File { file: found.file, offset: found.offset };
-    if args.dso.files(&flow.maps, std::iter::empty())?.is_some_and(|dsos| !dsos.has(place)) {
-        let error = anyhow!("{} is in {}, not in the file of --dso", found.name, found.path);
+    if args.rows.places(&mut flow.maps, std::iter::empty())?.is_some_and(|dsos| !dsos.has(place)) {
+        let error = anyhow!("{} of {} is not among --dso and --symbol", found.name, found.path);
         return Err(Failure { code: USAGE, error });
     }
     let annotated = annotate::annotate(&mut flow, &found, syntax).or_exit(USAGE)?;

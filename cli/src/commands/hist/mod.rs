@@ -29,7 +29,7 @@ use crate::present::number::{counted, grouped, share};
 use crate::present::out::{Out, say};
 use crate::present::place::Part;
 use crate::present::table::{Cell, Table};
-use crate::select::{DsoArgs, Rows, SelectArgs};
+use crate::select::{RowArgs, Rows, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Draw how many cycles blocks of code took
@@ -70,7 +70,7 @@ pub(crate) struct Hist {
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
-    dso: DsoArgs,
+    rows: RowArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
 }
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
         .map(|(source, flow)| Read { source, flow, rows: None })
         .collect();
     for of in &mut read {
-        of.rows = args.dso.keep_flow(&mut of.flow, true)?;
+        of.rows = args.rows.keep_flow(&mut of.flow, true)?;
     }
     let with_cycles = |read: &Read| read.flow.blocks.iter().any(|block| block.cycles.n() > 0);
     if let Some(without) = read.iter().find(|read| !with_cycles(read)) {

@@ -2,8 +2,9 @@
 
 use std::str::FromStr;
 
-use profile::flow::Block;
-use profile::maps::{Location, Maps};
+use profile::Flow;
+use profile::flow::{Block, share_of};
+use profile::maps::{Function, Location};
 use profile::place::{NotAPlace, Place, PlaceError, Span};
 
 /// A block that is asked for: by its entry, or by both ends.
@@ -44,12 +45,14 @@ pub(super) struct Found {
 
 impl Found {
     /// Looks the places up.
-    pub(super) fn new(maps: &mut Maps, wanted: &Wanted, to: &[Place]) -> Result<Found, PlaceError> {
-        let entry = maps.resolve(&wanted.entry)?;
-        let exits = wanted.exit.as_ref().map(|exit| maps.resolve(exit)).transpose()?;
+    pub(super) fn new(flow: &mut Flow, wanted: &Wanted, to: &[Place]) -> Result<Found, PlaceError> {
+        let Flow { maps, blocks, .. } = flow;
+        let shares = |function: &Function| share_of(blocks, function);
+        let entry = maps.resolve(&wanted.entry, &shares)?;
+        let exits = wanted.exit.as_ref().map(|exit| maps.resolve(exit, &shares)).transpose()?;
         let mut spans = Vec::new();
         for place in to {
-            spans.append(&mut maps.resolve(place)?);
+            spans.append(&mut maps.resolve(place, &shares)?);
         }
         Ok(Found { entry, exits, to: (!to.is_empty()).then_some(spans) })
     }

@@ -134,7 +134,7 @@ fn matching(
     let mut wrong = None;
     let mut any = false;
     for (index, Read { flow, .. }) in read.iter_mut().enumerate() {
-        let places = Found::new(&mut flow.maps, wanted, to);
+        let places = Found::new(flow, wanted, to);
         // An address means something in the first recording that has it; in
         // the others the same code may lie elsewhere.
         let by_key = !keys.is_empty() && has_address(wanted, to);

@@ -11,7 +11,7 @@ use profile::annotate::Syntax;
 use profile::overview::{Overview, OverviewCounter};
 
 use super::annotate;
-use super::report::{Page, Report, VIEWS};
+use super::report::{Page, Report, VIEWS, group};
 use crate::exit::{DONE, Failure, Outcome};
 use crate::head::finish;
 use crate::input;
@@ -48,11 +48,11 @@ pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
     let mut overview = counter.finish();
     args.symbols.apply(&mut overview.flow.maps);
     let Overview { branches, flow: all, .. } = &mut overview;
-    let kept = args.dso.keep(&all.maps, branches, (all.taken, "branches"), |branch| {
+    let kept = args.shown.keep(&mut all.maps, branches, (all.taken, "branches"), |branch| {
         (branch.from_location, branch.count)
     })?;
-    args.dso.keep_flow(&mut overview.flow, false)?;
-    args.dso.keep_flow(&mut overview.flow, true)?;
+    args.shown.keep_flow(&mut overview.flow, false)?;
+    args.shown.keep_flow(&mut overview.flow, true)?;
     let head = head::Head { kept, sources: &sources, recorded: &recorded };
     let page = page(&head, &mut overview, args)?;
     output.write(&page)?;
@@ -73,7 +73,11 @@ fn page(head: &head::Head<'_>, overview: &mut Overview, args: &Report) -> Result
         let Some(section) = view.section else { continue };
         let modelled = head.says_modelled();
         let mut of = Page { args, overview: &mut *overview, limit, modelled };
-        sections.push((view.name, section.title, (section.markup)(&mut of)?));
+        let markup = match args.group.filter(|_| group::can_sum(&view)) {
+            Some(by) => group::markup(&mut of, &view, by),
+            None => (section.markup)(&mut of)?,
+        };
+        sections.push((view.name, section.title, markup));
     }
     let code = annotated(&mut overview.flow);
     sections.extend(code.map(|code| ("code", "Annotated functions", code)));

@@ -7,7 +7,7 @@ use maud::{Markup, PreEscaped, html};
 use profile::Flow;
 use profile::basic::{BasicBlock, Cuts, Edge};
 use profile::cycles::Cycles;
-use profile::flow::Block;
+use profile::flow::{Block, share_of};
 use profile::maps::{Location, Maps};
 use profile::place::{self, PlaceError, Span};
 use profile::quality::Quality;
@@ -64,7 +64,7 @@ fn find<'a>(
     // Addresses are those that the views print.
     let mut end = |place: &place::Place| match place {
         place::Place::Address(_) => Ok(Vec::new()),
-        place => maps.resolve(place),
+        place => maps.resolve(place, &|function| share_of(blocks, function)),
     };
     let spans = (end(entry)?, end(exit)?);
     let is = |place: &place::Place, spans: &[Span], location, addr| match place {
@@ -269,10 +269,10 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         })
         .place("", " ", &[], |maps, (_, basic)| {
             let location = end_location(basic);
-            let end = match maps.address_of(location, address(basic.end)) {
-                None => Place::of(maps, location, address(basic.end)),
-                Some(addr) => Place::at(addr),
-            };
+            let end = Place::of(maps, location, address(basic.end));
+            // The symbol is the same as that of its start, mostly.
+            let known = end.address.filter(|_| end.symbol.is_some());
+            let end = known.map_or(end, Place::at);
             let before = if matches!(basic.end, Edge::Before(_)) { " up to " } else { " .. " };
             Some(end.after(before))
         })

@@ -104,7 +104,7 @@ fn run(args: &Report) -> Outcome {
     let selection = args.select.selection();
     let (mut graph, sources) =
         count(args.inputs.paths(), &selection, &args.symbols, options.stitch)?;
-    let shown = Shown::of(args, &graph)?;
+    let shown = Shown::of(args, &mut graph)?;
     let rows = shown.rows(args, &graph);
     let totals = Totals::of(graph.entries, graph.distinct);
     let scored = match &options.truth {
@@ -349,7 +349,7 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     };
     let selection = page.args.select.selection();
     let (mut graph, _) = count(&[path.to_owned()], &selection, &page.args.symbols, false)?;
-    let shown = Shown::of(page.args, &graph)?;
+    let shown = Shown::of(page.args, &mut graph)?;
     let (sums, all) = (shown.sums(&graph), graph.total());
     if all == 0 {
         return Ok(

@@ -33,7 +33,7 @@ pub(super) fn run(
         })?;
     let mut flow = counter.finish();
     let totals = Totals::from(&flow);
-    let rows = args.dso.keep_flow(&mut flow, blocks)?;
+    let rows = args.shown.keep_flow(&mut flow, blocks)?;
     let mut out = Out::stdout();
     let printer = args.printer();
     if printer == Printer::Text {

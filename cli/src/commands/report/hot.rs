@@ -97,9 +97,10 @@ fn run(args: &Report) -> Outcome {
     }
     let mut branches = std::mem::take(&mut hot.branches);
     let distinct = branches.len() as u64;
-    let rows = args.dso.keep(&hot.maps, &mut branches, (hot.total, "branches"), |branch| {
-        (branch.from_location, branch.count)
-    })?;
+    let rows =
+        args.shown.keep(&mut hot.maps, &mut branches, (hot.total, "branches"), |branch| {
+            (branch.from_location, branch.count)
+        })?;
     let listed = branches.len();
     branches.truncate(args.rows());
     branches.shrink_to_fit();

@@ -45,8 +45,8 @@ fn run(args: &Report) -> Outcome {
     let mut listed: Vec<Row<'_>> = found.iter().enumerate().collect();
     let rounds = found.iter().fold(0, |sum: u64, one| sum.saturating_add(one.rounds));
     let rows = args
-        .dso
-        .keep(&maps, &mut listed, (rounds, "rounds"), |(_, one)| (one.location, one.rounds))?;
+        .shown
+        .keep(&mut maps, &mut listed, (rounds, "rounds"), |(_, one)| (one.location, one.rounds))?;
     let shown = listed.get(..args.rows().min(listed.len())).unwrap_or_default();
     let mut out = Out::stdout();
     let table = table(complete);
@@ -322,10 +322,10 @@ fn markup(page: &mut Page<'_>) -> Result<Markup, Failure> {
     let Loops { loops: found, mut maps, complete, filtered, .. } = loops;
     page.args.symbols.apply(&mut maps);
     let mut listed: Vec<Row<'_>> = found.iter().enumerate().collect();
-    page.args.dso.keep(&maps, &mut listed, (0, ""), |(_, one)| (one.location, one.rounds))?;
+    page.args.shown.keep(&mut maps, &mut listed, (0, ""), |(_, one)| (one.location, one.rounds))?;
     if listed.is_empty() {
         let why = if !found.is_empty() {
-            "There are no loops in these files."
+            "There are no loops in what is selected."
         } else if filtered > 0 {
             "There are no loops: not every branch was recorded (record with -j any,u)."
         } else {

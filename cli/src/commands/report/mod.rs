@@ -3,6 +3,7 @@
 mod blocks;
 mod callgraph;
 mod flow;
+pub(crate) mod group;
 mod hot;
 mod loops;
 mod mispredict;
@@ -25,7 +26,7 @@ use crate::input::Inputs;
 use crate::present::number::grouped;
 use crate::present::out::Out;
 use crate::present::table::Printer;
-use crate::select::{DsoArgs, SelectArgs};
+use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Rows of the table where nobody says how many.
@@ -117,6 +118,10 @@ pub(crate) struct Report {
     /// By what to sort [default: count; mispredicts in its view].
     #[arg(long, value_enum)]
     sort: Option<Sort>,
+    /// Sum rows by function, source line or file (views hot, mispredict, outcomes,
+    /// blocks): a branch counts where it comes from, a block where it ends.
+    #[arg(long, value_enum, value_name = "BY", conflicts_with_all = ["sort", "block", "min_n"])]
+    pub(crate) group: Option<group::By>,
     /// Known predictions that a branch needs for a rate (view mispredict).
     #[arg(long, value_name = "N", default_value_t = 30)]
     min_n: u64,
@@ -143,7 +148,7 @@ pub(crate) struct Report {
     #[command(flatten)]
     pub(crate) select: SelectArgs,
     #[command(flatten)]
-    pub(crate) dso: DsoArgs,
+    pub(crate) shown: RowArgs,
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,
     #[command(flatten)]
@@ -181,6 +186,7 @@ pub(crate) fn hot(recording: &Path) -> Outcome {
         inputs: Inputs::one(recording),
         view: hot::VIEW,
         sort: None,
+        group: None,
         min_n: 0,
         block: None,
         limit: None,
@@ -188,7 +194,7 @@ pub(crate) fn hot(recording: &Path) -> Outcome {
         json: false,
         csv: false,
         select: SelectArgs::default(),
-        dso: DsoArgs::default(),
+        shown: RowArgs::default(),
         symbols: SymbolArgs::default(),
         paths: paths::PathOptions::default(),
         callgraph: callgraph::GraphOptions::default(),
@@ -200,6 +206,15 @@ pub(crate) fn run(args: &Report) -> Outcome {
     let view = args.view;
     if args.block.is_some() && view.name != blocks::VIEW.name {
         return usage("--block is of the view blocks: add --view blocks");
+    }
+    if let Some(by) = args.group {
+        if !group::can_sum(&view) {
+            return usage(
+                "--group sums rows of the views hot, mispredict, outcomes and blocks; callgraph is \
+                 by function already, and a path or a loop is of no one line",
+            );
+        }
+        return group::run(args, by);
     }
     if args.paths.any() && view.name != paths::VIEW.name {
         return usage(

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use profile::maps::{Dsos, Maps};
+use profile::maps::{Maps, Within};
 use profile::paths::{self, Break, FOLLOWERS, Follower, Growth, Link, Path, Paths};
 
 use serde_json::{Value, json};
@@ -97,26 +97,26 @@ fn run(args: &Report) -> Outcome {
     let list = std::mem::take(&mut paths.paths);
     let links = list.iter().flat_map(|path| &path.links);
     let places = links.map(|link| (link.from_location, link.count));
-    let dsos = args.dso.files(&paths.maps, places)?;
+    let within = args.shown.places(&mut paths.maps, places)?;
     // A chain is of every file that it leads through. Chains name others by
     // rank: it stays that among all.
     let is_listed = |path: &Path| {
-        let has = |dsos: &Dsos| path.links.iter().any(|link| dsos.has(link.from_location));
-        dsos.as_ref().is_none_or(has)
+        let has = |within: &Within| path.links.iter().any(|link| within.has(link.from_location));
+        within.as_ref().is_none_or(has)
     };
     let listed: Vec<usize> =
         list.iter().enumerate().filter(|(_, path)| is_listed(path)).map(|(at, _)| at).collect();
-    let of_dso = dsos.is_some().then(|| {
+    let selected = within.is_some().then(|| {
         let all = listed.iter().filter_map(|at| list.get(*at));
         let count = all.fold(0, |sum: u64, path| sum.saturating_add(path.branches));
-        args.dso.rows("branches", (count, paths.taken), (listed.len(), list.len()))
+        args.shown.rows("branches", (count, paths.taken), (listed.len(), list.len()))
     });
     let shown = rows.min(listed.len());
     let mut out = Out::stdout();
     if text {
         head::print(&mut out, &sources, &paths.quality, &totals)?;
         print_bounds(&mut out, &paths)?;
-        if let Some(rows) = &of_dso {
+        if let Some(rows) = &selected {
             out.line(rows.line())?;
         }
     }
@@ -150,7 +150,7 @@ fn run(args: &Report) -> Outcome {
         quality["complete"] = json!(paths.complete);
         quality["stacks_filtered"] = json!(paths.filtered);
         quality["chains"] = json!(list.len());
-        quality["dso"] = json!(of_dso.map(|rows| rows.json()));
+        quality["dso"] = json!(selected.map(|rows| rows.json()));
         quality["followers_kept"] = json!(FOLLOWERS);
         quality["branches_with_more_followers"] = json!(paths.crowded);
         quality["min_probability"] = json!(paths.growth.least);
@@ -254,9 +254,7 @@ fn row_json(paths: &mut Paths, path: &Path, rank: usize, covered: u64) -> Value 
             let (from, to) = ends(paths, follower)?;
             let mut row = json!({ "share": follower.share });
             for (key, place) in [("from", from), ("to", to)] {
-                // Without an address there is nothing else to know it by.
-                let known = place.address.is_some();
-                place.put_json(&mut row, key, if known { &[Part::Address] } else { Part::NAMES });
+                place.put_json(&mut row, key, Part::NAMES);
             }
             Some(row)
         });

@@ -17,16 +17,18 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Which functions lie in the files that are asked for.
-    pub(super) fn of(args: &Report, graph: &CallGraph) -> Result<Shown, Failure> {
+    pub(super) fn of(args: &Report, graph: &mut CallGraph) -> Result<Shown, Failure> {
         let unknown = Location::Address(0);
         let place = |function: &Function| function.location.unwrap_or(unknown);
-        let places = graph.sums().into_iter().filter_map(|sum| {
-            graph.functions.get(sum.function).map(|function| (place(function), sum.own))
+        let sums = graph.sums();
+        let CallGraph { functions, maps, .. } = graph;
+        let places = sums.into_iter().filter_map(|sum| {
+            functions.get(sum.function).map(|function| (place(function), sum.own))
         });
-        let dsos = args.dso.files(&graph.maps, places)?;
-        let is = |function| dsos.as_ref().is_none_or(|dsos| dsos.has(place(function)));
+        let within = args.shown.places(maps, places)?;
+        let is = |function| within.as_ref().is_none_or(|within| within.has(place(function)));
         let functions = graph.functions.iter().map(is).collect();
-        Ok(Shown { functions, any: dsos.is_none() })
+        Ok(Shown { functions, any: within.is_none() })
     }
 
     pub(super) fn has(&self, function: usize) -> bool {
@@ -55,6 +57,6 @@ impl Shown {
         let (sums, all) = (self.sums(graph), graph.sums().len());
         let own = sums.iter().fold(0, |sum: u64, of| sum.saturating_add(of.own));
         let unit = graph.unit.name();
-        args.dso.any().then(|| args.dso.rows(unit, (own, graph.total()), (sums.len(), all)))
+        args.shown.any().then(|| args.shown.rows(unit, (own, graph.total()), (sums.len(), all)))
     }
 }

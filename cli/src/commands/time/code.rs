@@ -3,6 +3,7 @@
 use anyhow::{Context, anyhow};
 use lab::measure::bracket::Body;
 use lab::measure::image::{LoadError, LoadedFile};
+use profile::symbols::Called;
 
 use super::{TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, USAGE};
@@ -31,13 +32,20 @@ impl Code {
         };
         let mut body = Body { init, unroll: args.unroll, rounds: args.rounds, ..Body::default() };
         if let (Some(path), Some(symbol)) = (&args.object, &args.symbol) {
-            let image = LoadedFile::load(path, symbol).map_err(|error| {
+            let failed = |error: LoadError| {
                 let code = match &error {
                     LoadError::Map { .. } | LoadError::Link { .. } => FAILED,
                     _ => USAGE,
                 };
                 Failure { code, error: error.into() }
-            })?;
+            };
+            let functions = LoadedFile::functions(path).map_err(failed)?;
+            let names = functions.iter().map(|name| (name.as_str(), None));
+            let (symbol, _) = Called::new(symbol)
+                .one_of(names)
+                .with_context(|| format!("{}", path.display()))
+                .or_exit(USAGE)?;
+            let image = LoadedFile::load(path, symbol).map_err(failed)?;
             body.call = Some(image.function());
             let title = format!("{symbol} of {}", path.display());
             return Ok(Code { body, image: Some(image), title });

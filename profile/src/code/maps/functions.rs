@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::files::{FileKind, State};
-use super::{Location, Maps};
-use crate::code::demangle::{demangle, is_called};
+use super::{Location, Mapping, Maps};
+use crate::code::demangle::{Called, Nearest, demangle};
 use crate::code::symbols::Found;
 use crate::read::names::REACH;
 
@@ -97,60 +97,107 @@ impl Maps {
         (file != usize::MAX).then_some(Function { name, file, offsets, address })
     }
 
-    /// The functions of a name, in all that was mapped.
-    pub(crate) fn functions_named(&mut self, name: &str) -> Vec<Function> {
-        let mut found = Vec::new();
+    /// The functions that a person means by a name, in all that was mapped or in
+    /// the files whose path ends so.
+    pub(crate) fn functions_called(&mut self, file: Option<&str>, name: &str) -> Vec<Function> {
+        let wanted = Called::new(name);
+        let mut nearest = Nearest::default();
+        self.each_function(file, |symbol, file, offsets, address| {
+            if file == usize::MAX {
+                return;
+            }
+            nearest.add(wanted.fit(symbol), || {
+                let (name, offsets) = (demangle(symbol).into_owned(), offsets.clone());
+                Function { name, file, offsets, address }
+            });
+        });
+        let mut found = nearest.found;
+        for function in &mut found {
+            let Function { file, offsets, .. } = function;
+            let at = Location::File { file: *file, offset: offsets.start };
+            // Of several symbols of one place the one that views print.
+            let shown = self.function(at).filter(|shown| shown.offsets.start == offsets.start);
+            function.name = shown.map_or_else(|| function.name.clone(), |shown| shown.name);
+        }
+        found.dedup_by(|a, b| (a.file, &a.offsets) == (b.file, &b.offsets));
+        found
+    }
+
+    /// The names of functions nearest to one that none has.
+    pub fn instead_of(&mut self, name: &str) -> String {
+        let mut names: Vec<String> = Vec::new();
+        self.each_function(None, |symbol, _, _, _| names.push(symbol.to_owned()));
+        Called::new(name).instead(names.iter().map(String::as_str))
+    }
+
+    /// Looks at every function of the files that were mapped, or of those whose
+    /// path ends so: its name as the file has it, the file, its bytes, its address.
+    pub(super) fn each_function(
+        &mut self,
+        path: Option<&str>,
+        mut look: impl FnMut(&str, usize, &Range<u64>, u64),
+    ) {
         for index in self.files() {
+            if path.is_some_and(|end| !self.path(index).is_some_and(|path| ends(path, end))) {
+                continue;
+            }
             self.open(index);
             let Some(file) = self.files.get(index) else { continue };
             if file.kind == FileKind::Named {
                 for (called, start) in self.named.of_file(index) {
-                    if is_called(called, name) {
-                        let (name, offsets) = (called.to_owned(), start..start + REACH);
-                        found.push(Function { name, file: index, offsets, address: 0 });
-                    }
+                    look(called, index, &(start..start + REACH), 0);
                 }
                 continue;
             }
             match &file.state {
                 State::Open(module) => {
-                    for range in module.named(name) {
+                    for (name, range) in module.functions() {
                         let Some(start) = module.offset_of_address(range.start) else { continue };
-                        let offsets = start..start.saturating_add(range.end - range.start);
-                        let name = module.symbol_at(range.start).map_or(name, |(name, _)| name);
-                        let name = demangle(name).into_owned();
-                        found.push(Function { name, file: index, offsets, address: range.start });
+                        let end = start.saturating_add(range.end - range.start);
+                        look(name, index, &(start..end), range.start);
                     }
                 }
                 State::Jit(map) => {
-                    for Found { name, addr, end } in map.named(|symbol| is_called(symbol, name)) {
-                        let Some(end) = end else { continue };
-                        let name = name.to_owned();
-                        found.push(Function {
-                            name,
-                            file: index,
-                            offsets: addr..end,
-                            address: addr,
-                        });
+                    for Found { name, addr, end } in map.iter() {
+                        if let Some(end) = end {
+                            look(name, index, &(addr..end), addr);
+                        }
                     }
                 }
                 State::Vmlinux(vmlinux, _) => {
-                    for (offsets, address) in vmlinux.named(name) {
-                        let name = name.to_owned();
-                        found.push(Function { name, file: index, offsets, address });
+                    for (name, offsets, address) in vmlinux.functions() {
+                        look(name, index, &offsets, address);
                     }
                 }
                 State::Listed(listed) => {
-                    for Found { name, addr, end } in listed.named(name) {
+                    for Found { name, addr, end } in listed.iter() {
                         let end = end.unwrap_or_else(|| addr.saturating_add(1));
                         let offsets = addr.wrapping_sub(listed.base)..end.wrapping_sub(listed.base);
-                        let name = name.to_owned();
-                        found.push(Function { name, file: index, offsets, address: addr });
+                        look(name, index, &offsets, addr);
                     }
                 }
                 State::NotTried | State::Failed(_) | State::Silent => {}
             }
         }
-        found
+        for Found { name, addr, end } in self.given_list().iter().flat_map(|list| list.iter()) {
+            look(name, usize::MAX, &(addr..end.unwrap_or_else(|| addr.saturating_add(1))), addr);
+        }
     }
+
+    /// An address that the recording has for a function of a file: the first that
+    /// it was mapped at.
+    pub(crate) fn recorded_address(&self, function: &Function) -> Option<u64> {
+        let start = function.offsets.start;
+        let mappings = self.spaces.iter().flat_map(|space| space.mappings.values());
+        let holds = |map: &&Mapping| {
+            map.file == function.file && start.checked_sub(map.pgoff).is_some_and(|at| at < map.len)
+        };
+        let mapped = mappings.filter(holds).min_by_key(|map| map.start);
+        mapped.map(|map| map.start.wrapping_add(start - map.pgoff))
+    }
+}
+
+/// Whether a path ends with the folders and the name that somebody wrote.
+fn ends(path: &str, wanted: &str) -> bool {
+    path.strip_suffix(wanted).is_some_and(|before| before.is_empty() || before.ends_with('/'))
 }

@@ -110,8 +110,8 @@ impl Listed {
         Some((name.to_owned(), file, addr.wrapping_sub(self.base)..end, addr))
     }
 
-    pub(super) fn named(&self, name: &str) -> Vec<Found<'_>> {
-        self.symbols.named(&self.module, |symbol| symbol == name)
+    pub(super) fn iter(&self) -> impl Iterator<Item = Found<'_>> {
+        self.symbols.of_module(&self.module)
     }
 }
 
@@ -301,11 +301,16 @@ impl Maps {
     /// A kernel address that no mapping tells anything about: a list of names
     /// that was given is right for it.
     pub(super) fn in_given_list(&mut self, addr: u64) -> Option<(String, usize, Range<u64>, u64)> {
-        let list = self.sources.kallsyms.clone().filter(|_| addr >= KERNEL)?;
-        let symbols = self.read_list(&list).ok()??;
+        let symbols = self.given_list().filter(|_| addr >= KERNEL)?;
         let Found { name, addr: start, end } = symbols.at_any(addr)?;
         let end = end.unwrap_or_else(|| addr.saturating_add(1));
         Some((name.to_owned(), usize::MAX, start..end, start))
+    }
+
+    /// The list of the kernel's symbols that was given.
+    pub(super) fn given_list(&mut self) -> Option<Arc<KernelSymbols>> {
+        let list = self.sources.kallsyms.clone()?;
+        self.read_list(&list).ok()?
     }
 }
 

@@ -1,7 +1,6 @@
 //! Which file an address belongs to: address spaces out of mapping records.
 
 mod common;
-mod dsos;
 mod evidence;
 mod files;
 mod functions;
@@ -10,6 +9,7 @@ mod named;
 mod source;
 mod vdso;
 mod vmlinux;
+mod within;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use kernel::{Kernel, Lists, is_kernel};
 use named::NamedPlaces;
 use vdso::VDSO;
 
-pub use dsos::Dsos;
 pub use functions::{Function, Named};
+pub use within::Within;
 
 /// Mappings copied at most, for processes that change what they inherited or
 /// replace what was sampled: a small recording could ask for any number.

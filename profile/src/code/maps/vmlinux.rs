@@ -26,10 +26,10 @@ impl Vmlinux {
         Some((name, self.offsets(&range), range.start))
     }
 
-    /// The functions of a name: their offsets, their addresses in the file.
-    pub(super) fn named(&self, name: &str) -> Vec<(Range<u64>, u64)> {
-        let ranges = self.module.named(name);
-        ranges.iter().map(|range| (self.offsets(range), range.start)).collect()
+    /// Every function: its name as the file has it, its offsets, its address in
+    /// the file.
+    pub(super) fn functions(&self) -> impl Iterator<Item = (&str, Range<u64>, u64)> {
+        self.module.functions().map(|(name, range)| (name, self.offsets(&range), range.start))
     }
 
     fn offsets(&self, range: &Range<u64>) -> Range<u64> {
@@ -73,10 +73,11 @@ impl Maps {
                 None => return Ok(None),
             },
         };
-        match module.find(reference) {
-            Ok(base) => Ok(Some(Vmlinux { module: Box::new(module), base })),
-            Err(error) if self.sources.vmlinux.is_some() => Err(error),
-            Err(_) => Ok(None),
+        let base = module.functions().find(|(name, _)| *name == reference);
+        match base.map(|(_, range)| range.start) {
+            Some(base) => Ok(Some(Vmlinux { module: Box::new(module), base })),
+            None if self.sources.vmlinux.is_some() => module.find(reference).map(|_| None),
+            None => Ok(None),
         }
     }
 

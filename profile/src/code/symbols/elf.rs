@@ -11,7 +11,7 @@ use super::image::Image;
 use super::table::{Found, SymbolTable};
 use super::{SymbolError, packed, plt};
 use crate::code::debug_file::{DebugDirs, Wanted, debug_file, open_regular};
-use crate::code::demangle::is_called;
+use crate::code::demangle::Called;
 use crate::code::lines::{CodeOfLine, Frame, Lines, SourceLine};
 
 /// A segment that is loaded. PT_LOAD.
@@ -246,38 +246,27 @@ impl Module {
         Some(found.addr..found.end.unwrap_or(last).min(last))
     }
 
-    /// Every function of a name, as in the file or demangled: its addresses.
-    /// A name as in the file goes before those that are so demangled.
-    #[must_use]
-    pub fn named(&self, name: &str) -> Vec<Range<u64>> {
-        let mut found = self.symbols().named(|symbol| symbol == name);
-        if found.is_empty() {
-            found = self.symbols().named(|symbol| is_called(symbol, name));
-        }
-        let mut ranges: Vec<_> = found.iter().filter_map(|found| self.range(found)).collect();
-        // Aliases are one function.
-        ranges.dedup_by_key(|range| range.start);
-        ranges
+    /// Every function: its name as the file has it, and its addresses.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, Range<u64>)> {
+        self.symbols().iter().filter_map(|found| Some((found.name, self.range(&found)?)))
     }
 
-    /// Address of the symbol of a name, as in the file or demangled.
+    /// Address of the function that a person means by a name.
     ///
     /// # Errors
-    /// [`SymbolError::NoSymbol`], [`SymbolError::Ambiguous`].
+    /// [`SymbolError::NoSymbol`].
     pub fn find(&self, name: &str) -> Result<u64, SymbolError> {
-        match self.named(name).as_slice() {
-            [range] => Ok(range.start),
-            [] => Err(SymbolError::NoSymbol {
+        let functions = self
+            .symbols()
+            .iter()
+            .filter_map(|found| self.range(&found).map(|range| (found.name, Some(range.start))));
+        Called::new(name).one_of(functions).map(|(_, address)| address.unwrap_or(0)).map_err(
+            |why| SymbolError::NoSymbol {
                 path: self.path.clone(),
-                name: name.to_owned(),
+                why,
                 stripped: self.is_stripped(),
-            }),
-            several => Err(SymbolError::Ambiguous {
-                path: self.path.clone(),
-                name: name.to_owned(),
-                count: several.len(),
-            }),
-        }
+            },
+        )
     }
 
     fn lines(&self) -> Option<&Lines> {

@@ -81,7 +81,7 @@ impl JitMap {
         self.table.at(addr)
     }
 
-    pub(crate) fn named(&self, wanted: impl Fn(&str) -> bool) -> Vec<Found<'_>> {
-        self.table.named(wanted)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Found<'_>> {
+        self.table.iter()
     }
 }

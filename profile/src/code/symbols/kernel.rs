@@ -123,12 +123,17 @@ impl KernelSymbols {
 
     /// The address of a symbol of the kernel itself.
     pub(crate) fn address(&self, name: &str) -> Option<u64> {
-        self.named("", |symbol| symbol == name).first().map(|found| found.addr)
+        self.of_module("").find(|found| found.name == name).map(|found| found.addr)
     }
 
-    /// Every symbol of a module of which `wanted` likes the name.
-    pub(crate) fn named(&self, module: &str, wanted: impl Fn(&str) -> bool) -> Vec<Found<'_>> {
-        self.tables.get(module).map(|table| table.named(wanted)).unwrap_or_default()
+    /// Every symbol.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Found<'_>> {
+        self.tables.values().flat_map(SymbolTable::iter)
+    }
+
+    /// Every symbol of a module ("" is the kernel).
+    pub(crate) fn of_module(&self, module: &str) -> impl Iterator<Item = Found<'_>> {
+        self.tables.get(module).into_iter().flat_map(SymbolTable::iter)
     }
 }
 

@@ -12,7 +12,7 @@ mod table;
 use std::path::{Path, PathBuf};
 
 pub use super::debug_file::DebugDirs;
-pub use super::demangle::demangle;
+pub use super::demangle::{Called, Fit, NotOne, demangle, groups};
 pub use super::error::SymbolError;
 pub use crate::read::object_file::build_id;
 pub use elf::Module;

@@ -117,12 +117,8 @@ impl SymbolTable {
         [next, self.bounds.get(bound).copied()].into_iter().flatten().min()
     }
 
-    /// Every symbol of which `wanted` likes the name.
-    pub(crate) fn named(&self, wanted: impl Fn(&str) -> bool) -> Vec<Found<'_>> {
-        let called = self.symbols.iter().filter(|symbol| {
-            let (start, end) = symbol.name;
-            self.names.get(start as usize..end as usize).is_some_and(&wanted)
-        });
-        called.filter_map(|symbol| self.found(symbol)).collect()
+    /// Every symbol, in the order of addresses.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Found<'_>> + Clone {
+        self.symbols.iter().filter_map(|symbol| self.found(symbol))
     }
 }

@@ -5,7 +5,7 @@
 //! What it leaves out is counted ([`LeftOut`]). It chooses samples, never
 //! entries of a stack: code ran in a straight line between two neighbours, and
 //! without one of them it would seem to have run between others. What chooses
-//! branches by where they lie ([`Dsos`](crate::maps::Dsos)) is for rows of a finished table.
+//! branches by where they lie ([`Within`](crate::maps::Within)) is for rows of a finished table.
 
 mod choice;
 mod comms;

@@ -1,27 +1,20 @@
 //! Why code cannot be shown.
 
-use super::Stretch;
 use crate::code::place::PlaceError;
 
 /// Why no code is found.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindError {
     /// The recording knows no such name.
-    #[error("no function {name} in the files of this recording{}", because(why))]
+    #[error("no function {name} in the files of this recording{instead}{}", because(why))]
     Unknown {
         /// The name.
         name: String,
         /// Files that give no names, and why.
         why: Vec<String>,
-    },
-    /// Several functions of that name ran, or none of them.
-    #[error("there are {} functions {name}: give an address instead: {}", among.len(), candidates(among))]
-    Several {
-        /// The name.
-        name: String,
-        /// They, the most often executed first.
-        among: Vec<Stretch>,
+        /// The nearest names that there are, in words.
+        instead: String,
     },
     /// It has no code of its own.
     #[error(
@@ -93,9 +86,4 @@ pub enum FindError {
 
 fn because(why: &[String]) -> String {
     if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) }
-}
-
-fn candidates(among: &[Stretch]) -> String {
-    let one = |function: &Stretch| format!("{:#x} ({})", function.address, function.path);
-    among.iter().map(one).collect::<Vec<_>>().join(", ")
 }

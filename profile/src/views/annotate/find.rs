@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::FindError;
+use crate::code::demangle::Called;
 use crate::code::maps::{Function, Location, Maps};
-use crate::code::place::Place;
+use crate::code::place::{Place, PlaceError};
 use crate::code::straight;
-use crate::views::flow::{Block, Flow};
+use crate::views::flow::{Block, Flow, share_of};
 
 /// Addresses from here up belong to the kernel.
 const KERNEL: u64 = 1 << 63;
@@ -54,18 +55,6 @@ impl Stretch {
         let len = offsets.end.saturating_sub(offsets.start);
         Stretch { name, file, path, offset: offsets.start, len, address, file_address }
     }
-
-    /// How often blocks of the recording ran through it.
-    fn ran(&self, flow: &Flow) -> u64 {
-        let inside = flow.blocks.iter().filter(|block| self.overlaps(block));
-        inside.fold(0, |sum, block| sum.saturating_add(block.count))
-    }
-
-    fn overlaps(&self, block: &Block) -> bool {
-        let Location::File { file, offset } = block.entry_location else { return false };
-        let last = offset.saturating_add(block.exit.wrapping_sub(block.entry));
-        file == self.file && offset < self.offset.saturating_add(self.len) && last >= self.offset
-    }
 }
 
 /// A function that ran, and how hot it was.
@@ -107,35 +96,28 @@ pub fn find(flow: &mut Flow, what: &str) -> Result<Stretch, FindError> {
 }
 
 fn named(flow: &mut Flow, name: &str) -> Result<Option<Stretch>, FindError> {
-    let functions = flow.maps.functions_named(name);
-    let all = functions.into_iter().map(|function| Stretch::of(flow, function)).collect();
-    one_of(flow, name, all)
+    let Flow { maps, blocks, .. } = flow;
+    let found = match maps.functions_meant(None, name, &|function| share_of(blocks, function)) {
+        Ok(found) => found,
+        Err(PlaceError::NoSymbol { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(with_code(flow, found))
 }
 
-/// The one that ran.
-fn one_of(flow: &Flow, name: &str, mut all: Vec<Stretch>) -> Result<Option<Stretch>, FindError> {
-    let mut ran: Vec<(u64, Stretch)> = all.iter().map(|f| (f.ran(flow), f.clone())).collect();
-    ran.retain(|(count, _)| *count > 0);
-    ran.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-    if !ran.is_empty() {
-        all = ran.into_iter().map(|(_, function)| function).collect();
-    }
-    // One is as good as another where none has code.
-    let none = all.iter().all(|function| flow.maps.is_named_file(function.file));
-    match all.len() {
-        0 | 1 => Ok(all.pop()),
-        _ if none => Ok(all.pop()),
-        _ => Err(FindError::Several { name: name.to_owned(), among: all }),
-    }
+/// Of one function, recorded in several ways, that which has code.
+fn with_code(flow: &mut Flow, mut found: Vec<Function>) -> Option<Stretch> {
+    found.sort_by_key(|function| flow.maps.is_named_file(function.file));
+    let function = found.into_iter().next()?;
+    Some(Stretch::of(flow, function))
 }
 
 /// Why a name has no code.
 fn missing(flow: &mut Flow, name: &str) -> FindError {
-    let name = name.to_owned();
     let (mut into, mut outside, mut looked) = (BTreeSet::new(), None, HashSet::new());
-    let called = |function: &str| {
-        function == name || function.strip_prefix(&*name).is_some_and(|rest| rest.starts_with('('))
-    };
+    let wanted = Called::new(name);
+    let called = |function: &str| wanted.fit(function).is_some();
+    let name = name.to_owned();
     for block in &flow.blocks {
         let maps = &mut flow.maps;
         match block.entry_location {
@@ -166,7 +148,8 @@ fn missing(flow: &mut Flow, name: &str) -> FindError {
     if !into.is_empty() {
         return FindError::Inlined { name, into: into.into_iter().collect() };
     }
-    FindError::Unknown { name, why: nameless(flow) }
+    let instead = flow.maps.instead_of(&name);
+    FindError::Unknown { name, why: nameless(flow), instead }
 }
 
 /// What an address without a file belongs to.
@@ -228,19 +211,23 @@ fn file_of(location: Location) -> Option<usize> {
 
 /// The function around a place.
 fn around(flow: &mut Flow, place: &Place) -> Result<Stretch, FindError> {
-    let spans = flow.maps.resolve(place)?;
-    let mut found: Vec<Stretch> = Vec::new();
+    let Flow { maps, blocks, .. } = flow;
+    let shares = |function: &Function| share_of(blocks, function);
+    let spans = maps.resolve(place, &shares)?;
+    let mut found: Vec<Function> = Vec::new();
     for span in &spans {
-        match Stretch::at(flow, span.start) {
+        match maps.function(span.start) {
             Some(function) if !found.contains(&function) => found.push(function),
             _ => {}
         }
     }
-    if let Some(function) = one_of(flow, &place.to_string(), found)? {
+    let found = if found.is_empty() { found } else { maps.one_of(place, found, &shares)? };
+    if let Some(function) = with_code(flow, found) {
         return Ok(function);
     }
+    let unknown = |name, why| FindError::Unknown { name, why, instead: String::new() };
     let Some(start) = spans.first().map(|span| span.start) else {
-        return Err(FindError::Unknown { name: place.to_string(), why: nameless(flow) });
+        return Err(unknown(place.to_string(), nameless(flow)));
     };
     Err(match start {
         Location::Address(addr) => {
@@ -260,7 +247,7 @@ fn around(flow: &mut Flow, place: &Place) -> Result<Stretch, FindError> {
                     let stripped = module.is_stripped();
                     FindError::NoSymbol { addr: own.wrapping_add(shift), path, stripped }
                 }
-                None => FindError::Unknown { name: format!("at {place}"), why: nameless(flow) },
+                None => unknown(format!("at {place}"), nameless(flow)),
             }
         }
     })
@@ -284,9 +271,11 @@ fn range(flow: &mut Flow, from: &str, to: &str) -> Result<Stretch, FindError> {
     let module = flow.maps.elf(file).ok_or_else(no_range)?;
     let address = module.address_of_offset(offset).ok_or_else(no_range)?;
     let offsets = offset..offset.saturating_add(len);
-    let found = Stretch::of(flow, Function { name, file, offsets, address });
+    let found = Function { name, file, offsets, address };
+    let ran = share_of(&flow.blocks, &found) > 0.0;
+    let found = Stretch::of(flow, found);
     // A file that was mapped, and nothing is known to have run at its addresses.
-    if flow.maps.has_names() && found.ran(flow) == 0 {
+    if flow.maps.has_names() && !ran {
         return Err(by_name(found.name));
     }
     Ok(found)
@@ -297,7 +286,8 @@ fn end_of_range(flow: &mut Flow, end: &str) -> Result<Location, FindError> {
         return Ok(Location::File { file: function.file, offset: function.offset });
     }
     let Ok(place) = end.parse::<Place>() else { return Err(missing(flow, end)) };
-    let spans = flow.maps.resolve(&place)?;
+    let Flow { maps, blocks, .. } = flow;
+    let spans = maps.resolve(&place, &|function| share_of(blocks, function))?;
     let start = spans.first().map(|span| span.start);
     match (start, &place) {
         (Some(Location::Address(_)) | None, Place::Address(addr)) => {

@@ -19,7 +19,7 @@ use lbr_msr::record::BranchType;
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, Counter, View, Whole};
-use crate::code::maps::{Location, Maps, Owner};
+use crate::code::maps::{Function, Location, Maps, Owner};
 use crate::code::straight::Passed;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
@@ -167,6 +167,21 @@ pub struct Block {
     /// Conditional branches inside that were passed, each with the address
     /// behind it.
     pub(crate) passed: Box<[Passed]>,
+}
+
+/// The share of all runs of blocks that ran through a function, 0 to 1.
+#[must_use]
+pub fn share_of(blocks: &[Block], function: &Function) -> f64 {
+    let runs = |inside: &dyn Fn(&Block) -> bool| {
+        let counts = blocks.iter().filter(|block| inside(block)).map(|block| block.count);
+        counts.fold(0, u64::saturating_add) as f64
+    };
+    let overlaps = |block: &Block| {
+        let Location::File { file, offset } = block.entry_location else { return false };
+        let last = offset.saturating_add(block.exit.wrapping_sub(block.entry));
+        file == function.file && offset < function.offsets.end && last >= function.offsets.start
+    };
+    runs(&overlaps) / runs(&|_| true).max(1.0)
 }
 
 /// What a recording says about the flow of control.

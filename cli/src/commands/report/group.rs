@@ -1,0 +1,269 @@
+//! Rows summed by function, line or file.
+
+use std::collections::HashMap;
+use std::io;
+
+use clap::ValueEnum;
+use maud::{Markup, html};
+use profile::Flow;
+use profile::cycles::Cycles;
+use profile::lines::SourceLine;
+use profile::maps::{Location, Maps};
+
+use super::{Page, Report, View, blocks, flow, hot, mispredict, outcomes, print_hidden, rest};
+use crate::exit::Outcome;
+use crate::present::number::share;
+use crate::present::out::Out;
+use crate::present::table::{Cell, Printer, Table};
+
+/// By what rows are summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// By function; what has no name, by file.
+    Function,
+    /// By source line, of inlined code the innermost; what has none, by function.
+    Line,
+    /// By file.
+    File,
+}
+
+/// What sums go under, with `null` for what does not count or is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Key {
+    symbol: Option<String>,
+    /// Tells functions of one name apart.
+    start: u64,
+    file: Option<String>,
+    line: Option<SourceLine>,
+}
+
+impl Key {
+    fn of(maps: &mut Maps, by: By, location: Location) -> Key {
+        let file = match location {
+            Location::File { file, .. } => maps.path(file).map(str::to_owned),
+            Location::Address(_) => None,
+        };
+        let line = (by == By::Line).then(|| maps.source(location)).flatten();
+        if by == By::File || line.is_some() {
+            return Key { file, line, ..Key::default() };
+        }
+        match maps.function(location) {
+            Some(function) => {
+                Key { symbol: Some(function.name), start: function.offsets.start, file, line }
+            }
+            None => {
+                let symbol = maps.name(location).map(|named| named.name);
+                Key { symbol, file, ..Key::default() }
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let file = self.file.as_deref().unwrap_or("[unknown]");
+        match (&self.line, &self.symbol) {
+            (Some(line), _) => format!("{}:{}", line.file_name(), line.line),
+            (None, Some(symbol)) => symbol.clone(),
+            (None, None) => file.to_owned(),
+        }
+    }
+}
+
+/// What rows count together.
+#[derive(Debug, Default)]
+struct Sum {
+    rows: u64,
+    /// Times taken, or run.
+    count: u64,
+    not_taken: Option<u64>,
+    /// Taken of executed, where both had the same chance to be seen.
+    outcomes: (u64, u64),
+    known: u64,
+    mispredicted: Option<u64>,
+    cycles: Cycles,
+}
+
+fn plus(sum: &mut Option<u64>, more: Option<u64>) {
+    *sum = match (*sum, more) {
+        (Some(sum), Some(more)) => Some(sum.saturating_add(more)),
+        (sum, more) => sum.or(more),
+    };
+}
+
+/// What is summed and in which columns: those of the view that has its rows.
+struct Sums {
+    view: &'static str,
+    by: By,
+    rows: Vec<(Key, Sum)>,
+    /// What shares are of.
+    all: u64,
+    complete: bool,
+}
+
+/// Whether a view has rows to sum.
+pub(crate) fn can_sum(view: &View) -> bool {
+    [hot::VIEW.name, mispredict::VIEW.name, outcomes::VIEW.name, blocks::VIEW.name]
+        .contains(&view.name)
+}
+
+impl Sums {
+    fn of(flow: &mut Flow, view: &View, by: By) -> Sums {
+        let complete = flow.is_complete();
+        let is_blocks = view.name == blocks::VIEW.name;
+        let Flow { sites, blocks, maps, .. } = flow;
+        if by == By::Line {
+            let ends = blocks.iter().map(|block| block.exit_location);
+            maps.look_up_lines(ends.chain(sites.iter().map(|site| site.location)));
+        }
+        let mut sums: HashMap<Key, Sum> = HashMap::new();
+        for block in blocks.iter().filter(|_| is_blocks) {
+            let sum = sums.entry(Key::of(maps, by, block.exit_location)).or_default();
+            sum.rows += 1;
+            sum.count = sum.count.saturating_add(block.count);
+            sum.cycles.merge(&block.cycles);
+        }
+        for site in sites.iter().filter(|_| !is_blocks) {
+            let wanted = if view.name == outcomes::VIEW.name {
+                site.conditional == Some(true)
+            } else {
+                site.taken > 0
+            };
+            if !wanted {
+                continue;
+            }
+            let sum = sums.entry(Key::of(maps, by, site.location)).or_default();
+            sum.rows += 1;
+            sum.count = sum.count.saturating_add(site.taken);
+            sum.known = sum.known.saturating_add(site.known);
+            plus(&mut sum.mispredicted, site.mispredicted);
+            plus(&mut sum.not_taken, site.not_taken);
+            if let Some(not_taken) = site.not_taken {
+                let seen = site.outcomes();
+                let (taken, executed) = match complete {
+                    true => (site.taken, site.taken.saturating_add(not_taken)),
+                    false => (seen.y, seen.x),
+                };
+                sum.outcomes.0 = sum.outcomes.0.saturating_add(taken);
+                sum.outcomes.1 = sum.outcomes.1.saturating_add(executed);
+            }
+        }
+        let mut rows: Vec<(Key, Sum)> = sums.into_iter().collect();
+        let by_misses = view.name == mispredict::VIEW.name;
+        let weight = |sum: &Sum| (sum.mispredicted.filter(|_| by_misses), sum.count);
+        rows.sort_by(|(a, x), (b, y)| {
+            weight(y).cmp(&weight(x)).then_with(|| (a.text(), a.start).cmp(&(b.text(), b.start)))
+        });
+        let all = if is_blocks { flow.block_quality.blocks } else { flow.taken };
+        Sums { view: view.name, by, rows, all, complete }
+    }
+
+    fn table<'a>(&self) -> Table<'a, (), (usize, &'a (Key, Sum))> {
+        let (all, view) = (self.all, self.view);
+        let heading = match self.by {
+            By::Function => "function",
+            By::Line => "line",
+            By::File => "file",
+        };
+        let table = Table::<(), (usize, &(Key, Sum))>::new()
+            .constant("view", view)
+            .constant("group", heading)
+            .number("rank", "rank", |(), (at, _)| Cell::Number(*at as u64 + 1))
+            .spare(3);
+        let rate = |sum: &Sum| Cell::share(sum.mispredicted.and_then(|n| share(n, sum.known)));
+        let shares = move |table: Table<'a, (), (usize, &'a (Key, Sum))>| {
+            table
+                .number("count", "count", |(), (_, (_, sum))| Cell::Count(sum.count))
+                .number("share", "share", move |(), (_, (_, sum))| {
+                    Cell::share(share(sum.count, all))
+                })
+                .heat()
+        };
+        let table = match view {
+            "outcomes" => table
+                .number("taken", "taken", |(), (_, (_, sum))| Cell::Count(sum.count))
+                .heat()
+                .number("not_taken", "not taken", |(), (_, (_, sum))| Cell::count(sum.not_taken))
+                .number("taken_share", "share taken", |(), (_, (_, sum))| {
+                    Cell::share(share(sum.outcomes.0, sum.outcomes.1))
+                }),
+            "mispredict" => table
+                .number("mispredicted", "mispredicts", |(), (_, (_, sum))| {
+                    Cell::count(sum.mispredicted)
+                })
+                .heat()
+                .number("predictions_known", "known", |(), (_, (_, sum))| Cell::Count(sum.known))
+                .spare(2)
+                .number("taken", "taken", |(), (_, (_, sum))| Cell::Count(sum.count))
+                .number("mispredict_rate", "rate", move |(), (_, (_, sum))| rate(sum)),
+            "blocks" => shares(table)
+                .number("n", "n", |(), (_, (_, sum))| Cell::Count(sum.cycles.n()))
+                .spare(2)
+                .number("p50", "p50", |(), (_, (_, sum))| Cell::number(sum.cycles.quantile(0.5)))
+                .number("p90", "p90", |(), (_, (_, sum))| Cell::number(sum.cycles.quantile(0.9))),
+            _ => shares(table)
+                .only("mispredicted", |(), (_, (_, sum))| Cell::count(sum.mispredicted))
+                .only("predictions_known", |(), (_, (_, sum))| Cell::Count(sum.known))
+                .number("mispredict_rate", "mispredict", move |(), (_, (_, sum))| rate(sum))
+                .spare(2),
+        };
+        table
+            .number("rows", "rows", |(), (_, (_, sum))| Cell::Count(sum.rows))
+            .spare(1)
+            .name("", heading, |(), (_, (key, _))| Cell::Name(key.text()))
+            .only("symbol", |(), (_, (key, _))| Cell::or_absent(key.symbol.clone(), Cell::Name))
+            .only("file", |(), (_, (key, _))| Cell::or_absent(key.file.clone(), Cell::Name))
+            .only("line", |(), (_, (key, _))| {
+                Cell::or_absent(key.line.as_ref().map(ToString::to_string), Cell::Name)
+            })
+    }
+
+    /// What the sums are worth.
+    fn sureness(&self) -> String {
+        let what = match self.view {
+            "blocks" => "blocks, by where they end",
+            "outcomes" => "conditional branches",
+            _ => "branches, by where they come from",
+        };
+        let by = self.by.to_possible_value();
+        let by = by.as_ref().map_or("", |by| by.get_name());
+        let worth = match self.complete {
+            true => "every taken branch is here: counts are the truth",
+            false => "a sample, and sums of rows have no intervals",
+        };
+        format!("{what}, summed by {by}; {worth}")
+    }
+}
+
+/// Runs a view with its rows summed.
+pub(super) fn run(args: &Report, by: By) -> Outcome {
+    let is_blocks = args.view.name == blocks::VIEW.name;
+    flow::run(args, is_blocks, |_, _| Ok(()), |out, flow| print(out, args, flow, by))
+}
+
+fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Result<Option<u8>> {
+    if args.view.name == blocks::VIEW.name {
+        flow.drop_contradicted();
+    }
+    let sums = Sums::of(flow, &args.view, by);
+    let printer = args.printer();
+    if printer == Printer::Text {
+        out.line(sums.sureness())?;
+        out.gap()?;
+    }
+    let shown = args.rows().min(sums.rows.len());
+    sums.table().write(printer, out, &mut (), sums.rows.iter().take(shown).enumerate())?;
+    if printer == Printer::Text {
+        print_hidden(out, sums.rows.len(), shown, ("row", "rows"))?;
+    }
+    Ok(None)
+}
+
+/// The same on a page.
+pub(crate) fn markup(page: &mut Page<'_>, view: &View, by: By) -> Markup {
+    let sums = Sums::of(&mut page.overview.flow, view, by);
+    let shown = page.limit.min(sums.rows.len());
+    html! {
+        p { (sums.sureness()) "." }
+        (sums.table().html(view.name, &mut (), sums.rows.iter().take(shown).enumerate()))
+        (rest(sums.rows.len(), shown, "rows"))
+    }
+}

@@ -1,0 +1,131 @@
+//! Rows by the file and the function that they lie in.
+
+use std::ops::Range;
+
+use super::{Location, Maps};
+use crate::code::demangle::Pattern;
+use crate::read::address::KERNEL_NAME;
+
+/// perf's name of what lies in no file.
+const UNKNOWN: &str = "[unknown]";
+
+/// Places within files, by the names that perf prints for them (the path, or its
+/// last part; `[kernel.kallsyms]`, `[vdso]`, `[unknown]`), and within functions.
+///
+/// For the rows of a table that was counted over whole stacks. Those shares
+/// stay of all branches, as perf's do (`--percentage absolute`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Within {
+    /// By file of the maps; `None` for all.
+    files: Option<Vec<bool>>,
+    unknown: bool,
+    missing: Vec<String>,
+    /// Where the functions lie, in the order of files and bytes, none over
+    /// another; `None` for all.
+    functions: Option<Vec<(usize, Range<u64>)>>,
+}
+
+impl Within {
+    /// The files of these names, and in them the functions of these patterns; none
+    /// of either stands for all.
+    #[must_use]
+    pub fn new(maps: &mut Maps, files: &[String], functions: &[String]) -> Within {
+        let mut within = Within::files(maps, files);
+        if !functions.is_empty() {
+            within.functions = Some(maps.functions_like(functions, &mut within.missing));
+        }
+        within
+    }
+
+    /// The files of these names; none stands for all.
+    #[must_use]
+    pub fn files(maps: &Maps, names: &[String]) -> Within {
+        let is = |name: &String, path: &str| {
+            let kernel = name == "[kernel]" && path == KERNEL_NAME;
+            name == path || name == short(path) || kernel
+        };
+        let paths: Vec<&str> =
+            maps.files().map(|file| maps.path(file).unwrap_or_default()).collect();
+        let meant = paths.iter().map(|path| names.iter().any(|name| is(name, path))).collect();
+        let unknown = names.is_empty() || names.iter().any(|name| name == UNKNOWN);
+        let missing = |name: &&String| *name != UNKNOWN && !paths.iter().any(|path| is(name, path));
+        let missing = names.iter().filter(missing).cloned().collect();
+        let files = (!names.is_empty()).then_some(meant);
+        Within { files, unknown, missing, functions: None }
+    }
+
+    /// Whether the file of an index is one of them.
+    #[must_use]
+    pub fn has_file(&self, file: usize) -> bool {
+        self.files.as_ref().is_none_or(|files| files.get(file).copied().unwrap_or(false))
+    }
+
+    /// Whether a place lies in one of them.
+    #[must_use]
+    pub fn has(&self, location: Location) -> bool {
+        let (file, offset) = match location {
+            Location::File { file, offset } => (file, offset),
+            Location::Address(addr) => (usize::MAX, addr),
+        };
+        let of_file = self.has_file(file) || file == usize::MAX && self.unknown;
+        let Some(functions) = self.functions.as_ref().filter(|_| of_file) else { return of_file };
+        let after = functions.partition_point(|(of, at)| (*of, at.start) <= (file, offset));
+        let before = after.checked_sub(1).and_then(|at| functions.get(at));
+        before.is_some_and(|(of, at)| *of == file && at.contains(&offset))
+    }
+
+    /// Names that no file and no function has.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// The name of the file that a place lies in, as perf prints it in a
+    /// column.
+    #[must_use]
+    pub fn name_of(maps: &Maps, location: Location) -> &str {
+        match location {
+            Location::File { file, .. } => maps.path(file).map_or(UNKNOWN, short),
+            Location::Address(_) => UNKNOWN,
+        }
+    }
+}
+
+impl Maps {
+    /// Where the functions of some patterns lie; patterns of none are `missing`.
+    fn functions_like(
+        &mut self,
+        patterns: &[String],
+        missing: &mut Vec<String>,
+    ) -> Vec<(usize, Range<u64>)> {
+        let mut wanted: Vec<(bool, &String, Pattern<'_>)> =
+            patterns.iter().map(|text| (false, text, Pattern::new(text))).collect();
+        let mut found: Vec<(usize, Range<u64>)> = Vec::new();
+        self.each_function(None, |symbol, file, offsets, _| {
+            for (any, _, pattern) in &mut wanted {
+                if pattern.is_match(symbol) {
+                    *any = true;
+                    found.push((file, offsets.clone()));
+                }
+            }
+        });
+        missing.extend(wanted.iter().filter(|(any, ..)| !any).map(|(_, text, _)| (*text).clone()));
+        found.sort_unstable_by_key(|(file, at)| (*file, at.start));
+        found.dedup_by(|(file, at), (before, whole)| {
+            let joins = file == before && at.start <= whole.end;
+            if joins {
+                whole.end = whole.end.max(at.end);
+            }
+            joins
+        });
+        found
+    }
+}
+
+/// The last part of a path. Names in brackets have none: a module is `[kvm]`.
+fn short(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        Some((_, name)) if path.starts_with('/') && !path.starts_with("//") => name,
+        _ => path,
+    }
+}
