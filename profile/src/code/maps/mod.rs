@@ -7,11 +7,12 @@ mod functions;
 mod kernel;
 mod named;
 mod source;
+mod space;
 mod vdso;
 mod vmlinux;
 mod within;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use lbr_msr::record::{Event, Mmap};
@@ -19,13 +20,15 @@ use lbr_msr::record::{Event, Mmap};
 use crate::code::symbols::{JitMap, Sources};
 use crate::read::address::KERNEL;
 use crate::read::perf_data::FileInfo;
-use common::{Common, Way};
+use common::Common;
 use files::{FileKind, MappedFile};
 use kernel::{Kernel, Lists, is_kernel};
 use named::NamedPlaces;
+use space::{Mapping, Mappings, Space, covering, overlapped, put};
 use vdso::VDSO;
 
 pub use functions::{Function, Named};
+pub use space::Owner;
 pub use within::Within;
 
 /// Mappings copied at most, for processes that change what they inherited or
@@ -36,18 +39,6 @@ const MAX_COPIED: usize = 4 << 20;
 const ENDED: usize = 4096;
 /// PROT_EXEC.
 const EXECUTABLE: u32 = 4;
-
-/// One mapping of a file.
-#[derive(Clone, Copy, Debug)]
-struct Mapping {
-    start: u64,
-    len: u64,
-    pgoff: u64,
-    file: usize,
-}
-
-/// Mappings by their first address; none overlap.
-type Mappings = BTreeMap<u64, Mapping>;
 
 /// Where an address lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,48 +59,6 @@ impl Location {
     /// else in another process.
     pub(crate) fn is_private(&self) -> bool {
         matches!(self, Location::Address(addr) if *addr < KERNEL)
-    }
-}
-
-/// A process of one of the recordings that are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
-    /// Which recording, counted from 0: a process number of one means nothing
-    /// in another. 0 where samples do not say their process.
-    pub recording: u32,
-    /// Its number; `None` where samples do not say.
-    pub pid: Option<u32>,
-}
-
-/// What a process had mapped for a while.
-#[derive(Debug)]
-struct Space {
-    /// Shared with the parent until either changes it.
-    mappings: Arc<Mappings>,
-    owner: Owner,
-    /// Names of its generated code, if somebody left any.
-    generated: Option<usize>,
-    /// Samples refer to it: it must not change its meaning.
-    used: bool,
-    /// Where its samples may go otherwise; `None` until one has asked.
-    ways: Option<Vec<Way>>,
-    /// Its process has ended.
-    ended: bool,
-    /// The symbols that numbers in it stand for, by recording.
-    named: Option<usize>,
-}
-
-impl Space {
-    fn new(owner: Owner, mappings: Arc<Mappings>) -> Space {
-        Space {
-            mappings,
-            owner,
-            generated: None,
-            used: false,
-            ways: None,
-            ended: false,
-            named: None,
-        }
     }
 }
 
@@ -477,41 +426,6 @@ impl Maps {
             }
         }
     }
-}
-
-/// The mapping that an address lies in.
-fn covering(mappings: &Mappings, addr: u64) -> Option<&Mapping> {
-    let (_, map) = mappings.range(..=addr).next_back()?;
-    (addr - map.start < map.len).then_some(map)
-}
-
-/// The mappings that a new one overlaps.
-fn overlapped(mappings: &Mappings, new: &Mapping) -> Vec<Mapping> {
-    let end = new.start.saturating_add(new.len);
-    mappings
-        .range(..end)
-        .rev()
-        .map(|(_, mapping)| *mapping)
-        .take_while(|mapping| mapping.start.saturating_add(mapping.len) > new.start)
-        .collect()
-}
-
-/// Adds a mapping; of those that it overlaps stays what is outside.
-fn put(mappings: &mut Mappings, new: Mapping) {
-    let end = new.start.saturating_add(new.len);
-    for old in overlapped(mappings, &new) {
-        mappings.remove(&old.start);
-        let old_end = old.start.saturating_add(old.len);
-        if old.start < new.start {
-            mappings.insert(old.start, Mapping { len: new.start - old.start, ..old });
-        }
-        if old_end > end {
-            let moved = end - old.start;
-            let pgoff = old.pgoff.wrapping_add(moved);
-            mappings.insert(end, Mapping { start: end, len: old_end - end, pgoff, ..old });
-        }
-    }
-    mappings.insert(new.start, new);
 }
 
 /// Two build ids that are both known and not the same.
