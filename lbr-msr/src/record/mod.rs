@@ -175,6 +175,22 @@ pub enum HwBranchType {
     Other,
 }
 
+impl HwBranchType {
+    /// Its name: the register's code, in short and in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            HwBranchType::Cond => "cond",
+            HwBranchType::IndJmp => "ind_jmp",
+            HwBranchType::RelJmp => "rel_jmp",
+            HwBranchType::IndCall => "ind_call",
+            HwBranchType::RelCall => "rel_call",
+            HwBranchType::Ret => "ret",
+            HwBranchType::Other => "other",
+        }
+    }
+}
+
 /// One taken branch, decoded. A field the record does not carry is `None`:
 /// absent is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use lbr_msr::caps::Layout;
 use lbr_msr::decode::brbe::{self, BrbeRecord, RawBrbe};
 use lbr_msr::decode::decode;
-use lbr_msr::record::{BranchSpec, HwBranchType};
+use lbr_msr::record::BranchSpec;
 use lbr_msr::{BranchEntry, RawEntry};
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ impl From<BranchEntry> for Decoded {
             abort: entry.abort,
             cycles: entry.cycles.map(u64::from),
             cycles_saturated: entry.cycles_saturated,
-            branch_type: entry.hw_type.map(type_name).map(str::to_owned),
+            branch_type: entry.hw_type.map(|class| class.name().to_owned()),
             spec: entry.spec.map(BranchSpec::name).map(str::to_ascii_lowercase),
             counters: entry.counters,
             brbe: None,
@@ -191,16 +191,4 @@ fn cycles(entry: &Decoded) -> Cell {
 fn counters(entry: &Decoded) -> Cell {
     let count = |count: Option<u8>| count.map_or_else(dash, |count| count.to_string());
     Cell::word(entry.counters.map(|counters| counters.map(count).join(" ")))
-}
-
-fn type_name(branch: HwBranchType) -> &'static str {
-    match branch {
-        HwBranchType::Cond => "cond",
-        HwBranchType::IndJmp => "ind_jmp",
-        HwBranchType::RelJmp => "rel_jmp",
-        HwBranchType::IndCall => "ind_call",
-        HwBranchType::RelCall => "rel_call",
-        HwBranchType::Ret => "ret",
-        HwBranchType::Other => "other",
-    }
 }
