@@ -109,7 +109,8 @@ fn functions_by_part_of_their_name() {
         // void quicksort<int>(int*, int)
         ("_Z9quicksortIiEvPT_i", "void quicksort<int>", Some(Fit::Name)),
         ("_Z9quicksortIiEvPT_i", "quicksort", Some(Fit::Path)),
-        ("_Z9quicksortIiEvPT_i", "quicksort<int>", Some(Fit::Path)),
+        ("_Z9quicksortIiEvPT_i", "quicksort<int>", Some(Fit::Name)),
+        ("_Z9quicksortIiEvPT_i", "quicksort<long>", None),
         ("_Z9quicksortIiEvPT_i.part.0", "quicksort", Some(Fit::Path)),
         ("_Z9quicksortIiEvPT_i", "sort", None),
         // std::unique_ptr<Tree<long, 3> > grow<long, 3>(long)

@@ -25,7 +25,8 @@ pub fn demangle(name: &str) -> Cow<'_, str> {
 pub enum Fit {
     /// It is the symbol as the file has it.
     Symbol,
-    /// It is its name as its language writes it, with or without parameters.
+    /// It is its name as its language writes it, with or without parameters and
+    /// what it returns.
     Name,
     /// It is that without what a compiler put behind it, such as `.constprop.0`
     /// or `.cold`.
@@ -58,22 +59,28 @@ impl<'a> Called<'a> {
             return Some(Fit::Symbol);
         }
         let name = demangle(symbol);
-        let is = |name: &str| {
-            let rest = name.strip_prefix(self.text);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
-        };
         let original = without_clone(&name);
-        if is(&name) && original.len() == name.len() || *name == *self.text {
+        let called = without_parameters(original);
+        // What it returns stands before its name.
+        let is = |name: &str| {
+            let before = name.strip_suffix(self.text);
+            before.is_some_and(|before| before.is_empty() || before.ends_with(' '))
+        };
+        if *name == *self.text || is(called) && original.len() == name.len() {
             return Some(Fit::Name);
         }
-        if is(original) || self.text == without_hash(original) {
+        if is(called) || self.text == original || self.text == without_hash(original) {
             return Some(Fit::Clone);
         }
         let ends = |path: &String| {
             let before = path.strip_suffix(&self.path);
             before.is_some_and(|before| before.is_empty() || before.ends_with("::"))
         };
-        (!self.path.is_empty() && paths(&name).iter().any(ends)).then_some(Fit::Path)
+        // Arguments that somebody wrote count, but for those of a trait's name.
+        let arguments = self.text.contains('<') && !self.text.starts_with('<');
+        let agrees = !arguments || self.text.contains('…') || called.ends_with(self.text);
+        let fits = !self.path.is_empty() && agrees && paths(&name).iter().any(ends);
+        fits.then_some(Fit::Path)
     }
 
     /// Of these symbols those that come nearest, demangled: what was written by
@@ -261,6 +268,17 @@ fn without_clone(name: &str) -> &str {
         name = rest;
     }
     name
+}
+
+/// A name without its parameters and what stands behind them.
+fn without_parameters(name: &str) -> &str {
+    let mut end = name.len();
+    groups(name, |start, _| {
+        if name.get(..start).is_some_and(|head| head.ends_with('(')) {
+            end = start - 1;
+        }
+    });
+    name.get(..end).unwrap_or(name)
 }
 
 /// A name of Rust's without its hash, where a recorder printed that too.

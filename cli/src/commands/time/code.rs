@@ -3,7 +3,7 @@
 use anyhow::{Context, anyhow};
 use lab::measure::bracket::Body;
 use lab::measure::image::{LoadError, LoadedFile};
-use profile::symbols::Called;
+use profile::symbols::{Called, demangle};
 
 use super::{TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, USAGE};
@@ -47,7 +47,7 @@ impl Code {
                 .or_exit(USAGE)?;
             let image = LoadedFile::load(path, symbol).map_err(failed)?;
             body.call = Some(image.function());
-            let title = format!("{symbol} of {}", path.display());
+            let title = format!("{} of {}", demangle(symbol), path.display());
             return Ok(Code { body, image: Some(image), title });
         }
         body.code = match (&args.code, &args.hex) {
