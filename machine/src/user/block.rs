@@ -12,7 +12,11 @@ pub(super) enum Ending {
     Straight,
     /// A conditional branch to somewhere else than the next instruction.
     Conditional,
-    /// A conditional branch to the next instruction.
+    /// A conditional branch to the next instruction. Both ways lead to one
+    /// address, and QEMU does not tell which was gone: it works the flags out only
+    /// when it needs them, and those that newer versions give to a plugin
+    /// (`eflags` of `qemu_plugin_read_register`) are the stored ones, without
+    /// them.
     Invisible,
     /// A direct jump or call.
     Direct,
