@@ -261,3 +261,34 @@ fn write(path: &Path, meta: Meta, map: Event, branches: &[(u64, u64, String)]) {
     writer.finish_file().unwrap();
     assert!(!stdout(&lbr(&["report", "-i", path.to_str().unwrap()])).is_empty());
 }
+
+/// Branches may agree with another build by chance, and the code between them not:
+/// here it would have begun in the middle of instructions.
+#[test]
+fn blocks_that_are_no_code() {
+    let Some(builds) = Builds::new(&["-Wl,--build-id=none"]) else { return };
+    let input = builds.dir.join("branches.txt");
+    let stacks = |before: &[u64]| {
+        let mut text = text(&builds.first, &[]);
+        for (from, to, _) in &builds.branches {
+            for entry in before.iter().map(|bytes| from - bytes) {
+                // Into the library from no file: that could come from anywhere.
+                let (from, to, entry) = (BASE + from, BASE + to, BASE + entry);
+                let stack = format!("{from:#x}/{to:#x}/P/-/-/7 0x10/{entry:#x}/P/-/-/7");
+                writeln!(text, "7/7 1.000000: {stack}").unwrap();
+            }
+        }
+        text
+    };
+    let view = ["--view", "mispredict"];
+    let known = |names: BTreeSet<Option<String>>| names.iter().any(Option::is_some);
+    std::fs::write(&input, stacks(&[0])).unwrap();
+    assert!(known(names(&input, &view)));
+    assert_eq!(said(&input, &view), "");
+    std::fs::write(&input, stacks(&[1, 2, 3])).unwrap();
+    assert!(!known(names(&input, &view)));
+    assert!(said(&input, &view).contains(" blocks between them are no code (the first at byte 0x"));
+    let (verdict, finding) = judged(&input);
+    assert_ne!(verdict, "sound");
+    assert!(finding.is_some());
+}

@@ -290,6 +290,8 @@ impl Cleaner {
             let gaps = if all { &[][..] } else { &self.rest.gaps };
             let has_names = self.maps.has_names();
             put_in_order(&cleaned, gaps, has_names, &mut self.gaps, &mut self.transitions);
+            self.maps
+                .gather_blocks(space, self.transitions.iter().filter_map(Transition::straight));
             cleaned.transitions = &self.transitions;
             // What was moved says nothing of where the thread stands.
             let gap = !all && self.rest.newest_gap;

@@ -57,8 +57,8 @@ pub enum SymbolError {
     /// The branches that were recorded are not those of its code.
     #[error(
         "{} is not the file that was recorded: of {of} branches from it {no_branch} come from no branch instruction \
-         and {elsewhere} go elsewhere than theirs (the first at byte {first:#x}): its symbols are not used",
-        path.display()
+         and {elsewhere} go elsewhere than theirs{} (the first at byte {first:#x}): its symbols are not used",
+        path.display(), no_code(*impossible)
     )]
     Contradicted {
         /// The file.
@@ -69,6 +69,8 @@ pub enum SymbolError {
         no_branch: u32,
         /// How many come from one that leads elsewhere.
         elsewhere: u32,
+        /// Blocks between branches that no instructions make up.
+        impossible: u32,
         /// Where in the file the first of them comes from.
         first: u64,
     },
@@ -147,6 +149,13 @@ impl SymbolError {
     pub fn is_other_file(&self) -> bool {
         use SymbolError::{BuildId, Contradicted, OtherMachine};
         matches!(self, BuildId { .. } | Contradicted { .. } | OtherMachine { .. })
+    }
+}
+
+fn no_code(impossible: u32) -> String {
+    match impossible {
+        0 => String::new(),
+        blocks => format!(", and {blocks} blocks between them are no code"),
     }
 }
 

@@ -7,6 +7,9 @@ use lbr_msr::record::BranchType;
 use crate::code::maps::{Location, Maps};
 use crate::read::address::LONGEST_BLOCK;
 
+/// No instruction is longer, bytes.
+const LONGEST_INSTRUCTION: usize = 15;
+
 /// A conditional branch that was passed without being taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
@@ -58,6 +61,26 @@ pub(crate) fn decode(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> St
         ip = ip.wrapping_add(u64::from(len));
     }
     if ip == exit { Straight::Runs(passed) } else { Straight::Contradicts }
+}
+
+/// Whether no instructions make up a block from its entry to an exit `len` bytes
+/// behind. `code` gives the bytes so far behind the entry. What ends before, with a
+/// branch that always leaves, or for want of bytes, shows nothing: that branch may
+/// not be among those that are recorded.
+pub(crate) fn is_no_code(len: u64, mut code: impl FnMut(u64) -> Vec<u8>) -> bool {
+    let mut at = 0;
+    while at < len {
+        let bytes = code(at);
+        at += match insn::decode(&bytes, at) {
+            Insn::Straight { len } => u64::from(len),
+            Insn::Branch(branch) if branch.is_conditional() || runs_on(&branch) => {
+                u64::from(branch.len)
+            }
+            Insn::Branch(_) => return false,
+            Insn::Invalid => return bytes.len() == LONGEST_INSTRUCTION,
+        };
+    }
+    at != len
 }
 
 /// Instructions from the entry of a block to its exit, both included; `None`

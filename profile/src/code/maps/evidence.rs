@@ -1,5 +1,5 @@
 //! Whether a file is the one that was recorded: its code, held against the
-//! branches that came from it.
+//! branches that came from it, and against the straight code between them.
 //!
 //! A branch comes from a branch instruction, and a direct one goes where that
 //! says. In another build of the file hardly any does. Single branches prove
@@ -19,6 +19,8 @@ use lbr_msr::record::BranchType;
 
 /// Branches of a file that are held against its code at most.
 const MOST: usize = 128;
+/// Straight code that is longer is not looked at, bytes.
+const LONGEST: u64 = 256;
 /// Stacks whose branches are all looked at; of those behind one of so many.
 const FIRST: u64 = 1024;
 const ONE_OF: u64 = 64;
@@ -39,11 +41,22 @@ struct Branch {
     to: u64,
 }
 
+/// Straight code that ran: where it begins in the file, at which address, and how
+/// far behind that the last of its instructions is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    offset: u64,
+    entry: u64,
+    len: u64,
+}
+
 /// What the branches that came from a file say of it.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     /// Of several branches from one address the first.
     branches: Vec<Branch>,
+    /// Straight code that ran, each once.
+    blocks: Vec<Block>,
     /// What was found in the first of them.
     found: Findings,
 }
@@ -53,6 +66,10 @@ pub(super) struct Evidence {
 struct Findings {
     /// Branches that were held against it.
     judged: usize,
+    /// Blocks that were.
+    judged_blocks: usize,
+    /// Blocks that no instructions make up from end to end.
+    impossible: u32,
     /// Direct branches that go where the code says.
     direct: u32,
     /// Others that come from a branch instruction.
@@ -61,8 +78,8 @@ struct Findings {
     no_branch: u32,
     /// From one that leads elsewhere.
     elsewhere: u32,
-    /// Where those that the code contradicts went: those of one target, such as
-    /// a signal handler, are one.
+    /// Where those that the code contradicts went, or began: those of one target,
+    /// such as a signal handler, are one.
     targets: HashSet<u64>,
     /// Where in the file the first of them came from.
     first: Option<u64>,
@@ -73,6 +90,7 @@ struct Findings {
 pub(super) struct Contradiction {
     pub(super) no_branch: u32,
     pub(super) elsewhere: u32,
+    pub(super) impossible: u32,
     pub(super) of: u32,
     pub(super) first: u64,
 }
@@ -82,6 +100,12 @@ impl Evidence {
         let known = |known: &Branch| known.offset == branch.offset;
         if self.branches.len() < MOST && !self.branches.iter().any(known) {
             self.branches.push(branch);
+        }
+    }
+
+    fn add_block(&mut self, block: Block) {
+        if self.blocks.len() < MOST && !self.blocks.contains(&block) {
+            self.blocks.push(block);
         }
     }
 
@@ -122,6 +146,15 @@ impl Evidence {
                 found.first.get_or_insert(offset);
             }
         }
+        for Block { offset, entry, len } in self.blocks.iter().skip(found.judged_blocks) {
+            found.judged_blocks += 1;
+            let Some(addr) = module.address_of_offset(*offset) else { continue };
+            let no_code = straight::is_no_code(*len, |at| module.code_at(addr.wrapping_add(at)));
+            if no_code && found.targets.insert(*entry) {
+                found.impossible += 1;
+                found.first.get_or_insert(*offset);
+            }
+        }
     }
 
     /// Whether the code belongs to the branches, which nothing but the recorded
@@ -132,13 +165,13 @@ impl Evidence {
 
     /// Why it is another file, if it is.
     pub(super) fn contradiction(&self) -> Option<Contradiction> {
-        let Findings { direct, indirect, no_branch, elsewhere, first, .. } = self.found;
-        let (right, wrong) = (direct + indirect, no_branch + elsewhere);
+        let Findings { direct, indirect, no_branch, elsewhere, impossible, first, .. } = self.found;
+        let (right, wrong) = (direct + indirect, no_branch + elsewhere + impossible);
         let nearly_all = wrong >= FEW && wrong >= 2 * right;
         let many = wrong >= MANY && 3 * wrong >= right;
         let of = right + wrong;
         let first = first.filter(|_| nearly_all || many)?;
-        Some(Contradiction { no_branch, elsewhere, of, first })
+        Some(Contradiction { no_branch, elsewhere, impossible, of: of - impossible, first })
     }
 }
 
@@ -159,6 +192,26 @@ impl Maps {
                 file.evidence.add(Branch { offset, from, to });
             }
         });
+    }
+}
+
+impl Maps {
+    /// Remembers some of the straight code of each file, where every branch was
+    /// recorded.
+    pub(crate) fn gather_blocks(&mut self, space: usize, blocks: impl Iterator<Item = (u64, u64)>) {
+        if self.stacks > FIRST && !self.stacks.is_multiple_of(ONE_OF) {
+            return;
+        }
+        for (entry, exit) in blocks {
+            let len = exit.wrapping_sub(entry);
+            if len > LONGEST {
+                continue;
+            }
+            let Location::File { file, offset } = self.locate(space, entry) else { continue };
+            if let Some(file) = self.files.get_mut(file).filter(|file| file.kind == FileKind::Elf) {
+                file.evidence.add_block(Block { offset, entry, len });
+            }
+        }
     }
 }
 

@@ -190,12 +190,13 @@ impl MappedFile {
         self.evidence.judge(module);
         let path = || module.path().to_owned();
         if let Some(why) = self.evidence.contradiction() {
-            let Contradiction { no_branch, elsewhere, of, first } = why;
+            let Contradiction { no_branch, elsewhere, impossible, of, first } = why;
             return Some(SymbolError::Contradicted {
                 path: path(),
                 of,
                 no_branch,
                 elsewhere,
+                impossible,
                 first,
             });
         }
