@@ -1,28 +1,28 @@
 //! Places as people write them.
 
 use profile::maps::{Location, Maps};
-use profile::place::{Place, PlaceError, Span};
+use profile::place::{LocationSpec, PlaceError, Span};
 use profile::symbols::{DebugDirs, Sources};
 
 use crate::compiled::{compile, extent, locate, map, symbol};
 use crate::support::mapping::mapping;
 
-fn place(text: &str) -> Place {
+fn place(text: &str) -> LocationSpec {
     text.parse().unwrap()
 }
 
-fn named(file: Option<&str>, name: &str, offset: Option<u64>) -> Place {
-    Place::Symbol { file: file.map(str::to_owned), name: name.to_owned(), offset }
+fn named(file: Option<&str>, name: &str, offset: Option<u64>) -> LocationSpec {
+    LocationSpec::Symbol { file: file.map(str::to_owned), name: name.to_owned(), offset }
 }
 
 #[test]
 fn texts() {
     for (text, expected) in [
-        ("0x401136", Place::Address(0x40_1136)),
-        ("0Xabcdef", Place::Address(0xab_cdef)),
-        ("401136", Place::Address(0x40_1136)),
-        ("55d0deadbeef", Place::Address(0x55d0_dead_beef)),
-        ("ffffffff81000000", Place::Address(0xffff_ffff_8100_0000)),
+        ("0x401136", LocationSpec::Address(0x40_1136)),
+        ("0Xabcdef", LocationSpec::Address(0xab_cdef)),
+        ("401136", LocationSpec::Address(0x40_1136)),
+        ("55d0deadbeef", LocationSpec::Address(0x55d0_dead_beef)),
+        ("ffffffff81000000", LocationSpec::Address(0xffff_ffff_8100_0000)),
         // Letters alone are a name.
         ("facade", named(None, "facade", None)),
         ("main", named(None, "main", None)),
@@ -38,8 +38,8 @@ fn texts() {
         ("libc.so.6:malloc+4", named(Some("libc.so.6"), "malloc", Some(4))),
         ("lib.so:ns::f", named(Some("lib.so"), "ns::f", None)),
         ("lib.so:A::operator+", named(Some("lib.so"), "A::operator+", None)),
-        ("foo.c:12", Place::Line { file: "foo.c".to_owned(), line: 12 }),
-        ("src/foo.c:12", Place::Line { file: "src/foo.c".to_owned(), line: 12 }),
+        ("foo.c:12", LocationSpec::Line { file: "foo.c".to_owned(), line: 12 }),
+        ("src/foo.c:12", LocationSpec::Line { file: "src/foo.c".to_owned(), line: 12 }),
     ] {
         assert_eq!(text.parse(), Ok(expected.clone()), "{text}");
         assert_eq!(place(&expected.to_string()), expected, "{text} -> {expected}");
@@ -59,7 +59,7 @@ fn texts() {
         "::5",
         "0x1ffffffffffffffff",
     ] {
-        let refused = text.parse::<Place>();
+        let refused = text.parse::<LocationSpec>();
         assert!(refused.is_err(), "{text:?}: {refused:?}");
     }
 }
@@ -82,7 +82,7 @@ fn functions_addresses_and_lines() {
     assert_eq!(maps.resolve(&place("program:step"), &|_| 0.0), Ok(vec![Span { start, len: size }]));
     let within = at(&mut maps, step + 4);
     assert_eq!(maps.resolve(&place("step+4"), &|_| 0.0), Ok(vec![Span { start: within, len: 1 }]));
-    let address = Place::Address(step + 4 + bias);
+    let address = LocationSpec::Address(step + 4 + bias);
     assert_eq!(maps.resolve(&address, &|_| 0.0), Ok(vec![Span { start: within, len: 1 }]));
     let function = maps.function(within).unwrap();
     assert_eq!((function.name.as_str(), function.address), ("step", step));
@@ -122,7 +122,7 @@ fn functions_addresses_and_lines() {
         panic!("a comment has code");
     };
     assert_eq!((below, above), (None, Some(8)));
-    let nowhere = Place::Address(0x1234_5678);
+    let nowhere = LocationSpec::Address(0x1234_5678);
     let span = Span { start: Location::Address(0x1234_5678), len: 1 };
     assert_eq!(maps.resolve(&nowhere, &|_| 0.0), Ok(vec![span]));
 

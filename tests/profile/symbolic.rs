@@ -10,7 +10,7 @@ use profile::flow::{Flow, FlowCounter};
 use profile::hot::{Counter, HotTable};
 use profile::maps::{Location, Maps, Named};
 use profile::names::{Names, Symbols};
-use profile::place::{Place, PlaceError};
+use profile::place::{LocationSpec, PlaceError};
 use profile::{Item, RawBranch, Recording};
 use proptest::prelude::*;
 
@@ -393,7 +393,7 @@ fn names_are_places() {
     assert_eq!(names, ["a:g", "b:g"]);
     assert!(candidates.iter().all(|candidate| candidate.address.is_none()));
     // The numbers inside are no addresses.
-    let number = Place::Address(block.entry);
+    let number = LocationSpec::Address(block.entry);
     assert_eq!(
         flow.maps.resolve(&number, &|_| 0.0).unwrap()[0].start,
         Location::Address(block.entry)

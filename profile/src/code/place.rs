@@ -16,7 +16,7 @@ use crate::code::maps::{Function, Location, Maps};
 /// | `libc.so.6:malloc`, `libc.so.6:malloc+4` | the same, in one of several files |
 /// | `foo.c:12`, `src/foo.c:12` | all code of a line |
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum LocationSpec {
     /// An address of the recording.
     Address(u64),
     /// A function, or a byte of it.
@@ -47,20 +47,20 @@ pub struct NotAPlace {
     pub text: String,
 }
 
-impl FromStr for Place {
+impl FromStr for LocationSpec {
     type Err = NotAPlace;
 
-    fn from_str(text: &str) -> Result<Place, NotAPlace> {
+    fn from_str(text: &str) -> Result<LocationSpec, NotAPlace> {
         let text = text.trim();
         let wrong = || NotAPlace { text: text.to_owned() };
         if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-            return hex(digits).map(Place::Address).ok_or_else(wrong);
+            return hex(digits).map(LocationSpec::Address).ok_or_else(wrong);
         }
         if text.len() >= 5
             && text.bytes().any(|digit| digit.is_ascii_digit())
             && let Some(addr) = hex(text)
         {
-            return Ok(Place::Address(addr));
+            return Ok(LocationSpec::Address(addr));
         }
         if let Some((file, line)) = text.rsplit_once(':')
             && !file.is_empty()
@@ -68,7 +68,7 @@ impl FromStr for Place {
             && line.bytes().all(|digit| digit.is_ascii_digit())
         {
             let line = line.parse().ok().filter(|line| *line > 0).ok_or_else(wrong)?;
-            return Ok(Place::Line { file: file.to_owned(), line });
+            return Ok(LocationSpec::Line { file: file.to_owned(), line });
         }
         let (file, name) = match file_colon(text) {
             Some((file, name)) => (Some(file.to_owned()), name),
@@ -91,7 +91,7 @@ impl FromStr for Place {
         if !is_name || name.ends_with(':') {
             return Err(wrong());
         }
-        Ok(Place::Symbol { file, name: name.to_owned(), offset })
+        Ok(LocationSpec::Symbol { file, name: name.to_owned(), offset })
     }
 }
 
@@ -116,18 +116,18 @@ fn file_colon(text: &str) -> Option<(&str, &str)> {
     Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LocationSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Address(addr) => write!(f, "{addr:#x}"),
-            Place::Symbol { file, name, offset } => {
+            LocationSpec::Address(addr) => write!(f, "{addr:#x}"),
+            LocationSpec::Symbol { file, name, offset } => {
                 if let Some(file) = file {
                     write!(f, "{file}:")?;
                 }
                 write!(f, "{name}")?;
                 offset.map_or(Ok(()), |offset| write!(f, "+{offset:#x}"))
             }
-            Place::Line { file, line } => write!(f, "{file}:{line}"),
+            LocationSpec::Line { file, line } => write!(f, "{file}:{line}"),
         }
     }
 }
@@ -220,7 +220,7 @@ pub enum PlaceError {
     #[error("{place} may mean {}", list(candidates))]
     Ambiguous {
         /// The place.
-        place: Place,
+        place: LocationSpec,
         /// What it may mean.
         candidates: Vec<Candidate>,
     },
@@ -275,10 +275,14 @@ impl Maps {
     ///
     /// # Errors
     /// [`PlaceError`]; an ambiguous place names what it may mean.
-    pub fn resolve(&mut self, place: &Place, shares: Shares<'_>) -> Result<Vec<Span>, PlaceError> {
+    pub fn resolve(
+        &mut self,
+        place: &LocationSpec,
+        shares: Shares<'_>,
+    ) -> Result<Vec<Span>, PlaceError> {
         match place {
-            Place::Address(addr) => self.address(place, *addr),
-            Place::Symbol { file, name, offset } => {
+            LocationSpec::Address(addr) => self.address(place, *addr),
+            LocationSpec::Symbol { file, name, offset } => {
                 let mut spans = Vec::new();
                 for function in self.functions_meant(file.as_deref(), name, shares)? {
                     let size = function.offsets.end.wrapping_sub(function.offsets.start).max(1);
@@ -298,13 +302,13 @@ impl Maps {
                 }
                 Ok(spans)
             }
-            Place::Line { file, line } => self.line(place, file, *line),
+            LocationSpec::Line { file, line } => self.line(place, file, *line),
         }
     }
 
     /// An address means the same in every process that has the same file
     /// there.
-    fn address(&self, place: &Place, addr: u64) -> Result<Vec<Span>, PlaceError> {
+    fn address(&self, place: &LocationSpec, addr: u64) -> Result<Vec<Span>, PlaceError> {
         let mut found: Vec<Location> = Vec::new();
         for space in 0..self.len() {
             let location = self.locate(space, addr);
@@ -350,15 +354,18 @@ impl Maps {
             let instead = self.instead_of(name);
             return Err(PlaceError::NoSymbol { name: name.to_owned(), instead });
         }
-        let place =
-            Place::Symbol { file: file.map(str::to_owned), name: name.to_owned(), offset: None };
+        let place = LocationSpec::Symbol {
+            file: file.map(str::to_owned),
+            name: name.to_owned(),
+            offset: None,
+        };
         self.one_of(&place, found, shares)
     }
 
     /// The one of several functions that ran.
     pub(crate) fn one_of(
         &mut self,
-        place: &Place,
+        place: &LocationSpec,
         found: Vec<Function>,
         shares: Shares<'_>,
     ) -> Result<Vec<Function>, PlaceError> {
@@ -402,7 +409,12 @@ impl Maps {
         Err(PlaceError::Ambiguous { place: place.clone(), candidates })
     }
 
-    fn line(&mut self, place: &Place, file: &str, line: u32) -> Result<Vec<Span>, PlaceError> {
+    fn line(
+        &mut self,
+        place: &LocationSpec,
+        file: &str,
+        line: u32,
+    ) -> Result<Vec<Span>, PlaceError> {
         let mut spans = Vec::new();
         let mut files = std::collections::BTreeSet::new();
         let (mut below, mut above, mut has_file) = (None, None, false);

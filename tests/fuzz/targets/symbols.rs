@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use lbr_msr::record::Event;
 use libfuzzer_sys::fuzz_target;
 use profile::maps::Maps;
-use profile::place::Place;
+use profile::place::LocationSpec;
 use profile::symbols::{DebugDirs, Module, RunningKernel, Sources, demangle};
 
 #[path = "../../support/mapping.rs"]
@@ -58,7 +58,7 @@ fn ask(maps: &mut Maps, pid: Option<u32>, addrs: impl IntoIterator<Item = u64>) 
         let _ = (maps.branch(at, addr), maps.code(at));
     }
     for place in ["main", "main+4", "hot.c:3", "0x401000", "lib.so:f"] {
-        let _ = maps.resolve(&place.parse::<Place>().expect("places"), &|_| 0.0);
+        let _ = maps.resolve(&place.parse::<LocationSpec>().expect("places"), &|_| 0.0);
     }
 }
 

@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use clap::Args;
 use profile::Flow;
 use profile::flow::FlowCounter;
-use profile::place::Place;
+use profile::place::LocationSpec;
 
 use self::output::Format;
 use self::place::Wanted;
@@ -48,7 +48,7 @@ pub(crate) struct Hist {
     block: Vec<Wanted>,
     /// Only blocks that end at this branch; else every exit is drawn.
     #[arg(long, value_name = "PLACE", requires = "block")]
-    to: Vec<Place>,
+    to: Vec<LocationSpec>,
     /// Draw into this file, by its ending: .svg, .png or .html.
     #[arg(short, long, value_name = "FILE", value_parser = output::file)]
     output: Option<(Format, PathBuf)>,

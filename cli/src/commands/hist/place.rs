@@ -5,15 +5,15 @@ use std::str::FromStr;
 use profile::Flow;
 use profile::flow::{Block, share_of};
 use profile::maps::{Function, Location};
-use profile::place::{NotAPlace, Place, PlaceError, Span};
+use profile::place::{LocationSpec, NotAPlace, PlaceError, Span};
 
 /// A block that is asked for: by its entry, or by both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Where it begins.
-    pub(crate) entry: Place,
+    pub(crate) entry: LocationSpec,
     /// Where it ends, if that matters.
-    pub(crate) exit: Option<Place>,
+    pub(crate) exit: Option<LocationSpec>,
 }
 
 impl FromStr for Wanted {
@@ -28,9 +28,11 @@ impl FromStr for Wanted {
 }
 
 /// A block of a function is the one at its first byte.
-fn begin(text: &str) -> Result<Place, NotAPlace> {
+fn begin(text: &str) -> Result<LocationSpec, NotAPlace> {
     Ok(match text.parse()? {
-        Place::Symbol { file, name, offset: None } => Place::Symbol { file, name, offset: Some(0) },
+        LocationSpec::Symbol { file, name, offset: None } => {
+            LocationSpec::Symbol { file, name, offset: Some(0) }
+        }
         place => place,
     })
 }
@@ -45,7 +47,11 @@ pub(super) struct Found {
 
 impl Found {
     /// Looks the places up.
-    pub(super) fn new(flow: &mut Flow, wanted: &Wanted, to: &[Place]) -> Result<Found, PlaceError> {
+    pub(super) fn new(
+        flow: &mut Flow,
+        wanted: &Wanted,
+        to: &[LocationSpec],
+    ) -> Result<Found, PlaceError> {
         let Flow { maps, blocks, .. } = flow;
         let shares = |function: &Function| share_of(blocks, function);
         let entry = maps.resolve(&wanted.entry, &shares)?;
@@ -91,12 +97,12 @@ mod tests {
     #[test]
     fn blocks_are_written_by_one_end_or_both() {
         let symbol =
-            |name: &str, offset| Place::Symbol { file: None, name: name.to_owned(), offset };
+            |name: &str, offset| LocationSpec::Symbol { file: None, name: name.to_owned(), offset };
         let wanted: Wanted = "main".parse().expect("a function");
         assert_eq!(wanted, Wanted { entry: symbol("main", Some(0)), exit: None });
         let wanted: Wanted = "0x40..main+8".parse().expect("both ends");
         let exit = Some(symbol("main", Some(8)));
-        assert_eq!(wanted, Wanted { entry: Place::Address(0x40), exit });
+        assert_eq!(wanted, Wanted { entry: LocationSpec::Address(0x40), exit });
         assert!("main..".parse::<Wanted>().is_err() && "..main".parse::<Wanted>().is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::anyhow;
 use profile::flow::Block;
 use profile::maps::{Location, Maps, Named};
-use profile::place::Place;
+use profile::place::LocationSpec;
 
 use super::place::{Found, Wanted};
 use super::{Read, usage};
@@ -85,7 +85,7 @@ pub(super) fn key(maps: &Maps, block: &Block) -> Key {
 pub(super) fn select(
     read: &mut [Read],
     wanted: &[Wanted],
-    to: &[Place],
+    to: &[LocationSpec],
 ) -> Result<Vec<Chosen>, Failure> {
     let mut chosen: Vec<Chosen> = Vec::new();
     for wanted in wanted {
@@ -126,7 +126,7 @@ pub(super) fn select(
 fn matching(
     read: &mut [Read],
     wanted: &Wanted,
-    to: &[Place],
+    to: &[LocationSpec],
     fits: impl Fn(&Found, &Block) -> bool,
 ) -> Result<Vec<Chosen>, Failure> {
     let mut found = Vec::new();
@@ -169,13 +169,13 @@ fn matching(
     }
 }
 
-fn has_address(wanted: &Wanted, to: &[Place]) -> bool {
+fn has_address(wanted: &Wanted, to: &[LocationSpec]) -> bool {
     let mut places = std::iter::once(&wanted.entry).chain(&wanted.exit).chain(to);
-    places.any(|place| matches!(place, Place::Address(_)))
+    places.any(|place| matches!(place, LocationSpec::Address(_)))
 }
 
 /// Says what there is instead.
-fn not_found(read: &mut [Read], wanted: &Wanted, to: &[Place]) -> Failure {
+fn not_found(read: &mut [Read], wanted: &Wanted, to: &[LocationSpec]) -> Failure {
     let entry = &wanted.entry;
     let anywhere = Wanted { entry: entry.clone(), exit: None };
     if wanted.exit.is_some() || !to.is_empty() {
@@ -188,8 +188,8 @@ fn not_found(read: &mut [Read], wanted: &Wanted, to: &[Place]) -> Failure {
             return usage(anyhow!("no block from {entry} ends there; its exits: {exits}"));
         }
     }
-    if let Place::Symbol { file, name, .. } = entry {
-        let all = Place::Symbol { file: file.clone(), name: name.clone(), offset: None };
+    if let LocationSpec::Symbol { file, name, .. } = entry {
+        let all = LocationSpec::Symbol { file: file.clone(), name: name.clone(), offset: None };
         let all = Wanted { entry: all, exit: None };
         let inside = matching(read, &all, &[], Found::begins).unwrap_or_default();
         if !inside.is_empty() {

@@ -31,19 +31,22 @@ pub(super) const VIEW: View = View {
 };
 
 /// The block that is asked for, by its two ends.
-pub(super) type Ends = (place::Place, place::Place);
+pub(super) type Ends = (place::LocationSpec, place::LocationSpec);
 
 /// Reads `ENTRY..EXIT`: addresses, hexadecimal with or without `0x`, or places in
 /// functions.
 pub(super) fn range(text: &str) -> Result<Ends, String> {
     let end = |text: &str| {
         let hex = u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-        match hex.map_or_else(|| text.parse(), |addr| Ok(place::Place::Address(addr))).ok()? {
+        match hex
+            .map_or_else(|| text.parse(), |addr| Ok(place::LocationSpec::Address(addr)))
+            .ok()?
+        {
             // A function is its first byte.
-            place::Place::Symbol { file, name, offset } => {
-                Some(place::Place::Symbol { file, name, offset: Some(offset.unwrap_or(0)) })
+            place::LocationSpec::Symbol { file, name, offset } => {
+                Some(place::LocationSpec::Symbol { file, name, offset: Some(offset.unwrap_or(0)) })
             }
-            place::Place::Line { .. } => None,
+            place::LocationSpec::Line { .. } => None,
             place => Some(place),
         }
     };
@@ -62,13 +65,13 @@ fn find<'a>(
     (entry, exit): &Ends,
 ) -> Result<Option<&'a Block>, PlaceError> {
     // Addresses are those that the views print.
-    let mut end = |place: &place::Place| match place {
-        place::Place::Address(_) => Ok(Vec::new()),
+    let mut end = |place: &place::LocationSpec| match place {
+        place::LocationSpec::Address(_) => Ok(Vec::new()),
         place => maps.resolve(place, &|function| share_of(blocks, function)),
     };
     let spans = (end(entry)?, end(exit)?);
-    let is = |place: &place::Place, spans: &[Span], location, addr| match place {
-        place::Place::Address(wanted) => maps.address_of(location, addr) == Some(*wanted),
+    let is = |place: &place::LocationSpec, spans: &[Span], location, addr| match place {
+        place::LocationSpec::Address(wanted) => maps.address_of(location, addr) == Some(*wanted),
         _ => spans.iter().any(|span| span.contains(location)),
     };
     Ok(blocks.iter().find(|block| {

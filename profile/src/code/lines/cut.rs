@@ -13,7 +13,7 @@ use nix::libc::{self, c_int, c_void, siginfo_t};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 /// A mapping, as the handler finds it: without locks.
-struct Place {
+struct Watched {
     /// 0: free; 1: being taken.
     start: AtomicUsize,
     len: AtomicUsize,
@@ -21,10 +21,10 @@ struct Place {
 }
 
 /// Files that can be mapped at a time.
-const PLACES: usize = 256;
-static MAPPED: [Place; PLACES] = [const {
-    Place { start: AtomicUsize::new(0), len: AtomicUsize::new(0), cut: AtomicBool::new(false) }
-}; PLACES];
+const MOST: usize = 256;
+static MAPPED: [Watched; MOST] = [const {
+    Watched { start: AtomicUsize::new(0), len: AtomicUsize::new(0), cut: AtomicBool::new(false) }
+}; MOST];
 /// Any file was cut.
 static ANY: AtomicBool = AtomicBool::new(false);
 /// Size of a page, and who handled SIGBUS before us.
@@ -45,7 +45,7 @@ impl Watch {
     /// Watches over these bytes of a mapped file; `None` where that cannot be.
     pub(super) fn over(bytes: &[u8]) -> Option<Watch> {
         BEFORE.get_or_init(listen).as_ref()?;
-        let free = |place: &Place| {
+        let free = |place: &Watched| {
             place.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         let at = MAPPED.iter().position(free)?;

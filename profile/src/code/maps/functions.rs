@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::files::{FileKind, State};
 use super::{Location, Mapping, Maps};
 use crate::code::demangle::{Called, Nearest, demangle};
-use crate::code::symbols::Found;
+use crate::code::symbols::SymbolExtent;
 use crate::read::names::REACH;
 
 /// A symbol and the place in it.
@@ -66,7 +66,7 @@ impl Maps {
                 Some((name, index, start..start.wrapping_add(range.end - range.start), range.start))
             }
             State::Jit(map) => {
-                let Found { name, addr, end } = map.at(offset)?;
+                let SymbolExtent { name, addr, end } = map.at(offset)?;
                 Some((name.to_owned(), index, addr..end?, addr))
             }
             State::Listed(listed) => listed.covering(index, offset),
@@ -158,7 +158,7 @@ impl Maps {
                     }
                 }
                 State::Jit(map) => {
-                    for Found { name, addr, end } in map.iter() {
+                    for SymbolExtent { name, addr, end } in map.iter() {
                         if let Some(end) = end {
                             look(name, index, &(addr..end), addr);
                         }
@@ -170,7 +170,7 @@ impl Maps {
                     }
                 }
                 State::Listed(listed) => {
-                    for Found { name, addr, end } in listed.iter() {
+                    for SymbolExtent { name, addr, end } in listed.iter() {
                         let end = end.unwrap_or_else(|| addr.saturating_add(1));
                         let offsets = addr.wrapping_sub(listed.base)..end.wrapping_sub(listed.base);
                         look(name, index, &offsets, addr);
@@ -179,7 +179,9 @@ impl Maps {
                 State::NotTried | State::Failed(_) | State::Silent => {}
             }
         }
-        for Found { name, addr, end } in self.given_list().iter().flat_map(|list| list.iter()) {
+        for SymbolExtent { name, addr, end } in
+            self.given_list().iter().flat_map(|list| list.iter())
+        {
             look(name, usize::MAX, &(addr..end.unwrap_or_else(|| addr.saturating_add(1))), addr);
         }
     }

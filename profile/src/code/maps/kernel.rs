@@ -11,7 +11,9 @@ use lbr_msr::record::Mmap;
 use super::files::{FileKind, State};
 use super::{KERNEL, Mapping, Mappings, Maps, put};
 use crate::code::debug_file::hex;
-use crate::code::symbols::{Found, KernelSymbols, ModuleAddresses, RunningKernel, SymbolError};
+use crate::code::symbols::{
+    KernelSymbols, ModuleAddresses, RunningKernel, SymbolError, SymbolExtent,
+};
 use crate::read::address::KERNEL_NAME;
 use crate::read::perf_data::FileInfo;
 
@@ -93,7 +95,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    fn at(&self, offset: u64) -> Option<Found<'_>> {
+    fn at(&self, offset: u64) -> Option<SymbolExtent<'_>> {
         self.symbols.at(&self.module, self.base.wrapping_add(offset))
     }
 
@@ -104,13 +106,13 @@ impl Listed {
         file: usize,
         offset: u64,
     ) -> Option<(String, usize, Range<u64>, u64)> {
-        let Found { name, addr, end } = self.at(offset)?;
+        let SymbolExtent { name, addr, end } = self.at(offset)?;
         // The last has no end: what is asked for is in it, no more.
         let end = end.map_or(offset.wrapping_add(1), |end| end.wrapping_sub(self.base));
         Some((name.to_owned(), file, addr.wrapping_sub(self.base)..end, addr))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Found<'_>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = SymbolExtent<'_>> {
         self.symbols.of_module(&self.module)
     }
 }
@@ -302,7 +304,7 @@ impl Maps {
     /// that was given is right for it.
     pub(super) fn in_given_list(&mut self, addr: u64) -> Option<(String, usize, Range<u64>, u64)> {
         let symbols = self.given_list().filter(|_| addr >= KERNEL)?;
-        let Found { name, addr: start, end } = symbols.at_any(addr)?;
+        let SymbolExtent { name, addr: start, end } = symbols.at_any(addr)?;
         let end = end.unwrap_or_else(|| addr.saturating_add(1));
         Some((name.to_owned(), usize::MAX, start..end, start))
     }

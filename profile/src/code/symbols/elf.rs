@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind, elf};
 
-use super::image::Image;
-use super::table::{Found, SymbolTable};
+use super::bytes::ElfBytes;
+use super::table::{SymbolExtent, SymbolTable};
 use super::{SymbolError, packed, plt};
 use crate::code::debug_file::{DebugDirs, Wanted, debug_file, open_regular};
 use crate::code::demangle::Called;
@@ -28,7 +28,7 @@ struct Segment {
 #[derive(Debug)]
 pub struct Module {
     path: PathBuf,
-    image: Image,
+    bytes: ElfBytes,
     /// Whether the code's bytes are there: debug files have none.
     has_bytes: bool,
     /// Whether they can be decoded.
@@ -59,7 +59,7 @@ impl Module {
     /// # Errors
     /// [`SymbolError`].
     pub fn open_with(path: &Path, dirs: &DebugDirs) -> Result<Module, SymbolError> {
-        Module::of(path, Image::File(open_regular(path)?), dirs)
+        Module::of(path, ElfBytes::File(open_regular(path)?), dirs)
     }
 
     /// An ELF file that is in memory only; the path is what it is called.
@@ -68,14 +68,14 @@ impl Module {
         bytes: Vec<u8>,
         dirs: &DebugDirs,
     ) -> Result<Module, SymbolError> {
-        Module::of(path, Image::Memory(bytes.into()), dirs)
+        Module::of(path, ElfBytes::Memory(bytes.into()), dirs)
     }
 
-    fn of(path: &Path, image: Image, dirs: &DebugDirs) -> Result<Module, SymbolError> {
+    fn of(path: &Path, bytes: ElfBytes, dirs: &DebugDirs) -> Result<Module, SymbolError> {
         let not_elf =
             |e: object::Error| SymbolError::NotElf { path: path.to_owned(), what: e.to_string() };
         let io = |cause| SymbolError::Open { path: path.to_owned(), cause };
-        let cache = ReadCache::new(image.input().map_err(io)?);
+        let cache = ReadCache::new(bytes.input().map_err(io)?);
         let object = object::File::parse(&cache).map_err(not_elf)?;
         let has_code = has_code(&object);
         Ok(Module {
@@ -84,7 +84,7 @@ impl Module {
             has_bytes: has_code,
             has_code: has_code && is_x86(&object),
             build_id: object.build_id().ok().flatten().map(<[u8]>::to_vec),
-            image,
+            bytes,
             dirs: dirs.clone(),
             symbols: OnceCell::new(),
             lines: OnceCell::new(),
@@ -108,7 +108,7 @@ impl Module {
     }
 
     fn read_symbols(&self, table: &mut SymbolTable) -> Option<()> {
-        let cache = ReadCache::new(self.image.input().ok()?);
+        let cache = ReadCache::new(self.bytes.input().ok()?);
         let object = object::File::parse(&cache).ok()?;
         let stripped = object.symbol_table().is_none();
         for symbol in object.symbols().chain(object.dynamic_symbols()) {
@@ -240,7 +240,7 @@ impl Module {
 
     /// Symbols of assembler code often have no size: they reach up to the next
     /// one, but not out of their segment.
-    fn range(&self, found: &Found<'_>) -> Option<Range<u64>> {
+    fn range(&self, found: &SymbolExtent<'_>) -> Option<Range<u64>> {
         let segment = self.segment_at(found.addr)?;
         let last = segment.vaddr.saturating_add(segment.file_size);
         Some(found.addr..found.end.unwrap_or(last).min(last))
@@ -327,7 +327,7 @@ impl Module {
         let page = offset - offset % PAGE;
         if self.page.as_ref().is_none_or(|(at, _)| *at != page) {
             // One instruction more than the page: none is cut at its end.
-            self.page = Some((page, self.image.read(page, PAGE as usize + 15)));
+            self.page = Some((page, self.bytes.read(page, PAGE as usize + 15)));
         }
         let Some((_, bytes)) = &self.page else { return Vec::new() };
         let start = (offset - page) as usize;

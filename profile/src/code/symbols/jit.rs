@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::SymbolError;
-use super::table::{Found, SymbolTable};
+use super::table::{SymbolExtent, SymbolTable};
 
 /// No list is longer.
 const MAX_LIST: u64 = 256 << 20;
@@ -77,11 +77,11 @@ impl JitMap {
         Ok(JitMap { table })
     }
 
-    pub(crate) fn at(&self, addr: u64) -> Option<Found<'_>> {
+    pub(crate) fn at(&self, addr: u64) -> Option<SymbolExtent<'_>> {
         self.table.at(addr)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Found<'_>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SymbolExtent<'_>> {
         self.table.iter()
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lbr_msr::record::Mmap;
 
 use super::SymbolError;
-use super::table::{Found, SymbolTable};
+use super::table::{SymbolExtent, SymbolTable};
 use crate::code::debug_file::open_regular;
 use crate::read::address::KERNEL_NAME;
 
@@ -111,12 +111,12 @@ impl KernelSymbols {
     }
 
     /// The function of a module ("" is the kernel) that covers an address.
-    pub(crate) fn at(&self, module: &str, addr: u64) -> Option<Found<'_>> {
+    pub(crate) fn at(&self, module: &str, addr: u64) -> Option<SymbolExtent<'_>> {
         self.tables.get(module)?.at(addr)
     }
 
     /// The function that covers an address, whosever it is.
-    pub(crate) fn at_any(&self, addr: u64) -> Option<Found<'_>> {
+    pub(crate) fn at_any(&self, addr: u64) -> Option<SymbolExtent<'_>> {
         let tables = self.tables.values();
         tables.filter_map(|table| table.at(addr)).max_by_key(|found| found.addr)
     }
@@ -127,12 +127,12 @@ impl KernelSymbols {
     }
 
     /// Every symbol.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Found<'_>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SymbolExtent<'_>> {
         self.tables.values().flat_map(SymbolTable::iter)
     }
 
     /// Every symbol of a module ("" is the kernel).
-    pub(crate) fn of_module(&self, module: &str) -> impl Iterator<Item = Found<'_>> {
+    pub(crate) fn of_module(&self, module: &str) -> impl Iterator<Item = SymbolExtent<'_>> {
         self.tables.get(module).into_iter().flat_map(SymbolTable::iter)
     }
 }

@@ -1,8 +1,8 @@
 //! Names of addresses: out of ELF files and the debug files beside them, the
 //! kernel's list, and the lists that run-time compilers leave.
 
+mod bytes;
 mod elf;
-mod image;
 mod jit;
 mod kernel;
 mod packed;
@@ -20,7 +20,7 @@ pub use kernel::RunningKernel;
 
 pub(crate) use jit::JitMap;
 pub(crate) use kernel::{KernelSymbols, ModuleAddresses};
-pub(crate) use table::Found;
+pub(crate) use table::SymbolExtent;
 
 /// Where names are looked for beside the files that were mapped.
 #[derive(Clone, Debug)]

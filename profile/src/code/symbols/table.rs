@@ -15,9 +15,9 @@ struct Symbol {
     rank: u8,
 }
 
-/// A symbol that was found.
+/// A symbol and the addresses that it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found<'a> {
+pub(crate) struct SymbolExtent<'a> {
     /// Its name as the file has it.
     pub(crate) name: &'a str,
     /// Its first address.
@@ -79,7 +79,7 @@ impl SymbolTable {
 
     /// The symbol that covers an address: the innermost, but a label without a
     /// size takes no code from the function around it.
-    pub(crate) fn at(&self, addr: u64) -> Option<Found<'_>> {
+    pub(crate) fn at(&self, addr: u64) -> Option<SymbolExtent<'_>> {
         let after = self.symbols.partition_point(|symbol| symbol.addr <= addr);
         let mut number = after;
         loop {
@@ -99,14 +99,14 @@ impl SymbolTable {
         }
     }
 
-    fn found(&self, symbol: &Symbol) -> Option<Found<'_>> {
+    fn found(&self, symbol: &Symbol) -> Option<SymbolExtent<'_>> {
         let (start, end) = symbol.name;
         let name = self.names.get(start as usize..end as usize)?;
         let end = match symbol.size {
             0 => self.behind(symbol),
             size => Some(symbol.addr.saturating_add(size)),
         };
-        Some(Found { name, addr: symbol.addr, end })
+        Some(SymbolExtent { name, addr: symbol.addr, end })
     }
 
     /// Where a symbol without a size ends: at the next, or at a bound.
@@ -118,7 +118,7 @@ impl SymbolTable {
     }
 
     /// Every symbol, in the order of addresses.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Found<'_>> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SymbolExtent<'_>> + Clone {
         self.symbols.iter().filter_map(|symbol| self.found(symbol))
     }
 }

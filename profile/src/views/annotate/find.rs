@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::FindError;
 use crate::code::demangle::Called;
 use crate::code::maps::{Function, Location, Maps};
-use crate::code::place::{Place, PlaceError};
+use crate::code::place::{LocationSpec, PlaceError};
 use crate::code::straight;
 use crate::views::flow::{Block, Flow, share_of};
 
@@ -67,7 +67,7 @@ pub struct Hot {
     pub heat: u64,
 }
 
-/// Finds the function of a [place](Place): its name, an address or a line in
+/// Finds the function of a [place](LocationSpec): its name, an address or a line in
 /// it; or the code between two places (`0x401136..0x401160`, `loop..leaf`).
 ///
 /// Of several functions of one name, that which ran is meant.
@@ -84,14 +84,18 @@ pub fn find(flow: &mut Flow, what: &str) -> Result<Stretch, FindError> {
         return range(flow, from, to);
     }
     match what.parse() {
-        Ok(Place::Symbol { file: None, name, .. }) if name != what => match named(flow, &name)? {
-            Some(found) => Ok(found),
-            None => Err(missing(flow, &name)),
-        },
-        Ok(Place::Symbol { file: None, .. }) | Err(_) => Err(missing(flow, what)),
-        Ok(place @ (Place::Symbol { .. } | Place::Address(_) | Place::Line { .. })) => {
-            around(flow, &place)
+        Ok(LocationSpec::Symbol { file: None, name, .. }) if name != what => {
+            match named(flow, &name)? {
+                Some(found) => Ok(found),
+                None => Err(missing(flow, &name)),
+            }
         }
+        Ok(LocationSpec::Symbol { file: None, .. }) | Err(_) => Err(missing(flow, what)),
+        Ok(
+            place @ (LocationSpec::Symbol { .. }
+            | LocationSpec::Address(_)
+            | LocationSpec::Line { .. }),
+        ) => around(flow, &place),
     }
 }
 
@@ -210,7 +214,7 @@ fn file_of(location: Location) -> Option<usize> {
 }
 
 /// The function around a place.
-fn around(flow: &mut Flow, place: &Place) -> Result<Stretch, FindError> {
+fn around(flow: &mut Flow, place: &LocationSpec) -> Result<Stretch, FindError> {
     let Flow { maps, blocks, .. } = flow;
     let shares = |function: &Function| share_of(blocks, function);
     let spans = maps.resolve(place, &shares)?;
@@ -285,12 +289,12 @@ fn end_of_range(flow: &mut Flow, end: &str) -> Result<Location, FindError> {
     if let Some(function) = named(flow, end)? {
         return Ok(Location::File { file: function.file, offset: function.offset });
     }
-    let Ok(place) = end.parse::<Place>() else { return Err(missing(flow, end)) };
+    let Ok(place) = end.parse::<LocationSpec>() else { return Err(missing(flow, end)) };
     let Flow { maps, blocks, .. } = flow;
     let spans = maps.resolve(&place, &|function| share_of(blocks, function))?;
     let start = spans.first().map(|span| span.start);
     match (start, &place) {
-        (Some(Location::Address(_)) | None, Place::Address(addr)) => {
+        (Some(Location::Address(_)) | None, LocationSpec::Address(addr)) => {
             Err(FindError::Unmapped { addr: *addr })
         }
         (Some(start), _) => Ok(start),

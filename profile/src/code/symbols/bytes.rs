@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The bytes of an ELF file.
 #[derive(Debug)]
-pub(super) enum Image {
+pub(super) enum ElfBytes {
     File(File),
     Memory(Arc<[u8]>),
 }
@@ -16,24 +16,24 @@ pub(super) enum Image {
 pub(super) trait Input: Read + Seek {}
 impl<T: Read + Seek> Input for T {}
 
-impl Image {
+impl ElfBytes {
     pub(super) fn input(&self) -> std::io::Result<Box<dyn Input>> {
         Ok(match self {
-            Image::File(file) => Box::new(file.try_clone()?),
-            Image::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
+            ElfBytes::File(file) => Box::new(file.try_clone()?),
+            ElfBytes::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
         })
     }
 
     /// Bytes from an offset on, as many as there are up to `len`.
     pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         match self {
-            Image::File(file) => {
+            ElfBytes::File(file) => {
                 let mut bytes = vec![0; len];
                 let read = file.read_at(&mut bytes, offset).unwrap_or(0);
                 bytes.truncate(read);
                 bytes
             }
-            Image::Memory(all) => {
+            ElfBytes::Memory(all) => {
                 let rest = usize::try_from(offset).ok().and_then(|offset| all.get(offset..));
                 rest.unwrap_or_default().iter().take(len).copied().collect()
             }
