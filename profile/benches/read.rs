@@ -128,7 +128,12 @@ fn read(c: &mut Criterion) {
     group.bench_function("perf.data, flow", |b| b.iter(|| flow(&data)));
     let lint = |bytes: &Arc<[u8]>| {
         let stride = profile::lint::DEFAULT_STRIDE;
-        let lint = profile::lint::Lint::check(&mut open(bytes), stride, |_, _| {});
+        let lint = profile::lint::Lint::check(
+            &mut open(bytes),
+            stride,
+            profile::symbols::Sources::default(),
+            |_, _| {},
+        );
         lint.expect("a sound recording").entries
     };
     group.bench_function("perf.data, lint", |b| b.iter(|| lint(&data)));

@@ -81,8 +81,9 @@ fn said(input: &Path, args: &[&str]) -> String {
 }
 
 /// The verdict, and the finding about other files.
-fn judged(input: &Path) -> (Value, Option<Value>) {
-    let rows = json_lines(&lbr(&["lint", "--json", "-i", input.to_str().unwrap()]));
+fn judged(input: &Path, args: &[&str]) -> (Value, Option<Value>) {
+    let all = [&["lint", "--json", "-i", input.to_str().unwrap()], args].concat();
+    let rows = json_lines(&lbr(&all));
     let find = |key: &str, value: &str| rows.iter().find(|row| row[key] == value).cloned();
     (find("view", "verdict").unwrap()["verdict"].clone(), find("id", "other_file"))
 }
@@ -126,7 +127,7 @@ fn bytes_that_contradict() {
         assert_eq!(names(&input, view), builds.functions(), "{view:?}");
     }
     assert_eq!(said(&input, &[]), "");
-    assert_eq!(judged(&input).1, None);
+    assert_eq!(judged(&input, &[]).1, None);
 
     std::fs::write(&input, text(&builds.second, &builds.branches)).unwrap();
     for view in views {
@@ -138,7 +139,7 @@ fn bytes_that_contradict() {
     assert!(why.contains(&path) && why.contains("is not the file that was recorded"), "{why}");
     assert!(why.contains("come from no branch instruction"), "{why}");
     assert!(why.contains("--symfs DIR"), "{why}");
-    let (verdict, finding) = judged(&input);
+    let (verdict, finding) = judged(&input, &[]);
     let finding = finding.unwrap();
     assert_ne!(verdict, "sound");
     assert_eq!((&finding["count"], &finding["of"]), (&all.into(), &all.into()));
@@ -152,6 +153,7 @@ fn bytes_that_contradict() {
         let args = [option, elsewhere.to_str().unwrap()];
         assert_eq!(names(&input, &args), builds.functions(), "{option}");
         assert_eq!(said(&input, &args), "", "{option}");
+        assert_eq!(judged(&input, &args).1, None, "{option}");
     }
 }
 
@@ -229,7 +231,7 @@ fn another_machine() {
     assert_eq!(names(&input, &[]), BTreeSet::from([None]));
     let why = said(&input, &[]);
     assert!(why.contains("the machine another-machine was recorded"), "{why}");
-    assert_ne!(judged(&input).0, "sound");
+    assert_ne!(judged(&input, &[]).0, "sound");
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(&builds.first, folder.path().join("libfirst.so")).unwrap();
     let folder = folder.path().to_str().unwrap();
@@ -288,7 +290,7 @@ fn blocks_that_are_no_code() {
     std::fs::write(&input, stacks(&[1, 2, 3])).unwrap();
     assert!(!known(names(&input, &view)));
     assert!(said(&input, &view).contains(" blocks between them are no code (the first at byte 0x"));
-    let (verdict, finding) = judged(&input);
+    let (verdict, finding) = judged(&input, &[]);
     assert_ne!(verdict, "sound");
     assert!(finding.is_some());
 }

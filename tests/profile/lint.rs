@@ -5,12 +5,13 @@ use std::io::Cursor;
 use lbr_msr::record::{BranchEntry, Event, Label, Lost};
 use profile::Recording;
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
+use profile::symbols::Sources;
 
 use crate::recorded::{entry, exact, map, meta, sample, stream};
 use crate::support::corpus::corpus;
 
 fn lint(recording: &mut Recording, stride: u64) -> Lint {
-    Lint::check(recording, stride, |_, _| {}).unwrap()
+    Lint::check(recording, stride, Sources::default(), |_, _| {}).unwrap()
 }
 
 fn text(text: &str) -> Lint {

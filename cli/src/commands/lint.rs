@@ -7,6 +7,7 @@ use anstyle::Style;
 use clap::Args;
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::select::LeftOut;
+use profile::symbols::Sources;
 use serde_json::json;
 
 use crate::exit::{DONE, Outcome, POOR};
@@ -16,6 +17,7 @@ use crate::present::number::{counted, grouped, nonzero, percent};
 use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
 use crate::present::table::{Cell, Printer, Table};
 use crate::select::SelectArgs;
+use crate::symbols::SymbolArgs;
 
 /// Say whether the numbers of a recording can be trusted
 ///
@@ -43,6 +45,8 @@ pub(crate) struct LintArgs {
     csv: bool,
     #[command(flatten)]
     select: SelectArgs,
+    #[command(flatten)]
+    symbols: SymbolArgs,
 }
 
 const STRIDE: &str = "Duplicated newest entries:
@@ -96,9 +100,10 @@ impl Judged {
 pub(crate) fn run(args: &LintArgs) -> Outcome {
     let mut out = Out::stdout();
     let mut lints: Vec<Judged> = Vec::new();
+    let files = args.symbols.sources(&Sources::default());
     let sources =
         input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-            lints.push(Judged::of(Lint::check(recording, args.stride.0, at)?));
+            lints.push(Judged::of(Lint::check(recording, args.stride.0, files.clone(), at)?));
             Ok(())
         })?;
     let mut overall = Verdict::Sound;

@@ -175,7 +175,7 @@ impl Traced {
         };
         let counts = program::by_file(self);
         let within = Within::files(&self.maps, name.as_slice());
-                let counted = self.maps.files().filter(|file| within.has_file(*file)).map(|file| {
+        let counted = self.maps.files().filter(|file| within.has_file(*file)).map(|file| {
             // The first of those that are alike.
             (counts.get(&file).copied().unwrap_or(0), std::cmp::Reverse(file))
         });

@@ -99,6 +99,11 @@ impl OverviewCounter {
         }
     }
 
+    /// Where code lies, and its names.
+    pub fn maps(&mut self) -> &mut Maps {
+        self.counter.maps()
+    }
+
     /// Counts a recording to its end; `progress` as in [`Counter::recording`].
     ///
     /// # Errors

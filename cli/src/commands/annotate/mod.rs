@@ -39,9 +39,10 @@ use crate::symbols::SymbolArgs;
 /// recording does not say.
 #[derive(Debug, Args)]
 pub(crate) struct Annotate {
-    /// A function (main, libc.so.6:malloc), an address (0x401136) or a line
-    /// (foo.c:12) in one, or the code between two (0x401136..0x401160,
-    /// loop..leaf) [default: the hottest function]. A recording is given with -i.
+    /// A function (main, libc.so.6:malloc; the end of its name will do: push for
+    /// `Vec<T>::push`), an address (0x401136) or a line (foo.c:12) in one, or the
+    /// code between two (0x401136..0x401160, loop..leaf) [default: the hottest
+    /// function]. A recording is given with -i.
     #[arg(value_name = "PLACE")]
     place: Option<String>,
     /// perf.data, or text of `perf script -F brstack`; `-` is standard input.

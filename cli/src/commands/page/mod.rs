@@ -38,6 +38,7 @@ const NAME: usize = 160;
 pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
     let output = Output::new(path, args.inputs.paths())?;
     let mut counter = OverviewCounter::new(args.inputs.paths().len() > 1);
+    args.symbols.apply(counter.maps());
     let mut recorded = Vec::new();
     let sources =
         input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
@@ -46,7 +47,6 @@ pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
             Ok(())
         })?;
     let mut overview = counter.finish();
-    args.symbols.apply(&mut overview.flow.maps);
     let Overview { branches, flow: all, .. } = &mut overview;
     let kept = args.shown.keep(&mut all.maps, branches, (all.taken, "branches"), |branch| {
         (branch.from_location, branch.count)

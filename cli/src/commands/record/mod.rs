@@ -112,7 +112,8 @@ pub(crate) struct Record {
     #[arg(long, value_name = "SOURCE", default_value = AUTO, value_parser = software::names())]
     source: String,
 
-    /// Start recording when this function of the program is first reached
+    /// Start recording when this function of the program is first reached; the end of its name
+    /// will do
     #[arg(long, value_name = "SYMBOL")]
     from: Option<String>,
 

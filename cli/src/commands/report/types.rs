@@ -59,9 +59,10 @@ fn run(args: &Report) -> Outcome {
         distinct: branches.len() as u64,
         predictions: Some((hot.known, hot.mispredicted)),
     };
-    let rows = args.dso.keep(&hot.maps, &mut branches, (hot.total, "branches"), |branch| {
-        (branch.from_location, branch.count)
-    })?;
+    let rows =
+        args.shown.keep(&mut hot.maps, &mut branches, (hot.total, "branches"), |branch| {
+            (branch.from_location, branch.count)
+        })?;
     let types = by_type(&branches, &mut hot.maps);
     let mut out = Out::stdout();
     let printer = args.printer();

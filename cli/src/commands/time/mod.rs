@@ -62,7 +62,7 @@ pub(crate) struct TimeArgs {
     #[arg(long, value_name = "FILE", requires = "symbol")]
     object: Option<PathBuf>,
 
-    /// The function's name
+    /// The function's name; the end of it will do (push for `Vec<T>::push`)
     #[arg(long, value_name = "NAME", requires = "object")]
     symbol: Option<String>,
 

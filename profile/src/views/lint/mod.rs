@@ -16,6 +16,7 @@ use lbr_msr::record::{BranchType, Event};
 use crate::clean::{Cleaned, Counter, View, Whole, add};
 use crate::code::maps::{Location, Maps};
 use crate::code::straight;
+use crate::code::symbols::Sources;
 use crate::read::address::{KERNEL, crosses};
 use crate::read::names;
 use crate::read::perf_data::ReadError;
@@ -115,17 +116,20 @@ pub struct Lint {
 
 impl Lint {
     /// Reads a recording to its end. `stride` is the longest block that a
-    /// repeated newest entry may be without being suspected, bytes.
+    /// repeated newest entry may be without being suspected, bytes; the files that
+    /// ran are looked for in `sources`.
     ///
     /// # Errors
     /// [`ReadError`].
     pub fn check(
         recording: &mut Recording,
         stride: u64,
+        sources: Sources,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Lint, ReadError> {
         let flow = flow::FlowCounts::without_blocks();
         let mut counter = Counter::of(Check { scan: Scan::new(stride), flow });
+        counter.maps().set_sources(sources);
         counter.recording(recording, progress)?;
         let (scan, flow) = counter.finish();
         Ok(Lint::of(&scan, flow, &ReaderNotes::by(recording)))
