@@ -22,6 +22,7 @@ use crate::support::programs::{BARE, Program, build};
 use crate::support::registers::{Fault, Ran, Registers, STEP};
 
 const DEBUGCTL: Msr = Msr(0x1D9);
+const DEPTH: Msr = Msr(0x14CF);
 
 const FAULTS: [Fault; 6] = [
     Fault::Errno(EIO),
@@ -240,7 +241,8 @@ fn changed(leaves: Leaves, before: &Held, after: &Held, ran: &Ran) -> Option<Str
         Leaves::NoRecords => *shared == before[0] && (is_empty || *records == before[1]),
         Leaves::Off => {
             let debugctl = shared.get(&DEBUGCTL.0).is_some_and(|value| value & !1 == 2);
-            let is_off = shared.values().all(|value| value & !2 == 0);
+            // The depth is nobody's to switch off.
+            let is_off = shared.iter().all(|(msr, value)| *msr == DEPTH.0 || value & !2 == 0);
             debugctl && (is_off && is_empty || ran.output.status.code() != Some(0))
         }
     };

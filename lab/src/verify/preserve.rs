@@ -56,7 +56,8 @@ impl Preserved {
         let mut whole = Vec::new();
         let mut note = |cpu: &mut M, msr: Option<Msr>| -> Result<(), MsrError> {
             let Some(msr) = msr else { return Ok(()) };
-            match cpu.read(msr) {
+            // What is absent is so twice; what failed once has to be put back.
+            match cpu.read(msr).or_else(|_| cpu.read(msr)) {
                 Ok(value) => whole.push((msr, value)),
                 Err(MsrError::Fault { .. } | MsrError::Unpopulated { .. }) => {}
                 Err(error) => return Err(error),
