@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use lbr_msr::record::{BranchEntry, Event, Label, Lost};
+use lbr_msr::record::{BranchEntry, Event, Label, Lost, Sample, Task};
 use profile::Recording;
 use profile::lint::{DEFAULT_STRIDE, Finding, Lint, Severity, Verdict};
 use profile::symbols::Sources;
@@ -173,4 +173,63 @@ fn bias() {
     assert_eq!((finding.count, finding.of, finding.severity), (100, 100, Severity::Warning));
     let even = " 0x20/0x10 0x20/0x10 0x20/0x10 0x20/0x10\n".repeat(100);
     assert_eq!(find(&text(&even), "top_of_stack_bias"), None);
+}
+
+/// Ten stacks of a loop of thread 101, ten nanoseconds each, that join.
+fn run(at: u64, begin: u64) -> Vec<Event> {
+    let stack = |nth: u64| sample(begin + nth * 10, vec![entry(at + 0x20, at); 3], exact());
+    (0..10).map(stack).collect()
+}
+
+/// The streams of two recorders in one file, whose threads have the same number.
+#[test]
+fn stacks_of_two_runs() {
+    const ODD: [&str; 3] = ["time_runs_back", "stacks_do_not_join", "several_runs"];
+    let (one, other) = (run(0x40_0000, 10), run(0x900_0000, 5));
+    for alone in [&one, &other] {
+        let lint = events(alone);
+        assert!(ODD.iter().all(|id| find(&lint, id).is_none()), "{:?}", lint.findings);
+        assert_eq!(lint.verdict(), Verdict::Sound, "{:?}", lint.findings);
+    }
+    let mixed: Vec<Event> =
+        one.iter().zip(&other).flat_map(|(a, b)| [a.clone(), b.clone()]).collect();
+    let lint = events(&mixed);
+    // Each of the other comes behind a later one: 10 before 5, 20 before 15.
+    let finding = find(&lint, "time_runs_back").unwrap();
+    assert_eq!((finding.count, finding.of, finding.severity), (10, 19, Severity::Error));
+    let finding = find(&lint, "stacks_do_not_join").unwrap();
+    assert_eq!((finding.count, finding.of, finding.severity), (19, 19, Severity::Error));
+    assert_eq!(lint.verdict(), Verdict::Poor);
+
+    // In the order of their times they still do not join.
+    let sorted: Vec<Event> =
+        one.iter().zip(&other).flat_map(|(a, b)| [b.clone(), a.clone()]).collect();
+    let lint = events(&sorted);
+    assert_eq!(find(&lint, "time_runs_back"), None);
+    assert_eq!(find(&lint, "stacks_do_not_join").unwrap().count, 19);
+    assert_eq!(lint.verdict(), Verdict::Poor);
+
+    // A thread in two places at once.
+    let twice: Vec<Event> = one.into_iter().chain(run(0x900_0000, 100)).collect();
+    let finding = find(&events(&twice), "time_runs_back").unwrap().clone();
+    assert_eq!((finding.count, part(&finding, "two places at once")), (1, 1));
+}
+
+/// A recorder starts one process; all others have a parent.
+#[test]
+fn processes_of_two_runs() {
+    let of = |events: Vec<Event>, process: u32| {
+        events.into_iter().map(move |event| match event {
+            Event::Sample(sample) => Event::Sample(Sample { pid: process, tid: process, ..sample }),
+            event => event,
+        })
+    };
+    let both: Vec<Event> =
+        run(0x40_0000, 10).into_iter().chain(of(run(0x40_0000, 15), 200)).collect();
+    let lint = events(&both);
+    let finding = find(&lint, "several_runs").unwrap();
+    assert_eq!((finding.count, finding.of, lint.verdict()), (1, 2, Verdict::Poor));
+    let born = Event::Fork(Task { time: 1, pid: 200, tid: 200, ppid: 100, ptid: 100 });
+    let family: Vec<Event> = [born].into_iter().chain(both).collect();
+    assert_eq!(find(&events(&family), "several_runs"), None);
 }

@@ -17,6 +17,11 @@ const BIAS_FACTOR: u64 = 2;
 /// Times newest from which that is no chance.
 const BIAS_COUNT: u64 = 30;
 
+/// Stacks that do not join, from which on that is no chance, and how many times
+/// as often as branches within a stack.
+const FEW: u64 = 3;
+const UNUSUAL: f64 = 4.0;
+
 /// Collects what was found.
 struct Findings(Vec<Finding>);
 
@@ -49,6 +54,7 @@ pub(super) fn findings(
 ) -> Vec<Finding> {
     let mut found = Findings(Vec::new());
     stacks(&mut found, scan, flow);
+    runs(&mut found, scan, flow);
     duplicates(&mut found, scan, flow);
     straightness(&mut found, scan, flow, code);
     fields(&mut found, scan, flow);
@@ -83,6 +89,59 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
     if !flow.is_complete() {
         bias(found, scan);
     }
+}
+
+/// What cannot be of one run: streams of two recorders in one file.
+fn runs(found: &mut Findings, scan: &Scan, flow: &Flow) {
+    let (runs, quality) = (&scan.runs, &flow.quality);
+    found.add(
+        Rule {
+            id: "time_runs_back",
+            unit: "stacks",
+            // CPUs that are drained apart from each other may be far apart.
+            limits: if quality.hardware > 0 { WRONG } else { Limits(0.0, 0.0) },
+            meaning: "stacks of a thread that are earlier than the one before, or of the same moment and elsewhere: they are not of one run",
+            report: "takes them in the order of the file",
+        },
+        runs.earlier.saturating_add(runs.at_once),
+        runs.followed,
+        &[("earlier", runs.earlier), ("two places at once", runs.at_once)],
+    );
+    // Where a signal arrives the code before it stops: between stacks as often as
+    // within them.
+    let blocks = &flow.block_quality;
+    let within = blocks.impossible().saturating_sub(runs.apart) as f64;
+    let pairs = blocks.blocks.saturating_add(blocks.impossible()).saturating_sub(runs.joined);
+    let usual = within / pairs.max(1) as f64;
+    let share = runs.apart as f64 / runs.joined.max(1) as f64;
+    let is_odd = runs.apart >= FEW && share >= 0.01 && share > usual * UNUSUAL;
+    found.add(
+        Rule {
+            id: "stacks_do_not_join",
+            unit: "stacks",
+            limits: if is_odd { Limits(0.0, 0.0) } else { KNOWN },
+            meaning: "stacks that say that they follow the one before, and begin where no code leads from there: signals do that now and then, two runs in one file always",
+            report: "leaves out the block between them",
+        },
+        runs.apart,
+        runs.joined,
+        &[],
+    );
+    let begun = runs.begun();
+    // Of what was selected the forks may be missing.
+    let more = begun.saturating_sub(1) * u64::from(quality.left_out.samples == 0);
+    found.add(
+        Rule {
+            id: "several_runs",
+            unit: "processes",
+            limits: Limits(0.0, 0.0),
+            meaning: "processes that no recorded process started: a recorder starts one, so these are streams of several",
+            report: "counts them together",
+        },
+        more,
+        begun,
+        &[],
+    );
 }
 
 /// A branch that is newest far more often than at other places of the stack.

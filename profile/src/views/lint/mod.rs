@@ -7,6 +7,7 @@
 mod judge;
 mod positions;
 mod rules;
+mod runs;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::read::recording::Recording;
 use crate::read::stack::{Entries, EntryFlags};
 use crate::views::flow::{self, Flow, Site};
 use positions::Positions;
+use runs::Runs;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,8 +84,8 @@ pub struct Finding {
     pub count: u64,
     /// Of how many.
     pub of: u64,
-    /// Of what: `stacks`, `entries`, `blocks`, `lines`, `records` or
-    /// `recordings`.
+    /// Of what: `stacks`, `entries`, `blocks`, `lines`, `records`,
+    /// `processes` or `recordings`.
     pub unit: &'static str,
     /// What it means.
     pub meaning: &'static str,
@@ -211,6 +213,7 @@ impl View for Check {
 pub(super) struct Scan {
     stride: u64,
     programs: Programs,
+    runs: Runs,
     /// Stacks with at least two entries.
     pairs: u64,
     /// Suspected duplicates in the program that a process runs.
@@ -245,6 +248,7 @@ impl Scan {
 
     pub(super) fn event(&mut self, event: &Event) {
         self.programs.event(event);
+        self.runs.event(event);
     }
 
     pub(super) fn stack(&mut self, stack: &Cleaned<'_>, maps: &Maps) {
@@ -265,6 +269,7 @@ impl Scan {
             }
         }
         self.oldest(stack);
+        self.runs.stack(stack);
         self.places.stack(entries, stack.space, weight);
         if maps.has_names() {
             self.names(entries, weight);
@@ -317,6 +322,11 @@ impl Scan {
     }
 }
 
+/// Processes of which it is known what they run at most, and those that have
+/// ended among them.
+const MOST: usize = 1 << 16;
+const FEW: usize = 1 << 12;
+
 /// The program that each process runs: the first file mapped into it.
 #[derive(Debug, Default)]
 struct Programs {
@@ -331,6 +341,10 @@ impl Programs {
             Event::Comm(comm) if comm.exec => {
                 self.by_process.remove(&comm.pid);
             }
+            // Samples of other CPUs may come behind it.
+            Event::Exit(task) if task.pid == task.tid && self.by_process.len() > FEW => {
+                self.by_process.remove(&task.pid);
+            }
             Event::Mmap(map) if map.path.starts_with('/') && !map.path.starts_with("//") => {
                 // Recorders before Linux 3.16 do not mark an exec: a new
                 // program lies where the old one lay.
@@ -338,6 +352,8 @@ impl Programs {
                     |start: u64| start.checked_sub(map.addr).is_some_and(|within| within < map.len);
                 match self.by_process.get(&map.pid) {
                     Some((start, _)) if !covers(*start) => {}
+                    // Of too many nobody knows what they run.
+                    None if self.by_process.len() >= MOST => {}
                     _ => {
                         let path = match self.paths.get(map.path.as_str()) {
                             Some(known) => Arc::clone(known),
