@@ -62,20 +62,22 @@ impl Interrupts {
 
 /// Passes signals on to a program.
 #[derive(Debug)]
-pub(crate) struct Passing {
+pub struct Passing {
     interrupts: Interrupts,
     seen: u32,
     first: Option<Instant>,
 }
 
 impl Passing {
-    pub(crate) fn new(interrupts: Interrupts) -> Passing {
+    /// Of those that come from now on.
+    #[must_use]
+    pub fn new(interrupts: Interrupts) -> Passing {
         Passing { interrupts, seen: 0, first: None }
     }
 
     /// Passes on what has come since to process `pid` (`None`: nobody who could
     /// take it). Whether it is time to end the recording, and the program.
-    pub(crate) fn is_time_to_end(&mut self, pid: Option<i32>) -> bool {
+    pub fn is_time_to_end(&mut self, pid: Option<i32>) -> bool {
         let count = self.interrupts.count();
         if std::mem::replace(&mut self.seen, count) == count {
             return self.first.is_some_and(|first| first.elapsed() > GRACE);
@@ -92,5 +94,53 @@ impl Passing {
             let _ = kill(Pid::from_raw(pid), signal);
         }
         false
+    }
+}
+
+/// What a traced program got last. A signal to a whole process group comes to it
+/// twice: by itself, and passed on.
+#[derive(Debug, Default)]
+pub(crate) struct Delivered(Option<(c_int, bool, Instant)>);
+
+impl Delivered {
+    /// Whether a signal that is about to be delivered was delivered a moment ago,
+    /// and one of the two was passed on.
+    pub(crate) fn is_repeated(&mut self, signal: c_int, sender: c_int) -> bool {
+        if ![libc::SIGINT, libc::SIGTERM].contains(&signal) {
+            return false;
+        }
+        let is_ours = sender.unsigned_abs() == std::process::id();
+        let other = self.0.take_if(|(last, ours, since)| {
+            *last == signal && *ours != is_ours && since.elapsed() < TOGETHER
+        });
+        if other.is_none() {
+            self.0 = Some((signal, is_ours, Instant::now()));
+        }
+        other.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_to_the_group_comes_once() {
+        let ours = std::process::id() as c_int;
+        let mut delivered = Delivered::default();
+        for (signal, sender, repeated) in [
+            (libc::SIGTERM, 1, false),
+            (libc::SIGTERM, ours, true),
+            // Two that others sent are two.
+            (libc::SIGTERM, 1, false),
+            (libc::SIGTERM, 1, false),
+            (libc::SIGINT, ours, false),
+            (libc::SIGTERM, ours, false),
+            (libc::SIGTERM, 1, true),
+            (libc::SIGUSR1, ours, false),
+            (libc::SIGUSR1, 1, false),
+        ] {
+            assert_eq!(delivered.is_repeated(signal, sender), repeated, "{signal} of {sender}");
+        }
     }
 }

@@ -57,6 +57,22 @@ fn a_signal_is_the_programs_and_its_status_ours() {
     }
 }
 
+/// What is sent to a whole process group comes to the program by itself too.
+#[test]
+fn a_signal_to_the_group_comes_once() {
+    let Some(program) = ending() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let options = ["record", "--backend", "soft", "--source", "ptrace", "-o"];
+    let more = [file.to_str().unwrap(), "--", program.name(), "receive"];
+    let mut child = piped(&[&options[..], &more].concat()).process_group(0).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    nix::sys::signal::killpg(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM)
+        .unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(11), "{}", text(&out.stderr));
+}
+
 #[test]
 fn the_second_signal_kills() {
     let Some(program) = ending() else { return };

@@ -25,6 +25,14 @@ static void count(int signal, siginfo_t *info, void *context)
         ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
 }
 
+static volatile sig_atomic_t received;
+
+static void receive(int signal)
+{
+    (void)signal;
+    received++;
+}
+
 static void set_trap_flag(void)
 {
     __asm__ volatile("pushfq; orq $0x100, (%rsp); popfq; nop; nop; nop; nop; nop");
@@ -45,6 +53,17 @@ int main(int argc, char **argv)
         write(1, "ready\n", 6);
         for (;;)
             traps++;
+    }
+    /* How often a signal came within a second of the first. */
+    if (!strcmp(way, "receive")) {
+        unsigned left = 1;
+        signal(SIGTERM, receive);
+        write(1, "ready\n", 6);
+        while (!received)
+            traps++;
+        while (left)
+            left = sleep(left);
+        return 10 + received;
     }
     if (!strcmp(way, "trap")) {
         set_trap_flag();

@@ -17,6 +17,7 @@ mod page;
 pub(crate) mod probe;
 pub(crate) mod record;
 pub(crate) mod report;
+mod rights;
 pub(crate) mod script;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) mod time;

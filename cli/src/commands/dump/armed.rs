@@ -1,10 +1,6 @@
 //! `lbr dump --arm`: arms a ring, lets a program or the CPU run, freezes.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -26,6 +22,7 @@ use nix::{
 };
 use sampler::{
     guard::{Armed, Ready},
+    interrupt::{Interrupts, Passing},
     keeper,
     source::Command,
     target::{self, Affinity, Held},
@@ -50,6 +47,7 @@ pub(super) fn snapshot(
     args: &DumpArgs,
     filter: BranchFilter,
 ) -> Result<(LbrCaps, Snapshot), Failure> {
+    args.rights.check()?;
     let plan = |caps: &LbrCaps| {
         let value = to_register_disarmed(filter, caps.filter).map_err(backend::not_here)?;
         ArmPlan::new(caps, value, ArmOptions::default()).map_err(backend::no_plan)
@@ -65,11 +63,7 @@ pub(super) fn snapshot(
     let root = args.machine.root();
     let registers = backend::open_for(&plan, args.backend, args.cpu, &root)?;
     // A signal ends the wait, and what follows it puts the registers back.
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .context("signals cannot be listened for")?;
-    }
+    let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
     let affinity = Affinity::current()?;
     leave_cpu(args.cpu);
 
@@ -90,6 +84,9 @@ pub(super) fn snapshot(
     if let Some(notice) = notice {
         say!("{notice}");
     }
+    if child.is_some() {
+        args.rights.announce();
+    }
     let mut armed = ready.arm().map_err(backend::not_armed)?;
     if let Some(child) = &mut child {
         child.start()?;
@@ -97,8 +94,9 @@ pub(super) fn snapshot(
     let limit = args.time.map(Duration::from_millis);
     let limit = limit.or((child.is_none()).then_some(DEFAULT));
     let started = Instant::now();
-    let stopped = || stop.load(Ordering::Relaxed);
-    while !stopped() && limit.is_none_or(|limit| started.elapsed() < limit) {
+    let mut signals = Passing::new(interrupts);
+    let pid = child.as_ref().map(|child| child.held.pid().as_raw());
+    while !signals.is_time_to_end(pid) && limit.is_none_or(|limit| started.elapsed() < limit) {
         if let Some(child) = &mut child
             && child.has_ended()?
         {
@@ -166,7 +164,7 @@ fn hold(args: &DumpArgs, affinity: &Affinity) -> Result<Child, Failure> {
         args: words.collect(),
         from: None,
         follow_children: false,
-        user: None,
+        user: args.rights.user.clone(),
         cpu: Some(args.cpu),
     };
     let pinned = affinity.only(args.cpu).or_exit(USAGE)?;

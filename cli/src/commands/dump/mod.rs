@@ -16,6 +16,7 @@ use super::{
         record::{self, Row},
     },
     machine::MachineArgs,
+    rights::Rights,
 };
 use crate::present::out::{Out, say};
 use crate::{
@@ -57,7 +58,13 @@ pub(crate) struct DumpArgs {
     #[arg(long)]
     json: bool,
 
+    #[command(flatten)]
+    rights: Rights,
+
     /// A program to run on that CPU meanwhile; it is ended when the time is up
+    ///
+    /// SIGINT (Ctrl-C) and SIGTERM are passed on to it; it is killed 10 seconds
+    /// later, or at the second signal.
     #[arg(last = true, requires = "arm", value_name = "CMD")]
     command: Vec<String>,
 }

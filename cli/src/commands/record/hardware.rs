@@ -297,7 +297,7 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>, Failure> {
         from: None,
         follow_children: false,
         cpu: None,
-        user: args.user.clone(),
+        user: args.rights.user.clone(),
     };
     let launched = Program::launch(&path, &command, cpus);
     Ok(Box::new(launched.map_err(|error| software::refused(error, args))?))

@@ -8,15 +8,13 @@ mod summary;
 
 use std::path::PathBuf;
 
-use anyhow::anyhow;
-use clap::{Args, ValueEnum};
-use sampler::target::User;
-
 use super::backend::{Backend, Choice};
-use super::{cpus::CpuList, machine::HostArgs};
-use crate::exit::{Failure, NOT_PERMITTED, Outcome, USAGE};
+use super::{cpus::CpuList, machine::HostArgs, rights::Rights};
+use crate::exit::{Failure, Outcome, USAGE};
 use crate::output::{Output, recording};
 use crate::present::out::say;
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
 
 /// Record the branches of a program into a perf.data file
 ///
@@ -121,9 +119,8 @@ pub(crate) struct Record {
     #[arg(long)]
     children: bool,
 
-    /// Run the program with this user's rights (as root) [default: ours]
-    #[arg(long, value_name = "NAME", requires = "command", value_parser = user)]
-    user: Option<User>,
+    #[command(flatten)]
+    rights: Rights,
 
     /// Print the hot branches when the program has ended
     #[arg(long)]
@@ -165,39 +162,18 @@ fn output_of(args: &Record) -> Result<Output, Failure> {
     Ok(output)
 }
 
-/// A user by name.
-fn user(name: &str) -> Result<User, String> {
-    let unknown = || format!("there is no user {name}");
-    let found = nix::unistd::User::from_name(name).map_err(|errno| errno.to_string())?;
-    let found = found.ok_or_else(unknown)?;
-    let name = std::ffi::CString::new(name).map_err(|_| unknown())?;
-    let groups = nix::unistd::getgrouplist(&name, found.gid).map_err(|errno| errno.to_string())?;
-    let groups = groups.into_iter().map(nix::unistd::Gid::as_raw).collect();
-    Ok(User { uid: found.uid.as_raw(), gid: found.gid.as_raw(), groups })
-}
-
-/// Refuses to give a program another's rights where we are not root.
-fn check_rights(args: &Record) -> Result<(), Failure> {
-    if args.user.is_some() && !nix::unistd::geteuid().is_root() {
-        let error = anyhow!("--user: only root can run a program with another user's rights");
-        return Err(Failure { code: NOT_PERMITTED, error });
-    }
-    Ok(())
-}
-
 /// Says what is recorded on, first of all, and then whose rights a program gets
 /// where we are root.
 fn announce(args: &Record, source: &str) {
     say!("recording on {source}");
-    let is_root = nix::unistd::geteuid().is_root();
-    if is_root && args.user.is_none() && !args.command.is_empty() {
-        say!("the program runs with all rights of root; --user NAME gives it those of another");
+    if !args.command.is_empty() {
+        args.rights.announce();
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Record) -> Outcome {
-    check_rights(args)?;
+    args.rights.check()?;
     let output = output_of(args)?;
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     let choice = args.backend.choose(|| hardware::look(args))?;

@@ -157,7 +157,7 @@ fn command(args: &Record) -> Result<Command, Failure> {
         from,
         follow_children: args.children,
         cpu: one_cpu(args)?,
-        user: args.user.clone(),
+        user: args.rights.user.clone(),
     })
 }
 

@@ -45,6 +45,13 @@ fn put_trap_flag(tid: i32, address: u64, is_set: bool) {
     }
 }
 
+/// Who sent the signal that a stopped thread is about to get; 0 is the kernel.
+pub fn sender(tid: i32) -> i32 {
+    // SAFETY: of SIGINT and SIGTERM, whoever sent them, these bytes are the
+    // sender; of others they are some number.
+    ptrace::getsiginfo(Pid::from_raw(tid)).map_or(0, |info| unsafe { info.si_pid() })
+}
+
 /// A request without data, or with a signal number as data.
 fn request(request: libc::c_uint, tid: i32, data: i32) -> Result<(), Errno> {
     // SAFETY: none of the requests that call this reads or writes memory of

@@ -14,6 +14,7 @@ use super::task::{Passage, Process, Task};
 use super::{Ptrace, Recorder, sys};
 use crate::clock::monotonic_ns;
 use crate::gate::Closed;
+use crate::interrupt::Delivered;
 use crate::source::sites::Sites;
 use crate::source::{Exit, SourceError, SourceNotes};
 use crate::target::ThreadId;
@@ -98,6 +99,7 @@ pub(super) struct Tracer<'a, R: Recorder> {
     pub(super) start: Option<Start>,
     pub(super) recording: bool,
     pub(super) notes: SourceNotes,
+    delivered: Delivered,
 }
 
 impl<'a, R: Recorder> Tracer<'a, R> {
@@ -146,6 +148,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             start: None,
             recording: false,
             notes: SourceNotes::default(),
+            delivered: Delivered::default(),
         };
         shared.runs(tracer.main);
         recorder.started(tracer.main);
@@ -329,7 +332,11 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         match event {
             0 if signal == libc::SIGTRAP => self.trapped(tid),
             0 if signal == libc::SIGTRAP | 0x80 => self.at_syscall(tid),
-            0 => self.go_on(tid, signal),
+            0 => {
+                let of_main = task.id.pid == self.main;
+                let repeated = of_main && self.delivered.is_repeated(signal, sys::sender(tid));
+                self.go_on(tid, if repeated { 0 } else { signal })
+            }
             libc::PTRACE_EVENT_EXEC => self.executed(tid),
             libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
                 task.in_syscall |= task.pending.is_none();

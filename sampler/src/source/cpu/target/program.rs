@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 
 use super::{Emit, LONG_NAP, Target};
 use crate::clock::monotonic_ns;
+use crate::interrupt::Delivered;
 use crate::source::cpu::code::{Code, ProcessCode, comm};
 use crate::source::ptrace::sys;
 use crate::target::{Affinity, Command, Exit, Held, SourceError, ThreadId};
@@ -31,6 +32,7 @@ pub struct Program {
     id: ThreadId,
     code: ProcessCode,
     state: State,
+    delivered: Delivered,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,8 @@ impl Program {
         held.release()?;
         let number = pid.as_raw().cast_unsigned();
         let id = ThreadId { pid: number, tid: number };
-        let mut program = Program { id, code: ProcessCode::new(id), state: State::Runs };
+        let (code, delivered) = (ProcessCode::new(id), Delivered::default());
+        let mut program = Program { id, code, state: State::Runs, delivered };
         let mut nap = Nap::default();
         loop {
             let Some(status) = program.look()? else {
@@ -108,7 +111,10 @@ impl Program {
                 Ok(()) | Err(Errno::ESRCH) => Ok(()),
                 Err(cause) => Err(os("leaving the program stopped", cause)),
             },
-            Stop::Signal(signal) => self.go_on(signal),
+            Stop::Signal(signal) => {
+                let repeated = self.delivered.is_repeated(signal, sys::sender(self.tid()));
+                self.go_on(if repeated { 0 } else { signal })
+            }
             Stop::Exec | Stop::Exit | Stop::Other => self.go_on(0),
             Stop::Ended(exit) => {
                 self.state = State::Ended(exit);

@@ -1,0 +1,45 @@
+//! Whose rights a program gets that is run here.
+
+use anyhow::anyhow;
+use clap::Args;
+use sampler::target::User;
+
+use crate::exit::{Failure, NOT_PERMITTED};
+use crate::present::out::say;
+
+/// The option of commands that run a program.
+#[derive(Debug, Args)]
+pub(crate) struct Rights {
+    /// Run the program with this user's rights (as root) [default: ours]
+    #[arg(long, value_name = "NAME", requires = "command", value_parser = user)]
+    pub(crate) user: Option<User>,
+}
+
+impl Rights {
+    /// Refuses to give a program another's rights where we are not root.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.user.is_some() && !nix::unistd::geteuid().is_root() {
+            let error = anyhow!("--user: only root can run a program with another user's rights");
+            return Err(Failure { code: NOT_PERMITTED, error });
+        }
+        Ok(())
+    }
+
+    /// Says to root that a program gets its rights.
+    pub(crate) fn announce(&self) {
+        if self.user.is_none() && nix::unistd::geteuid().is_root() {
+            say!("the program runs with all rights of root; --user NAME gives it those of another");
+        }
+    }
+}
+
+/// A user by name.
+fn user(name: &str) -> Result<User, String> {
+    let unknown = || format!("there is no user {name}");
+    let found = nix::unistd::User::from_name(name).map_err(|errno| errno.to_string())?;
+    let found = found.ok_or_else(unknown)?;
+    let name = std::ffi::CString::new(name).map_err(|_| unknown())?;
+    let groups = nix::unistd::getgrouplist(&name, found.gid).map_err(|errno| errno.to_string())?;
+    let groups = groups.into_iter().map(nix::unistd::Gid::as_raw).collect();
+    Ok(User { uid: found.uid.as_raw(), gid: found.gid.as_raw(), groups })
+}
