@@ -437,8 +437,9 @@ fn lint_says_what_to_think_of_it() {
     let file = text(dir.path(), &" 0x30/0x10/P/-/-/7 0x0/0x0/-/-/-/0\n".repeat(3));
     let lines = table(&["lint", "-i", &file]);
     assert_eq!(lines[0], format!("{file}: poor (3 samples, 6 entries)"));
-    assert_eq!(lines[2], "error: zero_entries: 3 of 6 entries (50.00 %)");
-    assert!(lines[3].starts_with("  means: ") && lines[4].starts_with("  report: "));
+    assert_eq!(lines[1..3], ["CPU not said", ""]);
+    assert_eq!(lines[3], "error: zero_entries: 3 of 6 entries (50.00 %)");
+    assert!(lines[4].starts_with("  means: ") && lines[5].starts_with("  report: "));
     assert_eq!(lbr(&["lint", "--strict", "-i", &file]).status.code(), Some(5));
     let rows = lines_of(&["lint", "--json", "-i", &file]);
     assert_eq!((&rows[0]["id"], &rows[0]["count"]), (&"zero_entries".into(), &3.into()));

@@ -43,8 +43,10 @@ fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
         .spare(2)
         .number("mispredicted", "mispredicts", |(), (_, of)| Cell::count(of.mispredicted))
         .only("predictions_known", |(), (_, of)| Cell::Count(of.known))
-        .number("mispredict_rate", "rate", |(), (_, of)| {
-            Cell::share(of.mispredicted.and_then(|missed| share(missed, of.known)))
+        // What was never seen may happen all the same.
+        .number("mispredict_rate", "rate", |(), (_, of)| match of.mispredicted {
+            Some(0) => Cell::Stated("never seen".to_owned(), None),
+            missed => Cell::share(missed.and_then(|missed| share(missed, of.known))),
         })
         .word("type", "type", |(), (_, of)| Cell::word(of.branch_type.map(type_name)))
 }
