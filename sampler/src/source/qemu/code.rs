@@ -134,6 +134,7 @@ pub(super) fn mapped(pid: u32, tid: u32) -> io::Result<Vec<Mmap>> {
         }
     }
     found.sort_by_key(|map| map.addr);
+    found.iter_mut().for_each(|map| map.time = monotonic_ns());
     Ok(found)
 }
 
