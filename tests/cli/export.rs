@@ -1,6 +1,7 @@
 //! `lbr export` against what llvm-profgen and perf2bolt made of the same
 //! recordings.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use crate::support::corpus::corpus;
@@ -113,4 +114,33 @@ fn fdata_names_what_to_use_instead() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2));
     assert!(said.contains("--to preagg"), "{said}");
+}
+
+/// Two samples of one stack in call-stack mode would need a recording of their
+/// own; of plain branches a context is the function that they stand in.
+#[test]
+fn contexts_and_branches_for_viewers() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("branches.txt");
+    std::fs::write(&input, "0x401010/0x401020/P/-/-/0 0x401008/0x401000/M/-/-/0\n").unwrap();
+    let (text, _) = export(&input, &["--to", "speedscope"]);
+    let made: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let profile = &made["profiles"][0];
+    let weights = profile["weights"].as_array().unwrap();
+    let sum: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
+    assert_eq!((sum, profile["endValue"].as_u64()), (2, Some(2)));
+    assert_eq!(weights.len(), profile["samples"].as_array().unwrap().len());
+    let (folded, _) = export(&input, &["--to", "folded"]);
+    let last = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+    assert_eq!(folded.lines().map(last).sum::<u64>(), 2);
+
+    let out = dir.path().join("pprof.gz");
+    let (nothing, _) = export(&input, &["--to", "pprof", "-o", out.to_str().unwrap()]);
+    assert_eq!(nothing, "");
+    let mut bytes = Vec::new();
+    let packed = std::fs::File::open(&out).unwrap();
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    // A sample (field 2, 9 bytes): location 1, then one branch, mispredicted of one known.
+    let sample = [0x12, 8, 0x0a, 1, 1, 0x12, 3, 1, 1, 1];
+    assert!(bytes.windows(sample.len()).any(|part| part == sample), "{bytes:x?}");
 }

@@ -3,14 +3,18 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use profile::Counter;
-use profile::export::{Losses, ProfileKind, Traced, Traces, Wanted};
+use profile::export::{self, Losses, ProfileKind, Traced, Traces, Wanted};
+use profile::maps::Location;
 use profile::symbols::Sources;
+use profile::{Counter, hot};
+use serde_json::{Value, json};
 
+use super::report;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head;
 use crate::input::{self, Source};
 use crate::output::Output;
+use crate::present;
 use crate::present::number::{counted, grouped};
 use crate::present::out::say;
 use crate::select::SelectArgs;
@@ -64,6 +68,12 @@ enum Kind {
     PreaggTraces,
     /// AutoFDO's ranges and branches: create_llvm_prof --profiler=text
     Autofdo,
+    /// pprof's format, gzip: branches at the places that they stand at
+    Pprof,
+    /// Calling contexts, a line each: flame graphs
+    Folded,
+    /// Calling contexts: speedscope.app
+    Speedscope,
     /// BOLT's own profile: see preagg
     #[value(hide = true)]
     Fdata,
@@ -71,6 +81,10 @@ enum Kind {
 
 /// Runs the command.
 pub(crate) fn run(args: &Export) -> Outcome {
+    let viewed = matches!(args.to, Kind::Pprof | Kind::Folded | Kind::Speedscope);
+    if viewed && (args.binary.is_some() || args.join || !args.dso.is_empty()) {
+        return usage("--binary, --dso and --join are of profiles of one program");
+    }
     let output = Output::new(&args.output, &args.input)?;
     match args.to {
         Kind::Llvm => profile(args, ProfileKind::Llvm, &output),
@@ -78,6 +92,8 @@ pub(crate) fn run(args: &Export) -> Outcome {
         Kind::Preagg => profile(args, ProfileKind::Preagg, &output),
         Kind::PreaggTraces => profile(args, ProfileKind::PreaggTraces, &output),
         Kind::Autofdo => profile(args, ProfileKind::AutoFdo, &output),
+        Kind::Pprof => pprof(args, &output),
+        Kind::Folded | Kind::Speedscope => contexts(args, &output),
         Kind::Fdata => usage(
             "fdata needs the control flow that BOLT itself finds: --to preagg, and then perf2bolt \
              -pa -p FILE -o OUT.fdata PROGRAM (or llvm-bolt PROGRAM -pa -p FILE) makes it",
@@ -87,6 +103,64 @@ pub(crate) fn run(args: &Export) -> Outcome {
 
 fn usage<T>(what: &'static str) -> Result<T, Failure> {
     Err(Failure { code: USAGE, error: anyhow::Error::msg(what) })
+}
+
+/// Branches of every file.
+fn pprof(args: &Export, output: &Output) -> Outcome {
+    let mut counter = hot::Counter::new();
+    args.symbols.apply(counter.maps());
+    let read = input::read_all(&args.input, &args.select.selection(), |recording, at| {
+        counter.recording(recording, at)
+    })?;
+    let mut table = counter.finish();
+    output.write(export::pprof(&mut table)?)?;
+    head::finish(&read, &table.maps);
+    Ok(DONE)
+}
+
+/// Who calls whom: lines of names, or speedscope's format
+/// (`src/lib/file-format-spec.ts` of jlfwong/speedscope).
+fn contexts(args: &Export, output: &Output) -> Outcome {
+    let selection = args.select.selection();
+    let (graph, read) = report::call_graph(&args.input, &selection, &args.symbols, false)?;
+    if args.to == Kind::Folded {
+        let mut text = Vec::new();
+        report::print_folded(&mut text, &graph, |_| true)?;
+        output.write(text)?;
+    } else {
+        let file = |location| match location {
+            Some(Location::File { file, .. }) => graph.maps.path(file),
+            _ => None,
+        };
+        let functions = graph.functions.iter();
+        let frames = functions.map(|of| json!({ "name": of.label(), "file": file(of.location) }));
+        let frames: Vec<Value> = frames.collect();
+        let counted = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
+        let (samples, weights): (Vec<Vec<usize>>, Vec<u64>) =
+            counted.map(|(at, node)| (graph.path(at), node.own)).unzip();
+        let name = read.first().map_or("-", |source| source.name.as_str());
+        let made = json!({
+            "$schema": "https://www.speedscope.app/file-format-schema.json",
+            "exporter": concat!("lbr ", env!("CARGO_PKG_VERSION")),
+            "name": name,
+            "activeProfileIndex": 0,
+            "shared": { "frames": frames },
+            "profiles": [{
+                "type": "sampled",
+                "name": format!("{name}: {}", graph.unit.name()),
+                "unit": "none",
+                "startValue": 0,
+                "endValue": weights.iter().fold(0, |sum: u64, of| sum.saturating_add(*of)),
+                "samples": samples,
+                "weights": weights,
+            }],
+        });
+        let mut text = Vec::new();
+        present::json::value(&mut text, &made)?;
+        output.write(text)?;
+    }
+    head::finish(&read, &graph.maps);
+    Ok(DONE)
 }
 
 fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {

@@ -9,6 +9,7 @@ mod autofdo;
 mod binary;
 mod debug;
 mod llvm;
+mod pprof;
 mod preagg;
 mod program;
 mod ranges;
@@ -21,6 +22,7 @@ use crate::code::maps::Within;
 use crate::code::symbols::SymbolError;
 use program::Program;
 
+pub use pprof::pprof;
 pub use traces::{Rules, Tally, Traced, Traces};
 
 /// A profile of one program.

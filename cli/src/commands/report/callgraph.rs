@@ -84,7 +84,8 @@ impl GraphOptions {
     }
 }
 
-fn count(
+/// Reads recordings for who calls whom.
+pub(crate) fn count(
     paths: &[PathBuf],
     selection: &Arc<Selection>,
     symbols: &SymbolArgs,
@@ -123,7 +124,7 @@ fn run(args: &Report) -> Outcome {
     let functions = functions(graph.total(), graph.unit);
     let printer = args.printer();
     if options.folded {
-        print_folded(&mut out, &graph, &shown)?;
+        print_folded(&mut out, &graph, |function| shown.has(function))?;
         if let Some(scored) = scored {
             say!("{}", score_line(scored));
         }
@@ -300,8 +301,13 @@ fn print_tree(out: &mut Out<'_>, graph: &CallGraph, shown: &Shown, least: f64) -
 
 /// Lines for flame graphs. Semicolons separate frames: those in a name give
 /// way.
-fn print_folded(out: &mut Out<'_>, graph: &CallGraph, shown: &Shown) -> io::Result<()> {
-    let is_shown = |node: &Node| node.own > 0 && shown.has(node.function);
+/// Prints a line for each context: functions from the outermost on, and the count.
+pub(crate) fn print_folded(
+    out: &mut impl Write,
+    graph: &CallGraph,
+    shown: impl Fn(usize) -> bool,
+) -> io::Result<()> {
+    let is_shown = |node: &Node| node.own > 0 && shown(node.function);
     for (at, node) in graph.nodes.iter().enumerate().filter(|(_, node)| is_shown(node)) {
         let path = graph.path(at).into_iter();
         let names: Vec<String> =

@@ -21,6 +21,7 @@ use maud::{Markup, html};
 use profile::overview::Overview;
 
 pub(crate) use self::blocks::table as block_table;
+pub(crate) use self::callgraph::{count as call_graph, print_folded};
 use crate::exit::{Failure, Outcome, USAGE};
 use crate::input::Inputs;
 use crate::present::number::grouped;

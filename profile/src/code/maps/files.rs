@@ -344,10 +344,16 @@ impl Maps {
         self.files.get_mut(index)?.module()
     }
 
+    /// The build id of a file, where the recording has it.
+    #[must_use]
+    pub fn build_id(&self, file: usize) -> Option<&[u8]> {
+        self.files.get(file)?.build_id.as_deref()
+    }
+
     /// Whether a file that somebody names is the one of an index, as far as
     /// build ids say.
     pub(crate) fn check_build(&self, index: usize, module: &Module) -> Result<(), SymbolError> {
-        let recorded = self.files.get(index).and_then(|file| file.build_id.as_deref());
+        let recorded = self.build_id(index);
         let found = module.build_id();
         if !differs(recorded, found) {
             return Ok(());

@@ -1,0 +1,194 @@
+//! pprof's format (`proto/profile.proto` of google/pprof), packed as its tools
+//! want it: a sample a branch, at the place that the branch stands at.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::io::Write;
+
+use flate2::{Compression, write::GzEncoder};
+
+use crate::code::maps::{Location, Maps};
+use crate::views::hot::{HotBranch, HotTable};
+
+/// A message, or a part of one, in protocol buffers' bytes.
+#[derive(Debug, Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    /// Seven bits a byte, the lowest first; the top bit says that more follow.
+    fn varint(&mut self, mut value: u64) {
+        while value > 0x7f {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn number(mut self, field: u32, value: u64) -> Message {
+        self.varint(u64::from(field) << 3);
+        self.varint(value);
+        self
+    }
+
+    fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.varint(u64::from(field) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn numbers(mut self, field: u32, values: &[u64]) -> Message {
+        let mut packed = Message::default();
+        values.iter().for_each(|value| packed.varint(*value));
+        self.bytes(field, &packed.0);
+        self
+    }
+}
+
+/// Things that a message has once each, by their numbers from 1 on.
+#[derive(Debug)]
+struct Once<K> {
+    known: HashMap<K, u64>,
+}
+
+impl<K: Hash + Eq> Once<K> {
+    fn new() -> Once<K> {
+        Once { known: HashMap::new() }
+    }
+
+    /// The number, and whether it is new.
+    fn number(&mut self, of: K) -> (u64, bool) {
+        let next = self.known.len() as u64 + 1;
+        let number = *self.known.entry(of).or_insert(next);
+        (number, number == next)
+    }
+}
+
+/// The profile while it is made.
+struct Writer {
+    profile: Message,
+    strings: Once<String>,
+    /// In their order; the first is empty.
+    table: Vec<String>,
+    files: Once<Option<usize>>,
+    functions: Once<(u64, u64)>,
+    locations: Once<Location>,
+}
+
+/// The branches of a table; the first value of a sample is what is shown.
+///
+/// # Errors
+/// Those of writing into memory, which do not occur.
+pub fn pprof(table: &mut HotTable) -> std::io::Result<Vec<u8>> {
+    let mut writer = Writer {
+        profile: Message::default(),
+        strings: Once::new(),
+        table: vec![String::new()],
+        files: Once::new(),
+        functions: Once::new(),
+        locations: Once::new(),
+    };
+    let mut types = vec![("branches", "count")];
+    if table.known > 0 {
+        types.extend([("mispredicted", "count"), ("predictions_known", "count")]);
+    }
+    for (name, unit) in &types {
+        let of = Message::default().number(1, writer.string(name)).number(2, writer.string(unit));
+        writer.profile.bytes(1, &of.0);
+    }
+    let HotTable { branches, maps, .. } = table;
+    maps.look_up_lines(branches.iter().map(|branch| branch.from_location));
+    for branch in branches.iter() {
+        let location = writer.location(maps, branch);
+        let values = [branch.count, branch.mispredicted.unwrap_or(0), branch.known];
+        let values = values.get(..types.len()).unwrap_or_default();
+        let sample = Message::default().numbers(1, &[location]).numbers(2, values);
+        writer.profile.bytes(2, &sample.0);
+    }
+    let default = writer.string("branches");
+    let mut profile = std::mem::take(&mut writer.profile).number(14, default);
+    for text in &writer.table {
+        profile.bytes(6, text.as_bytes());
+    }
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(&profile.0)?;
+    packed.finish()
+}
+
+impl Writer {
+    fn string(&mut self, text: &str) -> u64 {
+        if text.is_empty() {
+            return 0;
+        }
+        let (number, new) = self.strings.number(text.to_owned());
+        if new {
+            self.table.push(text.to_owned());
+        }
+        number
+    }
+
+    fn location(&mut self, maps: &mut Maps, branch: &HotBranch) -> u64 {
+        let at = branch.from_location;
+        let (number, new) = self.locations.number(at);
+        if !new {
+            return number;
+        }
+        let mapping = self.mapping(maps, at);
+        let address = maps.file_offset(at).unwrap_or(branch.from);
+        let mut location =
+            Message::default().number(1, number).number(2, mapping).number(3, address);
+        let frames: Vec<(String, String, u32)> = maps
+            .frames(at)
+            .into_iter()
+            .map(|frame| {
+                let name = frame.function.as_deref().unwrap_or_default().to_owned();
+                let source = frame.source.as_ref();
+                let file = source.map(|source| source.file.to_string()).unwrap_or_default();
+                (name, file, source.map_or(0, |source| source.line))
+            })
+            .collect();
+        let symbol = match frames.is_empty() {
+            true => maps.name(at).map(|named| (named.name, String::new(), 0)),
+            false => None,
+        };
+        for (name, file, line) in frames.into_iter().chain(symbol) {
+            let function = self.function(&name, &file);
+            let line = Message::default().number(1, function).number(2, line.into());
+            location.bytes(4, &line.0);
+        }
+        self.profile.bytes(4, &location.0);
+        number
+    }
+
+    fn function(&mut self, name: &str, file: &str) -> u64 {
+        let names = (self.string(name), self.string(file));
+        let (number, new) = self.functions.number(names);
+        if new {
+            let (name, file) = names;
+            let function = Message::default().number(1, number).number(2, name);
+            let function = function.number(3, name).number(4, file);
+            self.profile.bytes(5, &function.0);
+        }
+        number
+    }
+
+    /// A file, whose places count from its first byte. Its names are all here:
+    /// readers need not look for it.
+    fn mapping(&mut self, maps: &Maps, at: Location) -> u64 {
+        let file = match at {
+            Location::File { file, .. } => Some(file),
+            Location::Address(_) => None,
+        };
+        let (number, new) = self.files.number(file);
+        if new {
+            let name = file.and_then(|file| maps.path(file)).unwrap_or("[unknown]").to_owned();
+            let build_id = file.and_then(|file| maps.build_id(file)).unwrap_or_default();
+            let build_id: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+            let (name, build_id) = (self.string(&name), self.string(&build_id));
+            let mapping = Message::default().number(1, number).number(3, u64::MAX >> 1);
+            let mapping = mapping.number(5, name).number(6, build_id);
+            let mapping = mapping.number(7, 1).number(8, 1).number(9, 1).number(10, 1);
+            self.profile.bytes(3, &mapping.0);
+        }
+        number
+    }
+}
