@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::lbr::{alone, done, lbr, text, wrapper};
+use crate::support::lbr::{done, lbr, text};
 use crate::support::programs::{BARE, Program, build};
 use crate::support::skip::{skipped, tool};
 
@@ -469,46 +468,4 @@ fn html_is_one_page() {
     assert!(pages.find("<summary>top ").unwrap() < pages.find("<summary>back ").unwrap());
     let both = ["annotate", "--html", "x", "--json", "-i", &recorded.file];
     assert_eq!(lbr(&both).status.code(), Some(2));
-}
-
-/// The chapter's commands print what it says.
-#[test]
-fn the_chapter_is_true() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let chapter = std::fs::read_to_string(root.join("cli/doc/annotate.md")).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(
-        root.join("tests").canonicalize().unwrap(),
-        folder.path().join("tests"),
-    )
-    .unwrap();
-    wrapper(folder.path());
-    let bin = folder.path().to_owned();
-    let path = std::env::join_paths(
-        [bin].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
-    );
-    let path = path.unwrap();
-    let mut commands = 0;
-    for block in chapter.split("```console\n").skip(1) {
-        let (block, _) = block.split_once("```").unwrap();
-        for command in block.split("$ ").skip(1) {
-            let (command, wanted) = command.split_once('\n').unwrap();
-            let out = alone(Command::new("sh"))
-                .args(["-c", command])
-                .current_dir(folder.path())
-                .env("PATH", &path)
-                .output()
-                .unwrap();
-            if !out.status.success() {
-                let said = text(&out.stderr);
-                assert!(out.status.code() == Some(4) || said.contains("not found"), "{said}");
-                skipped(said);
-                return;
-            }
-            let here = format!("{}/", folder.path().canonicalize().unwrap().display());
-            assert_eq!(text(&out.stdout).replace(&here, "/home/you/"), wanted, "$ {command}");
-            commands += 1;
-        }
-    }
-    assert_eq!(commands, 6);
 }

@@ -23,6 +23,7 @@ mod another_file;
 mod arm;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod armed;
+mod book;
 mod decode;
 mod doctor;
 mod drawn;

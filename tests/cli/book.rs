@@ -1,0 +1,168 @@
+//! README and the book: every command line in them does what they say.
+//!
+//! `console` blocks are run, and print what stands there; `sh` blocks are run,
+//! those marked `hardware` only parsed; so are commands within a sentence.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::support::lbr::{PROGRAM, alone, text, wrapper};
+use crate::support::skip::skipped;
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// README and the chapters.
+fn pages() -> Vec<(String, String)> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "md"))
+        .collect();
+    paths.sort();
+    paths.push(root().join("README.md"));
+    let named = |path: PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        (name, std::fs::read_to_string(path).unwrap())
+    };
+    paths.into_iter().map(named).collect()
+}
+
+/// The fenced blocks of a page: what stands behind the fence, and the text.
+fn blocks(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    page.split("\n```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap())
+}
+
+/// A folder with `lbr` and the test programs in it, where a page is read.
+struct Reader {
+    folder: tempfile::TempDir,
+    path: OsString,
+}
+
+impl Reader {
+    fn new() -> Reader {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(root().join("tests"), folder.path().join("tests")).unwrap();
+        wrapper(folder.path());
+        let here = folder.path().to_owned();
+        let before = std::env::var_os("PATH").unwrap();
+        let path =
+            std::env::join_paths([here].into_iter().chain(std::env::split_paths(&before))).unwrap();
+        Reader { folder, path }
+    }
+
+    fn run(&self, command: &str) -> Output {
+        alone(Command::new("sh"))
+            .args(["-c", command])
+            .current_dir(self.folder.path())
+            .env("PATH", &self.path)
+            .output()
+            .unwrap()
+    }
+
+    /// What a reader sees, whose folder has another name.
+    fn seen(&self, out: &Output) -> String {
+        let here = format!("{}/", self.folder.path().canonicalize().unwrap().display());
+        text(&out.stdout).replace(&here, "/home/you/")
+    }
+}
+
+/// Whether a command could not be tried here: nothing may be traced, or a tool
+/// is missing.
+fn out_of_reach(out: &Output) -> bool {
+    let said = text(&out.stderr);
+    let missing = out.status.code() == Some(4) || said.contains("not found");
+    if missing {
+        skipped(said);
+    }
+    missing
+}
+
+#[test]
+fn what_the_pages_print_is_printed() {
+    let mut commands = 0;
+    'pages: for (name, page) in pages() {
+        let reader = Reader::new();
+        for (_, block) in blocks(&page).filter(|(kind, _)| *kind == "console") {
+            for command in block.split("$ ").skip(1) {
+                let (command, wanted) = command.split_once('\n').unwrap_or((command, ""));
+                let out = reader.run(command);
+                if !out.status.success() {
+                    assert!(out_of_reach(&out), "{name}: $ {command}\n{}", text(&out.stderr));
+                    continue 'pages;
+                }
+                assert_eq!(reader.seen(&out).trim_end(), wanted.trim_end(), "{name}: $ {command}");
+                commands += 1;
+            }
+        }
+    }
+    assert!(commands >= 5, "{commands}");
+}
+
+#[test]
+fn what_the_pages_say_to_type_runs() {
+    for (name, page) in pages() {
+        let reader = Reader::new();
+        for (_, block) in blocks(&page).filter(|(kind, _)| *kind == "sh") {
+            for line in block.lines().filter(|line| !line.starts_with("cargo ")) {
+                let out = reader.run(line);
+                if !out.status.success() {
+                    assert!(out_of_reach(&out), "{name}: {line}\n{}", text(&out.stderr));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Whether the program takes these words. Nothing is run: usage is refused
+/// before, and what is asked for with them is help.
+fn is_usage(words: &[&str]) -> bool {
+    let before: Vec<&str> = words.iter().copied().take_while(|word| *word != "--").collect();
+    let out = alone(Command::new(PROGRAM)).args(before).arg("--help").output().unwrap();
+    out.status.success()
+}
+
+#[test]
+fn commands_on_hardware_and_in_sentences_exist() {
+    let mut commands = 0;
+    for (name, page) in pages() {
+        let fenced = blocks(&page)
+            .filter(|(kind, _)| *kind == "sh hardware")
+            .flat_map(|(_, block)| block.lines());
+        let spoken = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+        for line in fenced.chain(spoken).filter(|line| line.starts_with("lbr ")) {
+            let line = line.split(" #").next().unwrap();
+            let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+            assert!(is_usage(&words), "{name}: {line}");
+            commands += 1;
+        }
+    }
+    assert!(commands > 20, "{commands}");
+}
+
+/// Every page of the book is in its table of contents, and every link leads
+/// somewhere.
+#[test]
+fn links_lead_somewhere() {
+    let contents = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    for (name, page) in pages() {
+        let listed = name == "README.md" || name == "SUMMARY.md";
+        assert!(listed || contents.contains(&format!("({name})")), "{name}");
+        let folder = if name == "README.md" { root() } else { root().join("docs") };
+        for link in page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            let file = link.split('#').next().unwrap();
+            assert!(link.contains("://") || folder.join(file).exists(), "{name}: {link}");
+        }
+    }
+}
+
+/// The page that one sees first fits on a few screens.
+#[test]
+fn the_front_page_is_short() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.lines().count() < 150);
+}
