@@ -14,7 +14,7 @@ mod symbols;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 /// Runs `lbr` with these words, the first of them its own name, and gives the
 /// documented exit status.
@@ -29,4 +29,9 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     present::out::set(args.color.into(), args.wide);
     exit::report(commands::run(args.command))
+}
+
+/// The command line, for manual pages and the completions of shells.
+pub fn command() -> clap::Command {
+    args::Cli::command()
 }

@@ -80,8 +80,9 @@ fn find_in(path: &OsStr, searched: Vec<PathBuf>) -> Result<Qemu, Unavailable> {
 }
 
 /// `$LBR_PLUGIN_DIR` alone where it is set; else the folder of the running
-/// program and `plugins` beside it (`target/plugins` for `target/release/lbr`)
-/// or beside its parent (tests run in `target/debug/deps`).
+/// program, `plugins` beside it (`target/plugins` for `target/release/lbr`) or
+/// beside its parent (tests run in `target/debug/deps`), and `lib/lbr` beside
+/// the `bin` that it was installed into.
 fn folders() -> Vec<PathBuf> {
     if let Some(folder) = environment::trusted(FOLDER) {
         return vec![PathBuf::from(folder)];
@@ -89,7 +90,8 @@ fn folders() -> Vec<PathBuf> {
     let Ok(exe) = std::env::current_exe() else { return Vec::new() };
     let beside = exe.parent().map(Path::to_owned);
     let plugins = exe.ancestors().skip(2).take(2).map(|folder| folder.join("plugins"));
-    beside.into_iter().chain(plugins).collect()
+    let installed = exe.ancestors().nth(2).map(|prefix| prefix.join("lib/lbr"));
+    beside.into_iter().chain(plugins).chain(installed).collect()
 }
 
 /// Has the emulator load the plugin, which then ends it with status 0.
