@@ -66,7 +66,7 @@ pub(crate) enum Command {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Time(Box<TimeArgs>),
     Verify(VerifyArgs),
-    Report(Report),
+    Report(Box<Report>),
     Hist(Hist),
     Annotate(Annotate),
     Lint(LintArgs),

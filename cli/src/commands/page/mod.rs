@@ -73,8 +73,8 @@ fn page(head: &head::Head<'_>, overview: &mut Overview, args: &Report) -> Result
         let Some(section) = view.section else { continue };
         let modelled = head.says_modelled();
         let mut of = Page { args, overview: &mut *overview, limit, modelled };
-        let markup = match args.group.filter(|_| group::can_sum(&view)) {
-            Some(by) => group::markup(&mut of, &view, by),
+        let markup = match args.group.filter(|_| group::can_sum(view)) {
+            Some(by) => group::markup(&mut of, view, by),
             None => (section.markup)(&mut of)?,
         };
         sections.push((view.name, section.title, markup));
