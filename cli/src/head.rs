@@ -97,6 +97,8 @@ pub(crate) fn quality_line(quality: &Quality) -> String {
         ("duplicated newest entries left out", quality.duplicated_newest),
         ("second records of aborts left out", quality.double_aborts),
         ("stacks kept out", quality.excluded),
+        ("mappings not kept in memory", quality.unkept.mappings),
+        ("processes not kept in memory", quality.unkept.processes),
     ];
     parts.extend(nonzero(odd));
     parts.join(", ")
@@ -156,6 +158,8 @@ pub(crate) fn quality_json(sources: &[Source], quality: &Quality, totals: &Total
         "excluded": quality.excluded,
         "software": quality.software,
         "hardware": quality.hardware,
+        "mappings_not_kept": quality.unkept.mappings,
+        "processes_not_kept": quality.unkept.processes,
     });
     if let Some((known, mispredicted)) = totals.predictions {
         json["mispredicted"] = json!(mispredicted);

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::present::number::counted;
 use crate::present::out::say;
 use clap::Args;
-use profile::maps::Maps;
+use lbr_msr::text::AsText;
+use profile::maps::{Maps, Unkept};
 use profile::symbols::{Sources, SymbolError};
 
 /// Where names are looked for beside the files that were mapped.
@@ -69,10 +71,16 @@ impl SymbolArgs {
 
 /// Says on standard error why files gave no names, and what would help.
 pub(crate) fn warn(maps: &Maps) {
-    if profile::lines::was_cut() {
+    for file in profile::lines::cut_files() {
+        say!("{} was cut short while it was read: its source lines are left out", file.as_text());
+    }
+    let Unkept { mappings, processes } = maps.unkept();
+    if mappings + processes > 0 {
         say!(
-            "a file with debug information was cut short while it was read: its source lines are \
-             left out"
+            "more is mapped than is kept in memory (131,072 mappings of a process, 262,144 files, \
+             65,536 processes at a time): {} and {} were given up, whose branches have no names",
+            counted(mappings, "mapping", "mappings"),
+            counted(processes, "process", "processes")
         );
     }
     let (mut by_id, mut by_path, mut kernel) = (false, false, false);

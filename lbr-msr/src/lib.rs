@@ -56,6 +56,7 @@ pub mod register;
 pub mod snapshot;
 pub mod soft;
 pub mod table;
+pub mod text;
 
 pub use access::{MsrError, MsrRead, MsrWrite};
 pub use address::Msr;

@@ -24,7 +24,9 @@
 mod clean;
 mod code;
 pub mod export;
+mod index;
 mod read;
+mod texts;
 mod views;
 
 pub use clean::{interval, quality};

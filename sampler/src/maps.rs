@@ -1,5 +1,6 @@
 //! The mappings of a process, from `/proc/PID/maps`.
 
+use lbr_msr::text::AsText;
 use std::io;
 
 use lbr_msr::record::Mmap;
@@ -72,7 +73,7 @@ impl Mapping {
 /// Reads the mappings of the process that a thread belongs to.
 pub(crate) fn read(tid: i32) -> io::Result<Vec<Mapping>> {
     let text = std::fs::read(format!("/proc/{tid}/maps"))?;
-    Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
+    Ok(text.as_text().lines().filter_map(parse).collect())
 }
 
 /// `start-end perms offset major:minor inode    path`

@@ -198,7 +198,7 @@ fn texts_of_other_cpus() {
                 stacks
                     .push(stack.entries.iter().map(|b| Printed(b).to_string()).collect::<Vec<_>>());
             }
-            Item::Symbol(symbol) => names.extend(symbol.name.as_deref().map(str::to_owned)),
+            Item::Symbol(symbol) => names.extend(symbol.name.map(str::to_owned)),
             Item::Event(_) | Item::Straight(_) | Item::LeftOut => {}
         }
     }

@@ -30,8 +30,8 @@ fn end(symbols: &Symbols, number: u64) -> End {
     match symbols.find(number) {
         None => End::At(number),
         Some((symbol, offset)) => {
-            let file = symbol.file.as_deref().map(str::to_owned);
-            match &symbol.name {
+            let file = symbol.file.map(str::to_owned);
+            match symbol.name {
                 Some(name) => End::In(name.to_string(), offset, file),
                 None => End::Unknown(file),
             }

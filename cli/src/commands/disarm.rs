@@ -1,5 +1,6 @@
 //! `lbr disarm`: recording off, whoever left it on.
 
+use lbr_msr::text::AsText;
 use std::io::{self, Write};
 
 use anyhow::{Context, anyhow};
@@ -69,7 +70,7 @@ pub(crate) fn run(args: DisarmArgs) -> Outcome {
                     let list = root.join("sys/devices/system/cpu/online");
                     format!(
                         "which CPUs are online? name them with -C ({} lists them)",
-                        list.display()
+                        list.as_text()
                     )
                 })
                 .or_exit(NO_LBR)?

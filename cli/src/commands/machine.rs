@@ -1,5 +1,6 @@
 //! The CPUs a command looks at: this machine's, or recorded ones.
 
+use lbr_msr::text::AsText;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -96,7 +97,7 @@ impl MachineArgs {
             allowed.retain(|allowed| cpus.iter().any(|found| found.cpu == *allowed));
         }
         let none =
-            || anyhow!("this process may run on no CPU of {}", self.root().join("").display());
+            || anyhow!("this process may run on no CPU of {}", self.root().join("").as_text());
         allowed.last().copied().ok_or_else(none).or_exit(NO_LBR)
     }
 
@@ -128,7 +129,7 @@ fn recording(path: &Path) -> anyhow::Result<Vec<RecordedCpu>> {
         let bytes = input::file::read(path, LONGEST_RECORDING)?;
         anyhow::Ok(recorded::parse(&decoded(&bytes))?)
     };
-    read().with_context(|| format!("cannot read CPUID from {}", path.display()))
+    read().with_context(|| format!("cannot read CPUID from {}", path.as_text()))
 }
 
 /// The CPUs of another root, by the text that lies in it: those that are online
@@ -139,8 +140,8 @@ fn recorded_at(root: &Root) -> Result<Vec<RecordedCpu>, Failure> {
         return Err(anyhow!(
             "nothing says which CPUs {} stands for: give --cpuid FILE, or put the output of \
              `cpuid -r` into {}",
-            root.join("").display(),
-            path.display()
+            root.join("").as_text(),
+            path.as_text()
         ))
         .or_exit(NO_LBR);
     }

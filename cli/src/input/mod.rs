@@ -4,6 +4,7 @@ pub(crate) mod file;
 mod reread;
 pub(crate) mod selected;
 
+use lbr_msr::text::AsText;
 use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
@@ -86,7 +87,7 @@ pub(crate) fn open_whole(path: &Path) -> Result<Recording, Failure> {
             let error = anyhow!(
                 "{} belongs to another user ({owner}), who may have made it to deceive: --force \
                  reads it all the same",
-                path.display()
+                path.as_text()
             );
             return Err(Failure { code: USAGE, error });
         }
@@ -361,7 +362,7 @@ fn warn_of_twins(paths: &[PathBuf]) {
     let files: Vec<_> = paths.iter().map(file).collect();
     for (at, (path, this)) in paths.iter().zip(&files).enumerate() {
         if this.is_some() && files.iter().take(at).any(|other| other == this) {
-            say!("{}: given more than once, and counted so", path.display());
+            say!("{}: given more than once, and counted so", path.as_text());
         }
     }
 }
@@ -379,7 +380,7 @@ pub(crate) fn failure(path: &Path, error: ReadError) -> Failure {
 
 /// A file as people call it.
 pub(crate) fn name(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+    if path == Path::new("-") { "standard input".to_owned() } else { path.as_text().into_owned() }
 }
 
 /// Says on standard error what was odd about a recording that was read.

@@ -8,6 +8,7 @@
 //! neither read nor executed, so that a function that comes to it is stopped,
 //! and the symbol named.
 
+use lbr_msr::text::AsText;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -27,7 +28,7 @@ use crate::code::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 #[non_exhaustive]
 pub enum LoadError {
     /// The file cannot be read.
-    #[error("{}: {cause}", path.display())]
+    #[error("{}: {cause}", path.as_text())]
     Read {
         /// The file.
         path: PathBuf,
@@ -35,7 +36,7 @@ pub enum LoadError {
         cause: io::Error,
     },
     /// It is none that could be used.
-    #[error("{}: {what}", path.display())]
+    #[error("{}: {what}", path.as_text())]
     Format {
         /// The file.
         path: PathBuf,
@@ -43,7 +44,7 @@ pub enum LoadError {
         what: String,
     },
     /// It has no such function.
-    #[error("{}: no function is called {symbol}", path.display())]
+    #[error("{}: no function is called {symbol}", path.as_text())]
     NoSymbol {
         /// The file.
         path: PathBuf,
@@ -51,7 +52,7 @@ pub enum LoadError {
         symbol: String,
     },
     /// The function itself refers to what cannot be had.
-    #[error("{}: {symbol} refers to {what}, which the file does not define", path.display())]
+    #[error("{}: {symbol} refers to {what}, which the file does not define", path.as_text())]
     Unsatisfied {
         /// The file.
         path: PathBuf,
@@ -61,7 +62,7 @@ pub enum LoadError {
         what: String,
     },
     /// The system's linker is not there, or does not take the file.
-    #[error("{}: {what}", path.display())]
+    #[error("{}: {what}", path.as_text())]
     Link {
         /// The file.
         path: PathBuf,
@@ -69,7 +70,7 @@ pub enum LoadError {
         what: String,
     },
     /// No memory for it.
-    #[error("{} cannot be mapped: {cause}", path.display())]
+    #[error("{} cannot be mapped: {cause}", path.as_text())]
     Map {
         /// The file.
         path: PathBuf,

@@ -6,6 +6,7 @@
 //! path a missing module); reads and batches stay with `pread` and `pwrite`,
 //! because `msru` seeks before it reads. Both are one system call for a write.
 
+use crate::text::AsText;
 use alloc::{
     format,
     string::{String, ToString},
@@ -155,7 +156,7 @@ impl Device {
                     open_error(cpu, root, &node, &Errno::ENOENT.into())
                 }
                 error @ msru::MsrError::UnknownError => {
-                    MsrError::Open { path: node.display().to_string(), cause: error.to_string() }
+                    MsrError::Open { path: node.as_text().into_owned(), cause: error.to_string() }
                 }
             })?;
             device.control = Some(opened);
@@ -291,7 +292,7 @@ pub(super) fn hold(cpu: u32, node: &File) -> Result<(), MsrError> {
 }
 
 pub(super) fn open_error(cpu: u32, root: &Root, node: &Path, error: &std::io::Error) -> MsrError {
-    let path = node.display().to_string();
+    let path = node.as_text().into_owned();
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOENT | Errno::ENOTDIR) => match absent(cpu, root) {
             // sysfs has nothing against the CPU: the driver made no node.

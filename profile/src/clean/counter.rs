@@ -197,7 +197,8 @@ impl<V: View> Counter<V> {
     /// What was counted.
     #[must_use]
     pub fn finish(self) -> V::Table {
-        let Cleaner { quality, gaps, maps, .. } = self.cleaner;
+        let Cleaner { mut quality, gaps, maps, .. } = self.cleaner;
+        quality.unkept = maps.unkept();
         self.view.finish(Whole { quality, gaps, maps })
     }
 }

@@ -5,8 +5,8 @@
 //! address in no file means something in its process only, so the process
 //! belongs to the key.
 
-use super::index::{Index, hash};
 use crate::code::maps::{Location, Maps, Owner};
+use crate::index::{Index, hash};
 
 /// A place, and whose it is where it lies in no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,6 @@
 
 mod cleaner;
 mod counter;
-pub(crate) mod index;
 pub mod interval;
 mod key;
 mod odd;

@@ -6,6 +6,7 @@ use lbr_msr::record::{Label, Lost};
 
 use super::add;
 use super::interval::Interval;
+use crate::code::maps::Unkept;
 use crate::read::note::Source;
 use crate::read::select::LeftOut;
 use crate::read::stack::SampleHead;
@@ -42,6 +43,8 @@ pub struct Quality {
     pub excluded: u64,
     /// What a selection left out: no count above has it.
     pub left_out: LeftOut,
+    /// What was more than is kept in memory.
+    pub unkept: Unkept,
 }
 
 impl Quality {

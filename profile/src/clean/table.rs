@@ -1,6 +1,6 @@
 //! Things that are found by their keys, and keep the order in which they came.
 
-use crate::clean::index::Index;
+use crate::index::Index;
 
 /// A thing with a key.
 pub(crate) trait Keyed {

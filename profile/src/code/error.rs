@@ -1,5 +1,6 @@
 //! Why names cannot be had.
 
+use lbr_msr::text::AsText;
 use std::path::PathBuf;
 
 use super::debug_file::hex;
@@ -10,7 +11,7 @@ use super::demangle::NotOne;
 #[non_exhaustive]
 pub enum SymbolError {
     /// It cannot be opened.
-    #[error("cannot open {}: {cause}", path.display())]
+    #[error("cannot open {}: {cause}", path.as_text())]
     Open {
         /// The file.
         path: PathBuf,
@@ -18,13 +19,13 @@ pub enum SymbolError {
         cause: std::io::Error,
     },
     /// It is no regular file: a name in brackets, a device.
-    #[error("{} is no regular file", path.display())]
+    #[error("{} is no regular file", path.as_text())]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
     /// It is no ELF file.
-    #[error("{} is no object file: {what}", path.display())]
+    #[error("{} is no object file: {what}", path.as_text())]
     NotElf {
         /// The file.
         path: PathBuf,
@@ -44,7 +45,7 @@ pub enum SymbolError {
     /// It is not the file that was recorded.
     #[error(
         "{} was replaced since it was recorded (build ids differ: {} was recorded, it has {}): its symbols are not used",
-        path.display(), hex(recorded), found.as_deref().map_or_else(|| "none".to_owned(), hex)
+        path.as_text(), hex(recorded), found.as_deref().map_or_else(|| "none".to_owned(), hex)
     )]
     BuildId {
         /// The file.
@@ -58,7 +59,7 @@ pub enum SymbolError {
     #[error(
         "{} is not the file that was recorded: of {of} branches from it {no_branch} come from no branch instruction \
          and {elsewhere} go elsewhere than theirs{} (the first at byte {first:#x}): its symbols are not used",
-        path.display(), no_code(*impossible)
+        path.as_text(), no_code(*impossible)
     )]
     Contradicted {
         /// The file.
@@ -78,7 +79,7 @@ pub enum SymbolError {
     /// the same.
     #[error(
         "{} is this machine's, and {recorded} was recorded, which says no build id of it: its symbols are not used",
-        path.display()
+        path.as_text()
     )]
     OtherMachine {
         /// The file.
@@ -87,7 +88,7 @@ pub enum SymbolError {
         recorded: String,
     },
     /// It has no function of that name, or several.
-    #[error("{} has {why}{}", path.display(), if *stripped { " (it is stripped)" } else { "" })]
+    #[error("{} has {why}{}", path.as_text(), if *stripped { " (it is stripped)" } else { "" })]
     NoSymbol {
         /// The file.
         path: PathBuf,
@@ -107,7 +108,7 @@ pub enum SymbolError {
         running: String,
     },
     /// The ELF file that was given is another kernel's.
-    #[error("{} is not the kernel that was recorded (build ids differ): its symbols are not used", path.display())]
+    #[error("{} is not the kernel that was recorded (build ids differ): its symbols are not used", path.as_text())]
     OtherVmlinux {
         /// The file.
         path: PathBuf,
@@ -116,25 +117,25 @@ pub enum SymbolError {
     #[error("the recording does not say which kernel ran: no kernel symbols are used")]
     UnknownKernel,
     /// The kernel shows zeros in place of addresses.
-    #[error("{} shows no addresses (kernel.kptr_restrict, or no right to see them): the kernel's functions have no names", path.display())]
+    #[error("{} shows no addresses (kernel.kptr_restrict, or no right to see them): the kernel's functions have no names", path.as_text())]
     Restricted {
         /// The list of kernel symbols.
         path: PathBuf,
     },
     /// It is no list of kernel symbols.
-    #[error("{} is no list of kernel symbols", path.display())]
+    #[error("{} is no list of kernel symbols", path.as_text())]
     NotKallsyms {
         /// The file.
         path: PathBuf,
     },
     /// A list of generated code that somebody else wrote.
-    #[error("{} belongs neither to the user nor to root: its names are not used", path.display())]
+    #[error("{} belongs neither to the user nor to root: its names are not used", path.as_text())]
     Owner {
         /// The file.
         path: PathBuf,
     },
     /// A list of generated code longer than any sensible one.
-    #[error("{} is too large ({size} bytes): its names are not used", path.display())]
+    #[error("{} is too large ({size} bytes): its names are not used", path.as_text())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -167,6 +168,6 @@ fn looked_in(folders: &[PathBuf]) -> String {
     if folders.is_empty() {
         return String::new();
     }
-    let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    let folders: Vec<String> = folders.iter().map(|folder| folder.as_text().into_owned()).collect();
     format!(", nor in {}", folders.join(", "))
 }

@@ -1,7 +1,7 @@
 //! What is counted for every profile: a branch, with the branch that was taken
 //! next. Branches and the straight code between them are sums of these.
 
-use crate::clean::index::{Index, hash};
+use crate::index::{Index, hash};
 use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, Holds, Joins, View, Whole, add};
 use crate::code::maps::{Location, Maps};

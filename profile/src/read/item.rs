@@ -18,7 +18,7 @@ pub enum Item<'a> {
     /// A sample that the [selection](crate::Recording::select) left out, and counted.
     LeftOut,
     /// What numbers mean that entries from now on have in place of addresses.
-    Symbol(&'a Symbol),
+    Symbol(Symbol<'a>),
 }
 
 /// Straight code that ran.

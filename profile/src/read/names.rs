@@ -8,7 +8,9 @@
 //! nor with 57. Which recording they came from says what they mean, see
 //! [`Maps`](crate::code::maps::Maps): the number alone says nothing.
 
-use std::collections::HashMap;
+use crate::index::{Index, hash};
+use crate::texts::Texts;
+use lbr_msr::text::AsText;
 
 /// Offsets in a name that have numbers of their own. What lies farther in has
 /// another stretch.
@@ -17,8 +19,6 @@ pub(crate) const REACH: u64 = 1 << 23;
 /// any straight code is believed to run.
 pub(crate) const STRIDE: u64 = 1 << STRIDE_BITS;
 const STRIDE_BITS: u32 = 24;
-/// Names that there are numbers for.
-const MOST: usize = 1 << 32;
 /// The highest byte of what has a name, and of what has none either. The
 /// topmost bit is free: the kernel's places have it, as its addresses do.
 const NAMED: u64 = 0x5A << 56;
@@ -46,13 +46,13 @@ pub(crate) const fn is_unknown(number: u64) -> bool {
 }
 
 /// A name as a text has it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Symbol {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol<'a> {
     /// The symbol; `None` for `[unknown]`, and where the file itself stands in
     /// its place.
-    pub name: Option<Box<str>>,
+    pub name: Option<&'a str>,
     /// The file, where it was printed.
-    pub file: Option<Box<str>>,
+    pub file: Option<&'a str>,
     /// Offsets are those of the file.
     pub is_file: bool,
     /// Offset in the symbol that `base` stands for, bytes.
@@ -61,7 +61,7 @@ pub struct Symbol {
     pub(crate) base: u64,
 }
 
-impl Symbol {
+impl Symbol<'_> {
     /// How far into the symbol a number lies that an entry has for an address;
     /// `None` for numbers of other symbols.
     #[must_use]
@@ -81,13 +81,72 @@ pub(crate) const fn slot(number: u64) -> usize {
     ((number & !(MARK | KERNEL)) >> STRIDE_BITS) as usize
 }
 
+/// What a symbol without a name, or without a file, has for its number, and what
+/// a file has for its name.
+const NONE: u32 = u32::MAX;
+const FILE: u32 = u32::MAX - 1;
+
+/// Symbols in the order in which they came: numbers of their names and files,
+/// and where in the symbol the part begins.
+#[derive(Debug, Default)]
+pub(crate) struct SymbolList {
+    texts: Texts,
+    list: Vec<(u32, u32, u64)>,
+    index: Index,
+}
+
+impl SymbolList {
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The symbol of a number.
+    pub(crate) fn get(&self, at: usize) -> Option<Symbol<'_>> {
+        let &(name, file, start) = self.list.get(at)?;
+        let mark = if name == NONE { UNKNOWN } else { NAMED };
+        let is_file = name == FILE;
+        let (name, file) = (self.texts.get(name), self.texts.get(file));
+        let side = if file.is_some_and(is_of_kernel) { KERNEL } else { 0 };
+        let base = side | mark | (at as u64) << STRIDE_BITS;
+        Some(Symbol { name, file, is_file, start, base })
+    }
+
+    /// Whether there is a symbol, without a file.
+    fn has(&self, name: &str) -> bool {
+        self.texts.find(name).is_some_and(|name| self.find((name, NONE, 0)).is_some())
+    }
+
+    fn find(&self, key: (u32, u32, u64)) -> Option<u32> {
+        self.index.find(hash_of(key), |number| self.list.get(number as usize) == Some(&key))
+    }
+
+    /// The number of a symbol, whatever its own numbers, which is kept from now
+    /// on; `None` where there are more names than numbers.
+    pub(crate) fn number(&mut self, symbol: Symbol<'_>) -> Option<usize> {
+        let mut text = |text: Option<&str>, none| {
+            text.map_or(Some(none), |text| self.texts.number(text).filter(|number| *number < FILE))
+        };
+        let none = if symbol.is_file { FILE } else { NONE };
+        let key = (text(symbol.name, none)?, text(symbol.file, NONE)?, symbol.start);
+        if let Some(known) = self.find(key) {
+            return Some(known as usize);
+        }
+        let number = u32::try_from(self.list.len()).ok().filter(|number| *number != NONE)?;
+        self.list.push(key);
+        self.index.insert(hash_of(key), number);
+        Some(number as usize)
+    }
+}
+
+fn hash_of((name, file, start): (u32, u32, u64)) -> u32 {
+    hash(u64::from(name), u64::from(file), start)
+}
+
 /// The symbols of a text, in the order in which they came.
 #[derive(Debug, Default)]
 pub struct Names {
-    list: Vec<Symbol>,
-    slots: HashMap<Box<[u8]>, usize>,
-    key: Vec<u8>,
-    /// Of the list, how many were taken out.
+    symbols: SymbolList,
+    /// Of these, how many were taken out.
     taken: usize,
     /// A number was asked for.
     asked: bool,
@@ -107,7 +166,7 @@ impl Names {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.symbols.len() == 0
     }
 
     /// Whether some of them are more than files.
@@ -133,29 +192,23 @@ impl Names {
         Some(self.base(What::Unknown, file, 0)? + within)
     }
 
-    /// Whether a name was seen before, without a file. `key` is a buffer.
-    pub(crate) fn has(&self, name: &[u8], key: &mut Vec<u8>) -> bool {
-        set_key(key, What::Symbol(name), None, 0);
-        self.slots.contains_key(key.as_slice())
+    /// Whether a name was seen before, without a file.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.symbols.has(&name.as_text())
     }
 
     fn base(&mut self, what: What<'_>, file: Option<&[u8]>, start: u64) -> Option<u64> {
         self.asked = true;
-        set_key(&mut self.key, what, file, start);
-        if let Some(symbol) = self.slots.get(&*self.key).and_then(|at| self.list.get(*at)) {
-            return Some(symbol.base);
-        }
-        let slot = Some(self.list.len()).filter(|slot| *slot < MOST)?;
-        let mark = if what == What::Unknown { UNKNOWN } else { NAMED };
-        let side = if file.is_some_and(is_of_kernel) { KERNEL } else { 0 };
-        let base = side | mark | (slot as u64) << STRIDE_BITS;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into();
-        let name = if let What::Symbol(name) = what { Some(text(name)) } else { None };
-        let is_file = what == What::File;
+        let (name, is_file) = match what {
+            What::Symbol(name) => (Some(name.as_text()), false),
+            What::File => (None, true),
+            What::Unknown => (None, false),
+        };
         self.has_symbols |= !is_file;
-        self.list.push(Symbol { name, file: file.map(text), is_file, start, base });
-        self.slots.insert(self.key.as_slice().into(), slot);
-        Some(base)
+        let file = file.map(AsText::as_text);
+        let (name, file) = (name.as_deref(), file.as_deref());
+        let number = self.symbols.number(Symbol { name, file, is_file, start, base: 0 })?;
+        self.symbols.get(number).map(|symbol| symbol.base)
     }
 
     /// Whether numbers were asked for since this was called last.
@@ -165,12 +218,12 @@ impl Names {
 
     /// Whether [`take`](Self::take) has one more.
     pub(crate) fn has_new(&self) -> bool {
-        self.taken < self.list.len()
+        self.taken < self.symbols.len()
     }
 
     /// The next that was not taken yet.
-    pub(crate) fn take(&mut self) -> Option<&Symbol> {
-        let symbol = self.list.get(self.taken)?;
+    pub(crate) fn take(&mut self) -> Option<Symbol<'_>> {
+        let symbol = self.symbols.get(self.taken)?;
         self.taken += 1;
         Some(symbol)
     }
@@ -180,15 +233,15 @@ impl Names {
 /// those who read it item by item.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    list: Vec<Symbol>,
+    symbols: SymbolList,
 }
 
 impl Symbols {
     /// Takes in a symbol that the recording gave out.
-    pub fn add(&mut self, symbol: &Symbol) {
+    pub fn add(&mut self, symbol: Symbol<'_>) {
         // They come in the order of their numbers.
-        if symbol.slot() == self.list.len() {
-            self.list.push(symbol.clone());
+        if symbol.slot() == self.symbols.len() {
+            self.symbols.number(symbol);
         }
     }
 
@@ -196,40 +249,25 @@ impl Symbols {
     /// `None` where it is an address. Only for entries that came behind the
     /// symbols.
     #[must_use]
-    pub fn find(&self, number: u64) -> Option<(&Symbol, u64)> {
-        let symbol = self.list.get(slot(number)).filter(|_| is_name(number))?;
+    pub fn find(&self, number: u64) -> Option<(Symbol<'_>, u64)> {
+        let symbol = Some(number).filter(|number| is_name(*number));
+        let symbol = self.symbols.get(slot(symbol?))?;
         Some((symbol, symbol.offset_of(number)?))
     }
 }
 
-fn set_key(key: &mut Vec<u8>, what: What<'_>, file: Option<&[u8]>, start: u64) {
-    key.clear();
-    key.extend_from_slice(&start.to_le_bytes());
-    // No line of text has the first of these in it.
-    let (mark, name) = match what {
-        What::Symbol(name) => (b'\n', name),
-        What::File => (b'/', &[][..]),
-        What::Unknown => (b'-', &[][..]),
-    };
-    key.push(mark);
-    key.extend_from_slice(name);
-    key.push(if file.is_some() { b'\n' } else { b'-' });
-    key.extend_from_slice(file.unwrap_or_default());
-}
-
 /// Whether perf calls a file of the kernel's so: the kernel, its modules and
 /// what it compiled itself.
-fn is_of_kernel(file: &[u8]) -> bool {
-    const OF_PROCESSES: [&[u8]; 7] =
-        [b"[unknown]", b"[vdso", b"[vsyscall", b"[heap", b"[stack", b"[anon", b"[JIT"];
-    if file.starts_with(b"[") {
+fn is_of_kernel(file: &str) -> bool {
+    const OF_PROCESSES: [&str; 7] =
+        ["[unknown]", "[vdso", "[vsyscall", "[heap", "[stack", "[anon", "[JIT"];
+    if file.starts_with('[') {
         return !OF_PROCESSES.iter().any(|start| file.starts_with(start));
     }
-    let name = file.rsplit(|byte| *byte == b'/').next().unwrap_or(file);
-    let module = [&b".ko"[..], b".ko.xz", b".ko.gz", b".ko.zst"];
-    module.iter().any(|end| name.ends_with(end))
-        || name.starts_with(b"vmlinux")
-        || name.starts_with(b"bpf_prog_")
+    let name = file.rsplit('/').next().unwrap_or(file);
+    [".ko", ".ko.xz", ".ko.gz", ".ko.zst"].iter().any(|end| name.ends_with(end))
+        || name.starts_with("vmlinux")
+        || name.starts_with("bpf_prog_")
 }
 
 #[cfg(test)]
@@ -259,11 +297,7 @@ mod tests {
             .map(|number| names.take().unwrap().offset_of(*number).unwrap())
             .collect();
         assert_eq!(offsets, [0x1C, 0x1C, REACH, 0]);
-        assert!(
-            !names.has_new()
-                && names.has(b"main", &mut Vec::new())
-                && !names.has(b"schedule", &mut Vec::new())
-        );
+        assert!(!names.has_new() && names.has(b"main") && !names.has(b"schedule"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod affinity;
 mod held;
 mod program;
 
+use lbr_msr::text::AsText;
 use std::path::PathBuf;
 
 use nix::unistd::{Gid, getegid, geteuid, getgid, getgroups, getuid};
@@ -105,7 +106,7 @@ pub enum SourceError {
         program: String,
     },
     /// It cannot be executed.
-    #[error("{}: {cause}", path.display())]
+    #[error("{}: {cause}", path.as_text())]
     NotExecutable {
         /// The file.
         path: PathBuf,
@@ -119,7 +120,7 @@ pub enum SourceError {
         why: String,
     },
     /// It is not a 64-bit x86 program.
-    #[error("{}: {what}; the software LBR runs x86-64 ELF programs", path.display())]
+    #[error("{}: {what}; the software LBR runs x86-64 ELF programs", path.as_text())]
     NotX86_64 {
         /// The file.
         path: PathBuf,

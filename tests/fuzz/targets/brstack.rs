@@ -31,7 +31,7 @@ fn with_paths(line: &[u8]) -> Vec<u8> {
 fn place(symbols: &Symbols, number: u64) -> String {
     let Some((symbol, offset)) = symbols.find(number) else { return format!("{number:#x}") };
     let Symbol { name, file, .. } = symbol;
-    let file = file.as_deref().map_or_else(String::new, |file| format!("({file})"));
+    let file = file.map_or_else(String::new, |file| format!("({file})"));
     match name {
         Some(name) => format!("{name}+{offset:#x}{file}"),
         None => format!("[unknown]{file}"),

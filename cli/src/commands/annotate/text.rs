@@ -1,5 +1,6 @@
 //! Annotated code for a terminal.
 
+use lbr_msr::text::AsText;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
@@ -231,7 +232,7 @@ impl Sources {
     fn line(&mut self, line: &SourceLine) -> String {
         let read = || {
             let bytes = source(Path::new(&*line.file)).ok()?;
-            Some(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
+            Some(bytes.as_text().lines().map(str::to_owned).collect())
         };
         let lines = self.files.entry(Arc::clone(&line.file)).or_insert_with(read);
         let index = (line.line as usize).checked_sub(1);

@@ -3,6 +3,7 @@
 mod line;
 pub(super) mod record;
 
+use lbr_msr::text::AsText;
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Write},
@@ -172,7 +173,7 @@ pub(crate) fn run(args: DecodeArgs) -> Outcome {
     loop {
         line.clear();
         let more = line::read(&mut input, &mut line)
-            .with_context(|| format!("cannot read {}", args.file.display()))
+            .with_context(|| format!("cannot read {}", args.file.as_text()))
             .or_exit(USAGE)?;
         if !more {
             break;
@@ -198,10 +199,10 @@ fn open(file: &Path) -> Result<Box<dyn BufRead>, anyhow::Error> {
     if file.as_os_str() == "-" {
         return Ok(Box::new(io::stdin().lock()));
     }
-    let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    let opened = File::open(file).with_context(|| format!("cannot open {}", file.as_text()))?;
     Ok(Box::new(BufReader::new(opened)))
 }
 
 fn name(file: &Path) -> std::borrow::Cow<'_, str> {
-    if file.as_os_str() == "-" { "standard input".into() } else { file.to_string_lossy() }
+    if file.as_os_str() == "-" { "standard input".into() } else { file.as_text() }
 }

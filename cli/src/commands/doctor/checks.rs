@@ -1,5 +1,6 @@
 //! What is looked at, and what it means.
 
+use lbr_msr::text::AsText;
 use std::{fs, os::unix::fs::MetadataExt};
 
 use lbr_msr::{
@@ -176,7 +177,7 @@ fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32) -> bool {
             Check::bad("msr module", "not loaded").remedy("modprobe msr").blocks(Obstacle::Driver)
         }
     });
-    let shown = path.display();
+    let shown = path.as_text();
     checks.push(match &meta {
         Ok(meta) => {
             let (mode, uid, gid) = (meta.mode() & 0o7777, meta.uid(), meta.gid());

@@ -1,5 +1,6 @@
 //! The blocks to choose from.
 
+use lbr_msr::text::AsText;
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -32,7 +33,7 @@ pub(super) fn run(args: &Hist, read: &mut [Read], output: Option<&(Format, Outpu
             "{} of {} blocks with cycle counts to {}",
             drawn.len(),
             grouped(groups.len() as u64),
-            output.path().display()
+            output.path().as_text()
         );
         return Ok(DONE);
     }

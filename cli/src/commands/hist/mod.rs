@@ -5,6 +5,7 @@ mod output;
 mod place;
 mod select;
 
+use lbr_msr::text::AsText;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -141,7 +142,7 @@ pub(crate) fn run(args: &Hist) -> Outcome {
     if let Some((format, output)) = &output {
         output.write(output::bytes(*format, std::slice::from_ref(&chart))?)?;
         let series = counted(drawn.len() as u64, "distribution", "distributions");
-        say!("{series} to {}", output.path().display());
+        say!("{series} to {}", output.path().as_text());
         say_hidden(&read, &chosen);
         return Ok(DONE);
     }

@@ -3,6 +3,7 @@
 
 mod head;
 
+use lbr_msr::text::AsText;
 use std::path::Path;
 
 use maud::{Markup, html};
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
     output.write(&page)?;
     finish(&sources, &overview.flow.maps);
     if path != Path::new("-") {
-        say!("report to {}", path.display());
+        say!("report to {}", path.as_text());
     }
     Ok(DONE)
 }

@@ -258,7 +258,7 @@ fn by_name(text: &mut Vec<u8>, stack: &Stack<'_>, symbols: &Symbols) {
                 None => hex(end),
             };
             text.extend_from_slice(place.as_bytes());
-            if let Some(file) = symbols.find(end).and_then(|(symbol, _)| symbol.file.as_deref()) {
+            if let Some(file) = symbols.find(end).and_then(|(symbol, _)| symbol.file) {
                 text.extend_from_slice(format!("({})", escaped(file)).as_bytes());
             }
             text.extend_from_slice(behind.as_bytes());
@@ -333,12 +333,12 @@ fn entry(stack: &Stack<'_>, symbols: &Symbols, at: usize, branch: RawBranch) -> 
     if has_name(branch, symbols) {
         for (end, number) in [("from", branch.from), ("to", branch.to)] {
             let (symbol, offset) = symbols.find(number).unzip();
-            let name = symbol.and_then(|symbol| symbol.name.as_deref());
+            let name = symbol.and_then(|symbol| symbol.name);
             entry[end] = json!(symbol.is_none().then(|| hex(number)));
             entry[format!("{end}_symbol")] = json!(name);
             let counts = name.is_some() || symbol.is_some_and(|symbol| symbol.is_file);
             entry[format!("{end}_offset")] = json!(offset.filter(|_| counts));
-            entry[format!("{end}_file")] = json!(symbol.and_then(|symbol| symbol.file.as_deref()));
+            entry[format!("{end}_file")] = json!(symbol.and_then(|symbol| symbol.file));
         }
     }
     entry

@@ -1,5 +1,6 @@
 //! Machine code from assembly, by the system's `as`, and from digits.
 
+use lbr_msr::text::AsText;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -42,7 +43,7 @@ fn no_assembler() -> anyhow::Error {
 
 /// What `as` said, without its own names.
 fn complaints(stderr: &[u8]) -> String {
-    let text = String::from_utf8_lossy(stderr);
+    let text = stderr.as_text();
     let lines = text.lines().filter_map(|line| {
         let line = line.strip_prefix("{standard input}:")?;
         let (number, error) = line.split_once(": ")?;

@@ -3,6 +3,7 @@
 use anyhow::{Context, anyhow};
 use lab::measure::bracket::Body;
 use lab::measure::image::{LoadError, LoadedFile};
+use lbr_msr::text::AsText;
 use profile::symbols::{Called, demangle};
 
 use super::{TimeArgs, assemble};
@@ -47,7 +48,7 @@ impl Code {
                 .or_exit(USAGE)?;
             let image = LoadedFile::load(path, symbol).map_err(failed)?;
             body.call = Some(image.function());
-            let title = format!("{} of {}", demangle(symbol), path.display());
+            let title = format!("{} of {}", demangle(symbol), path.as_text());
             return Ok(Code { body, image: Some(image), title });
         }
         body.code = match (&args.code, &args.hex) {

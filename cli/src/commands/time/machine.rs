@@ -5,6 +5,7 @@ use lab::measure::bracket::Body;
 use lab::measure::{MeasureError, Measurement, Options, Registers, Session, select};
 use lbr_msr::LbrCaps;
 use lbr_msr::arm::{ArmOptions, ArmPlan};
+use lbr_msr::text::AsText;
 use sampler::guard::Ready;
 use sampler::keeper;
 use sampler::target::{Affinity, Moved};
@@ -102,7 +103,7 @@ fn hardware(
     }
     let armed = ready.arm().map_err(backend::not_armed)?;
     let ring = Registers::new(armed, caps, &node)
-        .with_context(|| format!("{} cannot be used", node.display()))?;
+        .with_context(|| format!("{} cannot be used", node.as_text()))?;
     let mut session = Session::new(options, Some(Box::new(ring)));
     let measured = session.measure_code(body);
     match session.restore() {

@@ -1,5 +1,6 @@
 //! The answer for programs, and pictures.
 
+use lbr_msr::text::AsText;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -178,7 +179,7 @@ pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
 pub(super) fn picture(path: &Path, object: Option<&PathBuf>) -> Result<Output, Failure> {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("svg" | "png") => Output::new(path, object),
-        _ => Err(anyhow!("--plot: {}: its ending must be .svg or .png", path.display()))
+        _ => Err(anyhow!("--plot: {}: its ending must be .svg or .png", path.as_text()))
             .or_exit(USAGE),
     }
 }

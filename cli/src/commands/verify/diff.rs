@@ -1,5 +1,6 @@
 //! `lbr verify --diff A B`: where two reports come to something else.
 
+use lbr_msr::text::AsText;
 use std::{
     collections::HashMap,
     io::{self, Write},
@@ -63,9 +64,9 @@ const LONGEST: u64 = 16 << 20;
 const MOST_GROUPS: usize = 256;
 
 fn read(path: &Path) -> Result<Vec<Group>, Failure> {
-    let wrong = || anyhow!("{} is no report of lbr verify --json", path.display());
+    let wrong = || anyhow!("{} is no report of lbr verify --json", path.as_text());
     let bytes = input::file::read(path, LONGEST)
-        .with_context(|| format!("cannot read {}", path.display()))
+        .with_context(|| format!("cannot read {}", path.as_text()))
         .or_exit(USAGE)?;
     let text = String::from_utf8(bytes).map_err(|_| wrong()).or_exit(USAGE)?;
     let mut groups: Vec<Group> = Vec::new();

@@ -1,5 +1,6 @@
 //! The CPU that is asked: software, or one of this machine's.
 
+use lbr_msr::text::AsText;
 use std::fs::{File, OpenOptions};
 
 use anyhow::Context;
@@ -80,7 +81,7 @@ fn open(
         .read(true)
         .write(config.write)
         .open(&path)
-        .with_context(|| format!("opening {}", path.display()))?;
+        .with_context(|| format!("opening {}", path.as_text()))?;
     let sibling = sibling(&root, cpu)
         .and_then(|sibling| Device::open(sibling, &root).ok())
         .map(|sibling| Box::new(sibling) as Box<dyn MsrRead>);

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -49,13 +50,14 @@ impl Clone for Bytes {
 impl Bytes {
     /// A whole file. Debug information is too much to be read: of gigabytes a
     /// few pages are looked at.
-    pub(super) fn map(file: &File) -> std::io::Result<Bytes> {
+    pub(super) fn map(file: &File, path: &Path) -> std::io::Result<Bytes> {
         // SAFETY: the bytes are only read, and nothing is concluded from one
         // look for the next: what a writer changes meanwhile can make the
         // answers wrong, not the memory. A file that is cut short while it is
         // mapped is watched for.
         let map = unsafe { Mmap::map(file) }?;
-        let watch = Watch::over(&map).ok_or_else(|| std::io::Error::other("too many files"))?;
+        let watch =
+            Watch::over(&map, path).ok_or_else(|| std::io::Error::other("too many files"))?;
         Ok(Bytes(Arc::new(Backing::Mapped { watch, map, handles: AtomicU32::new(0) })))
     }
 
@@ -108,14 +110,18 @@ mod tests {
     fn a_file_that_is_cut_short_ends_nothing() {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&[7; 1 << 16]).expect("written");
-        let bytes = Bytes::map(&file).expect("mapped");
+        let bytes = Bytes::map(&file, Path::new("/one")).expect("mapped");
         assert_eq!((bytes.first(), bytes.is_cut()), (Some(&7), false));
         file.set_len(5000).expect("cut");
         assert_eq!((bytes.get(4096), bytes.last()), (Some(&7), Some(&0)));
-        assert!(bytes.is_cut() && super::super::was_cut());
+        assert!(bytes.is_cut());
         // Another file is another matter.
         let other = tempfile::tempfile().expect("a file");
         other.set_len(10).expect("longer");
-        assert!(!Bytes::map(&other).expect("mapped").is_cut());
+        assert!(!Bytes::map(&other, Path::new("/other")).expect("mapped").is_cut());
+        let cut = || super::super::cut_files().contains(&"/one".into());
+        assert!(cut());
+        drop(bytes);
+        assert!(cut() && !super::super::cut_files().contains(&"/other".into()));
     }
 }

@@ -6,8 +6,10 @@
 //! debug information would take gigabytes of memory for the same.
 #![allow(unsafe_code, reason = "a signal handler that puts memory where a file has ended")]
 
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use nix::libc::{self, c_int, c_void, siginfo_t};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
@@ -21,20 +23,29 @@ struct Watched {
 }
 
 /// Files that can be mapped at a time.
-const MOST: usize = 256;
-static MAPPED: [Watched; MOST] = [const {
+const PLACES: usize = 256;
+static MAPPED: [Watched; PLACES] = [const {
     Watched { start: AtomicUsize::new(0), len: AtomicUsize::new(0), cut: AtomicBool::new(false) }
-}; MOST];
-/// Any file was cut.
-static ANY: AtomicBool = AtomicBool::new(false);
+}; PLACES];
+/// What lies in each place, and what was found to be cut and is not there any
+/// more.
+static NAMES: Mutex<(BTreeMap<usize, PathBuf>, BTreeSet<PathBuf>)> =
+    Mutex::new((BTreeMap::new(), BTreeSet::new()));
 /// Size of a page, and who handled SIGBUS before us.
 static BEFORE: OnceLock<Option<(usize, SigAction)>> = OnceLock::new();
 
-/// Whether any file with debug information was cut short while it was read: its
+/// Files with debug information that were cut short while they were read: their
 /// source lines are missing.
 #[must_use]
-pub fn was_cut() -> bool {
-    ANY.load(Ordering::Relaxed)
+pub fn cut_files() -> Vec<PathBuf> {
+    let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mapped, gone) = &*names;
+    let cut = mapped.iter().filter(|(at, _)| is_cut(**at)).map(|(_, path)| path);
+    gone.iter().chain(cut).collect::<BTreeSet<_>>().into_iter().cloned().collect()
+}
+
+fn is_cut(at: usize) -> bool {
+    MAPPED.get(at).is_some_and(|place| place.cut.load(Ordering::Relaxed))
 }
 
 /// Watches over a mapping; to be dropped before it is.
@@ -43,7 +54,7 @@ pub(super) struct Watch(usize);
 
 impl Watch {
     /// Watches over these bytes of a mapped file; `None` where that cannot be.
-    pub(super) fn over(bytes: &[u8]) -> Option<Watch> {
+    pub(super) fn over(bytes: &[u8], path: &Path) -> Option<Watch> {
         BEFORE.get_or_init(listen).as_ref()?;
         let free = |place: &Watched| {
             place.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -53,17 +64,23 @@ impl Watch {
         place.len.store(bytes.len(), Ordering::Relaxed);
         place.cut.store(false, Ordering::Relaxed);
         place.start.store(bytes.as_ptr() as usize, Ordering::Release);
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        names.0.insert(at, path.to_owned());
         Some(Watch(at))
     }
 
     /// Whether some of it was gone when it was looked at.
     pub(super) fn is_cut(&self) -> bool {
-        MAPPED.get(self.0).is_some_and(|place| place.cut.load(Ordering::Relaxed))
+        is_cut(self.0)
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = names.0.remove(&self.0).filter(|_| self.is_cut()) {
+            names.1.insert(path);
+        }
         if let Some(place) = MAPPED.get(self.0) {
             place.start.store(0, Ordering::Release);
         }
@@ -97,7 +114,6 @@ extern "C" fn gone(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
         let new = unsafe { libc::mmap(here as *mut c_void, *page, access, kind, -1, 0) };
         if new != libc::MAP_FAILED {
             place.cut.store(true, Ordering::Relaxed);
-            ANY.store(true, Ordering::Relaxed);
             return;
         }
     }

@@ -1,6 +1,7 @@
 //! Answers of debug information, kept small: each function, file and chain of
 //! frames once.
 
+use lbr_msr::text::AsText;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -113,8 +114,8 @@ impl Known {
     ) -> u32 {
         let function = function.map_or(0, |name| {
             *numbers.function_at.entry(name.offset_id().0).or_insert_with(|| {
-                let name = name.to_string_lossy().unwrap_or_default();
-                number(&mut self.functions, &mut numbers.functions, &demangle(&name))
+                let name = name.to_slice().unwrap_or_default();
+                number(&mut self.functions, &mut numbers.functions, &demangle(&name.as_text()))
             })
         });
         let (file, line) = source.map_or((0, 0), |(name, line)| {

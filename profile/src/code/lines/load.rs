@@ -65,7 +65,7 @@ pub(super) fn load(program: &Path, dirs: &DebugDirs) -> Option<(Dwarf<Reader>, P
 }
 
 fn map(path: &Path) -> Option<Bytes> {
-    Bytes::map(&open_regular(path).ok()?).ok()
+    Bytes::map(&open_regular(path).ok()?, path).ok()
 }
 
 fn endian(object: &object::File<'_>) -> RunTimeEndian {

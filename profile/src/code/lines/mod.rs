@@ -20,7 +20,7 @@ use std::sync::Arc;
 use addr2line::{Context, LookupContinuation, LookupResult};
 use gimli::Dwarf;
 
-pub use cut::was_cut;
+pub use cut::cut_files;
 
 use crate::code::debug_file::DebugDirs;
 use crate::code::demangle::demangle;

@@ -21,6 +21,9 @@ use crate::read::stack::{Entries, RawBranch, SampleHead};
 /// at the same address.
 const LAYOUTS: usize = 256;
 
+/// Parts of files that all of them have at most.
+const PARTS: usize = 1 << 17;
+
 /// The same bytes of the same file: file, first byte, length.
 type Part = (usize, u64, u64);
 
@@ -166,6 +169,10 @@ impl Maps {
                 layout.parts.contains_key(&part(map)) || overlapped(&space.mappings, map).is_empty()
             })
         };
+        let parts: usize = self.common.layouts.iter().map(|layout| layout.parts.len()).sum();
+        if parts + mappings.len() > PARTS {
+            return None;
+        }
         let known = self.common.layouts.iter().position(room);
         let at = match known {
             Some(at) => at,

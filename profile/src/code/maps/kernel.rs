@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lbr_msr::record::Mmap;
 
 use super::files::{FileKind, State};
-use super::{KERNEL, Mapping, Mappings, Maps, put};
+use super::{KERNEL, Mapping, Mappings, Maps, put_if_few};
 use crate::code::debug_file::hex;
 use crate::code::symbols::{
     KernelSymbols, ModuleAddresses, RunningKernel, SymbolError, SymbolExtent,
@@ -197,10 +197,10 @@ impl Maps {
             }
         };
         let file = self.file(path, map.build_id.as_deref(), kind);
+        let file = file.unwrap_or(usize::MAX);
         let new = Mapping { start: map.addr, len: map.len, pgoff, file };
-        if let Some(kernel) = self.kernel_mut() {
-            put(&mut kernel.mappings, new);
-        }
+        let kept = self.kernel_mut().is_some_and(|kernel| put_if_few(&mut kernel.mappings, new));
+        self.unkept.mappings += u64::from(!kept);
     }
 
     fn kernel_mut(&mut self) -> Option<&mut Kernel> {

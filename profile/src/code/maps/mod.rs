@@ -24,7 +24,7 @@ use common::Common;
 use files::{FileKind, MappedFile};
 use kernel::{Kernel, Lists, is_kernel};
 use named::NamedPlaces;
-use space::{Mapping, Mappings, Space, covering, overlapped, put};
+use space::{MOST_MAPPINGS, Mapping, Mappings, Space, covering, overlapped, put, put_if_few};
 use vdso::VDSO;
 
 pub use functions::{Function, Named};
@@ -37,6 +37,11 @@ const MAX_COPIED: usize = 4 << 20;
 /// Processes that have ended and whose mappings are kept: records of different
 /// CPUs come in no exact order.
 const ENDED: usize = 4096;
+/// Files that are told apart.
+const MOST_FILES: usize = 1 << 18;
+/// Processes that are known at a time, and the mappings of all of them.
+const MOST_PROCESSES: usize = 1 << 16;
+const MOST_HELD: usize = 1 << 20;
 /// PROT_EXEC.
 const EXECUTABLE: u32 = 4;
 
@@ -62,6 +67,16 @@ impl Location {
     }
 }
 
+/// What of a recording was more than is kept in memory. Branches there lie in no
+/// file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unkept {
+    /// Mappings beyond those of one process, or of more files than are told apart.
+    pub mappings: u64,
+    /// Processes whose mappings were given up while they ran.
+    pub processes: u64,
+}
+
 /// Every address space of a recording.
 ///
 /// A process starts a new space when a mapping replaces other bytes of a file:
@@ -80,6 +95,11 @@ pub struct Maps {
     recording: u32,
     /// Mappings copied so far.
     copied: usize,
+    /// Mappings of the current processes, at most.
+    held: usize,
+    /// Counts what is heard of processes.
+    clock: u64,
+    unkept: Unkept,
     /// Build ids that this recording has beside its mappings, by path.
     expected: HashMap<String, Vec<u8>>,
     /// By recording.
@@ -136,6 +156,52 @@ impl Maps {
         }
     }
 
+    /// What was more than is kept.
+    #[must_use]
+    pub fn unkept(&self) -> Unkept {
+        self.unkept
+    }
+
+    /// Gives up the quarter of the processes of which nothing was heard for
+    /// longest, where there are too many.
+    fn forget_some(&mut self) {
+        if self.current.len() <= MOST_PROCESSES {
+            if self.held <= MOST_HELD {
+                return;
+            }
+            // Of those that have ended since it was counted last, nothing is held.
+            self.count_held();
+            if self.held <= MOST_HELD / 4 * 3 {
+                return;
+            }
+        }
+        let of =
+            |(pid, at): (&Option<u32>, &usize)| Some((self.spaces.get(*at)?.heard, (*pid)?, *at));
+        let mut heard: Vec<(u64, u32, usize)> = self.current.iter().filter_map(of).collect();
+        let quarter = heard.len() / 4;
+        if quarter == 0 {
+            return;
+        }
+        heard.select_nth_unstable(quarter);
+        for (_, pid, at) in heard.drain(..quarter) {
+            self.current.remove(&Some(pid));
+            let Some(space) = self.spaces.get_mut(at) else { continue };
+            self.unkept.processes += u64::from(!space.ended && !space.mappings.is_empty());
+            if !space.used {
+                *space = Space::new(space.owner, Arc::default());
+                self.free.push(at);
+            }
+        }
+        self.count_held();
+    }
+
+    /// Counts the mappings of the current processes; what they share once.
+    fn count_held(&mut self) {
+        let each = self.current.values().filter_map(|at| self.spaces.get(*at));
+        let each = each.map(|space| &space.mappings);
+        self.held = each.map(|mappings| mappings.len() / Arc::strong_count(mappings)).sum();
+    }
+
     /// A process has ended. Its number may be another's next.
     fn end(&mut self, pid: u32) {
         let Some(&index) = self.current.get(&Some(pid)) else { return };
@@ -146,7 +212,9 @@ impl Maps {
             return;
         }
         let Some((pid, index)) = self.ended.pop_front() else { return };
-        let Some(space) = self.spaces.get_mut(index).filter(|space| !space.used) else { return };
+        // It may have been given up, and be another's.
+        let free = |space: &&mut Space| !space.used && space.ended && space.owner.pid == Some(pid);
+        let Some(space) = self.spaces.get_mut(index).filter(free) else { return };
         *space = Space::new(space.owner, Arc::default());
         if self.current.get(&Some(pid)) == Some(&index) {
             self.current.remove(&Some(pid));
@@ -172,7 +240,13 @@ impl Maps {
 
     fn current_space(&mut self, pid: Option<u32>) -> usize {
         match self.current.get(&pid) {
-            Some(&space) => space,
+            Some(&at) => {
+                self.clock += 1;
+                if let Some(space) = self.spaces.get_mut(at) {
+                    space.heard = self.clock;
+                }
+                at
+            }
             None if pid.is_some() => self.add_space(pid, Arc::default()),
             None => {
                 let mut all = Mappings::new();
@@ -193,7 +267,10 @@ impl Maps {
         let owner = Owner { recording, pid };
         let generated = pid.and_then(|pid| self.generated(pid));
         let named = self.named.current();
-        let new = Space { generated, named, ..Space::new(owner, mappings) };
+        self.forget_some();
+        self.clock += 1;
+        let heard = self.clock;
+        let new = Space { generated, named, heard, ..Space::new(owner, mappings) };
         let space = match self.free.pop() {
             Some(free) => {
                 if let Some(space) = self.spaces.get_mut(free) {
@@ -289,19 +366,26 @@ impl Maps {
         let kind = FileKind::of_mapping(map);
         // It has no file: recorders put anything there.
         let pgoff = if kind == FileKind::Vdso { 0 } else { map.pgoff };
-        let file = self.file(&map.path, build_id.as_deref(), kind);
-        if let Some(file) = self.files.get_mut(file) {
+        let is_full = |space: &Space| space.mappings.len() >= MOST_MAPPINGS;
+        let file = match self.process(map.pid).is_some_and(is_full) {
+            true => None,
+            false => self.file(&map.path, build_id.as_deref(), kind),
+        };
+        if let Some(file) = file.and_then(|file| self.files.get_mut(file)) {
             let here = (pgoff, map.len);
             file.code = Some(file.code.map_or(here, |first| first.min(here)));
         }
-        let mapping = Mapping { start: map.addr, len: map.len, pgoff, file };
+        // What lay there is gone, also where nobody can say what lies there now.
+        let mapping =
+            Mapping { start: map.addr, len: map.len, pgoff, file: file.unwrap_or(usize::MAX) };
         self.insert(Some(map.pid), mapping);
         if self.current.contains_key(&None) {
             self.insert(None, mapping);
         }
     }
 
-    fn file(&mut self, path: &str, build_id: Option<&[u8]>, kind: FileKind) -> usize {
+    /// The number of a file; `None` where there are too many.
+    fn file(&mut self, path: &str, build_id: Option<&[u8]>, kind: FileKind) -> Option<usize> {
         let known = self.by_path.get(path).copied();
         // The same path may be another file in another recording.
         let recording = self.recording;
@@ -317,14 +401,14 @@ impl Maps {
                     known.build_id = build_id.map(<[u8]>::to_vec);
                 }
             }
-            return file;
+            return Some(file);
         }
-        let file = self.files.len();
+        let file = Some(self.files.len()).filter(|file| *file < MOST_FILES)?;
         let mut new = MappedFile::new(path.to_owned(), build_id.map(<[u8]>::to_vec), kind);
         new.recording = recording;
         self.files.push(new);
         self.by_path.insert(path.to_owned(), file);
-        file
+        Some(file)
     }
 
     fn insert(&mut self, pid: Option<u32>, new: Mapping) {
@@ -346,9 +430,14 @@ impl Maps {
             if self.copied > MAX_COPIED {
                 // Nothing is known of it then, rather than something wrong.
                 space.mappings = Arc::default();
+                self.unkept.processes += 1;
             }
         }
-        put(Arc::make_mut(&mut space.mappings), new);
+        let mappings = Arc::make_mut(&mut space.mappings);
+        let before = mappings.len();
+        self.unkept.mappings += u64::from(!put_if_few(mappings, new));
+        self.held = (self.held + mappings.len()).saturating_sub(before);
+        self.forget_some();
     }
 
     /// Where an address of a space lies.

@@ -5,32 +5,19 @@ use std::collections::HashMap;
 use super::common::Common;
 use super::files::{FileKind, MappedFile};
 use super::{Location, Maps, Space};
-use crate::read::names::{self, REACH, STRIDE, Symbol};
-
-/// A symbol, or the part of a very long one.
-#[derive(Debug)]
-pub(super) struct Known {
-    /// `None` where nobody knows it.
-    pub(super) name: Option<Box<str>>,
-    /// Offset in the symbol that the part begins at, bytes.
-    pub(super) start: u64,
-    file: usize,
-    /// Offsets are those of the file, as where it was mapped.
-    is_file: bool,
-}
-
-type Key = (Option<Box<str>>, Option<Box<str>>, u64, bool);
+use crate::read::names::{self, REACH, STRIDE, Symbol, SymbolList};
 
 /// The symbols of all recordings. Those of one name and one file are one; where
 /// files were not printed, those of one name.
 #[derive(Debug, Default)]
 pub(super) struct NamedPlaces {
-    list: Vec<Known>,
-    by_name: HashMap<Key, usize>,
+    symbols: SymbolList,
+    /// By symbol, its file.
+    file_of: Vec<u32>,
     /// By file as it was printed.
     files: HashMap<Option<Box<str>>, usize>,
     /// By recording that has symbols, and in the order in which it has them.
-    tables: Vec<Vec<usize>>,
+    tables: Vec<Vec<u32>>,
     /// The recording at hand has some.
     has_some: bool,
 }
@@ -51,58 +38,53 @@ impl NamedPlaces {
             return None;
         }
         let symbol = *self.tables.get(table)?.get(names::slot(number))?;
-        let known = self.list.get(symbol)?;
-        let first = if known.is_file { known.start } else { symbol as u64 * STRIDE };
-        Some(Location::File { file: known.file, offset: first.saturating_add(number % STRIDE) })
+        let file = *self.file_of.get(symbol as usize)? as usize;
+        let known = self.symbols.get(symbol as usize)?;
+        let first = if known.is_file { known.start } else { u64::from(symbol) * STRIDE };
+        Some(Location::File { file, offset: first.saturating_add(number % STRIDE) })
     }
 
     /// The symbol that an offset in one of its files belongs to, and the offset
     /// of its first byte.
-    pub(super) fn at(&self, offset: u64) -> Option<(&Known, u64)> {
-        let known = self.list.get(usize::try_from(offset / STRIDE).ok()?)?;
-        Some((known, offset - offset % STRIDE))
+    pub(super) fn at(&self, offset: u64) -> Option<(Symbol<'_>, u64)> {
+        let symbol = self.symbols.get(usize::try_from(offset / STRIDE).ok()?)?;
+        Some((symbol, offset - offset % STRIDE))
     }
 
     /// The symbols of a file that a name may mean, and the offsets of their
     /// first bytes.
     pub(super) fn of_file(&self, file: usize) -> impl Iterator<Item = (&str, u64)> {
-        let starts = self.list.iter().enumerate();
-        starts
-            .filter(move |(_, known)| known.file == file && known.start == 0)
-            .filter_map(|(at, known)| Some((known.name.as_deref()?, at as u64 * STRIDE)))
+        let symbols = self.file_of.iter().enumerate();
+        let of = symbols.filter(move |(_, of)| **of as usize == file);
+        of.filter_map(|(at, _)| {
+            let symbol = self.symbols.get(at).filter(|symbol| symbol.start == 0)?;
+            Some((symbol.name?, at as u64 * STRIDE))
+        })
     }
 }
 
 impl Maps {
     /// Takes in what numbers stand for that samples from now on have in place of
     /// addresses. What they were before keeps its meaning.
-    pub fn symbol(&mut self, symbol: &Symbol) {
+    pub fn symbol(&mut self, symbol: Symbol<'_>) {
         if !self.named.has_some {
             self.named.has_some = true;
             self.named.tables.push(Vec::new());
             self.part_spaces();
             self.common = Common::default();
         }
-        let Symbol { is_file, start, .. } = *symbol;
-        let key = (symbol.name.clone(), symbol.file.clone(), start, is_file);
-        let known = match self.named.by_name.get(&key) {
-            Some(known) => *known,
-            None => {
-                let path = symbol.file.as_deref();
-                let file = match path.filter(|_| is_file) {
-                    Some(path) => self.file(path, None, FileKind::of_path(path, self.recording)),
-                    None => self.named_file(path),
-                };
-                let known = self.named.list.len();
-                let name = symbol.name.clone();
-                self.named.list.push(Known { name, start, file, is_file });
-                self.named.by_name.insert(key, known);
-                known
-            }
-        };
+        let Some(known) = self.named.symbols.number(symbol) else { return };
+        if known == self.named.file_of.len() {
+            let file = match symbol.file.filter(|_| symbol.is_file) {
+                Some(path) => self.file(path, None, FileKind::of_path(path, self.recording)),
+                None => None,
+            };
+            let file = file.unwrap_or_else(|| self.named_file(symbol.file));
+            self.named.file_of.push(file as u32);
+        }
         // They come in the order of their numbers.
         if let Some(table) = self.named.tables.last_mut().filter(|t| t.len() == symbol.slot()) {
-            table.push(known);
+            table.push(known as u32);
         }
     }
 
@@ -138,7 +120,7 @@ impl Maps {
     /// Whether any recording has symbols in place of addresses.
     #[must_use]
     pub fn has_names(&self) -> bool {
-        !self.named.list.is_empty()
+        self.named.symbols.len() > 0
     }
 
     /// Whether a place was recorded by its symbol, and has no address.
@@ -170,7 +152,7 @@ impl Maps {
         }
         let (known, start) = self.named.at(offset)?;
         let within = known.start.saturating_add(offset - start);
-        Some((&path.path, Some(known.name.as_deref().unwrap_or_default()), within))
+        Some((&path.path, Some(known.name.unwrap_or_default()), within))
     }
 
     /// The one place that stands for everything unknown in a file, where a place
@@ -188,7 +170,7 @@ impl Maps {
         offset: u64,
     ) -> Option<(String, usize, std::ops::Range<u64>, u64)> {
         let (known, start) = self.named.at(offset)?;
-        let name = known.name.as_deref()?.to_owned();
+        let name = known.name?.to_owned();
         Some((name, file, start.wrapping_sub(known.start)..start + REACH, 0))
     }
 }

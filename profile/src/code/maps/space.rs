@@ -5,6 +5,10 @@ use std::sync::Arc;
 
 use super::common::Way;
 
+/// Mappings of a process and of the kernel that are kept: twice as many as Linux
+/// lets a process have where nobody says otherwise (vm.max_map_count).
+pub(super) const MOST_MAPPINGS: usize = 1 << 17;
+
 /// One mapping of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapping {
@@ -41,6 +45,8 @@ pub(super) struct Space {
     pub(super) ways: Option<Vec<Way>>,
     /// Its process has ended.
     pub(super) ended: bool,
+    /// When something was heard of it last.
+    pub(super) heard: u64,
     /// The symbols that numbers in it stand for, by recording.
     pub(super) named: Option<usize>,
 }
@@ -54,6 +60,7 @@ impl Space {
             used: false,
             ways: None,
             ended: false,
+            heard: 0,
             named: None,
         }
     }
@@ -92,4 +99,17 @@ pub(super) fn put(mappings: &mut Mappings, new: Mapping) {
         }
     }
     mappings.insert(new.start, new);
+}
+
+/// Adds a mapping, unless there are too many, or it is of a file too many: what it
+/// overlaps is then gone all the same.
+pub(super) fn put_if_few(mappings: &mut Mappings, new: Mapping) -> bool {
+    if mappings.len() < MOST_MAPPINGS && new.file != usize::MAX {
+        put(mappings, new);
+        return true;
+    }
+    for old in overlapped(mappings, &new) {
+        mappings.remove(&old.start);
+    }
+    false
 }

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use lbr_msr::text::AsText;
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, SymbolKind, elf};
 
@@ -143,12 +144,12 @@ impl Module {
         if !symbol.is_definition() || !is_code || !runs {
             return;
         }
-        let Ok(name) = symbol.name() else { return };
+        let Ok(name) = symbol.name_bytes() else { return };
         let rank = u8::from(symbol.kind() != SymbolKind::Text) << 3
             | u8::from(symbol.size() == 0) << 2
             | u8::from(symbol.is_weak()) << 1
             | u8::from(symbol.is_local());
-        table.push(symbol.address(), symbol.size(), name, rank);
+        table.push(symbol.address(), symbol.size(), &name.as_text(), rank);
     }
 
     /// The file.

@@ -1,6 +1,7 @@
 //! Names of generated code: the lists that run-time compilers leave for perf
 //! (Linux `tools/perf/Documentation/jit-interface.txt`).
 
+use lbr_msr::text::AsText;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ impl JitMap {
             if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).map_err(open)? == 0 {
                 break;
             }
-            let line = String::from_utf8_lossy(&line);
+            let line = line.as_text();
             let mut words = line.trim().splitn(3, ' ');
             let mut number = || {
                 let word = words.next()?;

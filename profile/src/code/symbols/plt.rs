@@ -1,6 +1,7 @@
 //! Stubs of the procedure linkage table, which have no symbols of their own:
 //! `puts@plt`, as disassemblers call them.
 
+use lbr_msr::text::AsText;
 use std::collections::HashMap;
 
 use object::read::ReadRef;
@@ -64,7 +65,7 @@ fn named_slots<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> Has
     };
     let named = relocations.filter_map(|(slot, relocation)| {
         let RelocationTarget::Symbol(index) = relocation.target() else { return None };
-        let name = symbols.symbol_by_index(index).ok()?.name().ok()?.to_owned();
+        let name = symbols.symbol_by_index(index).ok()?.name_bytes().ok()?.as_text().into_owned();
         (!name.is_empty()).then_some((slot, name))
     });
     named.collect()

@@ -21,6 +21,7 @@ use super::digits::{decimal, hex};
 use super::error::LineError;
 use super::line::{Behind, Context, Line};
 use crate::read::stack::{EntryFlags, RawBranch, SampleHead};
+use lbr_msr::text::AsText;
 
 /// How such a text is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +156,7 @@ impl Aggregated {
                 Ok(Line::Sample(Box::new(head)))
             }
             Fields::Event(name) => {
-                context.event = String::from_utf8_lossy(name).into_owned();
+                context.event = name.as_text().into_owned();
                 Ok(Line::Other)
             }
         }

@@ -1,6 +1,7 @@
 //! One line of text: a sample, a mapping, or something beside them.
 
 use lbr_msr::record::{Mmap, Task};
+use lbr_msr::text::AsText;
 
 use super::aggregated::{self, Aggregated};
 use super::columns::{self, Layout, Reading};
@@ -141,7 +142,7 @@ impl Context {
     fn sample(&mut self, reading: &Reading<'_>) -> Line {
         let name = |into: &mut String, bytes: &[u8]| {
             into.clear();
-            into.push_str(&String::from_utf8_lossy(bytes));
+            into.push_str(&bytes.as_text());
         };
         name(&mut self.event, reading.event);
         name(&mut self.comm, if self.wants_comm { reading.comm } else { b"" });

@@ -2,6 +2,7 @@
 //! `--show-task-events` print them.
 
 use lbr_msr::record::{Mmap, Task};
+use lbr_msr::text::AsText;
 
 use super::error::LineError;
 use super::line::Line;
@@ -9,9 +10,9 @@ use super::line::Line;
 /// Reads a text that begins with `PERF_RECORD_`; `None` for those that say
 /// nothing of processes.
 pub(super) fn parse(record: &[u8]) -> Option<Result<Line, LineError>> {
-    let text = String::from_utf8_lossy(record);
+    let text = record.as_text();
     if text.starts_with("PERF_RECORD_MMAP") {
-        let map = std::str::from_utf8(record).ok().and_then(parse_mmap);
+        let map = parse_mmap(&text);
         return Some(map.map(|map| Line::Mmap(Box::new(map))).ok_or(LineError::Mmap));
     }
     parse_task(&text).or_else(|| parse_comm(&text)).map(Ok)

@@ -284,12 +284,10 @@ impl<'a> Head<'a, '_> {
         // Code mostly runs from where the branch before led to, and the sample
         // was taken where this one led to.
         let (ran, stood) = (self.before.and_then(name), name(self.to));
-        let mut key = Vec::new();
-        let mut known = |part: &[u8]| {
-            [ran, stood].into_iter().flatten().any(|name| name == part)
-                || self.names.has(part, &mut key)
+        let known = |part: &[u8]| {
+            [ran, stood].into_iter().flatten().any(|name| name == part) || self.names.has(part)
         };
-        let mut both = |symbol: &[u8], name: &[u8]| known(without_offset(symbol)) && known(name);
+        let both = |symbol: &[u8], name: &[u8]| known(without_offset(symbol)) && known(name);
         if let Some(name) = ran
             && let Some(symbol) = text.strip_suffix(name)
             && both(symbol, name)

@@ -1,6 +1,8 @@
 //! Numbers and strings out of bytes in either order. Reading past the end is
 //! `None`, never a panic.
 
+use lbr_msr::text::AsText;
+
 /// Byte order of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -84,10 +86,10 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Text up to the first NUL; bytes that are not UTF-8 are replaced.
+/// Text up to the first NUL.
 pub(crate) fn until_nul(bytes: &[u8]) -> String {
     let text = bytes.split(|&b| b == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(text).into_owned()
+    text.as_text().into_owned()
 }
 
 /// The u64 at an offset.

@@ -1,5 +1,6 @@
 //! What can be wrong with a recording.
 
+use lbr_msr::text::AsText;
 use std::path::PathBuf;
 
 /// Why a recording could not be read.
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ReadError {
     /// It cannot be opened.
-    #[error("cannot open {}: {cause}", path.display())]
+    #[error("cannot open {}: {cause}", path.as_text())]
     Open {
         /// The file.
         path: PathBuf,

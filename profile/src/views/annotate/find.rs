@@ -1,5 +1,6 @@
 //! Which code is meant.
 
+use lbr_msr::text::AsText;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::FindError;
@@ -189,7 +190,7 @@ fn nameless(flow: &mut Flow) -> Vec<String> {
     let mut stripped = Vec::new();
     for file in ran {
         if let Some(module) = flow.maps.elf(file).filter(|module| module.is_stripped()) {
-            stripped.push(format!("{} is stripped", module.path().display()));
+            stripped.push(format!("{} is stripped", module.path().as_text()));
         }
     }
     let mut why: Vec<String> = flow.maps.failures().map(ToString::to_string).collect();

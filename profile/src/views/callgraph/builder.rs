@@ -14,6 +14,9 @@ use crate::read::note::Source;
 use crate::read::stack::Thread;
 use crate::views::walk::{Edges, Frames, Returned, Step, Transfer, Visit};
 
+/// Threads whose last stacks are known at a time.
+const THREADS: usize = 1 << 16;
+
 /// Builds the tree as stacks come.
 #[derive(Debug)]
 pub(super) struct Builder {
@@ -74,6 +77,10 @@ impl Builder {
         };
         let mut whole = missing == Missing::Nothing;
         if self.stitch {
+            if self.before.len() >= THREADS && !self.before.contains_key(&stack.thread) {
+                // What is not joined is counted as cut.
+                self.before.clear();
+            }
             let before = self.before.entry(stack.thread).or_default();
             match before.stitch(&mut frames, head.hw_idx, missing) {
                 Stitched::Completed => {

@@ -2,8 +2,8 @@
 
 use super::counts::Space;
 use crate::clean::add;
-use crate::clean::index;
 use crate::clean::table::{Keyed, Table};
+use crate::index;
 use crate::views::cycles::Cycles;
 
 /// A conditional branch inside a block.

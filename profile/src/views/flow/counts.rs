@@ -3,12 +3,12 @@
 use super::blocks::{BlockSlot, Blocks, Decoding, Inside};
 use super::edges::{EdgeSlot, Edges};
 use super::sites::{SiteSlot, Sites};
-use crate::clean::index;
 use crate::clean::quality::BlockQuality;
 use crate::clean::table::{Keyed, Table};
 use crate::clean::{Cleaned, NO_BLOCK, Transition, add};
 use crate::code::maps::Maps;
 use crate::code::straight::{self, Straight};
+use crate::index;
 use crate::read::stack::{EntryFlags, RawBranch};
 
 pub(super) type Space = u32;

@@ -3,8 +3,8 @@
 use super::counts::Space;
 use super::sites::Sites;
 use crate::clean::add;
-use crate::clean::index;
 use crate::clean::table::{Keyed, Table};
+use crate::index;
 
 /// A branch and one of its targets: a line of the cache.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,11 +9,11 @@ use super::counts::{FlowCounts, Space};
 use super::edges::EdgeSlot;
 use super::sites::{SiteSlot, SiteTotals, Sites};
 use super::{Block, Flow, Site, Target};
-use crate::clean::index::Index;
 use crate::clean::quality::BlockQuality;
 use crate::clean::{self, Key, Owned, Whole, add, place_hash};
 use crate::code::maps::{Location, Maps};
 use crate::code::straight::Passed;
+use crate::index::Index;
 use crate::read::names;
 use crate::views::cycles::Cycles;
 

@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 
 use lbr_msr::record::BranchType;
 
-use crate::clean::index::Index;
 use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, Key, View, Whole};
 use crate::code::maps::{Location, Maps};
+use crate::index::Index;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
 use counts::Row;

@@ -6,9 +6,10 @@ mod frames;
 use lbr_msr::record::{BranchType, Event};
 
 use crate::clean::table::{Keyed, Table};
-use crate::clean::{self, Cleaned, View, Whole, add, index};
+use crate::clean::{self, Cleaned, View, Whole, add};
 use crate::code::maps::Maps;
 use crate::code::straight;
+use crate::index;
 use crate::read::address::{KERNEL, crosses};
 
 pub(crate) use frames::{Frames, Returned, returns_behind};

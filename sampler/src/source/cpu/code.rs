@@ -3,6 +3,7 @@
 //! Branch records carry no process. A stack with a branch of user code that
 //! the target never had mapped is another task's, at least in part.
 
+use lbr_msr::text::AsText;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -122,7 +123,7 @@ pub(super) fn classifier() -> Classify {
 /// The name of a process as an event.
 pub(super) fn comm(id: ThreadId, time: u64, exec: bool) -> Option<Event> {
     let name = std::fs::read(format!("/proc/{}/comm", id.pid)).ok()?;
-    let comm = String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned();
+    let comm = name.as_text().trim_end_matches('\n').to_owned();
     Some(Event::Comm(Comm { time, pid: id.pid, tid: id.tid, comm, exec }))
 }
 

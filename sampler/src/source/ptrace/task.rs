@@ -1,5 +1,6 @@
 //! What is known of each thread and process of the target.
 
+use lbr_msr::text::AsText;
 use std::collections::HashSet;
 use std::fs;
 
@@ -91,7 +92,7 @@ pub(super) fn is_thread_of(tid: i32, pid: u32) -> bool {
 /// The name of a thread, at most 15 bytes; `None` where it has gone.
 pub(super) fn comm(thread: ThreadId) -> Option<String> {
     let bytes = fs::read(format!("/proc/{}/task/{}/comm", thread.pid, thread.tid)).ok()?;
-    Some(String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes)).into_owned())
+    Some((bytes.strip_suffix(b"\n").unwrap_or(&bytes)).as_text().into_owned())
 }
 
 /// Where a stopped thread goes on: behind an interrupted system call that the

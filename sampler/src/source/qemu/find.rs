@@ -1,5 +1,6 @@
 //! Finding an emulator and a plugin that fit each other.
 
+use lbr_msr::text::AsText;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub enum Unavailable {
         searched: Vec<PathBuf>,
     },
     /// The emulator does not run.
-    #[error("{}: {cause}", emulator.display())]
+    #[error("{}: {cause}", emulator.as_text())]
     Os {
         /// The emulator.
         emulator: PathBuf,
@@ -42,7 +43,7 @@ pub enum Unavailable {
     /// interface.
     #[error(
         "{} refuses the plugin {}: {said} (QEMU 7.2 with plugins is needed, as in Debian 12)",
-        emulator.display(), plugin.display()
+        emulator.as_text(), plugin.as_text()
     )]
     Refused {
         /// The emulator.
@@ -55,7 +56,7 @@ pub enum Unavailable {
 }
 
 fn list(paths: &[PathBuf]) -> String {
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    let names: Vec<_> = paths.iter().map(|path| path.as_text().into_owned()).collect();
     names.join(", ")
 }
 
@@ -106,7 +107,7 @@ fn probe(qemu: &Qemu) -> Result<(), Unavailable> {
     if output.status.success() {
         return Ok(());
     }
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = output.stderr.as_text();
     let said = stderr.lines().map(str::trim).find(|line| !line.is_empty());
     let said = said.map_or_else(|| output.status.to_string(), str::to_owned);
     let (emulator, plugin) = (qemu.emulator.clone(), qemu.plugin.clone());

@@ -1,5 +1,6 @@
 //! The reading half: from the rings of the plugin to those of the recorder.
 
+use lbr_msr::text::AsText;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -144,7 +145,7 @@ fn start(source: &Emulated, shared: &Shared) -> Result<Child, SourceError> {
     }
     process
         .spawn()
-        .map_err(|cause| os(&format!("starting {}", source.qemu.emulator.display()), cause))
+        .map_err(|cause| os(&format!("starting {}", source.qemu.emulator.as_text()), cause))
 }
 
 fn exit(status: ExitStatus) -> Exit {
@@ -180,7 +181,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
     fn new(source: &'a Emulated, recorder: &'a R, pid: u32, region: &'a Region) -> Self {
         let name = source.path.file_name().unwrap_or_default().as_bytes();
         // The kernel's limit for a name.
-        let comm = String::from_utf8_lossy(name.get(..15).unwrap_or(name)).into_owned();
+        let comm = (name.get(..15).unwrap_or(name)).as_text().into_owned();
         Reader {
             recorder,
             pid,
@@ -328,7 +329,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
         let pid = self.pid;
         // A thread that was killed meanwhile has no name any more.
         if let Ok(name) = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")) {
-            let comm = String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned();
+            let comm = name.as_text().trim_end_matches('\n').to_owned();
             let comm = Comm { time: monotonic_ns(), pid, tid, comm, exec: false };
             self.recorder.emit(Event::Comm(comm))?;
         }

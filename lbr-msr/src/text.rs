@@ -1,0 +1,49 @@
+//! Text that others wrote and that ought to be UTF-8: names of symbols, files
+//! and threads.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use core::fmt::Write;
+
+/// Shows what may not be text. What is no UTF-8 shows as `\xff`, byte by byte, so
+/// that two names that differ never read the same.
+pub trait AsText {
+    /// The text of it.
+    fn as_text(&self) -> Cow<'_, str>;
+}
+
+impl AsText for [u8] {
+    fn as_text(&self) -> Cow<'_, str> {
+        if let Ok(text) = core::str::from_utf8(self) {
+            return Cow::Borrowed(text);
+        }
+        let mut text = String::with_capacity(self.len() + 12);
+        for chunk in self.utf8_chunks() {
+            text.push_str(chunk.valid());
+            for byte in chunk.invalid() {
+                // A String takes whatever is written to it.
+                let _ = write!(text, "\\x{byte:02x}");
+            }
+        }
+        Cow::Owned(text)
+    }
+}
+
+#[cfg(all(feature = "std", unix))]
+impl AsText for std::path::Path {
+    fn as_text(&self) -> Cow<'_, str> {
+        std::os::unix::ffi::OsStrExt::as_bytes(self.as_os_str()).as_text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AsText;
+
+    #[test]
+    fn what_is_no_utf_8_shows_byte_by_byte() {
+        assert_eq!("größe".as_bytes().as_text(), "größe");
+        assert_eq!(b"bad\xff\xfe\xc3(utf8".as_text(), "bad\\xff\\xfe\\xc3(utf8");
+        assert_eq!(b"\xe2\x82".as_text(), "\\xe2\\x82");
+    }
+}

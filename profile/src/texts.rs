@@ -1,0 +1,69 @@
+//! Texts that come again and again, each kept once, one behind the other.
+
+use std::hash::{BuildHasher, RandomState};
+
+use crate::index::Index;
+
+/// Texts by number, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    all: String,
+    ends: Vec<usize>,
+    index: Index,
+    /// Nobody can choose texts that collide.
+    hasher: RandomState,
+}
+
+impl Texts {
+    /// The text of a number.
+    pub(crate) fn get(&self, number: u32) -> Option<&str> {
+        let at = number as usize;
+        let start = at.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        self.all.get(start..*self.ends.get(at)?)
+    }
+
+    fn hash(&self, text: &str) -> u32 {
+        self.hasher.hash_one(text) as u32
+    }
+
+    /// The number of a text that was there before.
+    pub(crate) fn find(&self, text: &str) -> Option<u32> {
+        self.index.find(self.hash(text), |number| self.get(number) == Some(text))
+    }
+
+    /// The number of a text, which is kept from now on; `None` where there are
+    /// more than numbers.
+    pub(crate) fn number(&mut self, text: &str) -> Option<u32> {
+        if let Some(known) = self.find(text) {
+            return Some(known);
+        }
+        let number = u32::try_from(self.ends.len()).ok().filter(|number| *number < u32::MAX)?;
+        self.all.push_str(text);
+        self.ends.push(self.all.len());
+        self.index.insert(self.hash(text), number);
+        Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Texts;
+
+    #[test]
+    fn each_text_has_one_number() {
+        let mut texts = Texts::default();
+        let names: Vec<String> = (0..10_000).map(|at| format!("f{at}")).collect();
+        for (at, name) in names.iter().enumerate() {
+            assert_eq!(texts.find(name), None);
+            assert_eq!(texts.number(name), Some(at as u32));
+        }
+        assert_eq!(texts.number(""), Some(10_000));
+        for (at, name) in names.iter().enumerate() {
+            assert_eq!(
+                (texts.number(name), texts.get(at as u32)),
+                (Some(at as u32), Some(&**name))
+            );
+        }
+        assert_eq!((texts.get(10_000), texts.get(10_001)), (Some(""), None));
+    }
+}
