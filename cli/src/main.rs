@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use lbr_commands::memory::Memory;
+
+#[global_allocator]
+static MEMORY: Memory = Memory;
+
 fn main() -> std::process::ExitCode {
     // A file that grows beyond what is allowed is an error of its own, not an end.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());

@@ -4,13 +4,14 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::lbr::{PROGRAM, alone, piped};
+use crate::support::lbr::{PROGRAM, alone, piped, text};
 use crate::support::skip::{skipped, tool};
 
 /// Every way to read a recording.
@@ -30,8 +31,7 @@ const COMMANDS: [&[&str]; 13] = [
     &["script"],
 ];
 
-/// Runs a command on a file. What it needs beyond the limit it does not get,
-/// which would end it by a signal.
+/// Runs a command on a file. What it needs beyond the limit it does not get.
 fn run(command: &[&str], file: &Path) -> Output {
     limited().args(command).arg("-i").arg(file).output().unwrap()
 }
@@ -286,4 +286,77 @@ fn a_source_that_is_a_pipe() {
     // The line is named, its text is not to be had.
     let shown = String::from_utf8(out.stdout).unwrap();
     assert!(shown.lines().any(|line| line.trim_end().ends_with("source.c:2")), "{shown}");
+}
+
+/// What a terminal would obey, or take for a line of ours.
+#[track_caller]
+fn is_plain(text: &[u8]) {
+    let text = std::str::from_utf8(text).unwrap();
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    assert!(!text.lines().any(|line| line.starts_with("fake")), "{text}");
+    assert!(!text.contains('\u{FFFD}') && !text.contains('\u{202E}'), "{text:?}");
+}
+
+/// What is wrong with a command line quotes it.
+#[test]
+fn words_that_are_no_arguments() {
+    for (words, shown) in [
+        (&[&b"report"[..], b"--x\x1b[31m\nfake"][..], "--x\\x1b[31m\\nfake"),
+        (&[b"report", b"--view", b"\x1b]0;T\x07"], "\\x1b]0;T\\x07"),
+        (&[b"re\npo\xe2\x80\xaert"], "re\\npo\\u{202e}rt"),
+        (&[b"report", b"--\xff\n"], "--\\xff\\n"),
+        (&[b"record", b"--user", b"no\x9b\xc2\x9bbody", b"--", b"true"], "no\\x9b\\x9bbody"),
+        (&[b"decode", b"--format", b"\xff"], "\\xff"),
+    ] {
+        let words = words.iter().map(|word| std::ffi::OsStr::from_bytes(word));
+        let out = alone(Command::new(PROGRAM)).args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains(shown), "{shown}: {said}");
+        is_plain(&out.stderr);
+    }
+}
+
+/// A name that is no UTF-8 shows its bytes, whatever the output.
+#[test]
+fn names_that_are_no_text() {
+    let dir = folder();
+    let stacks = b"prog 1/1 0.1: a\xffb+0x1/c\xc3(+0x2/P/-/-/3/COND/- \n".repeat(3);
+    let path = dir.path().join(std::ffi::OsStr::from_bytes(b"r\xfe"));
+    fs::write(&path, stacks).unwrap();
+    for (command, name) in [
+        (&["report"][..], "a\\xffb"),
+        (&["report", "--json"], "a\\\\xffb"),
+        (&["report", "--csv"], "a\\xffb"),
+        (&["report", "--html", "-"], "a\\xffb"),
+        (&["report", "--view", "callgraph", "--folded"], "a\\xffb"),
+        (&["script"], "a\\xffb"),
+        (&["script", "--json"], "a\\\\xffb"),
+    ] {
+        let out = run(command, &path);
+        let shown = String::from_utf8_lossy(&out.stdout);
+        assert!(shown.contains(name), "{command:?}: {shown}\n{:?}", text(&out.stderr));
+        assert!(!shown.contains('\u{FFFD}'), "{command:?}");
+    }
+    is_plain(&run(&["report"], &path).stdout);
+    let absent = run(&["report"], &dir.path().join(std::ffi::OsStr::from_bytes(b"\xff\n")));
+    assert!(text(&absent.stderr).contains("\\xff\\n: "), "{}", text(&absent.stderr));
+    is_plain(&absent.stderr);
+}
+
+/// Memory that the system does not give is a sentence.
+#[test]
+fn less_memory_than_it_takes() {
+    let dir = folder();
+    let stacks: String = (1..600_000).map(|n| format!(" 0x{n}0/0x{n}4/P/-/-/0\n")).collect();
+    let path = file(&dir, "distinct", stacks.as_bytes());
+    for limit in [60_000, 90_000] {
+        let limited = format!("ulimit -v {limit}; exec \"$0\" report -i \"$1\"");
+        let out =
+            alone(Command::new("sh")).args(["-c", &limited, PROGRAM]).arg(&path).output().unwrap();
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{limit}: {said}");
+        assert!(said.starts_with("lbr: out of memory: "), "{limit}: {said}");
+        assert!(said.contains(&format!("ulimit -v, is {limit} KiB")), "{limit}: {said}");
+    }
 }

@@ -11,6 +11,7 @@
 pub(crate) mod recording;
 pub(crate) mod stream;
 
+use lbr_msr::text::AsText;
 use std::fs::{File, Metadata, Permissions};
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -53,7 +54,7 @@ impl Output {
         }) {
             let same = |input: &P| of_input(input.as_ref()).is_some_and(|it| is_same(&it, &there));
             if let Some(input) = inputs.into_iter().find(same).filter(|_| there.is_file()) {
-                let (path, input) = (path.display(), crate::input::name(input.as_ref()));
+                let (path, input) = (path.as_text(), crate::input::name(input.as_ref()));
                 let error = anyhow!("{path} would be written over while it is read ({input})");
                 return Err(Failure { code: USAGE, error });
             }
@@ -80,16 +81,16 @@ impl Output {
             To::Device => Stream::open(path, None).and_then(|mut to| to.write_all(bytes)),
             To::File => beside(path, bytes),
         };
-        written.with_context(|| format!("{} cannot be written", path.display()))
+        written.with_context(|| format!("{} cannot be written", path.as_text()))
     }
 }
 
 impl To {
     fn of(path: &Path) -> Result<To, Failure> {
         if let Some(ours) = ours(path) {
-            return Ok(To::Ours(ours.with_context(|| path.display().to_string())?));
+            return Ok(To::Ours(ours.with_context(|| path.as_text().into_owned())?));
         }
-        let refuse = |what: &str| Err(anyhow!("{} is {what}", path.display())).or_exit(USAGE);
+        let refuse = |what: &str| Err(anyhow!("{} is {what}", path.as_text())).or_exit(USAGE);
         let Ok(there) = std::fs::symlink_metadata(path) else {
             return match path.file_name() {
                 Some(_) => Ok(To::File),
@@ -109,7 +110,7 @@ impl To {
 
 /// An output as people call it.
 pub(crate) fn name(path: &Path) -> std::borrow::Cow<'_, str> {
-    if path == Path::new("-") { "standard output".into() } else { path.to_string_lossy() }
+    if path == Path::new("-") { "standard output".into() } else { path.as_text() }
 }
 
 /// The descriptor of ours that a path names. The names in /dev are links that

@@ -10,6 +10,7 @@
 //! refused. An empty file is taken away instead, as perf does; it is also what
 //! a recorder leaves that lost a race for the name.
 
+use lbr_msr::text::AsText;
 use std::fs::{File, TryLockError};
 use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
@@ -63,7 +64,11 @@ pub(crate) fn begin(
         To::Device => RecordingFile::Stream(
             Stream::open(&path, Some(interrupts)).with_context(|| cannot_write(&path))?,
         ),
-        To::File => RecordingFile::File(create(&path)?),
+        To::File => {
+            let file = create(&path)?;
+            crate::memory::keeps(&path.as_text());
+            RecordingFile::File(file)
+        }
     };
     Ok(Writer::new(file, meta).with_context(|| cannot_write(&path))?)
 }
@@ -78,7 +83,7 @@ pub(crate) fn finish<T>(
     let is_file = matches!(writer.output(), Some(RecordingFile::File(_)));
     let kept = match writer.kept() {
         bytes if is_file && bytes > 0 => {
-            let (bytes, path) = (grouped(bytes), path.display());
+            let (bytes, path) = (grouped(bytes), path.as_text());
             format!("; the {bytes} bytes before it are kept in {path} and can be read")
         }
         _ => String::new(),
@@ -88,7 +93,7 @@ pub(crate) fn finish<T>(
         (Ok(recorded), Ok(())) => Ok(recorded),
         (Ok(_), Err(error)) => Err(anyhow!("{}: {error}{kept}", cannot_write(path)).into()),
         (Err(Failure { code, error }), Err(WriteError::Ended)) => {
-            Err(Failure { code, error: anyhow!("{}: {error:#}{kept}", path.display()) })
+            Err(Failure { code, error: anyhow!("{}: {error:#}{kept}", path.as_text()) })
         }
         (Err(failure), _) => Err(failure),
     }
@@ -119,7 +124,7 @@ fn move_away(path: &Path) -> Result<(), Failure> {
     let mut old = path.as_os_str().to_owned();
     old.push(".old");
     let old = PathBuf::from(old);
-    let cannot = || format!("cannot rename {} to {}", path.display(), old.display());
+    let cannot = || format!("cannot rename {} to {}", path.as_text(), old.as_text());
     let there = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         there => there.with_context(cannot)?,
@@ -157,7 +162,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 fn in_use(path: &Path) -> Failure {
-    let path = path.display();
+    let path = path.as_text();
     let error = anyhow!("{path} is being written by another lbr record: give another file with -o");
     Failure { code: FAILED, error }
 }

@@ -120,6 +120,18 @@ pub(crate) fn fail<'a>(text: &str, list: impl Iterator<Item = &'a str>) {
     message(BAD, text, list);
 }
 
+/// Says on standard error what is wrong with the command line, line by line.
+pub(crate) fn usage(text: &str) {
+    let stderr = io::stderr();
+    let width = width_of(&stderr);
+    let mut message = String::new();
+    for line in text.lines().flat_map(|line| folded(&escaped(line), width, INDENT)) {
+        message += &line;
+        message.push('\n');
+    }
+    let _ = stderr.lock().write_all(message.as_bytes());
+}
+
 fn message<'a>(style: Style, text: &str, list: impl Iterator<Item = &'a str>) {
     let stderr = io::stderr();
     let color = AutoStream::choice(&stderr) != ColorChoice::Never;

@@ -1,7 +1,8 @@
 //! Where in its stacks each branch stood.
 
 use crate::clean::table::{Keyed, Table};
-use crate::clean::{add, index};
+use crate::clean::add;
+use crate::index;
 use crate::read::stack::Entries;
 
 /// How often a branch stood anywhere, and how often it was the newest.

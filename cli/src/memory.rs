@@ -1,0 +1,79 @@
+//! What is said where the system gives no more memory. Rust ends a process then
+//! by a signal.
+#![allow(unsafe_code, reason = "an allocator: the system's, and a sentence where it has nothing")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
+use std::sync::OnceLock;
+
+use nix::libc;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
+use crate::exit::FAILED;
+use crate::present::escape::escaped;
+
+/// The system's memory.
+#[derive(Debug)]
+pub struct Memory;
+
+/// What stays where this process ends here.
+static KEPT: OnceLock<String> = OnceLock::new();
+
+/// From here on a recording is kept in this file, whatever happens.
+pub(crate) fn keeps(file: &str) {
+    // One process writes one recording.
+    let _ = KEPT.set(escaped(file).into_owned());
+}
+
+/// Ends the process with a sentence, for which no memory is taken. Registers
+/// are put back by the process that watches over this one.
+#[cold]
+fn none(bytes: usize) -> ! {
+    let mut text = [0; 512];
+    let mut left = &mut text[..];
+    // What does not fit is left out.
+    let _ = write!(left, "lbr: out of memory: {bytes} bytes more were refused");
+    match getrlimit(Resource::RLIMIT_AS) {
+        Ok((limit, _)) if limit != RLIM_INFINITY => {
+            let _ = write!(left, " (RLIMIT_AS, ulimit -v, is {} KiB)", limit >> 10);
+        }
+        _ => {}
+    }
+    if let Some(file) = KEPT.get() {
+        let _ = write!(left, "; what was written before is kept in {file} and can be read");
+    }
+    let _ = left.write_all(b"\n");
+    let unused = left.len();
+    let said = text.len() - unused;
+    // SAFETY: the bytes lie in this frame; both calls may be made anywhere.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), said);
+        libc::_exit(FAILED.into())
+    }
+}
+
+// SAFETY: every block is the system's, and what is asked of it is passed on.
+unsafe impl GlobalAlloc for Memory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let block = unsafe { System.alloc(layout) };
+        if block.is_null() { none(layout.size()) } else { block }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let block = unsafe { System.alloc_zeroed(layout) };
+        if block.is_null() { none(layout.size()) } else { block }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let block = unsafe { System.realloc(block, layout, size) };
+        if block.is_null() { none(size) } else { block }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
