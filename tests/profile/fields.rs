@@ -222,7 +222,7 @@ fn any_field_set_gives_the_branches_of_the_recording() {
             let wanted = samples(Recording::open(&file).unwrap()).unwrap();
             let mut count = 0;
             let mut expected = BTreeMap::new();
-            for fields in BY_ADDRESS {
+            for (number, fields) in BY_ADDRESS.into_iter().enumerate() {
                 // Of what was not recorded it prints nothing.
                 let Some(bytes) = printed(&perf, &file, fields) else { continue };
                 let of = format!("{perf} {name} {fields}");
@@ -242,6 +242,11 @@ fn any_field_set_gives_the_branches_of_the_recording() {
                 let wanted: Vec<Sample> = wanted.iter().map(said).collect();
                 assert!(as_a_set(&found) == as_a_set(&wanted), "{of}: other samples");
                 let follow = name.contains("4.14");
+                count += 1;
+                // Every set with the small file; the same samples make the same tables.
+                if !follow && number % 8 != 0 {
+                    continue;
+                }
                 let tables = read(&bytes, follow);
                 // Those of all sets that say as much of who ran.
                 let same =
@@ -251,7 +256,6 @@ fn any_field_set_gives_the_branches_of_the_recording() {
                         plain
                     });
                 assert_same(&tables, same, &of);
-                count += 1;
             }
             assert!(count >= 38, "{perf} {name}: {count}");
             for fields in REFUSED.into_iter().chain(OFFSETS) {

@@ -71,7 +71,7 @@ fn refusals_say_why() {
     assert!(matches!(refused("/dev/null"), SymbolError::NotAFile { .. }));
     assert!(matches!(refused("/proc/self/status"), SymbolError::NotElf { .. }));
     let missing = find_symbol(&exe(), "no_such_function_at_all").unwrap_err();
-    assert!(missing.to_string().ends_with("has no function no_such_function_at_all"), "{missing}");
+    assert!(missing.to_string().contains(" has no function no_such_function_at_all"), "{missing}");
     assert_eq!(build_id(Path::new("/dev/null")), None);
     assert_eq!(build_id(Path::new("relative")), None);
 }

@@ -56,8 +56,7 @@ impl Preserved {
         let mut whole = Vec::new();
         let mut note = |cpu: &mut M, msr: Option<Msr>| -> Result<(), MsrError> {
             let Some(msr) = msr else { return Ok(()) };
-            // What is absent is so twice; what failed once has to be put back.
-            match cpu.read(msr).or_else(|_| cpu.read(msr)) {
+            match read_again(cpu, msr) {
                 Ok(value) => whole.push((msr, value)),
                 Err(MsrError::Fault { .. } | MsrError::Unpopulated { .. }) => {}
                 Err(error) => return Err(error),
@@ -96,7 +95,7 @@ impl Preserved {
         let own = |bits| if kind == SubjectKind::Hardware { bits } else { u64::MAX };
         let mut bits = Vec::new();
         if map.control != IA32_DEBUGCTL
-            && let Ok(value) = cpu.read(IA32_DEBUGCTL)
+            && let Ok(value) = read_again(cpu, IA32_DEBUGCTL)
         {
             bits.push((IA32_DEBUGCTL, value, own(OWN_DEBUGCTL)));
         }
@@ -116,7 +115,7 @@ impl Preserved {
         };
         let status = caps
             .freeze_status()
-            .and_then(|_| cpu.read(status).ok())
+            .and_then(|_| read_again(cpu, status).ok())
             .map(|value| (status, reset, value));
         Ok(Preserved {
             control: map.control,
@@ -229,5 +228,13 @@ pub(super) fn has_last_exception(caps: &LbrCaps) -> bool {
         Facility::NetBurst => false,
         Facility::IntelLegacy => caps.registers.to.is_some(),
         _ => true,
+    }
+}
+
+/// What is absent is so twice; what was refused once has to be put back.
+fn read_again<M: MsrRead + ?Sized>(cpu: &mut M, msr: Msr) -> Result<u64, MsrError> {
+    match cpu.read(msr) {
+        Err(MsrError::Fault { .. }) => cpu.read(msr),
+        other => other,
     }
 }

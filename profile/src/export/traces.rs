@@ -1,10 +1,10 @@
 //! What is counted for every profile: a branch, with the branch that was taken
 //! next. Branches and the straight code between them are sums of these.
 
-use crate::index::{Index, hash};
 use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, Holds, Joins, View, Whole, add};
 use crate::code::maps::{Location, Maps};
+use crate::index::{Index, hash};
 use crate::read::stack::{Entries, RawBranch};
 
 /// No branch is known to be the next.

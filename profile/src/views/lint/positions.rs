@@ -1,7 +1,7 @@
 //! Where in its stacks each branch stood.
 
-use crate::clean::table::{Keyed, Table};
 use crate::clean::add;
+use crate::clean::table::{Keyed, Table};
 use crate::index;
 use crate::read::stack::Entries;
 
