@@ -5,11 +5,11 @@
 use lbr_msr::BranchFilter;
 use lbr_msr::explain::{CpuKey, find};
 use libfuzzer_sys::fuzz_target;
-use profile::place::Place;
+use profile::place::LocationSpec;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if let Ok(place) = text.parse::<Place>() {
+    if let Ok(place) = text.parse::<LocationSpec>() {
         assert_eq!(place.to_string().parse(), Ok(place));
     }
     if let Ok(filter) = text.parse::<BranchFilter>() {
