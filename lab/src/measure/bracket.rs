@@ -8,7 +8,7 @@
 //! tail:   the way out of the frame, which switches recording off
 //! ```
 //!
-//! Between the two system calls of the [frame](crate::code::frame) there is no
+//! Between the two system calls of the frame there is no
 //! call, return or branch but those of the code and the two jumps, so that with
 //! a filter on user mode the records are: the return from the first system call
 //! (far), `open`, the code's, `close`. A far record between the two jumps is an

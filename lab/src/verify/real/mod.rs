@@ -1,6 +1,6 @@
 //! A real CPU as a subject: kernels are code that this process runs on it.
 //!
-//! A kernel is written into a [frame](crate::code::frame), run a few times with
+//! A kernel is written into a frame, run a few times with
 //! recording left alone, so that caches, page tables and predictors know it, and
 //! then once with recording on. That is done in this process: unlike what is
 //! measured the code is ours, and a second process that takes turns with it on
