@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::report;
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head;
-use crate::input::{self, Source};
+use crate::input::{self, Inputs, Source};
 use crate::output::Output;
 use crate::present;
 use crate::present::number::{counted, grouped};
@@ -30,10 +30,8 @@ pub(crate) struct Export {
     /// What to write.
     #[arg(long, value_enum, value_name = "KIND")]
     to: Kind,
-    /// perf.data, or text of `perf script -F brstack`; `-` is standard input. Given several times,
-    /// the recordings are counted together.
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    input: Vec<PathBuf>,
+    #[command(flatten)]
+    inputs: Inputs,
     /// Write here; `-` is standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
@@ -85,7 +83,7 @@ pub(crate) fn run(args: &Export) -> Outcome {
     if viewed && (args.binary.is_some() || args.join || !args.dso.is_empty()) {
         return usage("--binary, --dso and --join are of profiles of one program");
     }
-    let output = Output::new(&args.output, &args.input)?;
+    let output = Output::new(&args.output, args.inputs.paths())?;
     match args.to {
         Kind::Llvm => profile(args, ProfileKind::Llvm, &output),
         Kind::LlvmRaw => profile(args, ProfileKind::LlvmRaw, &output),
@@ -109,7 +107,7 @@ fn usage<T>(what: &'static str) -> Result<T, Failure> {
 fn pprof(args: &Export, output: &Output) -> Outcome {
     let mut counter = hot::Counter::new();
     args.symbols.apply(counter.maps());
-    let read = input::read_all(&args.input, &args.select.selection(), |recording, at| {
+    let read = input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
         counter.recording(recording, at)
     })?;
     let mut table = counter.finish();
@@ -122,7 +120,7 @@ fn pprof(args: &Export, output: &Output) -> Outcome {
 /// (`src/lib/file-format-spec.ts` of jlfwong/speedscope).
 fn contexts(args: &Export, output: &Output) -> Outcome {
     let selection = args.select.selection();
-    let (graph, read) = report::call_graph(&args.input, &selection, &args.symbols, false)?;
+    let (graph, read) = report::call_graph(args.inputs.paths(), &selection, &args.symbols, false)?;
     if args.to == Kind::Folded {
         let mut text = Vec::new();
         report::print_folded(&mut text, &graph, |_| true)?;
@@ -189,7 +187,7 @@ fn count<const JOIN: bool>(
 ) -> Result<(Traced, Vec<Source>), Failure> {
     let mut counter = Counter::of(Traces::<JOIN>::by(kind.rules()));
     counter.maps().set_sources(sources);
-    input::count(&args.input, &args.select.selection(), counter)
+    input::count(args.inputs.paths(), &args.select.selection(), counter)
 }
 
 /// Says what is in the profile, and what is not.
