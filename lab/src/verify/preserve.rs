@@ -8,6 +8,7 @@ use lbr_msr::address::{
 };
 use lbr_msr::arm::Need;
 use lbr_msr::caps::{Facility, Vendor};
+use lbr_msr::register::PerfGlobalStatus;
 use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
 
 use super::SubjectKind;
@@ -17,7 +18,7 @@ pub(super) const DEBUGCTL_LBR: u64 = 1 << 0;
 /// DEBUGCTL bits 0 and 11: all that is changed of it on hardware.
 pub(super) const OWN_DEBUGCTL: u64 = DEBUGCTL_LBR | 1 << 11;
 /// GLOBAL_STATUS.LBR_FRZ. SDM 18.2.4.1.
-pub(super) const LBR_FRZ: u64 = 1 << 58;
+pub(super) const LBR_FRZ: u64 = PerfGlobalStatus::LBR_FRZ.bits();
 /// Bits 62:61 of FROM in format 4.
 const TSX_FLAGS: u64 = 3 << 61;
 

@@ -2,6 +2,7 @@
 //! somebody else has stopped it, filtered it, or moved it.
 
 use lbr_msr::address::IA32_PERF_GLOBAL_STATUS_RESET;
+use lbr_msr::register::PerfGlobalStatus;
 use lbr_msr::{MsrError, MsrWrite};
 
 use super::Drain;
@@ -10,7 +11,7 @@ use super::slots::Counted;
 use super::stack::Accesses;
 
 /// IA32_PERF_GLOBAL_STATUS\[58\], LBR_FRZ. SDM 18.2.4.1.
-pub(super) const LBR_FRZ: u64 = 1 << 58;
+pub(super) const LBR_FRZ: u64 = PerfGlobalStatus::LBR_FRZ.bits();
 
 /// What the freeze saw.
 #[derive(Clone, Copy)]
