@@ -308,7 +308,7 @@ impl Loading<'_> {
         if done.status.success() {
             return Ok(linked);
         }
-        let words = String::from_utf8_lossy(&done.stderr);
+        let words = done.stderr.as_text();
         let words = words.lines().find(|line| !line.contains("warning:")).unwrap_or("ld failed");
         Err(failed(format!("it cannot be linked: {words}")))
     }

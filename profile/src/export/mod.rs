@@ -16,7 +16,9 @@ mod ranges;
 mod samples;
 mod traces;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use lbr_msr::text::AsText;
 
 use crate::code::maps::Within;
 use crate::code::symbols::SymbolError;
@@ -100,19 +102,19 @@ pub enum ExportError {
     #[error(transparent)]
     Symbols(#[from] SymbolError),
     /// It has no executable segment.
-    #[error("{path} has no code", path = path.display())]
+    #[error("{path} has no code", path = path.as_text())]
     NoCode {
         /// The file.
         path: PathBuf,
     },
     /// A sample profile is of lines, and there are none.
-    #[error("{path} has no debug information, which a sample profile is made of: build with -g", path = path.display())]
+    #[error("{path} has no debug information, which a sample profile is made of: build with -g", path = path.as_text())]
     NoDebug {
         /// The file.
         path: PathBuf,
     },
     /// Its compiler put probes into it, for which the profile has another form.
-    #[error("{path} was built with pseudo probes, whose profiles llvm-profgen alone makes: --to llvm-raw is what it reads", path = path.display())]
+    #[error("{path} was built with pseudo probes, whose profiles llvm-profgen alone makes: --to llvm-raw is what it reads", path = path.as_text())]
     Probes {
         /// The file.
         path: PathBuf,
@@ -173,7 +175,9 @@ impl Traced {
         let name = match of {
             Wanted::Hottest => None,
             Wanted::Named(name) => Some(name.clone()),
-            Wanted::File(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
+            Wanted::File(path) => {
+                path.file_name().map(|name| Path::new(name).as_text().into_owned())
+            }
         };
         let counts = program::by_file(self);
         let within = Within::files(&self.maps, name.as_slice());

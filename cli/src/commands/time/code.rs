@@ -44,7 +44,7 @@ impl Code {
             let names = functions.iter().map(|name| (name.as_str(), None));
             let (symbol, _) = Called::new(symbol)
                 .one_of(names)
-                .with_context(|| format!("{}", path.display()))
+                .with_context(|| path.as_text().into_owned())
                 .or_exit(USAGE)?;
             let image = LoadedFile::load(path, symbol).map_err(failed)?;
             body.call = Some(image.function());
