@@ -38,6 +38,7 @@ pub use clean::{Cleaned, Counter, Holds, Joins, Standing, Transition, View, Whol
 pub use flow::Flow;
 pub use hot::HotTable;
 pub use names::Symbol;
+pub use read::text::ENDLESS;
 pub use recording::{Item, Recording};
 pub use select::Selection;
 pub use stack::{Entries, EntryFlags, RawBranch, SampleHead, Stack, Thread};

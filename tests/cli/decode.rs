@@ -18,6 +18,14 @@ fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
+/// A line without end ends the reading of it.
+#[test]
+fn a_line_without_end() {
+    let output = decode(&["--format", "5", "/dev/zero"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stderr(&output), "lbr: cannot read /dev/zero: a line without end\n");
+}
+
 #[test]
 fn worked_values() {
     let input = "0x9FFFFFFF81000123 1\n1fffffff81000123 1\n0XC000555555554444 0x1\n0 0\n";

@@ -114,6 +114,7 @@ fn what_is_no_recording() {
         file(&dir, "cut.zst", &[0x28, 0xB5, 0x2F, 0xFD]),
         dir.path().join("absent"),
         PathBuf::from("/dev/null"),
+        PathBuf::from("/dev/zero"),
     ];
     for path in &other {
         for command in COMMANDS {

@@ -127,13 +127,19 @@ fn kept(path: &Path) -> Result<Option<File>, Failure> {
     Ok(Some(kept))
 }
 
-/// Copies to the end, or until Ctrl-C.
+/// Copies to the end, to a line without end, or until Ctrl-C.
 fn copy(from: &mut impl Read, to: &mut File) -> std::io::Result<()> {
     let mut buffer = vec![0; 256 * 1024];
-    while !interrupted()? {
+    let mut line = 0;
+    while line <= profile::ENDLESS && !interrupted()? {
         match from.read(&mut buffer) {
             Ok(0) => break,
-            Ok(read) => to.write_all(buffer.get(..read).unwrap_or_default())?,
+            Ok(read) => {
+                let bytes = buffer.get(..read).unwrap_or_default();
+                let end = bytes.iter().rposition(|byte| *byte == b'\n');
+                line = end.map_or(line + read as u64, |end| (read - end) as u64);
+                to.write_all(bytes)?;
+            }
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }

@@ -11,4 +11,4 @@ pub mod perf_data;
 pub mod recording;
 pub mod select;
 pub mod stack;
-mod text;
+pub(crate) mod text;

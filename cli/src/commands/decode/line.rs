@@ -34,7 +34,10 @@ pub(super) fn read(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<b
     let allowed = LONGEST_LINE as u64 + 1;
     let read = input.by_ref().take(allowed).read_until(b'\n', line)?;
     if read > LONGEST_LINE && line.last() != Some(&b'\n') {
-        input.skip_until(b'\n')?;
+        let skipped = input.by_ref().take(profile::ENDLESS).skip_until(b'\n')?;
+        if skipped as u64 == profile::ENDLESS {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a line without end"));
+        }
     }
     Ok(read != 0)
 }

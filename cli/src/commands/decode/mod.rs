@@ -5,9 +5,9 @@ pub(super) mod record;
 
 use lbr_msr::text::AsText;
 use std::{
-    fs::File,
     io::{self, BufRead, BufReader, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::Context;
@@ -17,6 +17,7 @@ use lbr_msr::{LbrFormat, caps::Layout};
 use super::number::hex;
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
+    input::file::{self, Stream},
     present::{
         json,
         out::{Out, say},
@@ -195,11 +196,12 @@ pub(crate) fn run(args: DecodeArgs) -> Outcome {
     Ok(status)
 }
 
-fn open(file: &Path) -> Result<Box<dyn BufRead>, anyhow::Error> {
-    if file.as_os_str() == "-" {
+fn open(path: &Path) -> Result<Box<dyn BufRead>, anyhow::Error> {
+    if path.as_os_str() == "-" {
         return Ok(Box::new(io::stdin().lock()));
     }
-    let opened = File::open(file).with_context(|| format!("cannot open {}", file.as_text()))?;
+    let opened = file::open(path).and_then(|file| Stream::new(file, Arc::default()));
+    let opened = opened.with_context(|| format!("cannot open {}", path.as_text()))?;
     Ok(Box::new(BufReader::new(opened)))
 }
 

@@ -9,6 +9,8 @@ use crate::read::perf_data::error::is_damage;
 
 /// No sensible line is longer: 2,700 entries take 200 KB.
 const MAX_LINE: usize = 1 << 20;
+/// A line that has no end within so many bytes has none: nothing follows it.
+pub const ENDLESS: u64 = 1 << 26;
 /// Bytes asked for at a time. Fuzzing reads many short texts, and meets ends of
 /// the buffer more often with a short one.
 const CHUNK: usize = if cfg!(fuzzing) { 1 << 10 } else { 256 * 1024 };
@@ -30,7 +32,8 @@ pub(super) struct Lines {
     pub(super) number: u64,
     /// Nothing comes behind what is in the buffer.
     ended: bool,
-    /// Where the text ends before its end: a compressed file that was cut.
+    /// Where the text ends before its end: a compressed file that was cut, or a
+    /// line without end.
     pub(super) cut_at: Option<u64>,
     pub(super) stop: Option<Arc<AtomicBool>>,
     /// Lines from this offset on are left out.
@@ -128,11 +131,16 @@ impl Lines {
 
     /// Passes over the rest of a line.
     fn skip(&mut self) -> Result<(), ReadError> {
+        let most = self.position.saturating_add(ENDLESS);
         loop {
             let found = memchr::memchr(b'\n', self.unread());
             let len = found.map_or(self.unread().len(), |at| at + 1);
             self.start += len;
             self.position += len as u64;
+            if self.position > most && found.is_none() {
+                self.cut_at = Some(self.position);
+                self.ended = true;
+            }
             if found.is_some() || !self.more()? {
                 return Ok(());
             }

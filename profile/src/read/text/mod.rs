@@ -18,6 +18,7 @@ use crate::read::item::{Item, Straight};
 use crate::read::perf_data::{Notes, ReadError};
 use crate::read::select::Interned;
 use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack};
+pub use lines::ENDLESS;
 use lines::Lines;
 pub use refused::Refused;
 use tasks::Tasks;
