@@ -86,6 +86,10 @@ pub(crate) fn left_words(left: &LeftOut) -> String {
     if left.lost > 0 {
         words.push(format!("{} lost of other tasks", grouped(left.lost)));
     }
+    if left.names_unkept > 0 {
+        let changes = counted(left.names_unkept, "change", "changes");
+        words.push(format!("{changes} of thread names not kept in memory"));
+    }
     words.join(", ")
 }
 
@@ -130,6 +134,7 @@ pub(crate) fn put_json(json: &mut Value, sources: &[Source], left: &LeftOut) {
     });
     json["left_out_by"] = by.collect::<Map<_, _>>().into();
     json["left_out_lost"] = json!(left.lost);
+    json["thread_names_not_kept"] = json!(left.names_unkept);
 }
 
 /// What was selected of recordings that were counted together.

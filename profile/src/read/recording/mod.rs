@@ -142,15 +142,16 @@ impl Recording {
         self.stop.iter().for_each(|flag| first.stop_when(Arc::clone(flag)));
         self.stop_at.iter().for_each(|position| first.stop_at(*position));
         let Form::PerfData(mut reader) = first.form else { return Ok(FirstPass::default()) };
-        let mut events = Vec::new();
+        let (mut events, mut unkept) = (Vec::new(), 0);
         while let Some(event) = reader.next_event()? {
-            if Comms::is_one(&event) && events.len() < Comms::MOST {
-                events.push(event);
+            match Comms::is_one(&event) {
+                true if events.len() < Comms::MOST => events.push(event),
+                is_one => unkept += u64::from(is_one),
             }
         }
         Ok(FirstPass {
             whole: reader.info().sample_time,
-            comms: Some(Comms::of(events)),
+            comms: Some(Comms::of(events, unkept)),
             events: reader.events().iter().map(|event| event.name.clone()).collect(),
         })
     }

@@ -59,6 +59,9 @@ pub struct LeftOut {
     pub by: BTreeMap<(Field, Why), u64>,
     /// Stacks that our recorder lost of other tasks than those selected.
     pub lost: u64,
+    /// Changes of threads' names that are not kept in memory: samples behind
+    /// them were taken for those of the name before.
+    pub names_unkept: u64,
     /// What is left of a recording that had every taken branch does not have
     /// every one: see [`Quality::is_complete`](crate::clean::quality::Quality::is_complete).
     pub cuts: bool,
@@ -73,6 +76,7 @@ impl LeftOut {
             *sum = sum.saturating_add(*count);
         }
         self.lost = self.lost.saturating_add(other.lost);
+        self.names_unkept = self.names_unkept.saturating_add(other.names_unkept);
         self.cuts |= other.cuts;
     }
 }
@@ -285,7 +289,8 @@ impl Choice {
 
     /// What was left out so far.
     pub(crate) fn left_out(&self) -> LeftOut {
-        LeftOut { cuts: self.cuts(), ..self.left.clone() }
+        let names_unkept = self.comms.unkept();
+        LeftOut { cuts: self.cuts(), names_unkept, ..self.left.clone() }
     }
 
     /// Whether branches may be missing between the first and the last of what

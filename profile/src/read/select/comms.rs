@@ -18,6 +18,8 @@ pub(crate) struct Comms {
     /// times in the order of the file.
     by_thread: HashMap<u32, Vec<(u64, usize)>>,
     changes: usize,
+    /// Those beyond them that were not kept.
+    unkept: u64,
 }
 
 impl Comms {
@@ -26,9 +28,9 @@ impl Comms {
     pub(crate) const MOST: usize = 1 << 20;
 
     /// Those of events in any order: they are sorted by time, as buffers of
-    /// several CPUs come one after the other.
-    pub(crate) fn of(mut events: Vec<Event>) -> Comms {
-        let mut comms = Comms::default();
+    /// several CPUs come one after the other. `unkept`: how many more there were.
+    pub(crate) fn of(mut events: Vec<Event>, unkept: u64) -> Comms {
+        let mut comms = Comms { unkept, ..Comms::default() };
         events.sort_by_key(time);
         events.iter().for_each(|event| comms.event(event));
         comms
@@ -45,7 +47,11 @@ impl Comms {
 
     /// Takes in what changes names; everything else passes.
     pub(crate) fn event(&mut self, event: &Event) {
-        if self.changes >= Comms::MOST || !Comms::is_one(event) {
+        if !Comms::is_one(event) {
+            return;
+        }
+        if self.changes >= Comms::MOST {
+            self.unkept += 1;
             return;
         }
         match event {
@@ -69,6 +75,11 @@ impl Comms {
             // Nobody names the idle task of a CPU.
             None => (tid == 0).then_some("swapper"),
         }
+    }
+
+    /// Changes that were not kept.
+    pub(crate) fn unkept(&self) -> u64 {
+        self.unkept
     }
 
     /// Whether any thread was ever called so.
@@ -107,5 +118,25 @@ fn time(event: &Event) -> u64 {
         Event::Comm(comm) => comm.time,
         Event::Fork(task) => task.time,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lbr_msr::record::Comm;
+
+    use super::*;
+
+    /// What is not kept is counted, of a file that is read twice and of a stream.
+    #[test]
+    fn changes_beyond_the_most_are_counted() {
+        let comm = |time| {
+            let comm = "name".to_owned();
+            Event::Comm(Comm { pid: 7, tid: 7, time, comm, exec: false })
+        };
+        let mut comms = Comms::default();
+        (0..Comms::MOST as u64 + 3).for_each(|time| comms.event(&comm(time)));
+        assert_eq!(comms.unkept(), 3);
+        assert_eq!(Comms::of(vec![comm(1)], 5).unkept(), 5);
     }
 }
