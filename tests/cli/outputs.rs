@@ -217,6 +217,20 @@ fn a_pipe_without_a_reader_is_stopped() {
     }
 }
 
+/// Nor does Ctrl-C, which ends reading, let a page wait for its reader.
+#[test]
+fn a_page_for_a_pipe_without_a_reader_is_stopped() {
+    let dir = folder();
+    pipe(&dir);
+    fs::write(dir.path().join("text"), " 0x10/0x20/P/-/-/5 \n").unwrap();
+    let child = started(dir.path(), &["report", "-i", "text", "--html", "pipe"]);
+    std::thread::sleep(Duration::from_millis(800));
+    signalled(&child, Signal::SIGINT);
+    let out = ends(child);
+    assert_eq!(out.status.code(), Some(1), "{}", stderr(&out));
+    assert!(stderr(&out).contains("pipe cannot be written: stopped"), "{}", stderr(&out));
+}
+
 #[test]
 fn a_pipe_with_a_reader_is_written() {
     let (Some(program), dir) = (program(), folder()) else { return };

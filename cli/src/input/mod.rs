@@ -109,17 +109,23 @@ pub(crate) fn force(yes: bool) {
     FORCE.store(yes, Ordering::Relaxed);
 }
 
+static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Whether Ctrl-C came where something is read.
+pub(crate) fn is_interrupted() -> bool {
+    INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
+
 /// Set by Ctrl-C: reading ends, and what was read so far is reported. The
 /// second Ctrl-C ends the process, as it would have without us.
 pub(crate) fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
-    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-    if let Some(flag) = FLAG.get() {
+    if let Some(flag) = INTERRUPTED.get() {
         return Ok(Arc::clone(flag));
     }
     let flag = Arc::new(AtomicBool::new(false));
     flag::register_conditional_default(SIGINT, Arc::clone(&flag))?;
     flag::register(SIGINT, Arc::clone(&flag))?;
-    Ok(Arc::clone(FLAG.get_or_init(|| flag)))
+    Ok(Arc::clone(INTERRUPTED.get_or_init(|| flag)))
 }
 
 /// Events that a head names.

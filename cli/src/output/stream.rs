@@ -29,7 +29,7 @@ pub(crate) struct Stream {
 
 /// Whether a signal has asked us to end.
 fn is_stopped(interrupts: Option<Interrupts>) -> bool {
-    interrupts.is_some_and(|interrupts| interrupts.count() > 0)
+    interrupts.is_some_and(|interrupts| interrupts.count() > 0) || crate::input::is_interrupted()
 }
 
 impl Stream {
