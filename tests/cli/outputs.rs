@@ -331,7 +331,9 @@ fn a_file_that_may_not_grow_keeps_what_it_has() {
     let said = stderr(&out);
     assert_eq!(out.status.code(), Some(1), "{said}");
     assert!(said.contains("x: ") && said.contains("File too large"), "{said}");
-    assert!(said.contains("are kept in x and can be read"), "{said}");
+    // 160 blocks of 512 bytes, to the last.
+    assert!(said.contains("the 81,920 bytes before it are kept in x and can be read"), "{said}");
+    assert_eq!(fs::metadata(dir.path().join("x")).unwrap().len(), 81_920);
     let read = lbr_in(dir.path(), &["script", "-i", "x"]);
     assert_eq!(read.status.code(), Some(0), "{}", stderr(&read));
     assert!(text(&read.stdout).lines().count() > 100);

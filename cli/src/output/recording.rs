@@ -80,9 +80,14 @@ pub(crate) fn finish<T>(
     path: &Path,
     recorded: Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let is_file = matches!(writer.output(), Some(RecordingFile::File(_)));
-    let kept = match writer.kept() {
-        bytes if is_file && bytes > 0 => {
+    // Of what a disk refused in the end it took the begin.
+    let bytes = match writer.output() {
+        Some(RecordingFile::File(file)) => Some(file.metadata().map_or(0, |there| there.len())),
+        _ => None,
+    };
+    let is_file = bytes.is_some();
+    let kept = match bytes {
+        Some(bytes) if bytes > 0 => {
             let (bytes, path) = (grouped(bytes), path.as_text());
             format!("; the {bytes} bytes before it are kept in {path} and can be read")
         }

@@ -63,8 +63,6 @@ pub struct Writer<W: Write> {
     pending: Vec<u8>,
     /// Bytes of the output, those pending included.
     written: u64,
-    /// Those that it has taken.
-    kept: u64,
     /// Where the records begin.
     data_at: u64,
     last_flush: Instant,
@@ -117,7 +115,6 @@ impl<W: Write> Writer<W> {
             meta,
             pending: Vec::with_capacity(CHUNK * 2),
             written: 0,
-            kept: 0,
             data_at: 0,
             last_flush: Instant::now(),
             sample_time: None,
@@ -132,12 +129,6 @@ impl<W: Write> Writer<W> {
     #[must_use]
     pub fn output(&self) -> Option<&W> {
         self.out.as_ref()
-    }
-
-    /// Bytes of the records that reached the output so far.
-    #[must_use]
-    pub fn kept(&self) -> u64 {
-        self.kept
     }
 
     /// Ends the recording in pipe form: for an output that is no file.
@@ -203,7 +194,6 @@ impl<W: Write> Writer<W> {
             self.pending.clear();
             self.failed = outcome.is_err();
             outcome?;
-            self.kept = self.written;
         }
         Ok(())
     }
