@@ -40,10 +40,14 @@ pub(super) fn names(asked: &str, all: impl Iterator<Item = &'static str>) -> Vec
     let asked: String = bare(&asked.to_ascii_uppercase()).chars().take(64).collect();
     let digits: String = asked.chars().filter(char::is_ascii_digit).take(2).collect();
     let index = if digits.is_empty() { "0" } else { &digits };
+    let length = asked.chars().count();
+    let slips = |name: &str| (bare(name).len() / 3).max(2);
     let mut scored: Vec<(usize, String)> = all
         .map(|name| name.replace("{n}", index))
+        // Each letter too many is a slip.
+        .filter(|name| bare(name).len().abs_diff(length) <= slips(name))
         .map(|name| (distance(&asked, bare(&name.to_ascii_uppercase())), name))
-        .filter(|(distance, name)| *distance <= (bare(name).len() / 3).max(2))
+        .filter(|(distance, name)| *distance <= slips(name))
         .collect();
     scored.sort();
     let mut near: Vec<String> = Vec::new();
