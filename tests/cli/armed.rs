@@ -11,13 +11,14 @@ use crate::support::registers::Registers;
 use crate::support::skip::skipped;
 
 /// What scripts begin with: `at NAME ARGS...` runs lbr on the registers; a
-/// program that `armed` starts holds them until `go` is there.
+/// program that `armed` starts holds them until `go` is there, or the folder is
+/// not: nothing is left of a test that panics.
 const WORDS: &str = r#"
 trap 'touch go' EXIT
 at() { name=$1; shift; "$LBR" "$name" --msr-root "$ROOT" --backend msr -C 0 "$@"; }
 armed() { name=$1; shift; exec "$LBR" "$name" --msr-root "$ROOT" --backend msr -C 0 "$@" -- \
-    sh -c 'touch ready; while [ ! -e go ]; do sleep 0.05; done'; }
-ready() { until [ -e ready ]; do sleep 0.05; done; }
+    sh -c 'touch ready; while [ -e ready ] && [ ! -e go ]; do sleep 0.05; done'; }
+ready() { until [ -e ready ]; do [ -d "$ROOT" ] || exit; sleep 0.05; done; }
 child() { for stat in /proc/[0-9]*/stat; do
     read -r pid name _ parent _ < "$stat" && [ "$parent $name" = "$2 ($1)" ] && echo $pid
 done 2> /dev/null; }
