@@ -19,8 +19,8 @@ fn open(bytes: &[u8]) -> Option<Recording> {
     Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).ok()
 }
 
-/// Names come from the recording's own files alone: the lists of the system
-/// are large, and the same each time.
+/// No names: a recording may name any file of the system, and reading those
+/// takes a thousand times as long. What files do is the target `symbols`.
 fn sources() -> Sources {
     let nowhere = PathBuf::from("/nonexistent");
     let kernel = RunningKernel {
@@ -31,7 +31,7 @@ fn sources() -> Sources {
         modules: nowhere.clone(),
     };
     Sources {
-        debug: DebugDirs::none(),
+        debug: DebugDirs { symfs: Some(nowhere.clone()), ..DebugDirs::none() },
         kernel,
         kallsyms: None,
         vmlinux: None,
