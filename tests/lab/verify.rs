@@ -1,8 +1,14 @@
 //! Verifying software CPUs: a sound one passes, each lie and each erratum is
 //! found and named as what it is.
 
-use lab::verify::{Config, Ready, Report, SoftSubject, Verdict};
-use lbr_msr::soft::{Fault, Faults, SoftCpu};
+use lab::verify::{
+    Config, Kernel, Known, Knows, Ran, Ready, Report, RunError, SoftSubject, Subject, SubjectKind,
+    Switch, Verdict,
+};
+use lbr_msr::probe::RecordedCpuid;
+use lbr_msr::record::HwBranchType::{Other, RelJmp};
+use lbr_msr::soft::{Fault, Faults, Retired, SoftCpu};
+use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use crate::support::faults::{applies, root};
 
@@ -146,4 +152,92 @@ fn an_unknown_model_is_checked_against_what_is_assumed() {
     assert_eq!(found[0], "lbr_fmt: 0x5 INFO");
     let config = Config { write: true, ..Config::default() };
     assert!(Ready::new(SoftSubject::new(&cpu, Faults::NONE), &config).is_err());
+}
+
+/// A CPU whose interrupts come in the midst of a system call, as on the test
+/// machine: a filter of ring 0 leaves out the way there.
+struct InSystemCall(SoftSubject);
+
+impl MsrRead for InSystemCall {
+    fn cpu(&self) -> u32 {
+        self.0.cpu()
+    }
+
+    fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
+        self.0.read(msr)
+    }
+}
+
+impl MsrWrite for InSystemCall {
+    fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
+        self.0.write(msr, value)
+    }
+}
+
+impl Subject for InSystemCall {
+    fn kind(&self) -> SubjectKind {
+        SubjectKind::Emulated
+    }
+
+    fn knows(&self) -> Knows {
+        self.0.knows()
+    }
+
+    fn cpuid(&self) -> &RecordedCpuid {
+        self.0.cpuid()
+    }
+
+    fn execute(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
+        if kernel != Kernel::AroundPmi {
+            return self.0.execute(kernel, switch);
+        }
+        self.write(switch.msr, switch.on)?;
+        let call =
+            Retired { to: 0xFFFF_FFFF_8100_0000, cpl_after: 0, ..Retired::user(0x3010, 0, Other) };
+        let back = Retired {
+            from: 0xFFFF_FFFF_8100_0040,
+            cpl_before: 0,
+            ..Retired::user(0, 0x3012, Other)
+        };
+        let jump = |n: u64| Retired::user(n * 0x1000 + 0x10, n * 0x1000 + 0x1000, RelJmp);
+        for branch in [jump(0), jump(1), jump(2), call] {
+            self.0.lbr().retire(&branch);
+        }
+        self.0.lbr().pmi();
+        for branch in [back, jump(3)] {
+            self.0.lbr().retire(&branch);
+        }
+        let now = self.read(switch.msr)?;
+        self.write(switch.msr, now & !(switch.on & !switch.off))?;
+        let known = |branch: Retired| Known {
+            cpl_before: branch.cpl_before,
+            cpl_after: branch.cpl_after,
+            ..Known::user(branch.from, branch.to, branch.class)
+        };
+        let mut branches: Vec<Known> =
+            [jump(0), jump(1), jump(2), call, back, jump(3)].into_iter().map(known).collect();
+        // Where ring 0 is entered and left, a program cannot know.
+        branches[3].to = None;
+        branches[4].from = None;
+        Ok(Ran { branches, unlisted: true, before_event: Some(4) })
+    }
+}
+
+#[test]
+fn a_freeze_is_judged_by_the_newest_branch_that_passes_the_filter() {
+    // The enable bit is cleared; LBR_FRZ of Intel; AMD's.
+    for key in ["06_3C", "06_5E", "06_8F", "19_11"] {
+        let cpu = SoftCpu::preset(key).unwrap();
+        for (faults, expected) in [
+            (Faults::NONE, Verdict::AsDocumented),
+            (Fault::NoFreezeOnPmi.into(), Verdict::Differs),
+            (Fault::FreezeEarly.into(), Verdict::Differs),
+        ] {
+            let subject = InSystemCall(SoftSubject::new(&cpu, faults));
+            let config = Config { write: true, ..Config::default() };
+            let report = Ready::new(subject, &config).unwrap().verify().unwrap();
+            let freeze = report.checks.iter().find(|check| check.id == "freeze").unwrap();
+            assert_eq!(freeze.verdict, expected, "{key}, {faults:?}: {:?}", freeze.found);
+        }
+    }
 }
