@@ -95,6 +95,21 @@ fn presets_known_by_heart() {
         assert_eq!((soft.caps.facility, soft.caps.depth), (facility, 16), "{key}");
         assert_eq!(soft.perf_capabilities, None);
     }
+    // Where no register was read on a CPU: the format, FREEZE_WHILE_SMM since
+    // Nehalem, full-width writes since Sandy Bridge.
+    for (key, value) in [
+        ("06_1D", 0x2),
+        ("06_36", 0x1),
+        ("06_1A", 0x1003),
+        ("06_2A", 0x3003),
+        ("06_3C", 0x3004),
+        ("06_5C", 0x3006),
+        ("06_7A", 0x3007),
+        ("06_57", 0x3001),
+        ("06_8F", 0x303F),
+    ] {
+        assert_eq!(SoftCpu::preset(key).unwrap().perf_capabilities, Some(value), "{key}");
+    }
     // Pentium 4 has no IA32_PERF_CAPABILITIES, Bonnell's stepping can freeze.
     assert_eq!(SoftCpu::preset("0F_03").unwrap().perf_capabilities, None);
     assert!(!SoftCpu::preset("06_1C").unwrap().caps.quirks.contains(Quirks::NO_FREEZE_ON_PMI));

@@ -12,6 +12,7 @@ use crate::{
     caps::{LbrCaps, Vendor},
     format::LbrFormat,
     probe::{GivenPerfCapabilities, RecordedCpuid, probe},
+    register::PerfCapabilities,
     table::{self, Carries, Model, RecordKind},
 };
 
@@ -180,11 +181,11 @@ fn intel(row: &Model) -> RecordedCpuid {
         _ => 0,
     };
     let pdcm = if perf_capabilities(row).is_some() { PDCM } else { 0 };
-    let version = perfmon_version(row);
+    let perfmon @ [perfmon_eax, ..] = perfmon_leaf(row);
     let max_leaf = match generation.kind {
         RecordKind::P6Single => 2,
         RecordKind::Arch => 0x20,
-        RecordKind::Packed32 | RecordKind::Legacy => match version {
+        RecordKind::Packed32 | RecordKind::Legacy => match perfmon_eax & 0xFF {
             0 => 2,
             1..=3 => 0xD,
             _ => 0x16,
@@ -204,10 +205,11 @@ fn intel(row: &Model) -> RecordedCpuid {
         cpuid.insert(7, 0, 0, ebx, 0, if arch { ARCH_LBR } else { 0 });
     }
     if max_leaf >= 0xA {
-        cpuid.insert(0xA, 0, version, 0, 0, 0);
+        let [eax, ebx, ecx, edx] = perfmon;
+        cpuid.insert(0xA, 0, eax, ebx, ecx, edx);
     }
     if arch {
-        let atom = matches!(row.uarch, "Gracemont" | "Crestmont" | "Darkmont");
+        let atom = is_atom(row);
         cpuid.insert(0x1A, 0, if atom { 0x2000_0001 } else { 0x4000_0001 }, 0, 0, 0);
         // Recorded of 06_97 to 06_C6: 4000000BH on Core, C000000BH (linear
         // addresses) on Atom, EBX 7, ECX 7. Branch counters are logged on
@@ -220,28 +222,39 @@ fn intel(row: &Model) -> RecordedCpuid {
     cpuid
 }
 
-/// CPUID.0AH:EAX\[7:0\] as recorded of the generation.
-fn perfmon_version(row: &Model) -> u32 {
+/// CPUID leaf 0AH, EAX to EDX, as recorded of the generation: versions,
+/// counters and their width.
+fn perfmon_leaf(row: &Model) -> [u32; 4] {
+    const ICE_LAKE: [u32; 4] = [0x0830_0805, 0, 0xF, 0x8604];
     match row.generation.group {
-        "YNH" => 1,
-        "C2" => 2,
-        "BNL" | "NHM" | "SNB" | "HSW" | "SLM" | "KNL" => 3,
-        "GLM" | "GLP" => 4,
+        "YNH" => [0x0728_0201, 0, 0, 0],
+        "C2" => [0x0728_0202, 0, 0, 0x503],
+        "BNL" | "SLM" | "KNL" => [0x0728_0203, 0, 0, 0x503],
+        "NHM" => [0x0730_0403, 4, 0, 0x603],
+        "SNB" | "HSW" => [0x0730_0403, 0, 0, 0x603],
+        "GLM" => [0x0730_0404, 0, 0, 0x603],
+        "GLP" => [0x0730_0404, 0, 0, 0x8603],
+        "TNT" => [0x0730_0405, 0, 7, 0x8603],
         "SKL" => match row.uarch {
-            "Sunny Cove" | "Willow Cove" | "Cypress Cove" | "Sunny Cove + Tremont" => 5,
-            _ => 4,
+            "Sunny Cove" | "Willow Cove" | "Cypress Cove" | "Sunny Cove + Tremont" => ICE_LAKE,
+            _ => [0x0730_0404, 0, 0, 0x603],
         },
-        "TNT" => 5,
         "ARCH" => match row.model {
-            0xBD | 0xC6 => 6,
-            _ => 5,
+            0xBD | 0xC6 => [0x0D30_0806, 0x280, 7, 0x8603],
+            _ if is_atom(row) => [0x0730_0605, 0, 7, 0x8603],
+            _ => ICE_LAKE,
         },
-        _ => 0,
+        _ => [0; 4],
     }
 }
 
+/// An Architectural LBR model all of whose cores are Atoms.
+fn is_atom(row: &Model) -> bool {
+    matches!(row.uarch, "Gracemont" | "Crestmont" | "Darkmont")
+}
+
 /// IA32_PERF_CAPABILITIES: as read on a real CPU where one was, else LBR_FMT
-/// alone.
+/// and what the generation is documented to have.
 fn perf_capabilities(row: &Model) -> Option<u64> {
     let recorded = match (row.family, row.model) {
         (6, 0x0F) => Some(0x82),
@@ -252,7 +265,20 @@ fn perf_capabilities(row: &Model) -> Option<u64> {
         (6, 0x5E) => Some(0x33C5),
         _ => None,
     };
-    recorded.or_else(|| row.generation.format.reported().map(|LbrFormat(code)| code.into()))
+    recorded.or_else(|| {
+        let LbrFormat(code) = row.generation.format.reported()?;
+        Some(u64::from(code) | documented_capabilities(row).bits())
+    })
+}
+
+/// SMM_FREEZE since Nehalem, FW_WRITE since Sandy Bridge and Silvermont. SDM
+/// Vol. 4, 345H and 4C1H (IA32_A_PMC0).
+fn documented_capabilities(row: &Model) -> PerfCapabilities {
+    match row.generation.group {
+        "P6" | "PM" | "YNH" | "C2" | "BNL" | "NB0" | "NB3" => PerfCapabilities::empty(),
+        "NHM" => PerfCapabilities::SMM_FREEZE,
+        _ => PerfCapabilities::SMM_FREEZE | PerfCapabilities::FW_WRITE,
+    }
 }
 
 /// AMD's presets: CPUID as recorded of Vermeer (19_21), Raphael (19_61) and
