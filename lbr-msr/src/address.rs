@@ -67,6 +67,9 @@ pub const IA32_PERF_CAPABILITIES: Msr = Msr(0x345);
 pub const IA32_PERF_GLOBAL_STATUS: Msr = Msr(0x38E);
 /// Clears bits of [`IA32_PERF_GLOBAL_STATUS`]. SDM 18.2.4.2.
 pub const IA32_PERF_GLOBAL_STATUS_RESET: Msr = Msr(0x390);
+/// Sets bits of [`IA32_PERF_GLOBAL_STATUS`]; from perfmon version 4 on. SDM
+/// 18.2.4.1.
+pub const IA32_PERF_GLOBAL_STATUS_SET: Msr = Msr(0x391);
 /// Intel Processor Trace control; bit 0 is TraceEn. SDM 36.2.7.
 pub const IA32_RTIT_CTL: Msr = Msr(0x570);
 /// First FROM register of Nehalem and later cores. SDM 17.7.

@@ -59,6 +59,21 @@ fn from_perfmon_4_on_a_pmi_sets_lbr_frz() {
 }
 
 #[test]
+fn from_perfmon_4_on_recording_can_be_frozen_by_a_write() {
+    const STATUS_SET: Msr = Msr(0x391);
+    let mut soft = SoftLbr::new(&by_hand::skylake(), Some(5));
+    soft.write(DEBUGCTL, 1).unwrap();
+    // A counter's bit is the performance monitor's.
+    soft.write(STATUS_SET, LBR_FRZ | 1).unwrap();
+    assert_eq!((soft.read(STATUS_SET), soft.read(STATUS)), (Ok(0), Ok(LBR_FRZ)));
+    assert!(!soft.retire(&jump(1)));
+    soft.write(STATUS_RESET, LBR_FRZ).unwrap();
+    assert!(soft.retire(&jump(1)));
+    let mut soft = SoftLbr::new(&by_hand::haswell(true), Some(4));
+    assert!(soft.read(STATUS_SET).is_err() && soft.write(STATUS_SET, 0).is_err());
+}
+
+#[test]
 fn a_pmi_without_the_freeze_bit_stops_nothing() {
     for caps in [by_hand::nehalem(), by_hand::skylake()] {
         let mut soft = SoftLbr::new(&caps, Some(0));

@@ -34,8 +34,8 @@ pub const EVENT: Msr = Msr(0x4C42_5202);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Event {
-    /// A performance-monitoring interrupt. The machine has no performance
-    /// monitor: the registers change as by one, no handler runs.
+    /// A performance-monitoring interrupt, as far as it changes registers: no
+    /// counter overflows and no handler runs.
     Pmi = 1,
     /// A system-management interrupt and its RSM.
     Smi = 2,

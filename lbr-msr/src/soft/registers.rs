@@ -5,12 +5,13 @@ use crate::access::{Access, MsrError, MsrRead, MsrWrite};
 use crate::address::{
     AMD_DBG_EXTN_CFG, AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_DEBUGCTL,
     IA32_LER_INFO, IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET,
-    IA32_RTIT_CTL, MSR_LASTBRANCHFROMIP, MSR_LASTBRANCHTOIP, MSR_LER_FROM_LIP,
-    MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP, MSR_LER_TO_LIP_NETBURST, Msr,
+    IA32_PERF_GLOBAL_STATUS_SET, IA32_RTIT_CTL, MSR_LASTBRANCHFROMIP, MSR_LASTBRANCHTOIP,
+    MSR_LER_FROM_LIP, MSR_LER_FROM_LIP_NETBURST, MSR_LER_TO_LIP, MSR_LER_TO_LIP_NETBURST, Msr,
 };
 use crate::caps::{Facility, FilterRegister, Layout, Order, Quirks};
 use crate::register::{
-    DbgExtnCfg, DebugCtl, DebugCtlA, LbrCtl, PerfCapabilities, Register as _, RtitCtl,
+    DbgExtnCfg, DebugCtl, DebugCtlA, LbrCtl, PerfCapabilities, PerfGlobalStatus, Register as _,
+    RtitCtl,
 };
 
 use super::Fault;
@@ -41,6 +42,7 @@ enum Register {
     PerfCapabilities,
     Status,
     StatusReset,
+    StatusSet,
     RtitCtl,
 }
 
@@ -86,6 +88,9 @@ impl SoftLbr {
             }
             IA32_PERF_GLOBAL_STATUS if intel_status => Register::Status,
             IA32_PERF_GLOBAL_STATUS_RESET if intel_status => Register::StatusReset,
+            IA32_PERF_GLOBAL_STATUS_SET if intel_status && self.model.perfmon_version >= 4 => {
+                Register::StatusSet
+            }
             AMD_PERF_CNTR_GLOBAL_STATUS if amd_status => Register::Status,
             AMD_PERF_CNTR_GLOBAL_STATUS_CLR if amd_status => Register::StatusReset,
             IA32_RTIT_CTL
@@ -139,7 +144,7 @@ impl SoftLbr {
             }
             Register::PerfCapabilities => self.model.perf_capabilities?,
             Register::Status => self.status,
-            Register::StatusReset => 0,
+            Register::StatusReset | Register::StatusSet => 0,
             Register::RtitCtl => self.rtit_ctl,
         })
     }
@@ -201,6 +206,10 @@ impl SoftLbr {
                 return None;
             }
             Register::StatusReset => self.status &= !value,
+            Register::StatusSet => {
+                let kept = PerfGlobalStatus::LBR_FRZ | PerfGlobalStatus::CTR_FRZ;
+                self.status |= value & kept.bits();
+            }
             Register::RtitCtl => {
                 let stops = self.trace_hides_lbr() && value & RtitCtl::TRACE_EN.bits() == 0;
                 self.rtit_ctl = value;
