@@ -8,7 +8,6 @@
 use std::path::Path;
 use std::process::Command;
 
-use lbr_msr::LbrCaps;
 use lbr_msr::soft::{Fault, SoftCpu};
 use serde_json::Value;
 
@@ -26,13 +25,10 @@ fn root(lie: Fault) -> (&'static str, &'static str) {
     }
 }
 
-/// The lies that a guest of this CPU can show: it has no performance monitor.
+/// The lies that a guest of this CPU can show.
 fn lies(cpu: &SoftCpu) -> Vec<Fault> {
-    let caps = LbrCaps { perfmon_version: 0, ..cpu.caps.clone() };
-    let freezes = [Fault::NoFreezeOnPmi, Fault::FreezeEarly];
     Fault::all()
-        .filter(|lie| !freezes.contains(lie))
-        .filter(|lie| faults::applies(*lie, &caps, cpu.perf_capabilities.is_some()))
+        .filter(|lie| faults::applies(*lie, &cpu.caps, cpu.perf_capabilities.is_some()))
         .collect()
 }
 

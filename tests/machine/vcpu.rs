@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lbr_msr::insn;
 
+use super::super::machine::BlockPart;
 use super::*;
 
 const SELECT: Msr = Msr(0x1C8);
@@ -13,7 +14,7 @@ const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
 const HANDLER: u64 = 0xFFFF_FFFF_8180_0000;
 
 fn skylake() -> Model {
-    Model::new("06_5E").expect("a preset")
+    Model::new("06_5E", true).expect("a preset")
 }
 
 /// A Skylake that records with this filter, at privilege level 3 after a
@@ -233,7 +234,7 @@ fn events_change_the_registers() {
 
 #[test]
 fn hyperthreads_share_the_filter() {
-    let model = Model::new("06_1A").expect("a preset");
+    let model = Model::new("06_1A", true).expect("a preset");
     let core = Arc::default();
     let thread =
         |index| Vcpu::new(&model, index, Some(SharedSelect::new(SELECT, Arc::clone(&core))));
@@ -272,4 +273,73 @@ fn absent_registers_and_reserved_bits_fault_and_others_are_not_ours() {
     assert_eq!(vcpu.read(Msr(0x1B)), Answer::NotOurs);
     assert_eq!(vcpu.write(Msr(0xC000_0080), 1, &model), Answer::NotOurs);
     assert_eq!(vcpu.counts.faults, 3);
+}
+
+/// What generated code has counted.
+fn executed(instructions: u64) -> Happened {
+    Happened { instructions, cycles: instructions, ..Happened::default() }
+}
+
+#[test]
+fn an_overflow_freezes_behind_the_last_branch_and_interrupts_once() {
+    let mut vcpu = recording(0x101);
+    let model = skylake();
+    // FREEZE_LBRS_ON_PMI; 20 instructions in user mode, with an interrupt.
+    for (msr, value) in [(0x1D9, 0x801), (0x4C1, 0xFFFF_FFFF_FFEC), (0x186, 0x51_00C0), (0x38F, 1)]
+    {
+        assert_eq!(vcpu.write(Msr(msr), value, &model), Answer::Done(()), "{msr:#x}");
+    }
+    assert!(vcpu.counting() && vcpu.recording());
+    vcpu.branch(branch(&SYSRET, KERNEL));
+    vcpu.executed(executed(5), BlockPart::default());
+    vcpu.block(USER, 1, || 3);
+    assert!(!vcpu.is_interrupted(same_level), "the kernel's do not count");
+    vcpu.branch(branch(&CALL_RAX, USER + 8));
+    vcpu.executed(executed(30), BlockPart::default());
+    vcpu.block(USER + 64, 1, same_level);
+    assert!(vcpu.is_interrupted(same_level));
+    assert!(!vcpu.is_interrupted(same_level));
+    // LBR_FRZ and the counter's bit.
+    assert_eq!(vcpu.read(Msr(0x38E)), Answer::Done(1 << 58 | 1));
+    assert_eq!(vcpu.read(Msr(0xC1)), Answer::Done(5));
+    assert_eq!(records(&mut vcpu)[0], (USER + 8, USER + 64));
+    vcpu.branch(branch(&CALL_RAX, USER + 64));
+    vcpu.block(USER, 1, same_level);
+    assert_eq!(records(&mut vcpu)[0], (USER + 8, USER + 64), "it is frozen");
+    assert_eq!(vcpu.write(Msr(0x390), 1 << 58 | 1, &model), Answer::Done(()));
+    assert_eq!(vcpu.read(Msr(0x38E)), Answer::Done(0));
+}
+
+#[test]
+fn counting_alone_waits_for_as_long_as_nothing_can_overflow() {
+    let model = skylake();
+    let mut vcpu = Vcpu::new(&model, 0, None);
+    assert_eq!(vcpu.cycles_to_wait(), u64::MAX);
+    // 1,000 branches in user mode, with an interrupt.
+    for (msr, value) in [(0x4C1, 0xFFFF_FFFF_FC18), (0x186, 0x51_00C4)] {
+        assert_eq!(vcpu.write(Msr(msr), value, &model), Answer::Done(()), "{msr:#x}");
+    }
+    assert!(vcpu.counting() && !vcpu.recording());
+    assert_eq!(vcpu.cycles_to_wait(), u64::MAX, "not in the kernel");
+    vcpu.leaves_level();
+    assert_eq!(vcpu.cycles_to_wait(), 0);
+    assert!(!vcpu.is_interrupted(|| 3));
+    assert_eq!(vcpu.cycles_to_wait(), 1_000);
+    let part = BlockPart { instructions: 3, cycles: 3, branches: 1 };
+    vcpu.executed(Happened { branches: 401, ..executed(2_000) }, part);
+    assert_eq!(vcpu.cycles_to_wait(), 600, "the rest of the block does not count");
+    vcpu.delivered(USER, HANDLER, 0, false);
+    assert_eq!(vcpu.cycles_to_wait(), u64::MAX);
+    // Taken branches are known only one by one.
+    assert_eq!(vcpu.write(Msr(0x187), 0x41_20C4, &model), Answer::Done(()));
+    assert!(vcpu.recording());
+}
+
+#[test]
+fn without_a_monitor_its_registers_are_the_emulators() {
+    let model = Model::new("06_5E", false).expect("a preset");
+    let mut vcpu = Vcpu::new(&model, 0, None);
+    assert_eq!(vcpu.read(Msr(0xC1)), Answer::NotOurs);
+    assert_eq!(vcpu.write(Msr(0x186), 1 << 40, &model), Answer::NotOurs);
+    assert_eq!(vcpu.read(Msr(0x38E)), Answer::Done(0));
 }

@@ -19,6 +19,10 @@ pub(super) enum Registers {
 
 /// `QEMU_PLUGIN_COND_NE`.
 const NOT_EQUAL: c_int = 3;
+/// `QEMU_PLUGIN_COND_GE`.
+const AT_LEAST: c_int = 7;
+/// `QEMU_PLUGIN_INLINE_ADD_U64`.
+const ADD: c_int = 0;
 /// `QEMU_PLUGIN_MEM_R`.
 const MEMORY_READ: c_int = 1;
 /// `QEMU_PLUGIN_DISCON_ALL`.
@@ -73,7 +77,7 @@ struct MemoryValue {
     data: [u64; 2],
 }
 
-/// `qemu_plugin_u64`: one number per vCPU, which generated code tests.
+/// `qemu_plugin_u64`: one number per vCPU.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct PerVcpu {
@@ -99,6 +103,12 @@ unsafe extern "C" {
         entry: PerVcpu,
         immediate: u64,
         userdata: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+        block: *mut c_void,
+        operation: c_int,
+        entry: PerVcpu,
+        immediate: u64,
     );
     fn qemu_plugin_register_vcpu_insn_exec_cb(
         insn: *mut c_void,
@@ -132,6 +142,7 @@ unsafe extern "C" {
     fn qemu_plugin_insn_data(insn: *const c_void, data: *mut c_void, len: usize) -> usize;
     fn qemu_plugin_set_pc(address: u64) -> !;
     fn qemu_plugin_scoreboard_new(element_size: usize) -> *mut c_void;
+    fn qemu_plugin_u64_get(entry: PerVcpu, vcpu: c_uint) -> u64;
     fn qemu_plugin_u64_set(entry: PerVcpu, vcpu: c_uint, value: u64);
     fn qemu_plugin_outs(text: *const c_char);
 }
@@ -164,27 +175,32 @@ pub(super) unsafe fn register(
     }
 }
 
-/// A number per vCPU; generated code calls a conditional callback while it is
-/// not zero.
+/// A number per vCPU, which generated code adds to and tests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Switch(PerVcpu);
+pub(super) struct Number(PerVcpu);
 
 // SAFETY: the scoreboard lives as long as QEMU; QEMU itself lets every vCPU's
 // thread and the translator use it.
-unsafe impl Send for Switch {}
+unsafe impl Send for Number {}
 // SAFETY: as above.
-unsafe impl Sync for Switch {}
+unsafe impl Sync for Number {}
 
-impl Switch {
-    pub(super) fn new() -> Switch {
+impl Number {
+    /// Several, all 0.
+    pub(super) fn several<const N: usize>() -> [Number; N] {
         // SAFETY: no arguments but the size of an element.
-        let scoreboard = unsafe { qemu_plugin_scoreboard_new(size_of::<u64>()) };
-        Switch(PerVcpu { scoreboard, offset: 0 })
+        let scoreboard = unsafe { qemu_plugin_scoreboard_new(N * size_of::<u64>()) };
+        std::array::from_fn(|i| Number(PerVcpu { scoreboard, offset: i * size_of::<u64>() }))
     }
 
-    pub(super) fn set(self, vcpu: c_uint, on: bool) {
-        // SAFETY: the scoreboard was made by QEMU and holds one u64 per vCPU.
-        unsafe { qemu_plugin_u64_set(self.0, vcpu, u64::from(on)) }
+    pub(super) fn get(self, vcpu: c_uint) -> u64 {
+        // SAFETY: the scoreboard was made by QEMU with room for it per vCPU.
+        unsafe { qemu_plugin_u64_get(self.0, vcpu) }
+    }
+
+    pub(super) fn set(self, vcpu: c_uint, value: u64) {
+        // SAFETY: as in `get`.
+        unsafe { qemu_plugin_u64_set(self.0, vcpu, value) }
     }
 }
 
@@ -213,19 +229,35 @@ impl Block {
         })
     }
 
-    /// Calls `callback` each time the block starts on a vCPU whose switch is on.
-    pub(super) fn on_start<T: Sync>(&self, switch: Switch, callback: Executed, data: &'static T) {
+    /// Calls `callback` each time the block starts on a vCPU whose number is
+    /// `least` or more.
+    pub(super) fn on_start<T: Sync>(
+        &self,
+        number: Number,
+        least: u64,
+        callback: Executed,
+        data: &'static T,
+    ) {
         // SAFETY: a block in translation, by `new`; `data` lives for ever.
         unsafe {
             qemu_plugin_register_vcpu_tb_exec_cond_cb(
                 self.0,
                 callback,
-                Registers::ReadWrite,
-                NOT_EQUAL,
-                switch.0,
-                0,
+                Registers::ReadWriteAndPc,
+                AT_LEAST,
+                number.0,
+                least,
                 userdata(data),
             );
+        }
+    }
+
+    /// Adds to a vCPU's number each time the block starts, after the callbacks
+    /// that were asked for before.
+    pub(super) fn add(&self, number: Number, addend: u32) {
+        // SAFETY: a block in translation, by `new`.
+        unsafe {
+            qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(self.0, ADD, number.0, addend.into());
         }
     }
 }
@@ -279,8 +311,8 @@ impl BlockInsn<'_> {
     }
 
     /// Calls `callback` each time before the instruction executes on a vCPU
-    /// whose switch is on.
-    pub(super) fn before_if<T: Sync>(&self, switch: Switch, callback: Executed, data: &'static T) {
+    /// whose number is not 0.
+    pub(super) fn before_if<T: Sync>(&self, number: Number, callback: Executed, data: &'static T) {
         // SAFETY: an instruction of a block in translation; `data` lives for ever.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cond_cb(
@@ -288,7 +320,7 @@ impl BlockInsn<'_> {
                 callback,
                 Registers::Untouched,
                 NOT_EQUAL,
-                switch.0,
+                number.0,
                 0,
                 userdata(data),
             );

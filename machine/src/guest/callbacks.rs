@@ -10,7 +10,8 @@ use lbr_msr::insn::BranchInsn;
 use super::api::{self, Discontinuity};
 use super::cpuid::Leaf;
 use super::instruction::Hooked;
-use super::machine::{BlockStart, Machine, Running, Transactional, on_vcpu};
+use super::interrupt;
+use super::machine::{Access, BlockPart, BlockStart, Machine, Running, Transactional, on_vcpu};
 use super::registers::Answer;
 use super::state::{self, RegisterFile};
 use super::transaction::{Transaction, abort_status};
@@ -19,22 +20,44 @@ use super::vcpu::Vcpu;
 /// RDMSR and WRMSR of this register raise #GP in QEMU outside x2APIC mode, and
 /// in it too: nothing is there.
 const FAULTS: u64 = 0x8FF;
+/// CR4: RDPMC is allowed in user mode.
+const CR4_PCE: u64 = 1 << 8;
 
 pub(super) extern "C" fn block_started(index: c_uint, block: *mut c_void) {
-    on_vcpu(index, |machine, running| {
+    let interrupted = on_vcpu(index, |machine, running| {
         // SAFETY: registered with a `BlockStart`.
         let block = unsafe { api::data::<BlockStart>(block) };
         finish_cpuid(machine, running);
         let Running { vcpu, registers } = running;
+        machine.watch.count(index, vcpu, BlockPart::default());
         if vcpu.recording() {
             let start = registers.rip.get();
             vcpu.located(start, block.address);
             vcpu.block(start, block.cycles, || level(registers));
-        } else {
-            // It was on for CPUID alone.
-            machine.switch.set(index, false);
         }
+        let interrupted = vcpu.is_interrupted(|| level(registers)) && interrupt::deliver(vcpu);
+        if interrupted {
+            vcpu.left(block.cycles);
+        }
+        machine.watch.settle(index, vcpu);
+        interrupted.then(|| registers.rip.get())
     });
+    if let Some(Some(start)) = interrupted {
+        // SAFETY: registered with access to the program counter; nothing is
+        // left to drop in this frame. The interrupt comes before the block,
+        // which is told of again.
+        unsafe { api::continue_at(start) }
+    }
+}
+
+/// A far branch is about to execute: it ends its block.
+pub(super) extern "C" fn far_branch_started(index: c_uint, branch: *mut c_void) {
+    on_vcpu(index, |machine, Running { vcpu, .. }| {
+        machine.watch.count(index, vcpu, BlockPart::default());
+        vcpu.leaves_level();
+        machine.watch.settle(index, vcpu);
+    });
+    branch_started(index, branch);
 }
 
 pub(super) extern "C" fn branch_started(index: c_uint, branch: *mut c_void) {
@@ -46,10 +69,16 @@ pub(super) extern "C" fn branch_started(index: c_uint, branch: *mut c_void) {
     });
 }
 
-pub(super) extern "C" fn read_msr(index: c_uint, next: *mut c_void) {
+pub(super) extern "C" fn read_msr(index: c_uint, access: *mut c_void) {
+    // SAFETY: registered with an `Access`.
+    let Access { next, rest } = *unsafe { api::data::<Access>(access) };
     let done = on_vcpu(index, |machine, Running { vcpu, registers }| {
         let Some(msr) = addressed(registers) else { return false };
         vcpu.follow(&machine.model);
+        if vcpu.is_of_monitor(msr) {
+            machine.watch.count(index, vcpu, rest);
+            machine.watch.settle(index, vcpu);
+        }
         match vcpu.read(msr) {
             Answer::Done(value) => {
                 registers.rax.set(value & 0xFFFF_FFFF);
@@ -63,14 +92,41 @@ pub(super) extern "C" fn read_msr(index: c_uint, next: *mut c_void) {
     if done == Some(true) {
         // SAFETY: registered with access to the program counter; nothing is
         // left to drop in this frame.
-        unsafe { api::continue_at(next as u64) }
+        unsafe { api::continue_at(next) }
     }
 }
 
-pub(super) extern "C" fn write_msr(index: c_uint, next: *mut c_void) {
+/// RDPMC.
+pub(super) extern "C" fn read_counter(index: c_uint, access: *mut c_void) {
+    // SAFETY: registered with an `Access`.
+    let Access { next, rest } = *unsafe { api::data::<Access>(access) };
+    let done = on_vcpu(index, |machine, Running { vcpu, registers }| {
+        if level(registers) != 0 && registers.cr4.get() & CR4_PCE == 0 {
+            return false;
+        }
+        let counter = (registers.rcx.get() & 0xFFFF_FFFF) as u32;
+        if vcpu.rdpmc(counter).is_some() {
+            machine.watch.count(index, vcpu, rest);
+            machine.watch.settle(index, vcpu);
+        }
+        let Some(value) = vcpu.rdpmc(counter) else { return false };
+        registers.rax.set(value & 0xFFFF_FFFF);
+        registers.rdx.set(value >> 32);
+        true
+    });
+    if done == Some(true) {
+        // SAFETY: as in `read_msr`.
+        unsafe { api::continue_at(next) }
+    }
+}
+
+pub(super) extern "C" fn write_msr(index: c_uint, access: *mut c_void) {
+    // SAFETY: registered with an `Access`.
+    let Access { next, rest } = *unsafe { api::data::<Access>(access) };
     let done = on_vcpu(index, |machine, Running { vcpu, registers }| {
         let Some(msr) = addressed(registers) else { return false };
         let value = registers.rax.get() & 0xFFFF_FFFF | registers.rdx.get() << 32;
+        machine.watch.count(index, vcpu, rest);
         vcpu.follow(&machine.model);
         let before = machine.model.version();
         let answer = vcpu.write(msr, value, &machine.model);
@@ -80,7 +136,7 @@ pub(super) extern "C" fn write_msr(index: c_uint, next: *mut c_void) {
                 select.store(0, Ordering::Relaxed);
             }
         }
-        machine.switch.set(index, vcpu.recording());
+        machine.watch.settle(index, vcpu);
         match answer {
             Answer::Done(()) => true,
             Answer::Fault => fault(vcpu, registers),
@@ -89,7 +145,7 @@ pub(super) extern "C" fn write_msr(index: c_uint, next: *mut c_void) {
     });
     if done == Some(true) {
         // SAFETY: as in `read_msr`.
-        unsafe { api::continue_at(next as u64) }
+        unsafe { api::continue_at(next) }
     }
 }
 
@@ -119,7 +175,8 @@ pub(super) extern "C" fn before_cpuid(index: c_uint, last_of_block: *mut c_void)
         vcpu.asked = Some((low(registers.rax.get()), low(registers.rcx.get())));
         if !last_of_block.is_null() {
             // No instruction of this block follows: the next block must tell.
-            machine.switch.set(index, true);
+            machine.watch.count(index, vcpu, BlockPart::default());
+            machine.watch.settle(index, vcpu);
         }
     });
 }
@@ -216,13 +273,10 @@ pub(super) extern "C" fn diverted(index: c_uint, kind: c_int, from: u64, to: u64
                 if let Some(rcx) = vcpu.faulting_rcx.take() {
                     registers.rcx.set(rcx);
                 }
-                let (cpl, debug) = if vcpu.recording() {
-                    (level(registers), vcpu.idt.and_then(debug_handler) == Some(to))
-                } else {
-                    (0, false)
-                };
-                vcpu.delivered(from, to, cpl, debug);
-                machine.switch.set(index, vcpu.recording());
+                machine.watch.count(index, vcpu, BlockPart::default());
+                let debug = vcpu.recording() && vcpu.idt.and_then(debug_handler) == Some(to);
+                vcpu.delivered(from, to, level(registers), debug);
+                machine.watch.settle(index, vcpu);
             }
         }
     });

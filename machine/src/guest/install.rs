@@ -53,14 +53,16 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 fn prepare(given: &[(String, String)]) -> Result<Machine, String> {
-    const KNOWN: &str = "there are cpu=FF_MM, lie=NAME, threads=N, idle=deep";
-    let mut model = None;
+    const KNOWN: &str = "there are cpu=FF_MM, lie=NAME, threads=N, idle=deep, pmu=off";
+    let mut cpu = None;
+    let mut pmu = true;
     let mut faults = Vec::<Fault>::new();
     let mut threads = 1;
     let mut deep_idle = false;
     for (name, value) in given {
         match (name.as_str(), value.as_str()) {
-            ("cpu", _) => model = Some(Model::new(value)?),
+            ("cpu", _) => cpu = Some(value),
+            ("pmu", "off") => pmu = false,
             ("lie", _) => faults.push(value.parse().map_err(|error| format!("{error}"))?),
             ("threads", _) => {
                 threads = value
@@ -73,7 +75,8 @@ fn prepare(given: &[(String, String)]) -> Result<Machine, String> {
             _ => return Err(format!("unknown argument {name}={value}; {KNOWN}")),
         }
     }
-    let model = model.ok_or("needs cpu=FF_MM, the CPU whose LBR the guest gets")?;
+    let cpu = cpu.ok_or("needs cpu=FF_MM, the CPU whose LBR the guest gets")?;
+    let model = Model::new(cpu, pmu)?;
     model.set_faults(faults.into_iter().collect());
     Ok(Machine::new(model, threads, deep_idle))
 }
@@ -118,8 +121,14 @@ extern "C" fn ended(_: *mut c_void) {
             let counts = running.vcpu.counts;
             let line = format!(
                 "lbr guest plugin: CPU {index}: {} branches retired while recording, \
-                 {} registers read, {} written, {} #GP, {} interrupts and exceptions\n",
-                counts.retired, counts.reads, counts.writes, counts.faults, counts.discontinuities
+                 {} registers read, {} written, {} #GP, {} interrupts and exceptions, \
+                 {} of the performance monitor\n",
+                counts.retired,
+                counts.reads,
+                counts.writes,
+                counts.faults,
+                counts.discontinuities,
+                counts.pmis
             );
             // The line holds no zero byte.
             if let Ok(line) = CString::new(line) {

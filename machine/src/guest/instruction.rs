@@ -7,6 +7,8 @@ pub(super) enum Hooked {
     ReadMsr,
     WriteMsr,
     Cpuid,
+    /// RDPMC.
+    ReadCounter,
     LoadIdt,
     Halt,
     /// XBEGIN with a distance of 32 bits.
@@ -22,6 +24,7 @@ impl Hooked {
             [0x0F, 0x32] => Some(Hooked::ReadMsr),
             [0x0F, 0x30] => Some(Hooked::WriteMsr),
             [0x0F, 0xA2] => Some(Hooked::Cpuid),
+            [0x0F, 0x33] => Some(Hooked::ReadCounter),
             // 0F 01 /3 with an operand in memory.
             [0x0F, 0x01, modrm, ..] if modrm >> 6 != 3 && modrm >> 3 & 7 == 3 => {
                 Some(Hooked::LoadIdt)
@@ -97,8 +100,8 @@ mod tests {
         // lgdt [rax]; vmmcall (0F 01 D9, a register form of /3)
         assert_eq!(Hooked::of(&[0x0F, 0x01, 0x10]), None);
         assert_eq!(Hooked::of(&[0x0F, 0x01, 0xD9]), None);
-        // rdpmc; hlt as an operand: in al, 0xf4
-        assert_eq!(Hooked::of(&[0x0F, 0x33]), None);
+        assert_eq!(Hooked::of(&[0x0F, 0x33]), Some(Hooked::ReadCounter));
+        // hlt as an operand: in al, 0xf4
         assert_eq!(Hooked::of(&[0xE4, 0xF4]), None);
         assert_eq!(Hooked::of(&[]), None);
         assert_eq!(Hooked::of(&[0x66]), None);

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lbr_msr::insn::BranchInsn;
 
-use super::api::Switch;
+use super::api::Number;
 use super::entry::guarded;
 use super::instruction::Hooked;
 use super::model::Model;
+use super::pmu::Happened;
 use super::sharing::SharedSelect;
 use super::state::RegisterFile;
 use super::vcpu::Vcpu;
@@ -29,10 +30,69 @@ pub(super) struct Machine {
     pub(super) selects: Vec<Arc<AtomicU64>>,
     /// HLT stands for a C-state deeper than C1.
     pub(super) deep_idle: bool,
-    /// On for a vCPU whose blocks and branches are followed.
-    pub(super) switch: Switch,
+    pub(super) watch: Watch,
     pub(super) callback_data: CallbackData,
     pub(super) vcpus: Vec<OnceLock<Mutex<Running>>>,
+}
+
+/// The start of a block is told of on a vCPU whose cycles have come this far.
+pub(super) const DUE: u64 = 1 << 30;
+
+/// Numbers per vCPU by which generated code tells what is wanted, and counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watch {
+    /// Cycles, counted from where they reach [`DUE`] when the next block is to
+    /// be told of.
+    pub(super) cycles: Number,
+    pub(super) instructions: Number,
+    pub(super) retired: Number,
+    /// Not 0: each branch is told of.
+    pub(super) branches: Number,
+    /// Not 0: each far branch is told of.
+    pub(super) far_branches: Number,
+}
+
+impl Watch {
+    fn new() -> Watch {
+        let [cycles, instructions, retired, branches, far_branches] = Number::several();
+        Watch { cycles, instructions, retired, branches, far_branches }
+    }
+
+    /// Lets the vCPU's counters count what has been executed so far. `rest` of
+    /// the present block will not be.
+    pub(super) fn count(&self, index: c_uint, vcpu: &mut Vcpu, rest: BlockPart) {
+        if vcpu.counting() {
+            let so_far = Happened {
+                instructions: self.instructions.get(index),
+                cycles: self.cycles.get(index),
+                branches: self.retired.get(index),
+                ..Happened::default()
+            };
+            vcpu.executed(so_far, rest);
+        }
+    }
+
+    /// Asks for what the vCPU wants to be told of next. What it has executed is
+    /// counted.
+    pub(super) fn settle(&self, index: c_uint, vcpu: &mut Vcpu) {
+        let (recording, counting) = (vcpu.recording(), vcpu.counting());
+        if vcpu.told_of != (recording, counting) {
+            vcpu.told_of = (recording, counting);
+            self.branches.set(index, recording.into());
+            self.far_branches.set(index, (recording || counting).into());
+        } else if recording {
+            // Every block is told of already.
+            return;
+        }
+        let cycles = DUE.saturating_sub(vcpu.cycles_to_wait());
+        self.cycles.set(index, cycles);
+        vcpu.counted = Happened {
+            instructions: self.instructions.get(index),
+            cycles,
+            branches: self.retired.get(index),
+            ..Happened::default()
+        };
+    }
 }
 
 /// A vCPU that has started.
@@ -53,7 +113,7 @@ impl Machine {
             threads,
             selects: std::iter::repeat_with(Arc::default).take(MOST_VCPUS).collect(),
             deep_idle,
-            switch: Switch::new(),
+            watch: Watch::new(),
             callback_data: CallbackData::default(),
             vcpus: std::iter::repeat_with(OnceLock::new).take(MOST_VCPUS).collect(),
         }
@@ -103,6 +163,24 @@ pub(super) struct BlockStart {
     pub(super) cycles: u32,
 }
 
+/// A part of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct BlockPart {
+    pub(super) instructions: u32,
+    pub(super) cycles: u32,
+    /// 1 where a branch ends it.
+    pub(super) branches: u32,
+}
+
+/// What the callback of an instruction that reaches a register is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Access {
+    /// The next instruction, as QEMU translated it.
+    pub(super) next: u64,
+    /// From there to the end of the block.
+    pub(super) rest: BlockPart,
+}
+
 /// What the callback of an instruction of TSX is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Transactional {
@@ -119,6 +197,7 @@ pub(super) struct CallbackData {
     /// By address: in another address space it may hold another branch.
     branches: Mutex<HashMap<u64, Vec<&'static BranchInsn>>>,
     transactional: Mutex<HashMap<Transactional, &'static Transactional>>,
+    accesses: Mutex<HashMap<Access, &'static Access>>,
 }
 
 impl CallbackData {
@@ -130,6 +209,11 @@ impl CallbackData {
     pub(super) fn transactional(&self, insn: Transactional) -> &'static Transactional {
         let mut stored = self.transactional.lock().unwrap_or_else(PoisonError::into_inner);
         stored.entry(insn).or_insert_with(|| Box::leak(Box::new(insn)))
+    }
+
+    pub(super) fn access(&self, access: Access) -> &'static Access {
+        let mut accesses = self.accesses.lock().unwrap_or_else(PoisonError::into_inner);
+        accesses.entry(access).or_insert_with(|| Box::leak(Box::new(access)))
     }
 
     pub(super) fn branch(&self, branch: BranchInsn) -> &'static BranchInsn {

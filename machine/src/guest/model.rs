@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use lbr_msr::caps::Vendor;
+use lbr_msr::register::PerfCapabilities;
 use lbr_msr::soft::{Faults, SoftCpu, SoftLbr};
 
 use super::cpuid::{Leaf, Patch};
+use super::pmu::Pmu;
 
 /// CPUID.(07H,0):EBX\[11\], RTM.
 const RTM: u32 = 1 << 11;
@@ -17,14 +20,17 @@ pub(super) struct Model {
     pub(super) patch: Patch,
     /// It has transactions.
     pub(super) tsx: bool,
+    /// Its performance monitor as after a reset, where the guest has one.
+    pub(super) pmu: Option<Pmu>,
     faults: Mutex<Faults>,
     /// Counts the changes of `faults`.
     version: AtomicU32,
 }
 
 impl Model {
-    /// The CPU of this name, such as `06_5E`.
-    pub(super) fn new(name: &str) -> Result<Model, String> {
+    /// The CPU of this name, such as `06_5E`, with its performance monitor or
+    /// without one.
+    pub(super) fn new(name: &str, with_pmu: bool) -> Result<Model, String> {
         let cpu = SoftCpu::preset(name).map_err(|unknown| unknown.to_string())?;
         let leaf = |leaf, sub_leaf| {
             let answer = cpu.cpuid.get(leaf, sub_leaf);
@@ -35,8 +41,16 @@ impl Model {
                 edx: answer.edx,
             })
         };
+        let capabilities = cpu.perf_capabilities.map(PerfCapabilities::from_bits_retain);
+        let full_width = capabilities.is_some_and(|c| c.contains(PerfCapabilities::FW_WRITE));
+        let pmu = match cpu.caps.cpu.vendor {
+            _ if !with_pmu => None,
+            Vendor::Amd => Some(Pmu::amd(leaf(0x8000_0022, 0))),
+            Vendor::Intel | Vendor::Other(_) => Pmu::intel(leaf(0xA, 0), full_width),
+        };
         Ok(Model {
-            patch: Patch::new(leaf, cpu.perf_capabilities.is_some()),
+            patch: Patch::new(leaf, capabilities.is_some(), pmu.as_ref()),
+            pmu,
             tsx: leaf(7, 0).ebx & RTM != 0,
             cpu,
             faults: Mutex::default(),

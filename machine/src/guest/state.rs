@@ -29,6 +29,8 @@ struct RegisterDescriptor {
 
 unsafe extern "C" {
     fn qemu_plugin_read_memory_vaddr(address: u64, data: *mut ByteArray, len: usize) -> bool;
+    fn qemu_plugin_read_memory_hwaddr(address: u64, data: *mut ByteArray, len: usize) -> c_int;
+    fn qemu_plugin_write_memory_hwaddr(address: u64, data: *mut ByteArray) -> c_int;
     fn qemu_plugin_get_registers() -> *mut Array;
     fn qemu_plugin_read_register(handle: *mut c_void, data: *mut ByteArray) -> bool;
     fn qemu_plugin_write_register(handle: *mut c_void, data: *mut ByteArray) -> bool;
@@ -48,6 +50,7 @@ pub(super) struct RegisterFile {
     pub(super) rcx: Register,
     pub(super) rdx: Register,
     pub(super) cs: Register,
+    pub(super) cr4: Register,
     /// Up to date only where a block starts: in its midst QEMU leaves it there.
     pub(super) rip: Register,
     /// All sixteen, in QEMU's order.
@@ -93,6 +96,7 @@ impl RegisterFile {
             rcx: named("rcx")?,
             rdx: named("rdx")?,
             cs: named("cs")?,
+            cr4: named("cr4")?,
         })
     }
 }
@@ -128,14 +132,9 @@ impl Register {
 
     /// Sets a register of 8 bytes.
     pub(super) fn set(self, value: u64) {
-        BYTES.with(|bytes| {
-            // SAFETY: the array belongs to this thread and holds 8 bytes, the
-            // size of the register.
-            unsafe {
-                g_byte_array_set_size(bytes.as_ptr(), 8);
-                std::ptr::copy_nonoverlapping(value.to_le_bytes().as_ptr(), bytes.as_ref().data, 8);
-                qemu_plugin_write_register(self.0.as_ptr(), bytes.as_ptr());
-            }
+        with_bytes(value.to_le_bytes(), |bytes| {
+            // SAFETY: 8 bytes are the size of the register.
+            unsafe { qemu_plugin_write_register(self.0.as_ptr(), bytes) }
         });
     }
 }
@@ -150,6 +149,38 @@ pub(super) fn memory(address: u64) -> Option<u64> {
             qemu_plugin_read_memory_vaddr(address, bytes.as_ptr(), 8)
         };
         found.then(|| first_8_bytes(*bytes))
+    })
+}
+
+/// 4 bytes at a physical address, which may be those of a device's register.
+pub(super) fn physical(address: u64) -> Option<u32> {
+    BYTES.with(|bytes| {
+        // SAFETY: the array belongs to this thread; QEMU makes it fit.
+        let result = unsafe {
+            g_byte_array_set_size(bytes.as_ptr(), 0);
+            qemu_plugin_read_memory_hwaddr(address, bytes.as_ptr(), 4)
+        };
+        (result == 0).then(|| first_8_bytes(*bytes) as u32)
+    })
+}
+
+/// Writes 4 bytes at a physical address. Whether it could.
+pub(super) fn set_physical(address: u64, value: u32) -> bool {
+    // SAFETY: QEMU writes as many bytes as the array holds.
+    with_bytes(value.to_le_bytes(), |bytes| unsafe {
+        qemu_plugin_write_memory_hwaddr(address, bytes) == 0
+    })
+}
+
+/// Passes bytes in an array of GLib.
+fn with_bytes<const N: usize, T>(value: [u8; N], action: impl FnOnce(*mut ByteArray) -> T) -> T {
+    BYTES.with(|bytes| {
+        // SAFETY: the array belongs to this thread and holds N bytes.
+        unsafe {
+            g_byte_array_set_size(bytes.as_ptr(), N as c_uint);
+            std::ptr::copy_nonoverlapping(value.as_ptr(), bytes.as_ref().data, N);
+        }
+        action(bytes.as_ptr())
     })
 }
 

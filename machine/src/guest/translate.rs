@@ -5,10 +5,10 @@ use lbr_msr::insn::{self, Insn};
 use super::api::{Block, Registers};
 use super::callbacks;
 use super::instruction::{Hooked, cycles};
-use super::machine::{BlockStart, Machine, Transactional};
+use super::machine::{Access, BlockPart, BlockStart, DUE, Machine, Transactional};
 
 /// Hooks a block. A vCPU that does not record pays one test per block and one
-/// per branch.
+/// per branch; where there is a performance monitor, also what counts.
 pub(super) fn translate(machine: &'static Machine, block: &Block) {
     let instructions = block.instructions();
     let count = instructions.len();
@@ -21,7 +21,24 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
         let hooked = Hooked::of(code).filter(|hooked| machine.tsx() || !hooked.is_transactional());
         decoded.push((insn, bytes, len, hooked));
     }
-    block.on_start(machine.switch, callbacks::block_started, machine.callback_data.block(start));
+    let last = decoded.last().map(|(insn, bytes, len, _)| {
+        insn::decode(bytes.get(..*len).unwrap_or_default(), insn.address())
+    });
+    let branch = match last {
+        Some(Insn::Branch(branch)) => Some(branch),
+        _ => None,
+    };
+    let watch = machine.watch;
+    let data = machine.callback_data.block(start);
+    block.on_start(watch.cycles, DUE, callbacks::block_started, data);
+    if machine.model.pmu.is_some() {
+        // Behind the callback: what it finds has been executed.
+        block.add(watch.cycles, start.cycles);
+        block.add(watch.instructions, count as u32);
+        if branch.is_some() {
+            block.add(watch.retired, 1);
+        }
+    }
     let transactional = |hooked: Option<Hooked>| hooked.is_some_and(Hooked::is_transactional);
     if decoded.iter().any(|(.., hooked)| transactional(*hooked))
         && let Some((first, ..)) = decoded.first()
@@ -30,19 +47,34 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
     }
 
     let mut after_cpuid = false;
-    for (index, (insn, bytes, len, hooked)) in decoded.iter().enumerate() {
+    for (index, (insn, _, len, hooked)) in decoded.iter().enumerate() {
         let address = insn.address();
         let next = address.wrapping_add(*len as u64);
         let last = index + 1 == count;
+        let access = || {
+            let rest = decoded.get(index + 1..).unwrap_or_default();
+            let part = |bytes: &[u8; 16], len: usize| cycles(bytes.get(..len).unwrap_or_default());
+            machine.callback_data.access(Access {
+                next,
+                rest: BlockPart {
+                    instructions: rest.len() as u32,
+                    cycles: rest.iter().map(|(_, bytes, len, _)| part(bytes, *len)).sum(),
+                    branches: u32::from(branch.is_some() && !last),
+                },
+            })
+        };
         if std::mem::take(&mut after_cpuid) {
             insn.before(Registers::ReadWrite, callbacks::after_cpuid, 0);
         }
         match *hooked {
             Some(Hooked::ReadMsr) => {
-                insn.before(Registers::ReadWriteAndPc, callbacks::read_msr, next);
+                insn.before_with(Registers::ReadWriteAndPc, callbacks::read_msr, access());
             }
             Some(Hooked::WriteMsr) => {
-                insn.before(Registers::ReadWriteAndPc, callbacks::write_msr, next);
+                insn.before_with(Registers::ReadWriteAndPc, callbacks::write_msr, access());
+            }
+            Some(Hooked::ReadCounter) => {
+                insn.before_with(Registers::ReadWriteAndPc, callbacks::read_counter, access());
             }
             Some(Hooked::Cpuid) => {
                 insn.before(Registers::ReadWrite, callbacks::before_cpuid, u64::from(last));
@@ -58,13 +90,12 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
             None => {}
         }
         // A branch ends the block that it is in.
-        let code = bytes.get(..*len).unwrap_or_default();
-        if last && let Insn::Branch(branch) = insn::decode(code, address) {
-            insn.before_if(
-                machine.switch,
-                callbacks::branch_started,
-                machine.callback_data.branch(branch),
-            );
+        if last && let Some(branch) = branch {
+            let data = machine.callback_data.branch(branch);
+            match branch.is_far() {
+                true => insn.before_if(watch.far_branches, callbacks::far_branch_started, data),
+                false => insn.before_if(watch.branches, callbacks::branch_started, data),
+            }
         }
     }
 }

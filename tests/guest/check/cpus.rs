@@ -19,6 +19,9 @@ pub(crate) struct Cpu {
     pub(crate) filter: Filter,
     pub(crate) control: u32,
     pub(crate) enable: u64,
+    /// CPUID.0AH:EAX: version of the performance monitor, and its general
+    /// counters.
+    pub(crate) perfmon: (u32, u32),
     pub(crate) cycles: Cycles,
     /// Registers of other facilities, which this CPU lacks.
     pub(crate) absent: &'static [u32],
@@ -64,6 +67,7 @@ const NEHALEM_LAYOUT: Cpu = Cpu {
     filter: Filter::Select(0x1C8),
     control: DEBUGCTL,
     enable: 1,
+    perfmon: (3, 4),
     cycles: Cycles::None,
     absent: &[],
     reserved: &[],
@@ -75,6 +79,7 @@ const NEHALEM_LAYOUT: Cpu = Cpu {
 pub(crate) const CPUS: [Cpu; 8] = [
     Cpu {
         name: "06_0F",
+        perfmon: (2, 2),
         model: 0x0F,
         format: Some(2),
         depth: 4,
@@ -145,6 +150,7 @@ pub(crate) const CPUS: [Cpu; 8] = [
     },
     Cpu {
         name: "06_5E",
+        perfmon: (4, 4),
         model: 0x5E,
         format: Some(5),
         depth: 32,
@@ -156,6 +162,7 @@ pub(crate) const CPUS: [Cpu; 8] = [
     },
     Cpu {
         name: "06_5C",
+        perfmon: (4, 4),
         model: 0x5C,
         format: Some(6),
         depth: 32,
@@ -177,6 +184,7 @@ pub(crate) const CPUS: [Cpu; 8] = [
     },
     Cpu {
         name: "06_7A",
+        perfmon: (4, 4),
         model: 0x7A,
         format: Some(7),
         depth: 32,
@@ -188,6 +196,7 @@ pub(crate) const CPUS: [Cpu; 8] = [
     },
     Cpu {
         name: "06_8F",
+        perfmon: (5, 8),
         model: 0x8F,
         format: Some(0x3F),
         depth: 32,
@@ -205,6 +214,7 @@ pub(crate) const CPUS: [Cpu; 8] = [
     },
     Cpu {
         name: "19_11",
+        perfmon: (0, 0),
         family: 0x19,
         model: 0x11,
         format: None,

@@ -108,7 +108,11 @@ impl Check {
                 &format!("CPUID.80000022H:EAX is {:#x}, EBX {:#x}", leaf.eax, leaf.ebx),
             );
         }
-        self.fact(cpuid(0xA).eax & 0xFF == 0, "CPUID.0AH offers no performance monitor");
+        let leaf = cpuid(0xA);
+        self.fact(
+            (leaf.eax & 0xFF, leaf.eax >> 8 & 0xFF) == self.cpu.perfmon,
+            &format!("CPUID.0AH:EAX is {:#x}", leaf.eax),
+        );
     }
 
     fn registers(&mut self) {

@@ -5,6 +5,8 @@
 //! of a discontinuity after the fact. So a branch is pending from the moment
 //! it starts until it is known where execution went on.
 
+mod counting;
+
 use lbr_msr::address::IA32_DEBUGCTL;
 use lbr_msr::insn::BranchInsn;
 use lbr_msr::record::HwBranchType;
@@ -13,6 +15,7 @@ use lbr_msr::soft::{Faults, Retired, SoftLbr};
 use lbr_msr::{Msr, MsrRead, MsrWrite};
 
 use super::model::Model;
+use super::pmu::{Happened, Pmu};
 use super::predict::Predictor;
 use super::registers::{Answer, Owner};
 use super::sharing::SharedSelect;
@@ -37,8 +40,21 @@ pub(super) struct Vcpu {
     shift: u64,
     predictor: Predictor,
     transaction: Option<Transaction>,
-    /// Privilege level of what executes, valid while recording.
+    pmu: Option<Pmu>,
+    /// What its counters have counted, as generated code counts.
+    pub(super) counted: Happened,
+    /// A counter is on.
+    counting: bool,
+    /// A counter has overflowed, and nothing is frozen yet.
+    overflow: bool,
+    /// An interrupt of the performance monitor is due.
+    pmi: bool,
+    /// Whether generated code tells of branches, and whether it counts.
+    pub(super) told_of: (bool, bool),
+    /// Privilege level of what executes, valid while recording or counting.
     cpl: u8,
+    /// A far branch has started.
+    leaves_level: bool,
     /// Cycles since the last retired branch; not known before the first.
     cycles: Option<u32>,
     /// An exception has been raised and not been delivered yet.
@@ -60,6 +76,7 @@ pub(super) struct EventCounts {
     pub(super) writes: u64,
     pub(super) faults: u64,
     pub(super) discontinuities: u64,
+    pub(super) pmis: u64,
 }
 
 impl Vcpu {
@@ -80,7 +97,14 @@ impl Vcpu {
             shift: 0,
             predictor: Predictor::default(),
             transaction: None,
+            pmu: model.pmu.clone(),
+            counted: Happened::default(),
+            counting: false,
+            overflow: false,
+            pmi: false,
+            told_of: (false, false),
             cpl: 0,
+            leaves_level: false,
             cycles: None,
             exception: false,
             faulting_rcx: None,
@@ -109,6 +133,9 @@ impl Vcpu {
 
     /// RDMSR at privilege level 0.
     pub(super) fn read(&mut self, msr: Msr) -> Answer<u64> {
+        if let Some(answer) = self.read_counter(msr) {
+            return answer;
+        }
         let owner = Owner::of(msr);
         match owner {
             Owner::Emulator => return Answer::NotOurs,
@@ -128,6 +155,10 @@ impl Vcpu {
 
     /// WRMSR at privilege level 0. It may ask to change the model.
     pub(super) fn write(&mut self, msr: Msr, value: u64, model: &Model) -> Answer<()> {
+        self.cpl = 0;
+        if let Some(answer) = self.write_counter(msr, value) {
+            return answer;
+        }
         let owner = Owner::of(msr);
         if owner == Owner::Machine {
             return self.tell_machine(msr, value, model);
@@ -207,11 +238,11 @@ impl Vcpu {
     /// and is no branch: nothing is pending.
     fn look_at_control(&mut self) {
         // DEBUGCTL.LBR enables AMD's one-entry pair beside a stack.
-        let recording = self.is_set(self.control, self.enable) || self.is_set(IA32_DEBUGCTL, 1);
+        let lbr = self.is_set(self.control, self.enable) || self.is_set(IA32_DEBUGCTL, 1);
+        let recording = self.look_at_counters() || lbr;
         if recording != self.recording {
             self.recording = recording;
             self.pending = None;
-            self.cpl = 0;
             self.cycles = None;
             self.predictor.start();
         }
@@ -292,7 +323,10 @@ impl Vcpu {
         let exception = std::mem::take(&mut self.exception);
         let pending = self.pending.take();
         self.transaction = None;
+        self.leaves_level = false;
         if !self.recording {
+            self.freeze_on_overflow();
+            self.cpl = cpl;
             return;
         }
         // An exception at the branch itself means that it did not retire, or
@@ -303,15 +337,16 @@ impl Vcpu {
             let after = if branch.is_far() { level_of(from) } else { self.cpl };
             self.arrived(branch, from, after);
         }
+        self.freeze_on_overflow();
         if debug {
             // No record (SDM24 Table 20-3), and recording ends (SDM 17.4.2).
             self.lbr.debug_exception();
             self.look_at_control();
-            self.cpl = cpl;
         } else {
             self.lbr.exception();
             self.retire(Taken::other(from, to, cpl));
         }
+        self.cpl = cpl;
     }
 
     /// `branch` has gone on at `to`, which for a conditional one may be the
@@ -320,6 +355,11 @@ impl Vcpu {
     fn arrived(&mut self, branch: BranchInsn, to: u64, cpl_after: u8) {
         let taken = !branch.is_conditional() || to != branch.next();
         let mispredicted = self.predictor.executed(&branch, to, taken);
+        self.count(&Happened {
+            taken: taken.into(),
+            mispredicted: mispredicted.into(),
+            ..Happened::default()
+        });
         if taken {
             self.retire(Taken {
                 class: branch.class,

@@ -112,9 +112,7 @@ fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
         .arg("-initrd")
         .arg(&initrd)
         .arg("-append")
-        // Linux counts timer interrupts against loops of its own, and panics
-        // where the host was busy with something else meanwhile.
-        .arg(format!("console=ttyS0 panic=-1 no_timer_check quiet loglevel=4 {}", options.append))
+        .arg(options.kernel())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());
@@ -160,6 +158,9 @@ fn write_initrd(path: &Path, parts: &Parts, options: &Options) -> io::Result<()>
     archive.tree(&parts.root, "")?;
     let modules = if options.msr { MODULE_FOLDER } else { WORK_FOLDER };
     archive.tree(&parts.modules, &format!("{modules}/"))?;
+    for tree in &options.trees {
+        archive.tree(tree, "")?;
+    }
     for (path, name) in &options.files {
         let contents = doing(fs::read(path), || path.display().to_string())?;
         let mode = fs::metadata(path)?.permissions().mode();

@@ -18,6 +18,7 @@ busybox's commands beside lbr; `su user -c COMMAND` runs one without rights.
                       skylake or zen4 (default 06_5E)
   --lie NAME          let the CPU's LBR differ from its documents in this way;
                       may be given more than once
+  --no-pmu            leave out the CPU's performance monitor
   --deep-idle         let HLT stand for a C-state deeper than C1
   --smp N             CPUs of the guest (default 2)
   --threads N         hyperthreads of a core (default 1); they share
@@ -25,6 +26,7 @@ busybox's commands beside lbr; `su user -c COMMAND` runs one without rights.
   --memory MIB        memory of the guest (default 512)
   --file PATH[:NAME]  put this file into the guest, as /work/NAME; a NAME that
                       starts with / is a path there
+  --tree DIR          put everything below DIR into the guest, at its root
   --script FILE       run FILE with the guest's sh
   --out DIR           put what the command leaves in /out here
   --env NAME=VALUE    an environment variable of the command
@@ -39,11 +41,13 @@ busybox's commands beside lbr; `su user -c COMMAND` runs one without rights.
 pub(crate) struct Options {
     pub(crate) cpu: String,
     pub(crate) lies: Vec<String>,
+    pub(crate) pmu: bool,
     pub(crate) deep_idle: bool,
     pub(crate) smp: u32,
     pub(crate) threads: u32,
     pub(crate) memory: u32,
     pub(crate) files: Vec<(PathBuf, String)>,
+    pub(crate) trees: Vec<PathBuf>,
     pub(crate) out: Option<PathBuf>,
     pub(crate) environment: Vec<String>,
     pub(crate) msr: bool,
@@ -59,11 +63,13 @@ impl Options {
         let mut options = Options {
             cpu: "06_5E".to_owned(),
             lies: Vec::new(),
+            pmu: true,
             deep_idle: false,
             smp: 2,
             threads: 1,
             memory: 512,
             files: Vec::new(),
+            trees: Vec::new(),
             out: None,
             environment: Vec::new(),
             msr: true,
@@ -83,6 +89,7 @@ impl Options {
                 "--help" | "-h" => return Ok(None),
                 "--cpu" => options.cpu = value()?,
                 "--lie" => options.lies.push(value()?),
+                "--no-pmu" => options.pmu = false,
                 "--deep-idle" => options.deep_idle = true,
                 "--threads" => options.threads = number(&word, &value()?, 1..=64)?,
                 "--smp" => options.smp = number(&word, &value()?, 1..=64)?,
@@ -95,6 +102,7 @@ impl Options {
                     };
                     options.files.push((path.into(), name));
                 }
+                "--tree" => options.trees.push(value()?.into()),
                 "--script" => {
                     let path = value()?;
                     let name = file_name(&path)?;
@@ -151,9 +159,24 @@ impl Options {
         format!("max,{vendor},-avx,-avx2,-monitor,-x2apic,-la57")
     }
 
+    /// The kernel's command line.
+    pub(crate) fn kernel(&self) -> String {
+        // Linux counts timer interrupts against loops of its own, and panics
+        // where the host was busy with something else meanwhile. Its watchdog
+        // would count cycles for ever, which costs a callback at each entry
+        // of the kernel.
+        format!(
+            "console=ttyS0 panic=-1 no_timer_check nmi_watchdog=0 quiet loglevel=4 {}",
+            self.append
+        )
+    }
+
     /// The plugin's arguments.
     pub(crate) fn plugin(&self) -> String {
         let mut arguments = format!("cpu={},threads={}", self.cpu, self.threads);
+        if !self.pmu {
+            arguments.push_str(",pmu=off");
+        }
         if self.deep_idle {
             arguments.push_str(",idle=deep");
         }

@@ -1,0 +1,231 @@
+//! The performance monitor of one virtual CPU: counters that are fed with what
+//! the vCPU executes.
+//!
+//! Intel's architectural monitor, versions 1 to 5 (SDM 18.2), with as many
+//! counters as CPUID leaf 0AH of the chosen CPU says, and AMD's core counters,
+//! from PerfMonV2 on with global registers. Instructions, cycles and branches
+//! are counted; caches and the like are not modelled, and leaf 0AH says so.
+//!
+//! What counts inexactly: an instruction that faults counts with the rest of
+//! its block of code, and again when it is repeated.
+
+mod event;
+mod registers;
+
+use super::cpuid::Leaf;
+use event::Event;
+pub(super) use event::Happened;
+
+/// CPUID.80000022H:EAX\[0\], PerfMonV2.
+const PERF_MON_V2: u32 = 1 << 0;
+/// Core counters of AMD: CPUID.80000001H:ECX\[23\], PerfCtrExtCore.
+const AMD_COUNTERS: usize = 6;
+/// Newer versions are announced as this one.
+const NEWEST: u32 = 5;
+/// CPUID.0AH:EBX, events that are not there: LLC references and misses.
+const NO_CACHES: u32 = 1 << 3 | 1 << 4;
+
+/// PERFEVTSELx: counts in user mode, in ring 0, interrupts, is on.
+const USR: u64 = 1 << 16;
+const OS: u64 = 1 << 17;
+const INT: u64 = 1 << 20;
+const EN: u64 = 1 << 22;
+
+/// A counter with its event select register.
+#[derive(Clone, Copy, Debug, Default)]
+struct General {
+    select: u64,
+    count: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Pmu {
+    amd: bool,
+    /// AMD: 1 without global registers, 2 with them.
+    version: u32,
+    /// IA32_A_PMCx exist.
+    full_width: bool,
+    /// CPUID.0AH:EDX\[15\] or an early version: bit AnyThread is reserved.
+    no_any_thread: bool,
+    width: u32,
+    general: Vec<General>,
+    fixed: Vec<u64>,
+    fixed_ctrl: u64,
+    global_ctrl: u64,
+    status: u64,
+    /// A PMI has stopped the counters: GLOBAL_STATUS.CTR_FRZ.
+    pub(super) frozen: bool,
+}
+
+impl Pmu {
+    /// Intel's, as leaf 0AH tells; `None` where there is none.
+    pub(super) fn intel(leaf_a: Leaf, full_width: bool) -> Option<Pmu> {
+        let version = (leaf_a.eax & 0xFF).min(NEWEST);
+        let byte = |shift: u32| leaf_a.eax >> shift & 0xFF;
+        let fixed = if version >= 2 { leaf_a.edx & 0x1F } else { 0 };
+        let no_any_thread = version < 3 || leaf_a.edx >> 15 & 1 != 0;
+        let monitor = Pmu { no_any_thread, ..Pmu::new(version, byte(8), fixed, byte(16)) };
+        (version > 0).then_some(Pmu { full_width, ..monitor })
+    }
+
+    /// AMD's, as leaf 80000022H tells.
+    pub(super) fn amd(leaf_8000_0022: Leaf) -> Pmu {
+        let version = if leaf_8000_0022.eax & PERF_MON_V2 != 0 { 2 } else { 1 };
+        Pmu { amd: true, ..Pmu::new(version, AMD_COUNTERS as u32, 0, 48) }
+    }
+
+    fn new(version: u32, general: u32, fixed: u32, width: u32) -> Pmu {
+        // As after a reset, when all general counters are enabled. SDM 18.2.2.
+        let global_ctrl = if version >= 2 { ones(general) } else { 0 };
+        Pmu {
+            amd: false,
+            version,
+            full_width: false,
+            no_any_thread: false,
+            width: width.clamp(32, 63),
+            general: vec![General::default(); general as usize],
+            fixed: vec![0; fixed as usize],
+            fixed_ctrl: 0,
+            global_ctrl,
+            status: 0,
+            frozen: false,
+        }
+    }
+
+    /// The chosen CPU's leaf 0AH, less what is not modelled.
+    pub(super) const fn leaf_a(&self, of_cpu: Leaf) -> Leaf {
+        Leaf { eax: of_cpu.eax & !0xFF | self.version, ebx: of_cpu.ebx | NO_CACHES, ..of_cpu }
+    }
+
+    pub(super) const fn is_amd(&self) -> bool {
+        self.amd
+    }
+
+    /// A counter's value after which it is 0 again.
+    const fn mask(&self) -> u64 {
+        (1 << self.width) - 1
+    }
+
+    /// The bits of the counters in the global registers.
+    fn counters(&self) -> u64 {
+        ones(self.general.len() as u32) | ones(self.fixed.len() as u32) << 32
+    }
+
+    const fn is_enabled(&self, bit: usize) -> bool {
+        !self.frozen && (self.version < 2 || self.global_ctrl >> bit & 1 != 0)
+    }
+
+    /// What general counter `index` counts, if it is on.
+    fn event(&self, index: usize) -> Option<Event> {
+        let select = self.general.get(index)?.select;
+        if select & EN == 0 || select & (USR | OS) == 0 || !self.is_enabled(index) {
+            return None;
+        }
+        if self.amd { Event::of_amd(select) } else { Event::of_intel(select) }
+    }
+
+    /// What fixed counter `index` counts, if it is on, and its four bits of
+    /// control.
+    fn fixed_event(&self, index: usize) -> Option<(Event, u64)> {
+        let control = self.fixed_ctrl >> (4 * index) & 0xF;
+        if control & 3 == 0 || !self.is_enabled(32 + index) {
+            return None;
+        }
+        Some((Event::of_fixed(index)?, control))
+    }
+
+    /// Some counter is on, whatever the privilege level.
+    pub(super) fn is_on(&self) -> bool {
+        (0..self.general.len()).any(|index| self.event(index).is_some())
+            || (0..self.fixed.len()).any(|index| self.fixed_event(index).is_some())
+    }
+
+    /// Some counter that is on counts what is known only of branches that are
+    /// followed one by one.
+    pub(super) fn needs_branches(&self) -> bool {
+        (0..self.general.len()).any(|i| self.event(i).is_some_and(Event::needs_branches))
+    }
+
+    /// The cycles that pass at the least at this privilege level before a
+    /// counter interrupts; `None` where none can.
+    pub(super) fn cycles_to_interrupt(&self, cpl: u8) -> Option<u64> {
+        let left = |count: u64| (1 << self.width) - count;
+        let general = self.general.iter().enumerate().filter_map(|(index, counter)| {
+            let event = self.event(index)?;
+            let counts = counter.select & INT != 0 && counter.select & ring(cpl) != 0;
+            counts.then(|| event.cycles_at_least(left(counter.count)))
+        });
+        let fixed = self.fixed.iter().enumerate().filter_map(|(index, count)| {
+            let (event, control) = self.fixed_event(index)?;
+            let counts = control & 8 != 0 && control & fixed_ring(cpl) != 0;
+            counts.then(|| event.cycles_at_least(left(*count)))
+        });
+        general.chain(fixed).min()
+    }
+
+    /// Counts what happened at a privilege level. `true`: a counter that asks
+    /// for an interrupt has overflowed.
+    pub(super) fn count(&mut self, happened: &Happened, cpl: u8) -> bool {
+        let mask = self.mask();
+        let add = |count: &mut u64, times: u64| {
+            let sum = *count + times;
+            *count = sum & mask;
+            sum > mask
+        };
+        let mut interrupts = false;
+        for index in 0..self.general.len() {
+            let Some(event) = self.event(index) else { continue };
+            let Some(counter) = self.general.get_mut(index) else { continue };
+            if counter.select & ring(cpl) != 0 && add(&mut counter.count, event.times(happened)) {
+                self.status |= 1 << index;
+                interrupts |= counter.select & INT != 0;
+            }
+        }
+        for index in 0..self.fixed.len() {
+            let Some((event, control)) = self.fixed_event(index) else { continue };
+            let Some(count) = self.fixed.get_mut(index) else { continue };
+            if control & fixed_ring(cpl) != 0 && add(count, event.times(happened)) {
+                self.status |= 1 << (32 + index);
+                interrupts |= control & 8 != 0;
+            }
+        }
+        interrupts
+    }
+
+    /// A PMI has come, and DEBUGCTL.FREEZE_PERFMON_ON_PMI is set. Before
+    /// version 4 the CPU clears the enable bits itself, from then on it sets
+    /// GLOBAL_STATUS.CTR_FRZ. SDM 17.4.7.
+    pub(super) const fn freeze(&mut self) {
+        if !self.amd && self.version < 4 {
+            self.global_ctrl = 0;
+        }
+    }
+
+    /// RDPMC; `None` where there is no such counter. SDM Vol. 2B; AMD APM
+    /// Vol. 3.
+    pub(super) fn rdpmc(&self, ecx: u32) -> Option<u64> {
+        let index = (ecx & 0xFFFF) as usize;
+        match ecx >> 16 {
+            0 => self.general.get(index).map(|counter| counter.count),
+            0x4000 => self.fixed.get(index).copied(),
+            _ => None,
+        }
+    }
+}
+
+const fn ring(cpl: u8) -> u64 {
+    if cpl == 0 { OS } else { USR }
+}
+
+const fn fixed_ring(cpl: u8) -> u64 {
+    if cpl == 0 { 1 } else { 2 }
+}
+
+/// The lowest `n` bits, of 32 at the most.
+const fn ones(n: u32) -> u64 {
+    (1 << n) - 1
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/machine/pmu.rs"]
+mod tests;
