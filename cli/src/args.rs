@@ -5,9 +5,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 use crate::commands::time::TimeArgs;
 use crate::commands::{
-    annotate::Annotate, decode::DecodeArgs, disarm::DisarmArgs, doctor::DoctorArgs, dump::DumpArgs,
-    explain::ExplainArgs, export::Export, hist::Hist, lint::LintArgs, probe::ProbeArgs,
-    record::Record, report::Report, script::Script, verify::VerifyArgs,
+    annotate::Annotate, decode::DecodeArgs, diff::Diff, disarm::DisarmArgs, doctor::DoctorArgs,
+    dump::DumpArgs, explain::ExplainArgs, export::Export, hist::Hist, lint::LintArgs,
+    probe::ProbeArgs, record::Record, report::Report, script::Script, verify::VerifyArgs,
 };
 
 /// Last Branch Records: registers, recordings, timings.
@@ -52,7 +52,8 @@ const EXIT_CODES: &str = "Exit status:
   2  bad usage or input
   3  no usable LBR here
   4  not permitted
-  5  data of too poor quality (--strict)";
+  5  data of too poor quality (--strict)
+  6  something grew by more than is allowed (diff --fail-above)";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -69,6 +70,7 @@ pub(crate) enum Command {
     Report(Box<Report>),
     Hist(Hist),
     Annotate(Annotate),
+    Diff(Box<Diff>),
     Lint(LintArgs),
     Script(Script),
     Export(Export),

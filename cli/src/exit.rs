@@ -30,6 +30,8 @@ pub(crate) const NO_LBR: u8 = 3;
 pub(crate) const NOT_PERMITTED: u8 = 4;
 /// Data of too poor quality.
 pub(crate) const POOR: u8 = 5;
+/// More changed than is allowed.
+pub(crate) const DIFFERS: u8 = 6;
 
 /// Attaches an exit code to an error.
 pub(crate) trait OrExit<T> {

@@ -50,10 +50,12 @@ pub(crate) struct SelectArgs {
     force: bool,
 }
 
+/// Times, as an argument.
 #[derive(Clone, Debug)]
-struct Spans(Vec<Times>);
+pub(crate) struct Spans(pub(crate) Vec<Times>);
 
-fn spans(text: &str) -> Result<Spans, NotTimes> {
+/// Reads `--time`.
+pub(crate) fn spans(text: &str) -> Result<Spans, NotTimes> {
     Times::parse(text).map(Spans)
 }
 

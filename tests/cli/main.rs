@@ -25,6 +25,7 @@ mod arm;
 mod armed;
 mod book;
 mod decode;
+mod diff;
 mod doctor;
 mod drawn;
 mod dump;

@@ -46,6 +46,7 @@ fn of_recording(file: &str) -> Vec<Vec<&str>> {
         vec!["annotate", "-i", file],
         vec!["annotate", "-i", file, "--hottest"],
         vec!["lint", "-i", file],
+        vec!["diff", file, file],
     ]);
     all
 }
@@ -117,6 +118,9 @@ fn foreign_text_is_shown_escaped() {
         vec!["script", "-i", file, "--json"],
         vec!["lint", "-i", file, "--json"],
         vec!["lint", "-i", file, "--csv"],
+        vec!["diff", file, file, "--json"],
+        vec!["diff", file, file, "--csv"],
+        vec!["diff", file, file, "--html", "-"],
         vec!["hist", "-i", file, "--json"],
         vec!["hist", "-i", file, "--csv"],
         vec!["report", "-i", "no\u{1b}[2Jthing\nlbr: forged"],

@@ -16,6 +16,7 @@ mod agree;
 mod annotate;
 mod brstack;
 mod callgraph;
+mod compare;
 mod compiled;
 mod counters;
 mod debugdata;

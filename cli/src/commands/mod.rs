@@ -4,6 +4,7 @@ pub(crate) mod annotate;
 pub(crate) mod backend;
 pub(crate) mod cpus;
 pub(crate) mod decode;
+pub(crate) mod diff;
 pub(crate) mod disarm;
 pub(crate) mod doctor;
 pub(crate) mod dump;
@@ -41,6 +42,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         },
         Command::Hist(args) => hist::run(&args),
         Command::Annotate(args) => annotate::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Script(args) => script::run(&args),
         Command::Export(args) => export::run(&args),

@@ -4,6 +4,7 @@
 pub mod annotate;
 pub mod basic;
 pub mod callgraph;
+pub mod compare;
 pub mod cycles;
 pub mod flow;
 pub mod hot;

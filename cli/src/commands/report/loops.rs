@@ -134,7 +134,7 @@ fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
             Cell::or_absent(one.longest(), |(_, whole)| Cell::Flag(!whole))
         })
         .number("", "mean", |_, (_, one)| {
-            Cell::or_absent(mean(one), |mean| Cell::Decimal(mean, 2))
+            Cell::or_absent(one.mean_trips(), |mean| Cell::Decimal(mean, 2))
         });
     // Where trip counts are the truth there is no interval.
     let table = match complete {
@@ -142,7 +142,9 @@ fn table<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
         false => table.number("", "95 %", |_, (_, one)| interval(one)).spare(1),
     };
     table
-        .only("mean", |_, (_, one)| Cell::or_absent(mean(one), |mean| Cell::Decimal(mean, 2)))
+        .only("mean", |_, (_, one)| {
+            Cell::or_absent(one.mean_trips(), |mean| Cell::Decimal(mean, 2))
+        })
         .only("mean_low", |_, (_, one)| decimal(one.mean.and_then(|mean| mean.low)))
         .only("mean_high", |_, (_, one)| decimal(one.mean.and_then(|mean| mean.high)))
         .number("cycles_p50", "cycles p50", |_, (_, one)| Cell::number(one.cycles.quantile(0.5)))
@@ -206,13 +208,6 @@ fn trips(one: &Loop, of: f64) -> Option<u32> {
 
 fn is_at_least(one: &Loop, of: f64) -> Cell {
     Cell::Flag(matches!(one.trips.quantile(of), Quantile::AtLeast(_)))
-}
-
-fn mean(one: &Loop) -> Option<f64> {
-    match one.mean {
-        Some(estimate) => estimate.mean,
-        None => one.trips.mean(),
-    }
 }
 
 /// The interval of the mean, in a sample.

@@ -86,7 +86,7 @@ impl Cell {
     }
 
     /// As people read it, whole.
-    fn text(&self) -> Cow<'_, str> {
+    pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
             Cell::Absent => "-".into(),
             Cell::Empty | Cell::Nested(_) => "".into(),

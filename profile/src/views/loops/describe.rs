@@ -216,6 +216,7 @@ pub(super) fn describe(
             headless: seen.headless,
             longest_headless: seen.longest_headless,
             mean: (!complete).then(|| Mean::of(&seen.exits)),
+            exits: seen.exits,
             cycles: seen.cycles.clone(),
         });
     }

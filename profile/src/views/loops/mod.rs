@@ -30,6 +30,7 @@ mod graph;
 mod track;
 mod trips;
 
+use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, Counter, View, Whole, add};
 use crate::code::maps::{Location, Maps};
@@ -82,11 +83,23 @@ pub struct Loop {
     /// Mean out of a sample; `None` in a complete recording, where the trips
     /// say it themselves.
     pub mean: Option<Mean>,
+    /// Exits (y) among exits and rounds (x), by stack.
+    pub exits: Clusters,
     /// Core cycles from one back edge to the next, calls included.
     pub cycles: Cycles,
 }
 
 impl Loop {
+    /// Mean trips of an entry: out of a sample the estimate; `None` where no
+    /// entry was seen to end.
+    #[must_use]
+    pub fn mean_trips(&self) -> Option<f64> {
+        match self.mean {
+            Some(estimate) => estimate.mean,
+            None => self.trips.mean(),
+        }
+    }
+
     /// The most trips known of any entry, and whether that is all it made.
     #[must_use]
     pub fn longest(&self) -> Option<(u64, bool)> {

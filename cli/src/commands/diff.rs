@@ -1,0 +1,653 @@
+//! `lbr diff`: what changed from one build to the next.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use maud::html;
+use profile::compare::{self, By, Change, Comparison, Looked, Measure, Row};
+use profile::loops;
+use profile::maps::Maps;
+use profile::quality::Quality;
+use profile::select::Selection;
+use serde_json::{Value, json};
+
+use crate::exit::{DIFFERS, DONE, Failure, Outcome, USAGE};
+use crate::head::{self, Totals, finish, quality_json};
+use crate::input::{Reread, Source};
+use crate::output::Output;
+use crate::present::number::{counted, grouped};
+use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
+use crate::present::place::Place;
+use crate::present::table::{Cell, Printer, Table};
+use crate::present::{json, page};
+use crate::select::{RowArgs, SelectArgs, Spans, spans};
+use crate::symbols::SymbolArgs;
+
+/// Rows of a table where nobody says how many.
+const ROWS: usize = 25;
+/// The same on a page.
+const PAGE_ROWS: usize = 250;
+
+/// Compare two recordings: what changed from one build to the next
+///
+/// The baseline comes first, as in perf diff. Places that branches come from are
+/// one by file and offset where the build is the same, else by function and line;
+/// loops by their heads. Compared are the share of all branches, the rate of
+/// mispredictions, the median cycles of the blocks that end there, and the trips of
+/// loops. A change counts as significant where the stacks of each side, which are
+/// the unit, make chance improbable, corrected by Holm for the number of tests: at
+/// the level, any at all is found where nothing changed.
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// The baseline and the recording that is compared with it, each of any kind
+    /// that report reads; one alone is compared with perf.data.old [default:
+    /// perf.data.old perf.data].
+    #[arg(value_name = "FILE", num_args = 0..=2)]
+    files: Vec<PathBuf>,
+    /// Recordings of the baseline, counted together.
+    #[arg(long, value_name = "FILE", conflicts_with = "files", requires = "new")]
+    baseline: Vec<PathBuf>,
+    /// Recordings that are compared with it, counted together.
+    #[arg(long, value_name = "FILE", conflicts_with = "files", requires = "baseline")]
+    new: Vec<PathBuf>,
+    /// What makes places one [default: offset where the build ids are the same, else line].
+    #[arg(long, value_enum, value_name = "BY")]
+    by: Option<Matching>,
+    /// Significant is what chance makes less often than in so many of a hundred
+    /// comparisons without any change.
+    #[arg(long, value_name = "PCT", default_value = "1", value_parser = percentage)]
+    level: f64,
+    /// End with status 6 where something that changed significantly grew by more
+    /// than so many percent of what it was: a share, a rate, cycles or trips.
+    #[arg(long, value_name = "PCT", value_parser = percentage)]
+    fail_above: Option<f64>,
+    /// The time of the baseline, where it is another than that of --time.
+    #[arg(long, value_name = "START,STOP", value_parser = spans, help_heading = "Selection")]
+    baseline_time: Option<Spans>,
+    /// Rows at most; 0 is all [default: 25, with --json and --csv all, with --html 250].
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Write a page into this file, to look at in a browser; `-` is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv"])]
+    html: Option<PathBuf>,
+    /// One JSON object a row (`"view":"diff"`), and at the end one with the totals.
+    #[arg(long)]
+    json: bool,
+    /// The rows as comma-separated values, under the keys of --json.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
+    shown: RowArgs,
+    #[command(flatten)]
+    symbols: SymbolArgs,
+}
+
+/// By what places are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Matching {
+    /// Function.
+    Function,
+    /// Function, and line of it.
+    Line,
+    /// Byte of the file.
+    Offset,
+}
+
+impl From<Matching> for By {
+    fn from(by: Matching) -> By {
+        match by {
+            Matching::Function => By::Function,
+            Matching::Line => By::Line,
+            Matching::Offset => By::Offset,
+        }
+    }
+}
+
+fn percentage(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end().parse().ok();
+    number
+        .filter(|number: &f64| number.is_finite() && *number >= 0.0)
+        .ok_or_else(|| "a number of percent, 0 or more".to_owned())
+}
+
+/// A recording, or several, that were looked at once.
+struct Side {
+    recordings: Reread,
+    sources: Vec<Source>,
+    looked: Looked,
+}
+
+/// What was compared.
+struct Compared {
+    sides: [Side; 2],
+    comparison: Comparison,
+    /// 0.01 is 1 %.
+    level: f64,
+}
+
+/// Where the names of each side are looked up.
+struct Names {
+    branches: [Maps; 2],
+    loops: [Maps; 2],
+}
+
+impl Names {
+    fn of(&mut self, row: &Row, side: usize) -> &mut Maps {
+        let [before, after] = if is_loop(row) { &mut self.loops } else { &mut self.branches };
+        if side == 0 { before } else { after }
+    }
+}
+
+fn is_loop(row: &Row) -> bool {
+    row.change(Measure::Trips).is_some()
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Diff) -> Outcome {
+    let [before, after] = args.sides();
+    let both: Vec<&PathBuf> = before.iter().chain(&after).collect();
+    let output = args.html.as_ref().map(|path| Output::new(path, &both)).transpose()?;
+    if both.iter().filter(|path| **path == Path::new("-")).count() > 1 {
+        return usage(anyhow!("standard input (-) can be read once only"));
+    }
+    let (compared, mut names) = compare(args, [&before, &after])?;
+    match output {
+        Some(output) => output.write(html_page(args, &compared, &mut names))?,
+        None => print(args, &compared, &mut names)?,
+    }
+    for (side, maps) in compared.sides.iter().zip(&names.branches) {
+        finish(&side.sources, maps);
+    }
+    Ok(if compared.grew(args.fail_above) > 0 { DIFFERS } else { DONE })
+}
+
+fn usage<T>(error: anyhow::Error) -> Result<T, Failure> {
+    Err(Failure { code: USAGE, error })
+}
+
+impl Diff {
+    /// The recordings of the baseline, and the others.
+    fn sides(&self) -> [Vec<PathBuf>; 2] {
+        let old = || vec![PathBuf::from("perf.data.old")];
+        match self.files.as_slice() {
+            _ if !self.baseline.is_empty() => [self.baseline.clone(), self.new.clone()],
+            [] => [old(), vec![PathBuf::from("perf.data")]],
+            [one] => [old(), vec![one.clone()]],
+            [before, after, ..] => [vec![before.clone()], vec![after.clone()]],
+        }
+    }
+
+    fn rows(&self, otherwise: usize) -> usize {
+        match self.limit {
+            Some(0) => usize::MAX,
+            limit => limit.unwrap_or(otherwise),
+        }
+    }
+}
+
+/// Reads both sides, and compares them.
+fn compare(args: &Diff, paths: [&[PathBuf]; 2]) -> Result<(Compared, Names), Failure> {
+    let selection = args.select.selection();
+    let mut of_baseline = (*selection).clone();
+    if let Some(spans) = &args.baseline_time {
+        of_baseline.times.clone_from(&spans.0);
+    }
+    let mut a = look(args, paths[0], &Arc::new(of_baseline))?;
+    let mut b = look(args, paths[1], &selection)?;
+    refuse(&a, &b)?;
+    let by = args.by.map(By::from);
+    let rows = compare::rows(&mut a.looked, &mut b.looked, by);
+    let count = |side: &mut Side, at| {
+        let mut counter = compare::counter(&mut side.looked, &rows, at);
+        args.symbols.apply(counter.maps());
+        side.recordings.count(counter).map(|(counted, _)| counted)
+    };
+    let (counted_a, maps_a) = count(&mut a, 0)?;
+    let (counted_b, maps_b) = count(&mut b, 1)?;
+    let trips = |side: &Side| {
+        let (finder, _) = side.recordings.count(loops::finder())?;
+        let (mut loops, _) = side.recordings.count(finder.counter())?;
+        args.symbols.apply(&mut loops.maps);
+        Ok::<_, Failure>(loops)
+    };
+    let (mut loops_a, mut loops_b) = (trips(&a)?, trips(&b)?);
+    let mut comparison = Comparison::of(rows, &counted_a, &counted_b);
+    comparison.add_loops(&mut loops_a, &mut loops_b, by);
+    let mut names = Names { branches: [maps_a, maps_b], loops: [loops_a.maps, loops_b.maps] };
+    keep(args, &mut comparison.rows, &mut names)?;
+    let level = args.level / 100.0;
+    comparison.test(level);
+    Ok((Compared { sides: [a, b], comparison, level }, names))
+}
+
+fn look(args: &Diff, paths: &[PathBuf], selection: &Arc<Selection>) -> Result<Side, Failure> {
+    let recordings = Reread::new(paths, selection)?;
+    let mut counter = compare::looker();
+    args.symbols.apply(counter.maps());
+    let (looked, sources) = recordings.count(counter)?;
+    Ok(Side { recordings, sources, looked })
+}
+
+/// Refuses what cannot be compared.
+fn refuse(a: &Side, b: &Side) -> Result<(), Failure> {
+    let name = |side: &Side| {
+        side.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    for side in [a, b] {
+        if side.looked.taken == 0 {
+            let name = name(side);
+            return usage(match side.looked.quality.samples {
+                0 => anyhow!("{name}: no sample counts: there is nothing to compare"),
+                _ => anyhow!("{name}: no branches: there is nothing to compare"),
+            });
+        }
+    }
+    // Modifiers say who was sampled, not what.
+    let events = |side: &Side| {
+        let names = side.sources.iter().flat_map(Source::events);
+        let mut names: Vec<String> = names
+            .map(|event| event.name.split(':').next().unwrap_or_default().to_owned())
+            .filter(|name| !name.is_empty())
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let (of_a, of_b) = (events(a), events(b));
+    if !of_a.is_empty() && !of_b.is_empty() && of_a != of_b {
+        return usage(anyhow!(
+            "{} has samples of {} and {} of {}: what they were drawn by decides what they hold \
+             (--event NAME takes those of one)",
+            name(a),
+            of_a.join(", "),
+            name(b),
+            of_b.join(", ")
+        ));
+    }
+    for (one, other) in [(a, b), (b, a)] {
+        if one.looked.quality.software > 0 && other.looked.quality.software == 0 {
+            let (one, other) = (name(one), name(other));
+            return usage(anyhow!("{one} is of a software LBR, and {other} is not"));
+        }
+        if one.looked.gaps.filtered > 0 && other.looked.gaps.filtered == 0 {
+            let (one, other) = (name(one), name(other));
+            return usage(anyhow!(
+                "{one} does not have every branch (its filter), and {other} has: their shares are \
+                 of different things"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Leaves out the rows of other files and functions than those asked for.
+fn keep(args: &Diff, rows: &mut Vec<Row>, names: &mut Names) -> Result<(), Failure> {
+    if !args.shown.any() {
+        return Ok(());
+    }
+    let mut within = |side: usize, loops: bool| {
+        let of = |row: &Row| if side == 0 { row.before.clone() } else { row.after.clone() };
+        let places = rows.iter().filter(|row| is_loop(row) == loops).filter_map(of);
+        let maps = if loops { &mut names.loops } else { &mut names.branches };
+        let Some(maps) = maps.get_mut(side) else { return Ok(None) };
+        args.shown.places(maps, places.map(|place| (place.location, place.count)))
+    };
+    let branches = [within(0, false), within(1, false)];
+    let heads = [within(0, true).ok().flatten(), within(1, true).ok().flatten()];
+    // What one side lacks is gone, or new.
+    let branches = match branches {
+        [Err(_), Err(error)] => return Err(error),
+        sides => sides.map(|side| side.ok().flatten()),
+    };
+    rows.retain(|row| {
+        let within = if is_loop(row) { &heads } else { &branches };
+        within.iter().zip([&row.before, &row.after]).any(|(within, side)| {
+            matches!((within, side), (Some(within), Some(side)) if within.has(side.location))
+        })
+    });
+    Ok(())
+}
+
+/// What is said of a row: a word and whether that is good. To run more often or
+/// less is neither.
+fn verdict(row: &Row) -> Cell {
+    let changed = || row.changes.iter().filter(|change| change.significant);
+    let only_share = changed().all(|change| change.measure == Measure::Share);
+    let (worse, better): (Vec<&Change>, Vec<_>) = changed().partition(|change| change.is_worse());
+    match (row.before.is_some(), row.after.is_some(), worse.is_empty(), better.is_empty()) {
+        (true, false, ..) => Cell::Mark("gone", DOUBTFUL),
+        (false, true, ..) => Cell::Mark("new", DOUBTFUL),
+        (.., true, true) => Cell::Absent,
+        (.., false, true) if only_share => Cell::Mark("more", DOUBTFUL),
+        (.., true, false) if only_share => Cell::Mark("less", DOUBTFUL),
+        (.., false, true) => Cell::Mark("worse", BAD),
+        (.., true, false) => Cell::Mark("better", GOOD),
+        (.., false, false) => Cell::Mark("mixed", DOUBTFUL),
+    }
+}
+
+impl Compared {
+    fn count(&self, is: impl Fn(&Row) -> bool) -> u64 {
+        self.comparison.rows.iter().filter(|row| is(row)).count() as u64
+    }
+
+    /// The same without loops, whose heads are such places too.
+    fn places(&self, is: impl Fn(&Row) -> bool) -> u64 {
+        self.count(|row| !is_loop(row) && is(row))
+    }
+
+    /// Rows of which something grew by more than so many percent.
+    fn grew(&self, above: Option<f64>) -> u64 {
+        let Some(above) = above else { return 0 };
+        self.count(|row| {
+            let mut changes = row.changes.iter().filter(|change| change.is_worse());
+            changes.any(|change| change.relative().is_none_or(|more| more * 100.0 > above))
+        })
+    }
+
+    /// Whether both sides say something.
+    fn has(&self, measure: Measure) -> bool {
+        let has = |side: &Side| match measure {
+            Measure::Mispredict => side.looked.known > 0,
+            Measure::Cycles => side.looked.timed > 0,
+            Measure::Share | Measure::Trips => true,
+        };
+        self.sides.iter().all(has)
+    }
+
+    /// What was compared, and how.
+    fn sentences(&self, fail_above: Option<f64>) -> Vec<String> {
+        let by = |by: By| self.comparison.rows.iter().any(|row| row.by == by);
+        let matched: Vec<&str> = [
+            (By::Offset, "file and offset"),
+            (By::Line, "function and line"),
+            (By::Function, "function"),
+        ]
+        .into_iter()
+        .filter(|(of, _)| by(*of))
+        .map(|(_, what)| what)
+        .collect();
+        let mut said = vec![format!(
+            "matched by {}: {}, {} gone, {} new",
+            matched.join("; by "),
+            counted(self.places(Row::is_matched), "place", "places"),
+            grouped(self.places(|row| row.after.is_none())),
+            grouped(self.places(|row| row.before.is_none()))
+        )];
+        let level = self.level * 100.0;
+        said.push(format!(
+            "{} changed significantly: at {level} %, the stack as the unit, Holm's correction for \
+             {}; * marks what",
+            counted(self.count(Row::is_significant), "row", "rows"),
+            counted(self.comparison.tests, "test", "tests")
+        ));
+        let absent = [(Measure::Mispredict, "predictions"), (Measure::Cycles, "cycles")];
+        for (_, what) in absent.into_iter().filter(|(measure, _)| !self.has(*measure)) {
+            said.push(format!("{what} are not compared: they are not recorded on both sides"));
+        }
+        if let Some(above) = fail_above {
+            let grew = counted(self.grew(fail_above), "row", "rows");
+            said.push(format!("{grew} grew by more than {above} % (--fail-above)"));
+        }
+        said
+    }
+
+    /// Its tables, for people those of what is gone or new apart: what their rows
+    /// are, the measures in them, and the rows.
+    fn tables(&self, for_people: bool) -> Vec<(&'static str, Vec<Measure>, Vec<&Row>)> {
+        let branches = [Measure::Share, Measure::Mispredict, Measure::Cycles];
+        let branches: Vec<Measure> = branches.into_iter().filter(|one| self.has(*one)).collect();
+        let rows = self.comparison.rows.iter();
+        let (loops, of_branches): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| is_loop(row));
+        let apart = |row: &&Row| !for_people || row.is_matched();
+        let (matched, others) = of_branches.into_iter().partition(apart);
+        [
+            ("branch", branches.clone(), matched),
+            ("branch", branches, others),
+            ("loop", vec![Measure::Trips], loops),
+        ]
+        .into_iter()
+        .filter(|(.., rows)| !rows.is_empty())
+        .collect()
+    }
+}
+
+/// A row and its index.
+type Item<'a> = (usize, &'a Row);
+
+/// Keys and headings of a measure: of what was, of what is, and of both in
+/// programs.
+type Keys = [&'static str; 6];
+
+const fn keys(measure: Measure) -> Keys {
+    match measure {
+        Measure::Share => {
+            ["share_before", "share was", "share_after", "share is", "share_p", "share_p_holm"]
+        }
+        Measure::Mispredict => [
+            "mispredict_rate_before",
+            "missed was",
+            "mispredict_rate_after",
+            "missed is",
+            "mispredict_rate_p",
+            "mispredict_rate_p_holm",
+        ],
+        Measure::Cycles => {
+            ["cycles_before", "cycles were", "cycles_after", "are", "cycles_p", "cycles_p_holm"]
+        }
+        Measure::Trips => {
+            ["trips_before", "trips were", "trips_after", "are", "trips_p", "trips_p_holm"]
+        }
+    }
+}
+
+fn table<'a>(kind: &'static str, measures: &[Measure]) -> Table<'a, Names, Item<'a>> {
+    let least = |row: &Row| {
+        let all = row.changes.iter().filter_map(|change| change.adjusted);
+        all.reduce(f64::min)
+    };
+    let mut table = Table::<Names, Item<'_>>::new()
+        .constant("view", "diff")
+        .constant("kind", kind)
+        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .spare(9)
+        .word("verdict", "verdict", |_, (_, row)| verdict(row))
+        .only("significant", |_, (_, row)| Cell::Flag(row.is_significant()))
+        .number("p_holm", "p", move |_, (_, row)| {
+            Cell::or_absent(least(row), |p| Cell::Stated(probability(p), Some(p)))
+        })
+        .spare(7);
+    for (at, measure) in measures.iter().copied().enumerate() {
+        let [before, was, after, is, p, holm] = keys(measure);
+        let value = move |value: Option<f64>| match (value, measure) {
+            (None, _) => Cell::Absent,
+            (Some(value), Measure::Share | Measure::Mispredict) => Cell::Share(value),
+            (Some(value), Measure::Cycles) => Cell::Decimal(value, 0),
+            (Some(value), Measure::Trips) => Cell::Decimal(value, 2),
+        };
+        let change = move |row: &Row| row.change(measure).copied();
+        let marked = move |row: &Row| {
+            let now = change(row).and_then(|change| change.after);
+            let mark = if change(row).is_some_and(|change| change.significant) { "*" } else { " " };
+            let text = value(now).text().into_owned();
+            Cell::or_absent(now, |now| Cell::Stated(text + mark, Some(now)))
+        };
+        table = table
+            .number(before, was, move |_, (_, row)| value(change(row).and_then(|of| of.before)))
+            .spare(if at == 0 { 0 } else { 2 })
+            .number(after, is, move |_, (_, row)| marked(row))
+            .only(p, move |_, (_, row)| real(change(row).and_then(|of| of.p)))
+            .only(holm, move |_, (_, row)| real(change(row).and_then(|of| of.adjusted)));
+        if measure == Measure::Share {
+            table = table.heat();
+        }
+    }
+    table
+        .only("count_before", |_, (_, row)| Cell::count(row.before.as_ref().map(|of| of.count)))
+        .only("count_after", |_, (_, row)| Cell::count(row.after.as_ref().map(|of| of.count)))
+        .name("", kind, |names, (_, row)| title(names, row))
+        .only("symbol", |_, (_, row)| {
+            Cell::or_absent(row.side().and_then(|of| of.function.clone()), Cell::Name)
+        })
+        .only("offset", |names, (_, row)| {
+            let offset = |place: Place| place.symbol.map(|symbol| symbol.offset);
+            Cell::number(place(names, row).filter(|_| row.by == By::Offset).and_then(offset))
+        })
+        .only("file", |_, (_, row)| {
+            Cell::or_absent(row.side().and_then(|of| of.file.clone()), Cell::Name)
+        })
+        .only("line", |_, (_, row)| {
+            let line = row.side().and_then(|of| of.line.as_ref());
+            Cell::or_absent(line.map(ToString::to_string), Cell::Name)
+        })
+}
+
+/// A probability for people.
+fn probability(p: f64) -> String {
+    match p {
+        p if p < 1e-9 => "<1e-9".to_owned(),
+        p if p < 1e-3 => format!("{p:.0e}"),
+        p => format!("{p:.3}"),
+    }
+}
+
+/// A probability for programs.
+fn real(p: Option<f64>) -> Cell {
+    Cell::or_absent(p, |p| Cell::Decimal(p, 9))
+}
+
+fn place(names: &mut Names, row: &Row) -> Option<Place> {
+    let at = if row.after.is_some() { 1 } else { 0 };
+    let side = row.side()?;
+    Some(Place::of(names.of(row, at), side.location, side.addr))
+}
+
+/// Where a row lies, as people read it.
+fn title(names: &mut Names, row: &Row) -> Cell {
+    if row.by == By::Offset {
+        return Cell::or_absent(place(names, row), |place| Cell::Place(Box::new(place)));
+    }
+    let Some(side) = row.side() else { return Cell::Absent };
+    let file = side.file.as_deref().and_then(|path| path.rsplit('/').next());
+    let function = side.function.as_deref().or(file).unwrap_or("[unknown]");
+    Cell::Name(match &side.line {
+        Some(line) => format!("{function} ({}:{})", line.file_name(), line.line),
+        None => function.to_owned(),
+    })
+}
+
+fn totals(side: &Side) -> (&Quality, Totals) {
+    let Looked { taken, distinct, known, missed, quality, .. } = &side.looked;
+    let predictions = Some((*known, (*known > 0).then_some(*missed)));
+    (quality, Totals { branches: *taken, distinct: *distinct, predictions })
+}
+
+fn print(args: &Diff, compared: &Compared, names: &mut Names) -> Result<(), Failure> {
+    let mut out = Out::stdout();
+    let printer = Printer::of(args.json, args.csv);
+    let for_people = printer == Printer::Text;
+    if for_people {
+        for (side, what) in compared.sides.iter().zip(["baseline:", "compared with it:"]) {
+            out.line(what)?;
+            let (quality, totals) = totals(side);
+            head::print(&mut out, &side.sources, quality, &totals)?;
+        }
+        for line in compared.sentences(args.fail_above) {
+            out.line(line)?;
+        }
+    }
+    let limit = args.rows(if for_people { ROWS } else { usize::MAX });
+    let mut tables = compared.tables(for_people);
+    if printer == Printer::Csv {
+        // Rows of one kind have one line of keys.
+        tables.truncate(1);
+    }
+    for (kind, measures, rows) in tables {
+        if for_people {
+            out.gap()?;
+        }
+        let shown = rows.iter().take(limit).copied().enumerate();
+        table(kind, &measures).write(printer, &mut out, names, shown)?;
+        if for_people && rows.len() > limit {
+            let more = counted((rows.len() - limit) as u64, "row", "rows");
+            out.line(format_args!("{more} more (--limit 0 shows all)"))?;
+        }
+    }
+    if printer == Printer::Json {
+        json::value(&mut out, &summary(args, compared))?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// What was compared, for programs.
+fn summary(args: &Diff, compared: &Compared) -> Value {
+    let sides = compared.sides.iter().map(|side| {
+        let (quality, totals) = totals(side);
+        quality_json(&side.sources, quality, &totals)
+    });
+    let sides: Vec<Value> = sides.collect();
+    json!({
+        "view": "diff",
+        "kind": "total",
+        "baseline": sides.first(),
+        "compared": sides.last(),
+        "level": compared.level,
+        "correction": "holm",
+        "unit": "stack",
+        "tests": compared.comparison.tests,
+        "matched": compared.places(Row::is_matched),
+        "gone": compared.places(|row| row.after.is_none()),
+        "new": compared.places(|row| row.before.is_none()),
+        "significant": compared.count(Row::is_significant),
+        "fail_above": args.fail_above,
+        "grew": args.fail_above.map(|above| compared.grew(Some(above))),
+    })
+}
+
+fn html_page(args: &Diff, compared: &Compared, names: &mut Names) -> String {
+    let limit = args.rows(PAGE_ROWS);
+    let mut tables = Vec::new();
+    for (kind, measures, rows) in compared.tables(true) {
+        let title = match (kind, rows.first().is_some_and(|row| row.is_matched())) {
+            ("loop", _) => "Loops",
+            (_, true) => "Branches",
+            _ => "Gone and new",
+        };
+        let shown = rows.iter().take(limit).copied().enumerate();
+        tables.push((title, table(kind, &measures).html(title, names, shown), rows.len()));
+    }
+    let [a, b] = compared.sides.each_ref().map(|side| {
+        let origins: Vec<String> = side.sources.iter().map(Source::origin).collect();
+        let (quality, totals) = totals(side);
+        let branches = counted(totals.branches, "branch", "branches");
+        let samples = counted(quality.samples, "sample", "samples");
+        format!("{}; {samples}, {branches}", origins.join("; "))
+    });
+    let content = html! {
+        h1 { "What changed" }
+        p { "Baseline: " (a) br; "Compared with it: " (b) }
+        @for line in compared.sentences(args.fail_above) { p { (line) } }
+        div class="tools" hidden {
+            label for="search" { "Search" }
+            input id="search" type="search" placeholder="symbol, verdict" autocomplete="off" spellcheck="false";
+            output for="search" aria-live="polite" {}
+        }
+        @for (title, table, rows) in &tables {
+            section aria-label=(title) {
+                h2 { (title) }
+                (table)
+                @if *rows > limit {
+                    p class="faint" { "The first " (limit) " of " (grouped(*rows as u64)) " rows (lbr diff --limit 0 --html has all)." }
+                }
+            }
+        }
+        p class="faint" { "Made by lbr " (env!("CARGO_PKG_VERSION")) ". A - is not a zero: the recording does not say." }
+    };
+    page::page("What changed", &content, "")
+}

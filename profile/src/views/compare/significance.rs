@@ -1,0 +1,204 @@
+//! Whether two ratios differ by more than chance.
+
+use super::Change;
+use crate::clean::interval::Clusters;
+use crate::views::cycles::Cycles;
+
+/// How probable ratios as far apart as these are if there is one ratio, both
+/// tails. `stacks` are those that tell how far stacks disagree.
+///
+/// Counts are divided by how many entries are worth one independent draw, moved
+/// half a draw towards each other (Yates), and held against one ratio by the
+/// likelihood ratio, whose root is taken for Student's t: unlike a normal
+/// approximation of the difference it holds far out in the tail, where a
+/// correction for many rows asks.
+pub(super) fn of_ratios(a: &Clusters, b: &Clusters, stacks: u64) -> f64 {
+    let worth = entries_a_draw(a, b, |of, ratio| of.x as f64 * ratio * (1.0 - ratio));
+    let [xa, ya, xb, yb] = [a.x, a.y, b.x, b.y].map(|sum| sum as f64 / worth);
+    let ratio = (ya + yb) / (xa + xb);
+    let (ya, yb) = closer((ya, yb), ratio * xa);
+    let parts = [
+        (ya, ratio * xa),
+        (xa - ya, (1.0 - ratio) * xa),
+        (yb, ratio * xb),
+        (xb - yb, (1.0 - ratio) * xb),
+    ];
+    tails(parts.into_iter().map(likelihood).sum(), stacks)
+}
+
+/// The same of counts (y) that grew by `common` where nothing changed.
+pub(super) fn of_counts(a: &Clusters, b: &Clusters, common: f64, stacks: u64) -> f64 {
+    let worth = entries_a_draw(a, b, |of, _| of.y as f64);
+    let [ya, yb] = [a.y, b.y].map(|sum| sum as f64 / worth);
+    let exposure = [a.x as f64, b.x as f64 * common];
+    let expected = (ya + yb) * exposure[0] / (exposure[0] + exposure[1]);
+    let sum = ya + yb;
+    let (ya, yb) = closer((ya, yb), expected);
+    tails([(ya, expected), (yb, sum - expected)].into_iter().map(likelihood).sum(), stacks)
+}
+
+/// Of how many entries each draw consists: by how much the variance between the
+/// stacks of each side is larger than that of independent entries; never less
+/// than one. Where no entry differs from the others each stack is one draw.
+fn entries_a_draw(a: &Clusters, b: &Clusters, alone: impl Fn(&Clusters, f64) -> f64) -> f64 {
+    let (mut found, mut independent) = (0.0, 0.0);
+    for of in [a, b] {
+        let (Some(ratio), Some(variance)) = (of.ratio(), of.variance()) else { continue };
+        found += variance * of.x as f64 * of.x as f64;
+        independent += alone(of, ratio);
+    }
+    let worth = match independent > 0.0 {
+        true => found / independent,
+        false => (a.xx.saturating_add(b.xx)) as f64 / (a.x.saturating_add(b.x)).max(1) as f64,
+    };
+    worth.max(1.0)
+}
+
+/// Half a draw closer to what is expected of the first, and not beyond.
+fn closer((ya, yb): (f64, f64), expected: f64) -> (f64, f64) {
+    let off = expected - ya;
+    let by = off.abs().min(0.5).copysign(off);
+    (ya + by, yb - by)
+}
+
+/// What a count adds to twice the logarithm of the likelihood ratio.
+fn likelihood((count, expected): (f64, f64)) -> f64 {
+    if count > 0.0 && expected > 0.0 { 2.0 * count * (count / expected).ln() } else { 0.0 }
+}
+
+/// Both tails of Student's distribution beyond the root of a likelihood ratio,
+/// by Wallace's approximation (Annals of Mathematical Statistics 30, 1959).
+fn tails(ratio: f64, stacks: u64) -> f64 {
+    let n = stacks.saturating_sub(2).max(1) as f64;
+    let normal = (n * (ratio.max(0.0) / n).ln_1p()).sqrt() * (8.0 * n + 1.0) / (8.0 * n + 3.0);
+    2.0 * upper_tail(normal)
+}
+
+/// The upper tail of the normal distribution, by Abramowitz and Stegun 26.2.11
+/// and, where that would cancel, the continued fraction of 26.2.14.
+fn upper_tail(z: f64) -> f64 {
+    let density = (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt();
+    if z > 2.0 {
+        return density / (1..=100).rev().fold(z, |rest, n| z + f64::from(n) / rest);
+    }
+    let term = |(term, odd): &(f64, f64)| Some((term * z * z / (odd + 2.0), odd + 2.0));
+    let terms = std::iter::successors(Some((z, 1.0)), term).take(40);
+    0.5 - density * terms.map(|(term, _)| term).sum::<f64>()
+}
+
+/// Gives changes, which all have a p, the one by Holm's correction, and says
+/// which are significant.
+pub(super) fn adjust(changes: &mut [&mut Change], level: f64) {
+    changes.sort_by(|a, b| a.p.unwrap_or(1.0).total_cmp(&b.p.unwrap_or(1.0)));
+    let (mut left, mut last) = (changes.len() as f64, 0.0f64);
+    for change in changes {
+        last = last.max((change.p.unwrap_or(1.0) * left).min(1.0));
+        change.adjusted = Some(last);
+        change.significant = last <= level;
+        left -= 1.0;
+    }
+}
+
+/// The cycles that most nearly half of both sides together lie above, each side
+/// as much as the other; `None` where one has none.
+pub(super) fn split(a: &Cycles, b: &Cycles) -> Option<u32> {
+    let (n, m) = (a.n() as f64, b.n() as f64);
+    if n == 0.0 || m == 0.0 {
+        return None;
+    }
+    let mut values: Vec<(u32, f64)> =
+        a.iter().map(|(value, times)| (value, times as f64 / n)).collect();
+    values.extend(b.iter().map(|(value, times)| (value, times as f64 / m)));
+    values.sort_by_key(|(value, _)| *value);
+    // Of both sides together there are two halves.
+    let mut below = 0.0;
+    let mut best = None;
+    for run in values.chunk_by(|x, y| x.0 == y.0) {
+        below += run.iter().map(|(_, part)| part).sum::<f64>();
+        let off = (below - 1.0f64).abs();
+        if best.is_none_or(|(_, least)| off < least) {
+            best = run.first().map(|(value, _)| (*value, off));
+        }
+    }
+    best.map(|(value, _)| value)
+}
+
+/// The median; 1 of fewer than three, which say nothing of each other.
+pub(super) fn median(mut ratios: Vec<f64>) -> f64 {
+    ratios.sort_by(f64::total_cmp);
+    let (low, high) = (ratios.len().saturating_sub(1) / 2, ratios.len() / 2);
+    match (ratios.get(low), ratios.get(high)) {
+        (Some(low), Some(high)) if ratios.len() >= 3 => f64::midpoint(*low, *high),
+        _ => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables of the normal distribution, far out too.
+    #[test]
+    fn tails_of_the_normal_distribution() {
+        for (z, tail) in [
+            (0.0, 0.5),
+            (1.0, 0.158_655_253_9),
+            (1.959_963_985, 0.025),
+            (2.000_001, 0.022_750_078),
+            (4.0, 3.167_124_183e-5),
+            (6.0, 9.865_876_45e-10),
+        ] {
+            assert!((upper_tail(z) / tail - 1.0).abs() < 1e-6, "{z}: {}", upper_tail(z));
+        }
+    }
+
+    /// Tables of Student's distribution: 1 % of both tails.
+    #[test]
+    fn tails_of_students_distribution() {
+        for (degrees, t) in [(10u64, 3.169f64), (30, 2.750), (1000, 2.581)] {
+            let p = tails(t * t, degrees + 2);
+            assert!((p / 0.01 - 1.0).abs() < 0.02, "{degrees}: {p}");
+        }
+    }
+
+    fn of(stacks: &[(u64, u64)]) -> Clusters {
+        let mut sums = Clusters::default();
+        stacks.iter().for_each(|&(x, y)| sums.add(1, x, y));
+        sums
+    }
+
+    /// 200 stacks of one entry each, 10 of 100 beside 30 of 100: with Yates'
+    /// correction 10.5 and 29.5, twice the logarithm of the ratio is 11.66.
+    #[test]
+    fn independent_entries() {
+        let side = |hits: usize| -> Vec<(u64, u64)> {
+            (0..100).map(|at| (1, u64::from(at < hits))).collect()
+        };
+        let p = of_ratios(&of(&side(10)), &of(&side(30)), 200);
+        assert!((5e-4..1.2e-3).contains(&p), "{p}");
+    }
+
+    /// The same counts out of stacks whose ten entries are all alike are worth a
+    /// tenth, and no finding.
+    #[test]
+    fn entries_that_are_alike() {
+        let side = |hits: usize| -> Vec<(u64, u64)> {
+            (0..10).map(|at| (10, if at < hits { 10 } else { 0 })).collect()
+        };
+        let p = of_ratios(&of(&side(1)), &of(&side(3)), 20);
+        assert!(p > 0.3, "{p}");
+    }
+
+    /// By hand: Holm's of 0.01, 0.02, 0.04 are 0.03, 0.04, 0.04.
+    #[test]
+    fn holm() {
+        let change = |p| Change {
+            p: Some(p),
+            ..Change::new(super::super::Measure::Share, [None; 2], Default::default())
+        };
+        let mut changes = [0.04, 0.01, 0.02].map(change);
+        adjust(&mut changes.iter_mut().collect::<Vec<_>>(), 0.03);
+        let said = changes.map(|of| (of.adjusted.map(|p| (p * 1e6).round() / 1e6), of.significant));
+        assert_eq!(said, [(Some(0.04), false), (Some(0.03), true), (Some(0.04), false)]);
+    }
+}
