@@ -31,7 +31,7 @@ mod views;
 
 pub use clean::{interval, quality};
 pub use code::{lines, maps, place, symbols};
-pub use read::{brstack, names, note, perf_data, recording, select, stack};
+pub use read::{brstack, names, note, perf_data, recording, registers, select, stack};
 pub use views::*;
 
 pub use clean::{Cleaned, Counter, Holds, Joins, Standing, Transition, View, Whole};

@@ -15,7 +15,7 @@ use crate::support::lbr::{PROGRAM, alone, piped, text};
 use crate::support::skip::{skipped, tool};
 
 /// Every way to read a recording.
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 14] = [
     &["report"],
     &["report", "--json", "--view", "mispredict"],
     &["report", "--view", "outcomes"],
@@ -23,6 +23,7 @@ const COMMANDS: [&[&str]; 13] = [
     &["report", "--view", "loops"],
     &["report", "--view", "paths"],
     &["report", "--view", "callgraph"],
+    &["report", "--view", "args"],
     &["report", "--html", "/dev/null"],
     &["hist"],
     &["annotate"],

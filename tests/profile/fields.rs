@@ -109,7 +109,8 @@ fn counted(samples: &[Sample]) -> Rows {
     let (mut hot, mut flow) = (hot::Counter::new(), FlowCounter::new());
     for (_, (pid, tid), branches) in samples {
         let head = SampleHead { pid: *pid, tid: *tid, ..SampleHead::default() };
-        let stack = Stack { head, entries: Entries::Parsed(branches), counters: None };
+        let stack =
+            Stack { head, entries: Entries::Parsed(branches), counters: None, registers: None };
         hot.stack(&stack);
         flow.stack(&stack);
     }

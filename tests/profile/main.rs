@@ -14,6 +14,7 @@ mod support {
 
 mod agree;
 mod annotate;
+mod arguments;
 mod brstack;
 mod callgraph;
 mod compare;

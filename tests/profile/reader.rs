@@ -193,6 +193,16 @@ impl Crafted {
         ids.iter().for_each(|id| self.u64(*id));
     }
 
+    /// Gives the event that was described last registers of user mode and at the
+    /// sample, by perf's numbers. It has no ids.
+    pub(crate) fn registers(&mut self, of_user: u64, at_sample: u64) {
+        let attr = self.bytes.len() - 128;
+        for (at, mask) in [(80, of_user), (96, at_sample)] {
+            let bytes = if self.big { mask.to_be_bytes() } else { mask.to_le_bytes() };
+            self.bytes[attr + at..attr + at + 8].copy_from_slice(&bytes);
+        }
+    }
+
     /// A record of anything.
     pub(crate) fn record(&mut self, kind: u32, misc: u16, body: &[u8]) {
         self.header(kind, misc, 8 + body.len());

@@ -391,7 +391,7 @@ fn subsamples_cover_the_truth() {
         let mut counter = FlowCounter::new();
         for _ in 0..60 {
             let entries = Entries::Parsed(&stacks[random.below(stacks.len())]);
-            counter.stack(&Stack { head, entries, counters: None });
+            counter.stack(&Stack { head, entries, counters: None, registers: None });
         }
         let flow = counter.finish();
         let [site] = &*flow.sites else { panic!() };

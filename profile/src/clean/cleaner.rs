@@ -14,6 +14,7 @@ use crate::read::item::Straight;
 use crate::read::names;
 use crate::read::note::Source;
 use crate::read::perf_data::{EventAttr, FileInfo};
+use crate::read::registers::Registers;
 use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack, Thread};
 
 /// A branch that was taken, and what is known of the time before it.
@@ -110,6 +111,8 @@ pub struct Cleaned<'a> {
     /// [`Cleaned::repeated`].
     pub newest_stride: Option<u64>,
     counters: Option<Counters<'a>>,
+    /// The registers of the program at the sample, where they were recorded.
+    pub registers: Option<Registers<'a>>,
     /// Where each branch stood in the stack; empty where nothing was left out.
     at: &'a [usize],
 }
@@ -284,6 +287,7 @@ impl Cleaner {
             user_only: self.streams.is_user_only(head),
             newest_stride,
             counters: stack.counters,
+            registers: stack.registers,
             at: if all { &[] } else { &self.rest.at },
         };
         if ordered {

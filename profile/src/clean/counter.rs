@@ -8,6 +8,7 @@ use super::quality::{BlockQuality, Quality};
 use crate::code::maps::Maps;
 use crate::read::perf_data::{EventAttr, ReadError};
 use crate::read::recording::{Item, Recording};
+use crate::read::registers::Registers;
 use crate::read::stack::{Counters, Entries, RawBranch, Stack};
 
 /// Items between two reports of progress.
@@ -129,6 +130,7 @@ impl<V: View> Counter<V> {
         let mut items = 0u32;
         let mut kept: Vec<RawBranch> = Vec::new();
         let mut kept_words: Vec<[u8; 8]> = Vec::new();
+        let mut kept_registers: Vec<[u8; 8]> = Vec::new();
         self.cleaner.events(recording.events());
         loop {
             items = items.wrapping_add(1);
@@ -162,12 +164,17 @@ impl<V: View> Counter<V> {
             stack.entries.for_each(|branch| kept.push(branch));
             kept_words.clear();
             kept_words.extend(stack.counters.iter().flat_map(|counters| counters.words));
+            kept_registers.clear();
+            kept_registers.extend(stack.registers.iter().flat_map(|registers| registers.words));
+            let registers = stack.registers.map(|registers| (registers.mask, registers.big));
             let (head, counters) = (stack.head, stack.counters.map(|c| (c.big, c.logged)));
             self.cleaner.events(recording.events());
             let entries = Entries::Parsed(&kept);
             let words = &kept_words;
             let counters = counters.map(|(big, logged)| Counters { words, big, logged });
-            self.stack(&Stack { head, entries, counters });
+            let words = &kept_registers;
+            let registers = registers.map(|(mask, big)| Registers { words, mask, big });
+            self.stack(&Stack { head, entries, counters, registers });
         }
     }
 

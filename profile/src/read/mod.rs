@@ -9,6 +9,7 @@ pub mod note;
 pub(crate) mod object_file;
 pub mod perf_data;
 pub mod recording;
+pub mod registers;
 pub mod select;
 pub mod stack;
 pub(crate) mod text;

@@ -6,6 +6,7 @@ use lbr_msr::record::{
 };
 
 use crate::read::note::Source;
+use crate::read::registers::Registers;
 
 /// The flags word of `struct perf_branch_entry` in the bit order of a
 /// little-endian machine.
@@ -400,6 +401,8 @@ pub struct Stack<'a> {
     pub entries: Entries<'a>,
     /// What was counted at each of them; `None` where nothing was.
     pub counters: Option<Counters<'a>>,
+    /// The registers of the program; `None` where they were not recorded.
+    pub registers: Option<Registers<'a>>,
 }
 
 impl Stack<'_> {

@@ -2,6 +2,7 @@
 //! never looks at a stack itself.
 
 pub mod annotate;
+pub mod arguments;
 pub mod basic;
 pub mod callgraph;
 pub mod compare;

@@ -1,5 +1,6 @@
 //! `lbr report`: what a recording says.
 
+mod args;
 mod blocks;
 mod callgraph;
 mod flow;
@@ -46,6 +47,7 @@ pub(crate) const VIEWS: &[View] = &[
     loops::VIEW,
     callgraph::VIEW,
     paths::VIEW,
+    args::VIEW,
 ];
 
 /// One way to look at a recording.

@@ -23,6 +23,10 @@ pub struct EventAttr {
     pub flags: u64,
     /// Filter and fields of the branch stack, see [`branch`](super::layout::branch).
     pub branch_sample_type: u64,
+    /// Registers of user mode in a sample, by perf's numbers.
+    pub sample_regs_user: u64,
+    /// Registers at the sample, by perf's numbers.
+    pub sample_regs_intr: u64,
     /// Ids that samples name it by.
     pub ids: Vec<u64>,
     /// Its name, where the file has one.
@@ -80,6 +84,8 @@ impl EventAttr {
             // Big-endian compilers allot bit fields from the top.
             flags: if order == Order::Big { flags.reverse_bits() } else { flags },
             branch_sample_type: u64_at(known, 72, order).unwrap_or(0),
+            sample_regs_user: u64_at(known, 80, order).unwrap_or(0),
+            sample_regs_intr: u64_at(known, 96, order).unwrap_or(0),
             ids: Vec::new(),
             name: None,
         })
@@ -101,6 +107,8 @@ impl EventAttr {
         put(32, &self.read_format.to_le_bytes());
         put(40, &self.flags.to_le_bytes());
         put(72, &self.branch_sample_type.to_le_bytes());
+        put(80, &self.sample_regs_user.to_le_bytes());
+        put(96, &self.sample_regs_intr.to_le_bytes());
         bytes
     }
 

@@ -26,8 +26,22 @@ pub mod sample_type {
     pub const RAW: u64 = 1 << 10;
     /// Branch stack.
     pub const BRANCH_STACK: u64 = 1 << 11;
+    /// Registers of user mode.
+    pub const REGS_USER: u64 = 1 << 12;
+    /// A part of the stack of user mode.
+    pub const STACK_USER: u64 = 1 << 13;
+    /// Cost of the event.
+    pub const WEIGHT: u64 = 1 << 14;
+    /// Where data came from.
+    pub const DATA_SRC: u64 = 1 << 15;
     /// Id of the event, first in samples and last in everything else.
     pub const IDENTIFIER: u64 = 1 << 16;
+    /// Why a transaction was aborted.
+    pub const TRANSACTION: u64 = 1 << 17;
+    /// Registers where the sample was taken.
+    pub const REGS_INTR: u64 = 1 << 18;
+    /// Cost of the event, in parts: in place of `WEIGHT`.
+    pub const WEIGHT_STRUCT: u64 = 1 << 24;
 }
 
 /// Which branches, and which of their fields. `PERF_SAMPLE_BRANCH_*`.

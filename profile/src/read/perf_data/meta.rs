@@ -123,6 +123,8 @@ impl Meta {
             read_format: 0,
             flags,
             branch_sample_type: self.branch_sample_type(),
+            sample_regs_user: 0,
+            sample_regs_intr: 0,
             ids: vec![EVENT_ID],
             name: Some(self.event.clone()),
         }

@@ -7,6 +7,7 @@ use super::attr::EventAttr;
 use super::bytes::{Bytes, Order, u32_at, u64_at};
 use super::layout::{ENTRY_SIZE, branch, read_format, sample_type};
 use crate::read::note::StackNote;
+use crate::read::registers::Registers;
 use crate::read::stack::{Counters, Entries, SampleHead, Stack};
 
 /// Offsets of an event's samples. All are within the sample's body.
@@ -23,6 +24,8 @@ pub(crate) struct SampleLayout {
     read_format: u64,
     hw_index: bool,
     counters: bool,
+    /// Registers of user mode, and at the sample.
+    registers: (u64, u64),
     /// Counters with an event, by bit.
     logged: u8,
     order: Order,
@@ -72,6 +75,7 @@ impl SampleLayout {
             read_format: attr.read_format,
             hw_index: attr.branch_sample_type & branch::HW_INDEX != 0,
             counters: attr.branch_sample_type & branch::COUNTERS != 0,
+            registers: (attr.sample_regs_user, attr.sample_regs_intr),
             logged: u8::MAX,
             order,
         }
@@ -160,7 +164,48 @@ impl SampleLayout {
             let (words, _) = body.get(entries_end..end).unwrap_or_default().as_chunks::<8>();
             Counters { words, big: order == Order::Big, logged: self.logged }
         });
-        Stack { head, entries, counters }
+        let behind = found.counters_end.unwrap_or(entries_end);
+        let registers = if self.has(sample_type::REGS_USER | sample_type::REGS_INTR) {
+            self.registers(body, behind)
+        } else {
+            None
+        };
+        Stack { head, entries, counters, registers }
+    }
+
+    /// The registers at the sample, else those of user mode, of what begins
+    /// behind the branch stack. In the order of `perf_output_sample` of Linux
+    /// `kernel/events/core.c`.
+    #[cold]
+    fn registers<'a>(&self, body: &'a [u8], behind: usize) -> Option<Registers<'a>> {
+        /// `PERF_SAMPLE_REGS_ABI_64`.
+        const ABI_64: u64 = 2;
+        let mut rest = Bytes::new(body.get(behind..)?, self.order);
+        let read = |rest: &mut Bytes<'a>, mask: u64| {
+            let abi = rest.u64()?;
+            let count = if abi == 0 { 0 } else { mask.count_ones() as usize };
+            let (words, _) = rest.take(8 * count)?.as_chunks::<8>();
+            let registers = Registers { words, mask, big: self.order == Order::Big };
+            Some((abi == ABI_64).then_some(registers))
+        };
+        let (of_user, at_sample) = self.registers;
+        let mut registers = None;
+        if self.has(sample_type::REGS_USER) {
+            registers = read(&mut rest, of_user)?;
+        }
+        if !self.has(sample_type::REGS_INTR) {
+            return registers;
+        }
+        if self.has(sample_type::STACK_USER) {
+            let size = rest.u64()?;
+            rest.skip(size, 1)?;
+            rest.skip(u64::from(size > 0), 8)?;
+        }
+        let weight = sample_type::WEIGHT | sample_type::WEIGHT_STRUCT;
+        for field in [weight, sample_type::DATA_SRC, sample_type::TRANSACTION] {
+            rest.skip(u64::from(self.has(field)), 8)?;
+        }
+        read(&mut rest, at_sample)?.or(registers)
     }
 
     fn skip_counters(&self, rest: &mut Bytes<'_>) -> Option<()> {

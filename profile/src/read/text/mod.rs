@@ -92,7 +92,7 @@ impl Found {
             Found::Straight(straight) => return Item::Straight(*straight),
             Found::Event(event) => return Item::Event(event),
         };
-        Item::Stack(Stack { head, entries: Entries::Parsed(entries), counters })
+        Item::Stack(Stack { head, entries: Entries::Parsed(entries), counters, registers: None })
     }
 }
 

@@ -1,0 +1,159 @@
+//! What functions were called with, by caller.
+
+use std::io::Write;
+
+use profile::Counter;
+use profile::arguments::{ArgumentCounts, Arguments, Calls, MOST_VALUES, Values};
+use profile::maps::Maps;
+use profile::registers::ARGUMENTS;
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Report, Sort, View, print_hidden};
+use crate::exit::{DONE, Outcome};
+use crate::head::{self, Totals, finish, quality_json};
+use crate::input;
+use crate::present::json;
+use crate::present::number::{counted, grouped, part};
+use crate::present::out::Out;
+use crate::present::place::{Part, Place};
+use crate::present::table::{Cell, Printer, Table};
+
+pub(super) const VIEW: View = View {
+    name: "args",
+    about: "What functions were called with: their integer registers at their entry, by caller",
+    sorts: &[Sort::Count],
+    run,
+    section: None,
+};
+
+/// Values that a line of the table names.
+const NAMED: usize = 4;
+
+/// A register at the calls of a function by another.
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    rank: usize,
+    calls: &'a Calls,
+    register: &'static str,
+    values: &'a Values,
+}
+
+/// How often a register had a value.
+#[derive(Debug, Serialize)]
+struct Had {
+    count: u64,
+    value: String,
+}
+
+fn run(args: &Report) -> Outcome {
+    let mut counter = Counter::<ArgumentCounts>::new();
+    args.symbols.apply(counter.maps());
+    let (made, sources) = input::count(args.inputs.paths(), &args.select.selection(), counter)?;
+    let Arguments { mut calls, with_registers, at_entry, mut hot } = made;
+    let totals = Totals {
+        branches: hot.total,
+        distinct: hot.branches.len() as u64,
+        predictions: Some((hot.known, hot.mispredicted)),
+    };
+    let shown = args
+        .shown
+        .keep(&mut hot.maps, &mut calls, (at_entry, "calls"), |of| (of.callee.0, of.count))?;
+    let mut out = Out::stdout();
+    let printer = args.printer();
+    if printer == Printer::Text {
+        head::print(&mut out, &sources, &hot.quality, &totals)?;
+        out.line(sureness(with_registers, at_entry))?;
+        if let Some(rows) = &shown {
+            out.line(rows.line())?;
+        }
+        out.gap()?;
+    }
+    let rows: Vec<Row<'_>> = calls.iter().enumerate().flat_map(rows).collect();
+    let limit = args.rows().min(rows.len());
+    let places = calls.iter().flat_map(|of| [of.callee.0, of.caller.0]);
+    hot.maps.look_up_lines(places);
+    table().write(printer, &mut out, &mut hot.maps, rows.iter().take(limit).copied())?;
+    match printer {
+        Printer::Text => print_hidden(&mut out, rows.len(), limit, ("row", "rows"))?,
+        Printer::Json => {
+            let mut quality = quality_json(&sources, &hot.quality, &totals);
+            quality["samples_with_registers"] = json!(with_registers);
+            quality["samples_at_entry"] = json!(at_entry);
+            quality["dso"] = json!(shown.map(|rows| rows.json()));
+            json::value(&mut out, &quality)?;
+        }
+        Printer::Csv => {}
+    }
+    out.flush()?;
+    finish(&sources, &hot.maps);
+    Ok(DONE)
+}
+
+/// What the rows are worth.
+fn sureness(with_registers: u64, at_entry: u64) -> String {
+    if with_registers == 0 {
+        return "no sample has registers: record branches with --intr-regs=di,si,dx,cx,r8,r9, \
+                sampling at calls"
+            .to_owned();
+    }
+    format!(
+        "{} with registers, {} of them at the entry of a function; which registers are arguments \
+         is not recorded; {MOST_VALUES} distinct values are counted one by one",
+        counted(with_registers, "sample", "samples"),
+        grouped(at_entry)
+    )
+}
+
+/// The registers of calls that were recorded.
+fn rows((rank, calls): (usize, &Calls)) -> impl Iterator<Item = Row<'_>> {
+    let values = calls.values.iter().zip(ARGUMENTS);
+    let rows = values.map(move |(values, (_, register))| Row { rank, calls, register, values });
+    rows.filter(|row| row.values.n() > 0)
+}
+
+fn table<'a>() -> Table<'a, Maps, Row<'a>> {
+    Table::<Maps, Row<'_>>::new()
+        .constant("view", "args")
+        .number("rank", "rank", |_, row| Cell::Number(row.rank as u64 + 1))
+        .spare(4)
+        .number("count", "calls", |_, row| Cell::Count(row.calls.count))
+        .heat()
+        .word("register", "in", |_, row| Cell::Word(row.register.into()))
+        .number("n", "known", |_, row| Cell::Count(row.values.n()))
+        .spare(3)
+        .number("distinct", "distinct", |_, row| {
+            let more = if row.values.others > 0 { "+" } else { "" };
+            let distinct = row.values.distinct();
+            Cell::Stated(format!("{distinct}{more}"), Some(distinct as f64))
+        })
+        .spare(2)
+        .only("others", |_, row| Cell::Count(row.values.others))
+        .nested("values", |_, row| {
+            let had = |(value, count)| Had { count, value: format!("{value:#x}") };
+            row.values.frequent().into_iter().map(had).collect::<Vec<_>>()
+        })
+        .place("callee", "function", Part::ALL, |maps, row| {
+            Some(Place::of(maps, row.calls.callee.0, row.calls.callee.1))
+        })
+        .place("caller", "caller", Part::ALL, |maps, row| {
+            Some(Place::of(maps, row.calls.caller.0, row.calls.caller.1))
+        })
+        .behind(" <- ")
+        .name("", "values", |_, row| Cell::Name(values(row.values)))
+        .behind(": ")
+}
+
+/// The most frequent values, each with its share.
+fn values(values: &Values) -> String {
+    let (all, frequent) = (values.n(), values.frequent());
+    let named = frequent.iter().take(NAMED);
+    let mut words: Vec<String> =
+        named.map(|(value, count)| format!("{value:#x} {}", part(*count, all))).collect();
+    let more = frequent.len().saturating_sub(NAMED);
+    if more > 0 || values.others > 0 {
+        let bound = if values.others > 0 { "at least " } else { "" };
+        words.push(format!("{bound}{} more", grouped(more as u64)));
+    }
+    words.join(", ")
+}

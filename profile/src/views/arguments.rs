@@ -1,0 +1,164 @@
+//! What functions were called with: the registers of samples that were taken at
+//! the entry of a function, right behind the branch that led there.
+//!
+//! Which of the six registers a function takes as arguments the recording does
+//! not say: all are counted, and hold whatever they held.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::hot::{BranchCounts, HotTable};
+use crate::clean::{Cleaned, View, Whole, add};
+use crate::code::maps::{Location, Maps};
+use crate::read::registers::{ARGUMENTS, Registers};
+
+/// Distinct values of a register that are counted one by one, by caller and
+/// function.
+pub const MOST_VALUES: usize = 256;
+
+/// How often a register had which value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    counts: BTreeMap<u64, u64>,
+    /// Times that it had another value than the first [`MOST_VALUES`] distinct
+    /// ones.
+    pub others: u64,
+}
+
+impl Values {
+    fn add(&mut self, value: u64, weight: u64) {
+        let full = self.counts.len() >= MOST_VALUES;
+        match self.counts.get_mut(&value) {
+            Some(count) => add(count, weight),
+            None if full => add(&mut self.others, weight),
+            None => {
+                self.counts.insert(value, weight);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: &Values) {
+        other.counts.iter().for_each(|(value, count)| self.add(*value, *count));
+        add(&mut self.others, other.others);
+    }
+
+    /// Times that it was recorded.
+    #[must_use]
+    pub fn n(&self) -> u64 {
+        self.counts.values().fold(self.others, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Values that were counted one by one.
+    #[must_use]
+    pub fn distinct(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// The values with their counts, the most frequent first.
+    #[must_use]
+    pub fn frequent(&self) -> Vec<(u64, u64)> {
+        let mut all: Vec<(u64, u64)> = self.counts.iter().map(|(value, n)| (*value, *n)).collect();
+        all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        all
+    }
+}
+
+/// The calls of a function by another.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    /// The function's first byte.
+    pub callee: (Location, u64),
+    /// One of the branches that led there.
+    pub caller: (Location, u64),
+    /// Samples at the entry.
+    pub count: u64,
+    /// By register, in the order of [`ARGUMENTS`].
+    pub values: [Values; 6],
+}
+
+/// What functions were called with.
+#[derive(Debug)]
+pub struct Arguments {
+    /// By function and caller, the most frequent first.
+    pub calls: Vec<Calls>,
+    /// Samples with registers.
+    pub with_registers: u64,
+    /// Those of them at the entry of a function.
+    pub at_entry: u64,
+    /// The branches of the same recordings.
+    pub hot: HotTable,
+}
+
+/// Counts registers at the ends of branches.
+#[derive(Debug, Default)]
+pub struct ArgumentCounts {
+    branches: BranchCounts,
+    with_registers: u64,
+    /// By address space and both ends of the newest branch.
+    calls: HashMap<(u32, u64, u64), Box<(u64, [Values; 6])>>,
+}
+
+impl View for ArgumentCounts {
+    type Table = Arguments;
+
+    const ORDERED: bool = false;
+
+    fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
+        self.branches.stack(stack, maps);
+        let Some(registers) = stack.registers else { return };
+        add(&mut self.with_registers, stack.weight);
+        let Some(newest) = stack.branches.get(0) else { return };
+        // Whatever ran since has changed them.
+        if stack.head.ip == Some(newest.to) {
+            let key = (stack.space, newest.from, newest.to);
+            let (count, values) = &mut **self.calls.entry(key).or_default();
+            add(count, stack.weight);
+            count_each(values, &registers, stack.weight);
+        }
+    }
+
+    fn finish(self, whole: Whole) -> Arguments {
+        let mut hot = self.branches.finish(whole);
+        let maps = &mut hot.maps;
+        let mut merged: BTreeMap<_, Calls> = BTreeMap::new();
+        for ((space, from, to), counted) in self.calls {
+            let (count, values) = *counted;
+            let callee = maps.locate(space as usize, to);
+            let caller = maps.locate(space as usize, from);
+            if !is_entry(maps, callee) {
+                continue;
+            }
+            // What no symbol covers is a caller of its own.
+            let start = maps.function(caller).map(|function| function.offsets.start);
+            let file = |location| match location {
+                Location::File { file, offset } => (file, offset),
+                Location::Address(addr) => (usize::MAX, addr),
+            };
+            let (of_caller, at) = file(caller);
+            let key = (file(callee), of_caller, start.unwrap_or(at));
+            let calls = merged.entry(key).or_insert_with(|| Calls {
+                callee: (callee, to),
+                caller: (caller, from),
+                count: 0,
+                values: Default::default(),
+            });
+            add(&mut calls.count, count);
+            calls.values.iter_mut().zip(&values).for_each(|(all, more)| all.merge(more));
+        }
+        let mut calls: Vec<Calls> = merged.into_values().collect();
+        calls.sort_by_key(|of| std::cmp::Reverse(of.count));
+        let at_entry = calls.iter().fold(0, |sum: u64, of| sum.saturating_add(of.count));
+        Arguments { calls, with_registers: self.with_registers, at_entry, hot }
+    }
+}
+
+fn count_each(values: &mut [Values; 6], registers: &Registers<'_>, weight: u64) {
+    for (values, (register, _)) in values.iter_mut().zip(ARGUMENTS) {
+        if let Some(value) = registers.get(register) {
+            values.add(value, weight);
+        }
+    }
+}
+
+fn is_entry(maps: &mut Maps, location: Location) -> bool {
+    maps.name(location).is_some_and(|named| named.offset == 0)
+}

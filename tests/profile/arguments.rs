@@ -1,0 +1,131 @@
+//! The registers of samples, and what functions were called with.
+
+use std::fmt::Write as _;
+use std::io::Cursor;
+
+use profile::arguments::{ArgumentCounts, MOST_VALUES};
+use profile::registers::ARGUMENTS;
+use profile::symbols::Sources;
+use profile::{Counter, Item, Recording};
+
+use crate::reader::Crafted;
+use crate::recorded::map;
+
+const IP: u64 = 1;
+const TID: u64 = 1 << 1;
+const BRANCH_STACK: u64 = 1 << 11;
+const REGS_USER: u64 = 1 << 12;
+const STACK_USER: u64 = 1 << 13;
+const WEIGHT: u64 = 1 << 14;
+const REGS_INTR: u64 = 1 << 18;
+const ANY: u64 = 8;
+/// di, si and r8, by perf's numbers 5, 4 and 16.
+const MASK: u64 = 1 << 5 | 1 << 4 | 1 << 16;
+const ABI_32: u64 = 1;
+const ABI_64: u64 = 2;
+
+fn open(file: &Crafted) -> Recording {
+    Recording::from_stream(Box::new(Cursor::new(file.bytes.clone()))).unwrap()
+}
+
+/// The six registers of each stack.
+fn registers(file: &Crafted) -> Vec<Option<[Option<u64>; 6]>> {
+    let mut recording = open(file);
+    let mut all = Vec::new();
+    while let Some(item) = recording.next_item().unwrap() {
+        if let Item::Stack(stack) = item {
+            all.push(stack.registers.map(|of| ARGUMENTS.map(|(register, _)| of.get(register))));
+        }
+    }
+    all
+}
+
+/// Words lie in the order of their numbers: si, di, r8.
+#[test]
+fn registers_are_found_in_either_byte_order() {
+    for big in [false, true] {
+        let mut file = Crafted::new(big);
+        file.attr(128, IP | BRANCH_STACK | REGS_USER, 0, ANY, &[]);
+        file.registers(MASK, 0);
+        file.sample(&[0x20, 1, 0x10, 0x20, 0, ABI_64, 7, 8, 9]);
+        file.sample(&[0x20, 0, 0]);
+        file.sample(&[0x20, 1, 0x10, 0x20, 0, ABI_32, 7, 8, 9]);
+        let some = Some([Some(8), Some(7), None, None, Some(9), None]);
+        assert_eq!(registers(&file), [some, None, None], "big: {big}");
+    }
+}
+
+/// Behind the registers of user mode, a part of the stack and the weight stand
+/// those of the sample, which are nearer to it.
+#[test]
+fn registers_at_the_sample_come_first() {
+    let mut file = Crafted::new(false);
+    let fields = IP | BRANCH_STACK | REGS_USER | STACK_USER | WEIGHT | REGS_INTR;
+    file.attr(128, fields, 0, ANY, &[]);
+    file.registers(1 << 5, 1 << 5);
+    // 16 bytes of stack, and how many of them count.
+    file.sample(&[0x20, 0, ABI_64, 1, 16, 0, 0, 16, 99, ABI_64, 2]);
+    file.sample(&[0x20, 0, ABI_64, 1, 0, 99, ABI_64, 2]);
+    file.sample(&[0x20, 0, ABI_64, 1, 0, 99, 0]);
+    // Cut short.
+    file.sample(&[0x20, 0, ABI_64, 1, 16, 0]);
+    let of = |value| Some([Some(value), None, None, None, None, None]);
+    assert_eq!(registers(&file), [of(2), of(2), of(1), None]);
+}
+
+/// A callee with two callers: only samples that stand where the newest branch
+/// went count, and only at its first byte.
+#[test]
+fn values_are_counted_by_caller() {
+    let names = tempfile::tempdir().unwrap();
+    let list = "1000 40 callee\n1100 40 one\n1200 40 other\n";
+    std::fs::write(names.path().join("perf-100.map"), list).unwrap();
+    let mut file = Crafted::new(false);
+    file.attr(128, IP | TID | BRANCH_STACK | REGS_USER, 0, ANY, &[]);
+    file.registers(1 << 5, 0);
+    let task = 100 | 100 << 32;
+    let mut sample = |ip: u64, from: u64, to: u64, di: u64| {
+        file.sample(&[ip, task, 1, from, to, 0, ABI_64, di]);
+    };
+    for value in [3, 3, 3, 4] {
+        sample(0x1000, 0x1110, 0x1000, value);
+    }
+    // From elsewhere in the same caller.
+    sample(0x1000, 0x1120, 0x1000, 4);
+    sample(0x1000, 0x1210, 0x1000, 5);
+    // It ran on; and a loop inside.
+    sample(0x1004, 0x1110, 0x1000, 77);
+    sample(0x1008, 0x1010, 0x1008, 77);
+    let mut counter = Counter::<ArgumentCounts>::new();
+    counter.maps().set_sources(Sources { jit: names.path().to_owned(), ..Sources::default() });
+    counter.event(&map("//anon", 0x1000, 0x1000, 0));
+    let made = counter.count(&mut open(&file), |_, _| ()).unwrap();
+    assert_eq!((made.with_registers, made.at_entry), (8, 6));
+    let calls: Vec<_> =
+        made.calls.iter().map(|of| (of.count, of.values[0].frequent(), of.values[1].n())).collect();
+    assert_eq!(calls, [(5, vec![(3, 3), (4, 2)], 0), (1, vec![(5, 1)], 0)]);
+    assert_eq!(made.hot.total, 8);
+}
+
+/// More distinct values than are kept: the rest is counted together.
+#[test]
+fn values_are_bounded() {
+    let mut file = Crafted::new(false);
+    file.attr(128, IP | BRANCH_STACK | REGS_USER, 0, ANY, &[]);
+    file.registers(1 << 5, 0);
+    let more = MOST_VALUES as u64 + 10;
+    for value in 0..more {
+        file.sample(&[0xffff_ffff_8100_0000, 1, 0x10, 0xffff_ffff_8100_0000, 0, ABI_64, value]);
+    }
+    let mut list = String::new();
+    let _ = writeln!(list, "ffffffff81000000 T entered\nffffffff81000100 T end");
+    let names = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(names.path(), list).unwrap();
+    let mut counter = Counter::<ArgumentCounts>::new();
+    let sources = Sources { kallsyms: Some(names.path().to_owned()), ..Sources::default() };
+    counter.maps().set_sources(sources);
+    let made = counter.count(&mut open(&file), |_, _| ()).unwrap();
+    let [calls] = &made.calls[..] else { panic!("{:?}", made.calls) };
+    let values = &calls.values[0];
+    assert_eq!((values.distinct(), values.others, values.n()), (MOST_VALUES, 10, more));
+}
