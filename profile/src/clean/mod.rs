@@ -11,9 +11,11 @@
 
 mod cleaner;
 mod counter;
+pub(crate) mod few;
 pub mod interval;
 mod key;
 mod odd;
+pub(crate) mod pieces;
 pub mod quality;
 mod streams;
 pub(crate) mod table;

@@ -80,7 +80,8 @@ impl View for Page {
         self.scan = Scan::new(DEFAULT_STRIDE);
     }
 
-    fn finish(self, whole: Whole) -> Self::Table {
+    fn finish(mut self, whole: Whole) -> Self::Table {
+        self.scan.branches(&self.flow);
         let branches = self.hot.branches(&whole.maps);
         (branches, self.flow.flow(whole), self.scan)
     }
@@ -120,7 +121,7 @@ impl OverviewCounter {
         }
         let Counter { cleaner, .. } = &mut self.counter;
         let before = (std::mem::take(&mut cleaner.quality), std::mem::take(&mut cleaner.gaps));
-        self.counter.view.own = Some(flow::FlowCounts::without_blocks());
+        self.counter.view.own = Some(flow::FlowCounts::without_clusters());
         self.counter.recording(recording, progress)?;
         let Counter { cleaner, view } = &mut self.counter;
         let whole = Whole {
@@ -128,7 +129,9 @@ impl OverviewCounter {
             gaps: cleaner.gaps,
             maps: std::mem::take(&mut cleaner.maps),
         };
-        let flow = view.own.take().unwrap_or_default().flow(whole);
+        let own = view.own.take().unwrap_or_default();
+        view.scan.branches(&own);
+        let flow = own.flow(whole);
         let lint = Lint::of(&view.scan, flow, &ReaderNotes::by(recording));
         self.judged.push(Judged { verdict: lint.verdict(), findings: lint.findings });
         cleaner.maps = lint.flow.maps;

@@ -13,6 +13,7 @@ mod counts;
 mod edges;
 mod merge;
 mod sites;
+mod transitions;
 
 use lbr_msr::record::BranchType;
 

@@ -1,43 +1,25 @@
 //! What is counted for each branch.
-//!
-//! A recording of many branches visits these at random, outside the caches:
-//! what every visit needs is one line of 64 bytes.
 
 use lbr_msr::record::BranchType;
 
 use super::counts::Space;
 use crate::clean::add;
+use crate::clean::few::Few;
 use crate::clean::interval::Clusters;
 use crate::read::stack::EntryFlags;
 
-/// What a branch did in the stack at hand.
+/// What a branch did in a stack that has one more than once.
 #[derive(Clone, Copy, Debug, Default)]
 struct InStack {
-    /// Number of the stack; another one means that nothing is here yet.
-    stack: u32,
-    taken: u32,
-    passed: u32,
-    known: u32,
-    missed: u32,
-    /// Taken, and the block before it is known.
-    settled: u32,
-}
-
-/// What every visit of a branch needs.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
-struct SiteSums {
     taken: u64,
     passed: u64,
     known: u64,
     missed: u64,
+    /// Taken, and the block before it is known.
     settled: u64,
-    now: InStack,
 }
 
-const _: () = assert!(size_of::<SiteSums>() == 64);
-
-/// What a visit seldom needs.
+/// A branch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SiteSlot {
     pub(super) from: u64,
@@ -118,107 +100,79 @@ impl Surplus {
     }
 }
 
-/// All that was counted for a branch.
-pub(super) struct SiteTotals {
+/// The sums over all stacks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SiteSums {
     pub(super) taken: u64,
     pub(super) passed: u64,
     pub(super) known: u64,
     pub(super) missed: u64,
     pub(super) settled: u64,
-    pub(super) surplus: Option<Surplus>,
 }
 
 /// Branches.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     pub(super) slots: Vec<SiteSlot>,
-    sums: Vec<SiteSums>,
     surplus: Vec<Surplus>,
-    /// The stack at hand, and the branches it visited.
-    pub(super) stack: u32,
-    visited: Vec<u32>,
+    /// By branch: the number of the last stack that has it.
+    stamps: Vec<u32>,
+    stack: u32,
+    now: Few<InStack>,
 }
 
 impl Sites {
     pub(super) fn push(&mut self, slot: SiteSlot) {
         self.slots.push(slot);
-        self.sums.push(SiteSums::default());
+        self.stamps.push(0);
     }
 
-    /// Loads what a visit will need.
-    #[inline]
-    pub(super) fn touch(&self, site: u32) -> u64 {
-        self.sums.get(site as usize).map_or(0, |sums| sums.taken)
+    /// Begins a stack.
+    pub(super) fn begin(&mut self) {
+        self.stack = self.stack.checked_add(1).unwrap_or_else(|| {
+            self.stamps.fill(0);
+            1
+        });
     }
 
+    /// Loads what [`visit`](Self::visit) needs.
     #[inline]
-    fn visit(&mut self, site: u32) -> Option<&mut InStack> {
-        let now = &mut self.sums.get_mut(site as usize)?.now;
-        if now.stack != self.stack {
-            *now = InStack { stack: self.stack, ..InStack::default() };
-            self.visited.push(site);
-        }
-        Some(now)
+    pub(super) fn touch(&self, site: u32) -> u32 {
+        self.stamps.get(site as usize).copied().unwrap_or(0)
     }
 
-    /// A branch was passed without being taken.
+    /// The stack at hand has this branch. Whether it had it before.
     #[inline]
+    pub(super) fn visit(&mut self, site: u32) -> bool {
+        let stamp = self.stamps.get_mut(site as usize);
+        stamp.is_some_and(|stamp| std::mem::replace(stamp, self.stack) == self.stack)
+    }
+
+    /// A branch was passed without being taken, in a stack that has one more
+    /// than once.
     pub(super) fn pass(&mut self, site: u32) {
-        if let Some(now) = self.visit(site) {
-            now.passed = now.passed.saturating_add(1);
-        }
+        self.now.at(site).passed += 1;
     }
 
-    /// A branch was taken. A stack has fewer entries than would overflow.
-    #[inline]
+    /// A branch was taken, in such a stack.
     pub(super) fn take(&mut self, site: u32, settled: bool, flags: EntryFlags) {
-        if let Some(now) = self.visit(site) {
-            let known = EntryFlags::MISPREDICTED | EntryFlags::PREDICTED;
-            now.taken = now.taken.wrapping_add(1);
-            now.settled = now.settled.wrapping_add(u32::from(settled));
-            now.known = now.known.wrapping_add(u32::from(flags.0 & known != 0));
-            now.missed = now.missed.wrapping_add((flags.0 & EntryFlags::MISPREDICTED) as u32);
-        }
+        let now = self.now.at(site);
+        now.taken += 1;
+        now.settled += u64::from(settled);
+        now.known += u64::from(flags.mispredicted().is_some());
+        now.missed += flags.0 & EntryFlags::MISPREDICTED;
     }
 
-    /// A branch left a block that is known; it was counted elsewhere.
-    pub(super) fn end(&mut self, site: u32) {
-        if let Some(now) = self.visit(site) {
-            now.settled = now.settled.saturating_add(1);
-        }
+    /// How often a branch was taken in this stack.
+    pub(super) fn taken_now(&mut self, site: u32) -> u64 {
+        self.now.at(site).taken
     }
 
-    /// Begins a stack. `true` where the numbers of stacks begin anew, after
-    /// four billion.
-    pub(super) fn begin(&mut self) -> bool {
-        self.visited.clear();
-        let next = self.stack.checked_add(1);
-        self.stack = next.unwrap_or(1);
-        if next.is_none() {
-            self.sums.iter_mut().for_each(|sums| sums.now = InStack::default());
-        }
-        next.is_none()
-    }
-
-    /// How often a branch was taken in the stack at hand.
-    pub(super) fn taken_now(&self, site: u32) -> u64 {
-        let now = self.sums.get(site as usize).map(|sums| sums.now);
-        now.filter(|now| now.stack == self.stack).map_or(0, |now| u64::from(now.taken))
-    }
-
-    /// Adds the stack at hand up.
+    /// Adds up what this stack has beside others.
     pub(super) fn settle(&mut self, weight: u64) {
-        for &site in &self.visited {
-            let Some(sums) = self.sums.get_mut(site as usize) else { continue };
-            let InStack { taken, passed, known, missed, settled, .. } = sums.now;
-            let [taken, passed, known, missed, settled] =
-                [taken, passed, known, missed, settled].map(u64::from);
-            add(&mut sums.taken, taken.saturating_mul(weight));
-            add(&mut sums.passed, passed.saturating_mul(weight));
-            add(&mut sums.known, known.saturating_mul(weight));
-            add(&mut sums.missed, missed.saturating_mul(weight));
-            add(&mut sums.settled, settled.saturating_mul(weight));
-            let executed = settled.saturating_add(passed);
+        for (site, now) in self.now.drain() {
+            let InStack { taken, passed, known, missed, settled } = now;
+            let executed = settled + passed;
             if taken <= 1 && executed <= 1 {
                 continue;
             }
@@ -236,11 +190,7 @@ impl Sites {
         }
     }
 
-    pub(super) fn totals(&self, site: usize) -> SiteTotals {
-        let sums = self.sums.get(site).copied().unwrap_or_default();
-        let surplus = self.slots.get(site).map_or(0, |slot| slot.surplus as usize);
-        let surplus = self.surplus.get(surplus.wrapping_sub(1)).copied();
-        let SiteSums { taken, passed, known, missed, settled, .. } = sums;
-        SiteTotals { taken, passed, known, missed, settled, surplus }
+    pub(super) fn surplus(&self, slot: &SiteSlot) -> Option<&Surplus> {
+        self.surplus.get((slot.surplus as usize).wrapping_sub(1))
     }
 }

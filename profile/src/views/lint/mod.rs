@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use lbr_msr::record::{BranchType, Event};
 
-use crate::clean::{Cleaned, Counter, View, Whole, add};
+use crate::clean::{Cleaned, Counter, Transition, View, Whole, add};
 use crate::code::maps::{Location, Maps};
 use crate::code::straight;
 use crate::code::symbols::Sources;
@@ -129,7 +129,7 @@ impl Lint {
         sources: Sources,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Lint, ReadError> {
-        let flow = flow::FlowCounts::without_blocks();
+        let flow = flow::FlowCounts::without_clusters();
         let mut counter = Counter::of(Check { scan: Scan::new(stride), flow });
         counter.maps().set_sources(sources);
         counter.recording(recording, progress)?;
@@ -203,7 +203,8 @@ impl View for Check {
         self.scan.event(event);
     }
 
-    fn finish(self, whole: Whole) -> (Scan, Flow) {
+    fn finish(mut self, whole: Whole) -> (Scan, Flow) {
+        self.scan.branches(&self.flow);
         (self.scan, self.flow.flow(whole))
     }
 }
@@ -270,27 +271,27 @@ impl Scan {
         }
         self.oldest(stack);
         self.runs.stack(stack);
-        self.places.stack(entries, stack.space, weight);
         if maps.has_names() {
             self.names(entries, weight);
         }
-        let (mut index, last) = (0, entries.len().saturating_sub(1));
-        entries.for_each(|branch| {
-            let here = index;
-            index += 1;
-            add(&mut self.counted, weight);
-            if here == 0 {
-                add(&mut self.newest, weight);
-            }
-            if stack.user_only {
+        let Some(newest) = entries.get(0) else { return };
+        self.places.newest((newest.from, stack.space), weight);
+        add(&mut self.newest, weight);
+        add(&mut self.counted, weight.saturating_mul(entries.len() as u64));
+        if stack.user_only {
+            entries.for_each(|branch| {
                 add(&mut self.user_only, weight);
                 add(&mut self.from_kernel, weight * u64::from(branch.from >= KERNEL));
                 add(&mut self.to_kernel, weight * u64::from(branch.to >= KERNEL));
-            }
-            if here < last {
-                self.cycles(branch.flags, weight);
-            }
-        });
+            });
+        }
+        self.cycles(stack.transitions, weight);
+    }
+
+    /// How often the branches of a recording stood anywhere, which the flow
+    /// counted.
+    pub(super) fn branches(&mut self, flow: &flow::FlowCounts) {
+        flow.each_branch(|space, from, count| self.places.anywhere((from, space), count));
     }
 
     fn names(&mut self, entries: &Entries<'_>, weight: u64) {
@@ -313,12 +314,21 @@ impl Scan {
         }
     }
 
-    fn cycles(&mut self, flags: EntryFlags, weight: u64) {
-        add(&mut self.inner, weight);
-        let Some(cycles) = flags.cycles() else { return };
-        add(&mut self.with_cycles, weight);
-        add(&mut self.saturated, weight * u64::from(cycles >= EntryFlags::MAX_CYCLES));
-        self.varied |= *self.constant.get_or_insert(cycles) != cycles;
+    /// The cycles of all branches but the oldest.
+    fn cycles(&mut self, transitions: &[Transition], weight: u64) {
+        let inner = transitions.get(1..).unwrap_or_default();
+        let (mut with, mut saturated) = (0, 0);
+        for step in inner {
+            let Some(cycles) = step.branch.flags.cycles() else { continue };
+            with += 1;
+            saturated += u64::from(cycles >= EntryFlags::MAX_CYCLES);
+            if !self.varied {
+                self.varied = *self.constant.get_or_insert(cycles) != cycles;
+            }
+        }
+        add(&mut self.inner, weight.saturating_mul(inner.len() as u64));
+        add(&mut self.with_cycles, weight.saturating_mul(with));
+        add(&mut self.saturated, weight.saturating_mul(saturated));
     }
 }
 

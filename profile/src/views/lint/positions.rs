@@ -1,15 +1,16 @@
-//! Where in its stacks each branch stood.
+//! Which branches stood at the top of their stacks.
 
 use crate::clean::add;
 use crate::clean::table::{Keyed, Table};
 use crate::index;
-use crate::read::stack::Entries;
 
-/// How often a branch stood anywhere, and how often it was the newest.
+/// How often a branch was the newest of its stack, and how often it stood
+/// anywhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Position {
     from: u64,
     pub(super) at_top: u64,
+    /// Known when all is counted.
     pub(super) all: u64,
     space: u32,
 }
@@ -28,34 +29,31 @@ impl Keyed for Position {
     }
 }
 
-/// Branches by address and space.
+/// Branches that were the newest, by address and space.
 #[derive(Debug, Default)]
 pub(super) struct Positions {
     places: Table<Position>,
-    found: Vec<(u32, u32)>,
 }
 
 impl Positions {
-    /// Takes a stack in.
-    pub(super) fn stack(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
-        let mut found = std::mem::take(&mut self.found);
-        let keys = entries.iter().map(|branch| (branch.from, space));
-        self.places.look_up(keys, &mut found, |place| place.all);
-        let mut index = 0usize;
-        entries.for_each(|branch| {
-            let (hash, guess) = found.get(index).copied().unwrap_or_default();
-            let known = self.places.find_near(guess, hash, (branch.from, space));
-            let number = known.or_else(|| {
-                self.places.push(Position { from: branch.from, space, ..Position::default() })
-            });
-            let place = number.and_then(|number| self.places.list.get_mut(number as usize));
-            if let Some(place) = place {
-                add(&mut place.all, weight);
-                add(&mut place.at_top, weight * u64::from(index == 0));
-            }
-            index += 1;
-        });
-        self.found = found;
+    /// Takes the newest branch of a stack in.
+    pub(super) fn newest(&mut self, (from, space): (u64, u32), weight: u64) {
+        let known = self.find((from, space));
+        let new = Position { from, space, ..Position::default() };
+        let number = known.or_else(|| self.places.push(new));
+        let place = number.and_then(|number| self.places.list.get_mut(number as usize));
+        place.into_iter().for_each(|place| add(&mut place.at_top, weight));
+    }
+
+    /// Takes in how often a branch stood anywhere.
+    pub(super) fn anywhere(&mut self, key: (u64, u32), count: u64) {
+        let number = self.find(key);
+        let place = number.and_then(|number| self.places.list.get_mut(number as usize));
+        place.into_iter().for_each(|place| add(&mut place.all, count));
+    }
+
+    fn find(&self, key: (u64, u32)) -> Option<u32> {
+        self.places.find(Position::hash(key), key)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Position> {

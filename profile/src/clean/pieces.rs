@@ -1,0 +1,80 @@
+//! A long list in pieces.
+
+/// Things of a piece: large enough for the system to take it back as soon as it
+/// is not needed.
+const PIECE: usize = if cfg!(fuzzing) { 1 << 6 } else { 1 << 12 };
+
+/// A list that grows without being moved, and goes piece by piece as it is
+/// taken: at no time is there more than one and a half of it.
+#[derive(Debug)]
+pub(crate) struct Pieces<T> {
+    /// All but the last are full.
+    pieces: Vec<Vec<T>>,
+}
+
+impl<T> Default for Pieces<T> {
+    fn default() -> Pieces<T> {
+        Pieces { pieces: Vec::new() }
+    }
+}
+
+impl<T> Pieces<T> {
+    pub(crate) fn len(&self) -> usize {
+        let last = self.pieces.last().map_or(0, Vec::len);
+        self.pieces.len().saturating_sub(1) * PIECE + last
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
+        self.pieces.get(number as usize / PIECE)?.get(number as usize % PIECE)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.pieces.get_mut(number as usize / PIECE)?.get_mut(number as usize % PIECE)
+    }
+
+    pub(crate) fn push(&mut self, thing: T) {
+        match self.pieces.last_mut().filter(|last| last.len() < PIECE) {
+            Some(last) => last.push(thing),
+            None => {
+                let mut piece = Vec::with_capacity(PIECE);
+                piece.push(thing);
+                self.pieces.push(piece);
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.pieces.iter().flatten()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.pieces.iter_mut().flatten()
+    }
+
+    /// Takes all of them.
+    pub(crate) fn take(self) -> impl Iterator<Item = T> {
+        self.pieces.into_iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PIECE, Pieces};
+
+    #[test]
+    fn things_stay_where_they_were_put() {
+        let mut pieces = Pieces::default();
+        let all = 2 * PIECE as u32 + 1;
+        for number in 0..all {
+            assert_eq!(pieces.len(), number as usize);
+            assert!(pieces.get(number).is_none());
+            pieces.push(number);
+        }
+        *pieces.get_mut(PIECE as u32).expect("it was put there") = 7;
+        let is = |number: u32| if number == PIECE as u32 { 7 } else { number };
+        assert!((0..all).all(|number| pieces.get(number) == Some(&is(number))));
+        assert!(pieces.take().eq((0..all).map(is)));
+    }
+}
