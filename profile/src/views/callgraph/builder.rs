@@ -12,7 +12,7 @@ use crate::code::maps::Maps;
 use crate::read::address::KERNEL;
 use crate::read::note::Source;
 use crate::read::stack::Thread;
-use crate::views::walk::{Edges, Frames, Returned, Step, Transfer, Visit};
+use crate::views::walk::{Edges, Frames, Returned, Step, Transfer, Visit, touch};
 
 /// Threads whose last stacks are known at a time.
 const THREADS: usize = 1 << 16;
@@ -123,6 +123,7 @@ impl Builder {
         }
         let (space, weight) = (stack.space, stack.weight);
         self.targets.resize(edges.list().len(), None);
+        touch(steps, |edge| self.targets.get(edge).copied().flatten().map_or(0, |target| target.1));
         for (index, step) in steps.iter().enumerate() {
             let Some(&edge) = edges.get(step.edge) else { continue };
             if !step.follows {

@@ -70,13 +70,14 @@ fn name_never_taken(loops: &mut [Loop], ground: &Ground, maps: &Maps) {
 
 /// Names the branches that close the rounds of loops whose heads are fallen
 /// into.
-fn name_falls(loops: &mut [Loop], edges: &Edges, closes: &[Option<usize>], maps: &Maps) {
+fn name_falls(loops: &mut [Loop], edges: &Edges, closes: &[Option<u32>], maps: &Maps) {
     // By loop and place; `None` for a branch back.
     let mut known: HashMap<(usize, Location), Option<usize>> = HashMap::new();
     for (number, one) in loops.iter().enumerate() {
         known.extend(one.back_edges.iter().map(|back| ((number, back.location), None)));
     }
     for (edge, number) in edges.list().iter().zip(closes) {
+        let number = number.map(|number| number as usize);
         let Some((number, one)) = number.and_then(|at| Some((at, loops.get_mut(at)?))) else {
             continue;
         };
@@ -111,12 +112,12 @@ pub(super) fn head_test(graph: &Graph, forest: &Forest, number: usize) -> Option
 }
 
 fn in_loop(forest: &Forest, node: usize, number: usize) -> bool {
-    forest.is_in(forest.innermost.get(node).copied().flatten(), number)
+    forest.is_in(forest.innermost(node), number)
 }
 
 /// For each branch the loop whose rounds it closes: branches to the head or,
 /// where control falls into the head, those that lead backwards.
-pub(super) fn closing(edges: &Edges, graph: &Graph, forest: &Forest) -> Vec<Option<usize>> {
+pub(super) fn closing(edges: &Edges, graph: &Graph, forest: &Forest) -> Vec<Option<u32>> {
     let ends = || graph.from.iter().zip(&graph.to).zip(edges.list());
     let to_head = |from: usize, to: usize| {
         forest.headed_by(to).filter(|number| in_loop(forest, from, *number))
@@ -135,25 +136,26 @@ pub(super) fn closing(edges: &Edges, graph: &Graph, forest: &Forest) -> Vec<Opti
             if !edge.kind.is_jump() {
                 return None;
             }
-            to_head(from, to).or_else(|| {
-                let innermost = forest.innermost.get(from).copied().flatten();
+            let closes = to_head(from, to).or_else(|| {
+                let innermost = forest.innermost(from);
                 let both = forest.chain(innermost).find(|number| in_loop(forest, to, *number))?;
                 let falls = has_branch.get(both) == Some(&false);
                 (falls && graph.is_backward(from, to)).then_some(both)
-            })
+            });
+            closes.map(|number| number as u32)
         })
         .collect()
 }
 
 /// The first node behind each that is a head or in another loop than the one
 /// before it.
-pub(super) fn marks(graph: &Graph, forest: &Forest) -> Vec<usize> {
-    let mut marks = vec![usize::MAX; graph.nodes.len()];
-    let mut next = usize::MAX;
+pub(super) fn marks(graph: &Graph, forest: &Forest) -> Vec<u32> {
+    let mut marks = vec![u32::MAX; graph.nodes.len()];
+    let mut next = u32::MAX;
     for node in (1..graph.nodes.len()).rev() {
-        let differs = forest.innermost.get(node) != forest.innermost.get(node - 1);
+        let differs = forest.innermost(node) != forest.innermost(node - 1);
         if differs || forest.headed_by(node).is_some() {
-            next = node;
+            next = node as u32;
         }
         if let Some(mark) = marks.get_mut(node - 1) {
             *mark = next;

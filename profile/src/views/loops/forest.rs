@@ -26,7 +26,7 @@ pub(super) struct Shape {
 #[derive(Debug, Default)]
 pub(super) struct Forest {
     pub(super) loops: Vec<Shape>,
-    pub(super) innermost: Vec<Option<usize>>,
+    innermost: Vec<Option<u32>>,
     /// Numbers of each loop and of those inside it, in an order in which these
     /// follow on each other: the first, and one behind the last.
     spans: Vec<(usize, usize)>,
@@ -34,31 +34,32 @@ pub(super) struct Forest {
 
 impl Forest {
     pub(super) fn new(graph: &Graph) -> Forest {
-        let nodes = graph.nodes.len();
-        let mut forest = Forest { innermost: vec![None; nodes], ..Forest::default() };
-        let mut search = Search::new(nodes);
-        let all: Vec<usize> = (0..nodes).collect();
-        let mut left: Vec<(Vec<usize>, Option<usize>, u32)> = vec![(all, None, 1)];
+        let mut loops = Vec::new();
+        let mut search = Search::new(graph);
+        let all = search.labels();
+        let mut innermost: Vec<Option<u32>> = vec![None; all.len()];
+        let mut left: Vec<(Vec<u32>, Option<usize>, u32)> = vec![(all, None, 1)];
         while let Some((region, parent, depth)) = left.pop() {
-            let parts = search.parts(graph, &region);
-            for part in parts {
-                let Some(head) = search.head(graph, &part) else { continue };
-                let number = forest.loops.len();
-                for node in &part {
-                    if let Some(innermost) = forest.innermost.get_mut(*node) {
-                        *innermost = Some(number);
-                    }
+            for mut part in search.parts(&region) {
+                let Some(Head { label, entrances }) = search.head(&part) else { continue };
+                let number = loops.len();
+                for label in &part {
+                    innermost[*label as usize] = Some(number as u32);
                 }
-                let Head { node, entrances } = head;
-                forest.loops.push(Shape { head: node, parent, depth, irreducible: entrances > 1 });
+                let head = search.node(label);
+                loops.push(Shape { head, parent, depth, irreducible: entrances > 1 });
                 if part.len() > 1 && depth < DEEPEST {
-                    let inside = part.into_iter().filter(|other| *other != node).collect();
-                    left.push((inside, Some(number), depth + 1));
+                    part.retain(|other| *other != label);
+                    search.leave_out(label);
+                    left.push((part, Some(number), depth + 1));
                 }
             }
         }
-        forest.spans = spans(&forest.loops);
-        forest
+        let mut by_node = vec![None; innermost.len()];
+        for (label, number) in innermost.into_iter().enumerate() {
+            by_node[search.node(label as u32)] = number;
+        }
+        Forest { spans: spans(&loops), loops, innermost: by_node }
     }
 
     /// Whether a loop is `outer` or lies inside it.
@@ -72,12 +73,23 @@ impl Forest {
 
     /// A loop and those around it, the innermost first.
     pub(super) fn chain(&self, inner: Option<usize>) -> impl Iterator<Item = usize> + '_ {
-        std::iter::successors(inner, |at| self.loops.get(*at).and_then(|shape| shape.parent))
+        std::iter::successors(inner, |at| self.around(*at))
+    }
+
+    /// The loop around another.
+    pub(super) fn around(&self, number: usize) -> Option<usize> {
+        self.loops.get(number).and_then(|shape| shape.parent)
+    }
+
+    /// The innermost loop that a node is in.
+    #[inline]
+    pub(super) fn innermost(&self, node: usize) -> Option<usize> {
+        self.innermost.get(node).copied().flatten().map(|number| number as usize)
     }
 
     /// The loop whose head a node is.
     pub(super) fn headed_by(&self, node: usize) -> Option<usize> {
-        let at = self.innermost.get(node).copied().flatten()?;
+        let at = self.innermost(node)?;
         self.loops.get(at).filter(|shape| shape.head == node).map(|_| at)
     }
 }
@@ -107,7 +119,7 @@ fn spans(loops: &[Shape]) -> Vec<(usize, usize)> {
 }
 
 struct Head {
-    node: usize,
+    label: u32,
     entrances: usize,
 }
 
@@ -124,7 +136,17 @@ struct Mark {
 }
 
 /// Tarjan's search for strongly connected parts, without recursion.
-struct Search {
+///
+/// It goes over the graph once for each depth of nesting. Nodes have labels in
+/// the order in which one leads to the next, so that what it needs next mostly
+/// lies close to what it has.
+struct Search<'a> {
+    graph: &'a Graph,
+    /// The node of each label.
+    nodes: Vec<u32>,
+    /// Where each leads to: one more start than labels, and labels.
+    starts: Vec<u32>,
+    after: Vec<u32>,
     marks: Vec<Mark>,
     /// How often control comes to a node from outside its part.
     entered: Vec<u64>,
@@ -132,41 +154,74 @@ struct Search {
     parts: u32,
 }
 
-impl Search {
-    fn new(nodes: usize) -> Search {
-        Search { marks: vec![Mark::default(); nodes], entered: vec![0; nodes], now: 0, parts: 0 }
+impl<'a> Search<'a> {
+    fn new(graph: &'a Graph) -> Search<'a> {
+        let count = graph.nodes.len();
+        let mut nodes: Vec<u32> = Vec::with_capacity(count);
+        let mut labels = vec![u32::MAX; count];
+        let mut waiting = Vec::new();
+        for root in 0..count as u32 {
+            waiting.push(root);
+            while let Some(node) = waiting.pop() {
+                let label = &mut labels[node as usize];
+                if *label == u32::MAX {
+                    *label = nodes.len() as u32;
+                    nodes.push(node);
+                    waiting.extend(graph.next(node as usize).iter().rev());
+                }
+            }
+        }
+        let (mut starts, mut after) = (Vec::with_capacity(count + 1), Vec::new());
+        starts.push(0);
+        for node in &nodes {
+            after.extend(graph.next(*node as usize).iter().map(|to| labels[*to as usize]));
+            starts.push(after.len() as u32);
+        }
+        let entered = nodes.iter().map(|node| graph.called(*node as usize)).collect();
+        let marks = vec![Mark::default(); count];
+        Search { graph, nodes, starts, after, marks, entered, now: 0, parts: 0 }
     }
 
-    /// The parts of a region that have a cycle.
-    fn parts(&mut self, graph: &Graph, region: &[usize]) -> Vec<Vec<usize>> {
+    fn labels(&self) -> Vec<u32> {
+        (0..self.nodes.len() as u32).collect()
+    }
+
+    fn node(&self, label: u32) -> usize {
+        self.nodes[label as usize] as usize
+    }
+
+    fn next(&self, label: u32) -> &[u32] {
+        let (start, end) = (self.starts[label as usize], self.starts[label as usize + 1]);
+        &self.after[start as usize..end as usize]
+    }
+
+    /// The parts of a region that have a cycle, by their lowest nodes.
+    fn parts(&mut self, region: &[u32]) -> Vec<Vec<u32>> {
         self.now += 1;
-        for &node in region {
-            self.marks[node] = Mark { region: self.now, ..Mark::default() };
+        for &label in region {
+            self.marks[label as usize] = Mark { region: self.now, ..Mark::default() };
         }
         let (mut next, mut found) = (1u32, Vec::new());
-        let mut waiting: Vec<usize> = Vec::new();
-        let mut path: Vec<(usize, usize)> = Vec::new();
+        let mut waiting: Vec<u32> = Vec::new();
+        let mut path: Vec<(u32, u32)> = Vec::new();
         for &root in region {
-            if self.marks[root].order != 0 {
+            if self.marks[root as usize].order != 0 {
                 continue;
             }
             path.push((root, 0));
-            while let Some((node, at)) = path.pop() {
-                let mut mark = self.marks[node];
+            while let Some((label, mut at)) = path.pop() {
+                let mut mark = self.marks[label as usize];
                 if at == 0 {
                     (mark.order, mark.low) = (next, next);
                     next += 1;
-                    waiting.push(node);
+                    waiting.push(label);
                 }
-                let after = graph.next(node);
-                let mut at = at;
                 let mut deeper = None;
                 // A way to itself changes nothing.
-                while let Some(&to) = after.get(at) {
+                while let Some(&to) = self.next(label).get(at as usize) {
                     at += 1;
-                    let to = to as usize;
-                    let other = &self.marks[to];
-                    if other.region != self.now || to == node {
+                    let other = &self.marks[to as usize];
+                    if other.region != self.now || to == label {
                         continue;
                     }
                     if other.order == 0 {
@@ -177,68 +232,99 @@ impl Search {
                         mark.low = mark.low.min(other.order);
                     }
                 }
-                self.marks[node] = mark;
+                self.marks[label as usize] = mark;
                 if let Some(to) = deeper {
-                    path.push((node, at));
+                    path.push((label, at));
                     path.push((to, 0));
                     continue;
                 }
                 if let Some(&(above, _)) = path.last() {
-                    let above = &mut self.marks[above];
+                    let above = &mut self.marks[above as usize];
                     above.low = above.low.min(mark.low);
                 }
                 if mark.low == mark.order {
                     self.parts += 1;
-                    let mut part = Vec::new();
-                    while let Some(member) = waiting.pop() {
-                        self.marks[member].part = self.parts;
-                        part.push(member);
-                        if member == node {
-                            break;
-                        }
+                    let first = waiting.iter().rposition(|member| *member == label).unwrap_or(0);
+                    for member in &waiting[first..] {
+                        self.marks[*member as usize].part = self.parts;
                     }
-                    let cycle = part.len() > 1 || after.iter().any(|to| *to as usize == node);
+                    let cycle = waiting.len() - first > 1 || self.next(label).contains(&label);
+                    let part = waiting.drain(first..);
                     if cycle {
-                        part.sort_unstable();
-                        found.push(part);
+                        found.push(part.collect::<Vec<u32>>());
                     }
                 }
             }
         }
-        found.sort();
-        self.count_entries(graph, &found);
+        self.count_entries(region);
+        found.sort_by_cached_key(|part| self.lowest(part));
         found
     }
 
-    /// Counts what comes into the parts from outside.
-    fn count_entries(&mut self, graph: &Graph, parts: &[Vec<usize>]) {
-        for &node in parts.iter().flatten() {
-            let part = self.marks[node].part;
-            let mut entered = graph.called(node);
-            for (before, count) in graph.before(node) {
-                let mark = &self.marks[before];
-                if mark.region != self.now || mark.part != part {
-                    entered = entered.saturating_add(count.max(1));
-                }
+    fn lowest(&self, part: &[u32]) -> Option<u32> {
+        part.iter().map(|label| self.nodes[*label as usize]).min()
+    }
+
+    /// Adds what comes into each part from the others of its region.
+    fn count_entries(&mut self, region: &[u32]) {
+        for &label in region {
+            let part = self.marks[label as usize].part;
+            self.count_ways(label, |mark| mark.part != part);
+        }
+    }
+
+    /// Adds what comes from a node that is in no part any more into its own.
+    fn leave_out(&mut self, label: u32) {
+        let part = self.marks[label as usize].part;
+        self.count_ways(label, |mark| mark.part == part);
+    }
+
+    /// Adds the ways from a node to those of its region that are asked for.
+    fn count_ways(&mut self, label: u32, is: impl Fn(&Mark) -> bool) {
+        let Search { graph, nodes, starts, after, marks, entered, now, .. } = self;
+        let start = starts[label as usize] as usize;
+        let end = starts[label as usize + 1] as usize;
+        for (at, to) in after[start..end].iter().enumerate() {
+            let mark = &marks[*to as usize];
+            if mark.region == *now && is(mark) {
+                let count = graph.count(nodes[label as usize] as usize, at);
+                let entered = &mut entered[*to as usize];
+                *entered = entered.saturating_add(count.max(1));
             }
-            self.entered[node] = entered;
         }
     }
 
     /// Where control comes into a part; where nobody saw it, the lowest target
     /// of a branch backwards.
-    fn head(&self, graph: &Graph, part: &[usize]) -> Option<Head> {
-        let entered = part.iter().copied().filter(|node| self.entered[*node] > 0);
-        let entrances = entered.clone().count();
-        if let Some(node) = entered.max_by_key(|node| (self.entered[*node], usize::MAX - *node)) {
-            return Some(Head { node, entrances });
+    fn head(&self, part: &[u32]) -> Option<Head> {
+        let mut entrances = 0;
+        let mut most: Option<(u64, u32)> = None;
+        for &label in part {
+            let entered = self.entered[label as usize];
+            if entered == 0 {
+                continue;
+            }
+            entrances += 1;
+            let node = |label: u32| self.nodes[label as usize];
+            if most.is_none_or(|(known, of)| {
+                entered > known || (entered == known && node(label) < node(of))
+            }) {
+                most = Some((entered, label));
+            }
         }
-        let inside = |node: usize| part.binary_search(&node).is_ok();
-        let back = part
-            .iter()
-            .flat_map(|&from| graph.next(from).iter().map(move |to| (from, *to as usize)));
-        let back = back.filter(|(from, to)| inside(*to) && graph.is_backward(*from, *to));
-        let node = back.map(|(_, to)| to).min().or_else(|| part.first().copied())?;
-        Some(Head { node, entrances })
+        if let Some((_, label)) = most {
+            return Some(Head { label, entrances });
+        }
+        let of = self.marks[*part.first()? as usize].part;
+        let back = part.iter().flat_map(|from| self.next(*from).iter().map(move |to| (*from, *to)));
+        let back = back.filter(|(from, to)| {
+            let mark = &self.marks[*to as usize];
+            let inside = mark.region == self.now && mark.part == of;
+            inside && self.graph.is_backward(self.node(*from), self.node(*to))
+        });
+        let node = |label: &u32| self.nodes[*label as usize];
+        let label = back.map(|(_, to)| to).min_by_key(node);
+        let label = label.or_else(|| part.iter().copied().min_by_key(node))?;
+        Some(Head { label, entrances })
     }
 }

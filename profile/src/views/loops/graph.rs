@@ -58,36 +58,31 @@ pub(super) struct Graph {
     /// The node behind each call, where its return leads to.
     pub(super) behind: Vec<Option<usize>>,
     after: Ways,
-    before: Ways,
-    /// How often each way before was gone.
-    counts: Vec<u64>,
 }
 
-/// Ways between nodes, by the node at one end. Small numbers: finding the loops
-/// goes over them many times.
+/// Ways between nodes, by the node that they begin at.
 #[derive(Debug, Default)]
 struct Ways {
     /// Where those of each node begin; one more than nodes.
     starts: Vec<u32>,
     others: Vec<u32>,
+    /// How often each was gone.
+    counts: Vec<u64>,
 }
 
 impl Ways {
-    /// Takes the ways sorted by the node that they are to be found by.
-    fn new(
-        nodes: usize,
-        ways: &[(u32, u32, u64)],
-        end: impl Fn(&(u32, u32, u64)) -> (u32, u32),
-    ) -> Ways {
+    /// Takes the ways sorted.
+    fn new(nodes: usize, ways: &[(u32, u32, u64)]) -> Ways {
         let mut starts = Vec::with_capacity(nodes + 1);
         let mut at = 0;
         for node in 0..=nodes {
-            while ways.get(at).is_some_and(|way| (end(way).0 as usize) < node) {
+            while ways.get(at).is_some_and(|(from, ..)| (*from as usize) < node) {
                 at += 1;
             }
             starts.push(at as u32);
         }
-        Ways { starts, others: ways.iter().map(|way| end(way).1).collect() }
+        let others = ways.iter().map(|(_, to, _)| *to).collect();
+        Ways { starts, others, counts: ways.iter().map(|(.., count)| *count).collect() }
     }
 
     fn range(&self, node: usize) -> std::ops::Range<usize> {
@@ -260,10 +255,7 @@ impl Graph {
         }
         let nodes = self.nodes.len();
         ways.sort_unstable();
-        self.after = Ways::new(nodes, &ways, |(from, to, _)| (*from, *to));
-        ways.sort_unstable_by_key(|(from, to, count)| (*to, *from, *count));
-        self.before = Ways::new(nodes, &ways, |(from, to, _)| (*to, *from));
-        self.counts = ways.into_iter().map(|(_, _, count)| count).collect();
+        self.after = Ways::new(nodes, &ways);
     }
 
     /// Where control goes on from a node.
@@ -271,10 +263,10 @@ impl Graph {
         self.after.of(node)
     }
 
-    /// Where control comes to a node from, with the counts.
-    pub(super) fn before(&self, node: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let counts = self.counts.get(self.before.range(node)).unwrap_or_default();
-        self.before.of(node).iter().zip(counts).map(|(before, count)| (*before as usize, *count))
+    /// How often the way of this place among [`next`](Self::next) was gone.
+    pub(super) fn count(&self, node: usize, at: usize) -> u64 {
+        let counts = self.after.counts.get(self.after.range(node));
+        counts.and_then(|counts| counts.get(at)).copied().unwrap_or(0)
     }
 
     /// How often a call led to a node.

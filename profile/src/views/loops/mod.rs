@@ -27,6 +27,7 @@
 mod describe;
 mod forest;
 mod graph;
+mod inside;
 mod track;
 mod trips;
 
@@ -35,7 +36,7 @@ use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, Counter, View, Whole, add};
 use crate::code::maps::{Location, Maps};
 use crate::views::cycles::Cycles;
-use crate::views::walk::{Edges, Step, Visit, Walk};
+use crate::views::walk::{Edges, Step, Visit, Walk, touch};
 
 use describe::{closing, head_test, marks, passed_backwards};
 use forest::Forest;
@@ -157,6 +158,10 @@ impl Visit for FirstWalk {
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.ran.resize(edges.list().len(), StraightRuns::default());
         self.reach.resize(edges.list().len(), 0);
+        touch(steps, |edge| {
+            let ran = self.ran.get(edge).map_or(0, |ran| ran.begins);
+            ran ^ self.reach.get(edge).copied().unwrap_or(0)
+        });
         for step in steps {
             let Some(before) = step.before else { continue };
             if let Some(ran) = self.ran.get_mut(before) {

@@ -8,13 +8,15 @@ use super::Loops;
 use super::describe::describe;
 use super::forest::Forest;
 use super::graph::Graph;
+use super::inside::{Active, Inside};
 use super::trips::Trips;
+use crate::clean::few::Few;
 use crate::clean::interval::Clusters;
 use crate::clean::{Cleaned, Joins, Whole};
 use crate::code::maps::Maps;
 use crate::read::stack::{EntryFlags, Thread};
 use crate::views::cycles::Cycles;
-use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit};
+use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit, touch};
 
 /// What was seen of a loop.
 #[derive(Clone, Debug, Default)]
@@ -42,26 +44,12 @@ pub(super) struct Ground {
     /// The node with the loop's test at the head, where it has one.
     pub(super) tests: Vec<Option<usize>>,
     /// The loop whose rounds a branch closes, as far as cycles go.
-    pub(super) closes: Vec<Option<usize>>,
+    pub(super) closes: Vec<Option<u32>>,
     /// The first node behind each where something about loops changes.
-    pub(super) next_mark: Vec<usize>,
+    pub(super) next_mark: Vec<u32>,
     /// Conditional branches backwards that were never taken: space, from, to.
     pub(super) passed: Vec<(u32, u64, u64)>,
 }
-
-/// A loop that a frame is in.
-#[derive(Clone, Copy, Debug)]
-struct Active {
-    number: usize,
-    /// Times the head was reached.
-    arrivals: u64,
-    entry_seen: bool,
-    /// The clock at the last back edge, and the entries without cycles before.
-    closed: Option<(u64, u64)>,
-}
-
-/// What a frame is in, the innermost last.
-type Inside = Vec<Active>;
 
 #[derive(Debug)]
 struct Running {
@@ -84,7 +72,10 @@ pub(super) struct Tracker {
     seen: Vec<Seen>,
     threads: HashMap<Thread, Running>,
     /// Exits and rounds of the stack at hand, by loop.
-    here: Vec<(usize, u64, u64)>,
+    here: Few<(u64, u64)>,
+    /// By loop: how often a frame was found in it and in none inside, and
+    /// whether one made a call before anything else happened to the loop.
+    found: Vec<(u64, bool)>,
     weight: u64,
     /// The step at hand counts for the estimate.
     counts: bool,
@@ -93,32 +84,31 @@ pub(super) struct Tracker {
 impl Tracker {
     pub(super) fn new(ground: Ground) -> Tracker {
         let seen = vec![Seen::default(); ground.forest.loops.len()];
+        let found = vec![(0, false); seen.len()];
         Tracker {
             ground,
             seen,
             threads: HashMap::new(),
-            here: Vec::new(),
+            here: Few::default(),
+            found,
             weight: 1,
             counts: false,
         }
     }
 
-    /// Loads what steps will need, all of it side by side: one after the other,
-    /// each step would wait for its own.
+    /// Loads what steps will need.
     fn touch(&self, steps: &[Step]) {
         let Ground { graph, forest, closes, next_mark, .. } = &self.ground;
         let get = |list: &[usize], at: usize| list.get(at).copied().unwrap_or(0);
-        let maybe = |list: &[Option<usize>], at: usize| list.get(at).copied().flatten();
-        let branch = |step: &Step| {
-            let ends = get(&graph.from, step.edge) ^ get(&graph.to, step.edge);
-            ends ^ maybe(closes, step.edge).unwrap_or(0)
-        };
-        std::hint::black_box(steps.iter().fold(0, |all, step| all ^ branch(step)));
-        let node = |step: &Step| {
-            let to = get(&graph.to, step.edge);
-            get(next_mark, to) ^ maybe(&forest.innermost, to).unwrap_or(0)
-        };
-        std::hint::black_box(steps.iter().fold(0, |all, step| all ^ node(step)));
+        touch(steps, |edge| {
+            let closes = closes.get(edge).copied().flatten().unwrap_or(0);
+            (get(&graph.from, edge) ^ get(&graph.to, edge)) as u64 ^ u64::from(closes)
+        });
+        touch(steps, |edge| {
+            let to = get(&graph.to, edge);
+            let innermost = forest.innermost(to).unwrap_or(0) as u64;
+            next_mark.get(to).map_or(0, |next| u64::from(*next)) ^ innermost
+        });
     }
 
     /// Loses sight of every thread.
@@ -130,7 +120,9 @@ impl Tracker {
 
     /// Loses sight of a thread.
     fn lose(&mut self, running: Running) {
-        for active in running.frames.into_frames().into_iter().flatten() {
+        let frames = running.frames.into_frames();
+        // Of loops that nothing happened to, nothing is known.
+        for active in frames.into_iter().flat_map(|inside| inside.active) {
             let tested = self.ground.tests.get(active.number).copied().flatten().is_some();
             let at_least = active.arrivals.saturating_sub(u64::from(tested));
             self.close(active, at_least, false);
@@ -142,10 +134,7 @@ impl Tracker {
         match (active.entry_seen, ended) {
             (true, true) => seen.trips.add(trips, self.weight),
             (true, false) => seen.trips.add_open(trips, self.weight),
-            (false, _) => {
-                seen.headless = seen.headless.saturating_add(self.weight);
-                seen.longest_headless = seen.longest_headless.max(trips);
-            }
+            (false, _) => seen.longest_headless = seen.longest_headless.max(trips),
         }
     }
 
@@ -153,13 +142,9 @@ impl Tracker {
         if !self.counts {
             return;
         }
-        match self.here.iter_mut().find(|(at, ..)| *at == number) {
-            Some((_, y, r)) => {
-                *y += exits;
-                *r += rounds;
-            }
-            None => self.here.push((number, exits, rounds)),
-        }
+        let (y, r) = self.here.at(number as u32);
+        *y += exits;
+        *r += rounds;
     }
 
     /// A loop is left from a node.
@@ -170,62 +155,107 @@ impl Tracker {
         self.close(active, trips, true);
     }
 
+    /// A frame is left whole from a node.
+    fn leave_all(&mut self, inside: Inside, source: usize) {
+        for active in inside.active {
+            self.leave(active, source);
+        }
+        self.leave_found(inside.found, None, source);
+    }
+
+    /// Loops that a frame was found in, and that nothing happened to, are left
+    /// from a node: the first of these and those around it, up to the second.
+    fn leave_found(&mut self, from: Option<usize>, until: Option<usize>, source: usize) {
+        if !self.counts {
+            return;
+        }
+        let mut at = from;
+        while let Some(number) = at.filter(|_| at != until) {
+            let tested = self.ground.tests.get(number).copied().flatten() == Some(source);
+            self.count(number, 1, u64::from(!tested));
+            at = self.ground.forest.around(number);
+        }
+    }
+
     /// The frame of a thread that is found at a node, and what loops it must
-    /// be in.
-    fn found_at(&self, node: usize, start: bool) -> Inside {
-        let innermost = self.ground.forest.innermost.get(node).copied().flatten();
-        let mut inside: Inside = self
-            .ground
-            .forest
-            .chain(innermost)
-            .map(|number| {
-                // Since it began the thread ran straight to here: past the head.
-                let shape = self.ground.forest.loops.get(number);
-                let past = start
-                    && shape.is_some_and(|shape| self.ground.graph.is_backward(node, shape.head));
-                Active { number, arrivals: u64::from(past), entry_seen: past, closed: None }
-            })
-            .collect();
-        inside.reverse();
+    /// be in: nobody saw it come into them.
+    fn found_at(&mut self, node: usize, start: bool) -> Inside {
+        let Ground { forest, graph, .. } = &self.ground;
+        let innermost = forest.innermost(node);
+        if !start {
+            if let Some((found, _)) = innermost.and_then(|number| self.found.get_mut(number)) {
+                *found = found.saturating_add(self.weight);
+            }
+            return Inside::found(innermost);
+        }
+        let mut inside = Inside::default();
+        for number in forest.chain(innermost) {
+            // Since it began the thread ran straight to here: past the head.
+            let shape = forest.loops.get(number);
+            let past = shape.is_some_and(|shape| graph.is_backward(node, shape.head));
+            if let Some(seen) = self.seen.get_mut(number).filter(|_| !past) {
+                seen.headless = seen.headless.saturating_add(self.weight);
+            }
+            inside.active.push(Active { arrivals: u64::from(past), ..Active::new(number, past) });
+        }
+        inside.active.reverse();
         inside
+    }
+
+    /// Counts what is known of loops that frames were found in.
+    fn add_found(&mut self) {
+        // Outer loops stand before those inside.
+        for number in (0..self.found.len()).rev() {
+            let Some(&(found, calls)) = self.found.get(number) else { continue };
+            if let Some(seen) = self.seen.get_mut(number) {
+                seen.headless = seen.headless.saturating_add(found);
+                seen.calls |= calls;
+            }
+            let around = self.ground.forest.around(number);
+            if let Some(around) = around.and_then(|around| self.found.get_mut(around)) {
+                *around = (around.0.saturating_add(found), around.1 | calls);
+            }
+        }
     }
 
     /// Control reaches a node.
     fn arrive(&mut self, running: &mut Running, node: usize, source: usize, way: Way) {
         let ground = &self.ground;
-        let innermost = ground.forest.innermost.get(node).copied().flatten();
+        let innermost = ground.forest.innermost(node);
         let inside = running.frames.top();
         if innermost.is_none() && inside.is_empty() {
             return;
         }
         let mut left: Vec<Active> = Vec::new();
         while let Some(active) =
-            inside.pop_if(|active| !ground.forest.is_in(innermost, active.number))
+            inside.active.pop_if(|active| !ground.forest.is_in(innermost, active.number))
         {
             left.push(active);
         }
-        let known = inside.len();
-        let around = inside.last().map(|active| active.number);
+        let found = inside.found;
+        if inside.active.is_empty() {
+            let still = |number: &usize| ground.forest.is_in(innermost, *number);
+            inside.found = ground.forest.chain(found).find(still);
+        }
+        let (still, known) = (inside.found, inside.active.len());
+        let around = inside.innermost();
         let new = ground.forest.chain(innermost).take_while(|number| Some(*number) != around);
-        inside.extend(new.map(|number| Active {
-            number,
-            arrivals: 0,
-            entry_seen: true,
-            closed: None,
-        }));
-        if let Some(entered) = inside.get_mut(known..) {
+        inside.active.extend(new.map(|number| Active::new(number, true)));
+        if let Some(entered) = inside.active.get_mut(known..) {
             entered.reverse();
         }
         // The head's loop is the innermost one here.
-        let inside_before = inside.len() <= known;
+        let inside_before = inside.active.len() <= known;
         let headed = ground.forest.headed_by(node);
-        if let Some(active) = inside.last_mut().filter(|_| headed.is_some()) {
+        if headed.is_some()
+            && let Some(active) = inside.last_mut(&ground.forest)
+        {
             active.arrivals = active.arrivals.saturating_add(1);
         }
         let again = headed.filter(|_| inside_before);
         if let Way::Branch(edge) = way
-            && let Some(number) = ground.closes.get(edge).copied().flatten()
-            && let Some(active) = inside.iter_mut().rev().find(|active| active.number == number)
+            && let Some(number) = ground.closes.get(edge).copied().flatten().map(|n| n as usize)
+            && let Some(active) = inside.find_mut(&ground.forest, number)
         {
             let now = (running.clock, running.untimed);
             let before = active.closed.replace(now).filter(|before| before.1 == now.1);
@@ -237,6 +267,7 @@ impl Tracker {
         for active in left {
             self.leave(active, source);
         }
+        self.leave_found(found, still, source);
         if let Some(number) = again {
             if let Some(seen) = self.seen.get_mut(number) {
                 seen.rounds = seen.rounds.saturating_add(self.weight);
@@ -248,7 +279,8 @@ impl Tracker {
     /// Control ran straight from one node to another.
     fn run(&mut self, running: &mut Running, from: usize, to: usize) {
         let mut at = from;
-        while let Some(&next) = self.ground.next_mark.get(at).filter(|next| **next <= to) {
+        while let Some(&next) = self.ground.next_mark.get(at).filter(|next| **next as usize <= to) {
+            let next = next as usize;
             self.arrive(running, next, next - 1, Way::Fall);
             at = next;
         }
@@ -259,13 +291,18 @@ impl Tracker {
         let (Some(&from), Some(&to)) = ends else { return };
         match edge.kind {
             Transfer::Call => {
-                for active in running.frames.iter().flatten() {
+                // In the frames around it calls were made before.
+                let inside = running.frames.top();
+                for active in &inside.active {
                     if let Some(seen) = self.seen.get_mut(active.number) {
                         seen.calls = true;
                     }
                 }
-                if let Some(forgotten) = running.frames.call(edge.from, Inside::new()) {
-                    for active in forgotten {
+                if let Some((_, calls)) = inside.found.and_then(|at| self.found.get_mut(at)) {
+                    *calls = true;
+                }
+                if let Some(forgotten) = running.frames.call(edge.from, Inside::default()) {
+                    for active in forgotten.active {
                         self.close(active, active.arrivals, false);
                     }
                 }
@@ -273,16 +310,14 @@ impl Tracker {
             }
             Transfer::Return => match running.frames.ret(edge.to) {
                 Returned::Closed(frames) => {
-                    for active in frames.into_iter().flatten() {
-                        self.leave(active, from);
+                    for inside in frames {
+                        self.leave_all(inside, from);
                     }
                     self.arrive(running, to, from, Way::Branch(number));
                 }
                 Returned::Underflow => {
                     let caller = self.found_at(to, false);
-                    for active in std::mem::replace(running.frames.top(), caller) {
-                        self.leave(active, from);
-                    }
+                    self.leave_all(std::mem::replace(running.frames.top(), caller), from);
                 }
                 Returned::Unmatched => self.arrive(running, to, from, Way::Branch(number)),
             },
@@ -300,6 +335,7 @@ impl Visit for Tracker {
 
     fn finish(mut self, edges: Edges, whole: Whole) -> Loops {
         self.lose_all();
+        self.add_found();
         let complete = whole.is_complete();
         let (taken, distinct) = edges.totals(&whole.maps);
         Loops {
@@ -351,8 +387,8 @@ impl Visit for Tracker {
             self.branch(&mut thread, step.edge, edge);
             running = Some(thread);
         }
-        for (number, exits, rounds) in self.here.drain(..) {
-            if let Some(seen) = self.seen.get_mut(number) {
+        for (number, (exits, rounds)) in self.here.drain() {
+            if let Some(seen) = self.seen.get_mut(number as usize) {
                 seen.exits.add(stack.weight, exits + rounds, exits);
             }
         }

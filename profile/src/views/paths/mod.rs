@@ -20,7 +20,7 @@ use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, Counter, Joins, View, Whole, add};
 use crate::code::maps::{Location, Maps};
 use crate::read::stack::Thread;
-use crate::views::walk::{Edges, Step, Visit, Walk};
+use crate::views::walk::{Edges, Step, Visit, Walk, touch};
 
 use grow::{Chain, Grown, grow};
 use successors::Followers;
@@ -186,6 +186,7 @@ impl Visit for FirstWalk {
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.followers.resize(edges.list().len(), Followers::default());
+        touch(steps, |edge| self.followers.get(edge).map_or(0, Followers::touch));
         for step in steps {
             if let Some(after) = step.before.and_then(|before| self.followers.get_mut(before)) {
                 after.add(step.edge, stack.weight);
@@ -298,6 +299,11 @@ impl Visit for SecondWalk {
         {
             self.ran(place.edge, |ran| add(&mut ran.lost, weight));
         }
+        touch(steps, |edge| {
+            let first = self.firsts.get(edge).map_or(edge, |first| *first as usize);
+            let place = self.place.get(first).copied().flatten().map_or(0, |(_, at)| at as u64);
+            place ^ self.ran.get(first).map_or(0, |ran| ran.entered ^ ran.bytes)
+        });
         for step in steps {
             let ends = step.before.and_then(|before| edges.get(before));
             let ends = ends.zip(edges.get(step.edge));

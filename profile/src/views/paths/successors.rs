@@ -22,6 +22,13 @@ pub(super) struct Followers {
 }
 
 impl Followers {
+    /// Loads what [`add`](Self::add) needs.
+    #[inline]
+    pub(super) fn touch(&self) -> u64 {
+        let [first, .., last] = &self.kept;
+        first.1 ^ last.1 ^ self.missing
+    }
+
     pub(super) fn add(&mut self, edge: usize, weight: u64) {
         let Ok(edge) = u32::try_from(edge) else { return };
         if weight == 0 {

@@ -165,6 +165,13 @@ pub(crate) struct Step {
     pub(crate) cycles: Option<u32>,
 }
 
+/// Loads what is needed of the branches of steps, all of it side by side: one
+/// after the other, each step would wait for its own.
+#[inline]
+pub(crate) fn touch(steps: &[Step], load: impl Fn(usize) -> u64) {
+    std::hint::black_box(steps.iter().fold(0, |all, step| all ^ load(step.edge)));
+}
+
 /// What looks at the steps of stacks.
 pub(crate) trait Visit {
     /// What it makes of what it saw.
@@ -215,7 +222,8 @@ impl<V: Visit> View for Walk<V> {
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
         let (space, edges) = (stack.space, &mut self.edges);
         let keys = stack.transitions.iter().map(|t| (space, t.branch.from, t.branch.to));
-        edges.table.look_up(keys, &mut self.found, |edge| edge.count);
+        // Some lie in two lines of the cache.
+        edges.table.look_up(keys, &mut self.found, |edge| edge.from ^ edge.count);
         let before = stack.before.and_then(|b| edges.find(b.space, b.from, b.to));
         let mut last = before.filter(|_| stack.transitions.first().is_some_and(|t| t.follows));
         self.steps.clear();

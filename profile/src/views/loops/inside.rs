@@ -1,0 +1,71 @@
+//! The loops that a frame of a thread is in.
+
+use super::forest::Forest;
+
+/// A loop that a frame is in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Active {
+    pub(super) number: usize,
+    /// Times the head was reached.
+    pub(super) arrivals: u64,
+    pub(super) entry_seen: bool,
+    /// The clock at the last back edge, and the entries without cycles before.
+    pub(super) closed: Option<(u64, u64)>,
+}
+
+impl Active {
+    pub(super) fn new(number: usize, entry_seen: bool) -> Active {
+        Active { number, arrivals: 0, entry_seen, closed: None }
+    }
+}
+
+/// What a frame is in.
+///
+/// Most stacks begin in the middle of loops and end before anything happens to
+/// the outer ones: those are not written down one by one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inside {
+    /// The frame was found in this loop and those around it, and nothing
+    /// happened to them yet. They are around those that are active.
+    pub(super) found: Option<usize>,
+    /// The innermost last.
+    pub(super) active: Vec<Active>,
+}
+
+impl Inside {
+    /// In this loop and those around it.
+    pub(super) fn found(innermost: Option<usize>) -> Inside {
+        Inside { found: innermost, active: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_none() && self.active.is_empty()
+    }
+
+    pub(super) fn innermost(&self) -> Option<usize> {
+        self.active.last().map(|active| active.number).or(self.found)
+    }
+
+    /// The innermost one, to be changed.
+    pub(super) fn last_mut(&mut self, forest: &Forest) -> Option<&mut Active> {
+        if self.active.is_empty()
+            && let Some(number) = self.found
+        {
+            self.found = forest.around(number);
+            self.active.push(Active::new(number, false));
+        }
+        self.active.last_mut()
+    }
+
+    /// The one of a number, to be changed.
+    pub(super) fn find_mut(&mut self, forest: &Forest, number: usize) -> Option<&mut Active> {
+        if forest.is_in(self.found, number) {
+            let outside = forest.around(number);
+            let now = forest.chain(self.found).take_while(|at| Some(*at) != outside);
+            let now: Vec<Active> = now.map(|at| Active::new(at, false)).collect();
+            drop(self.active.splice(0..0, now.into_iter().rev()));
+            self.found = outside;
+        }
+        self.active.iter_mut().rev().find(|active| active.number == number)
+    }
+}
