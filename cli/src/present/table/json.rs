@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Cell, Member, Of, Table};
 use crate::present::json;
@@ -23,16 +23,22 @@ impl<C: ?Sized, R> Table<'_, C, R> {
             format!("{}\"{}\":", if at == 0 { '{' } else { ',' }, member.key)
         };
         let before: Vec<String> = members.iter().enumerate().map(before).collect();
+        let mut line = Vec::new();
         for row in rows {
             let cells = self.cells(context, &row);
+            line.clear();
             for (member, before) in members.iter().zip(&before) {
-                out.write_all(before.as_bytes())?;
-                match cells.get(member.column) {
-                    Some(Cell::Nested(json)) => out.write_all(json.as_bytes())?,
-                    cell => json::write(out, &cell.map(|cell| CellPart(cell, member.of)))?,
+                line.extend_from_slice(before.as_bytes());
+                match self.columns.get(member.column).and_then(|column| column.nested.as_ref()) {
+                    Some(nested) => nested(context, &row, &mut line),
+                    None => {
+                        let cell = cells.get(member.column);
+                        json::write(&mut line, &cell.map(|cell| CellPart(cell, member.of)))?;
+                    }
                 }
             }
-            out.write_all(b"}\n")?;
+            line.extend_from_slice(b"}\n");
+            out.write_all(&line)?;
         }
         Ok(())
     }
@@ -41,8 +47,18 @@ impl<C: ?Sized, R> Table<'_, C, R> {
     pub(crate) fn object(&self, context: &mut C, row: &R) -> serde_json::Value {
         let cells = self.cells(context, row);
         let member = |member: Member| {
-            let value = cells.get(member.column).map(|cell| CellPart(cell, member.of));
-            (member.key, json!(value))
+            let column = self.columns.get(member.column);
+            let value = match column.and_then(|column| column.nested.as_ref()) {
+                Some(nested) => {
+                    let mut json = Vec::new();
+                    nested(context, row, &mut json);
+                    serde_json::from_slice(&json).unwrap_or_default()
+                }
+                None => {
+                    json!(cells.get(member.column).map(|cell| CellPart(cell, member.of)))
+                }
+            };
+            (member.key, value)
         };
         self.members().map(member).collect::<serde_json::Map<_, _>>().into()
     }
@@ -65,9 +81,6 @@ impl Serialize for CellPart<'_> {
             (Cell::Word(word), _) => word.serialize(to),
             (Cell::Mark(word, _), _) => word.serialize(to),
             (Cell::Name(name), _) => name.serialize(to),
-            (Cell::Nested(json), _) => {
-                serde_json::from_str::<Value>(json).unwrap_or_default().serialize(to)
-            }
             _ => to.serialize_none(),
         }
     }

@@ -50,8 +50,6 @@ pub(crate) enum Cell {
     Place(Box<Place>),
     /// Several, and what is said behind them.
     Places(Vec<Place>, String),
-    /// What only programs read, as JSON.
-    Nested(String),
 }
 
 impl Cell {
@@ -89,7 +87,7 @@ impl Cell {
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
             Cell::Absent => "-".into(),
-            Cell::Empty | Cell::Nested(_) => "".into(),
+            Cell::Empty => "".into(),
             Cell::Count(count) => grouped(*count).into(),
             Cell::Number(number) => number.to_string().into(),
             Cell::Share(share) => percent(*share).into(),
@@ -140,6 +138,9 @@ enum Form {
 /// How a column's cells are made of the row; `C` is where names are looked up.
 type Get<'a, C, R> = Box<dyn Fn(&mut C, &R) -> Cell + 'a>;
 
+/// How more than one value is made of the row: JSON, behind what is there.
+type Nested<'a, C, R> = Box<dyn Fn(&mut C, &R, &mut Vec<u8>) + 'a>;
+
 /// A column, declared once.
 pub(crate) struct Column<'a, C: ?Sized, R> {
     /// Its key for programs; empty for what only people read.
@@ -158,6 +159,8 @@ pub(crate) struct Column<'a, C: ?Sized, R> {
     /// Cells that it takes at least, where rows come one by one.
     least: usize,
     get: Get<'a, C, R>,
+    /// In place of cells, for programs.
+    nested: Option<Nested<'a, C, R>>,
 }
 
 impl<C: ?Sized, R> Column<'_, C, R> {
@@ -187,9 +190,10 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         form: Form,
         get: impl Fn(&mut C, &R) -> Cell + 'a,
     ) -> Self {
-        let (parts, joint, spare, heat, least) = (&[], None, 0, false, 0);
+        let (parts, joint, spare, heat, least, nested) = (&[], None, 0, false, 0, None);
         let get = Box::new(get);
-        self.columns.push(Column { key, heading, form, parts, joint, spare, heat, least, get });
+        let column = Column { key, heading, form, parts, joint, spare, heat, least, get, nested };
+        self.columns.push(column);
         self
     }
 
@@ -258,12 +262,12 @@ impl<'a, C: ?Sized, R> Table<'a, C, R> {
         key: &'static str,
         get: impl Fn(&mut C, &R) -> V + 'a,
     ) -> Self {
-        self.with((key, ""), Form::Nested, move |context, row| {
-            let mut json = Vec::new();
+        let write = move |context: &mut C, row: &R, json: &mut Vec<u8>| {
             // A vector takes whatever is written to it.
-            let _ = super::json::write(&mut json, &get(context, row));
-            Cell::Nested(String::from_utf8(json).unwrap_or_default())
-        })
+            let _ = super::json::write(json, &get(context, row));
+        };
+        let column = self.with((key, ""), Form::Nested, |_, _| Cell::Empty);
+        column.last(|column| column.nested = Some(Box::new(write)))
     }
 
     /// The same in every row, for programs.
