@@ -80,8 +80,14 @@ fn find<'a>(
     }))
 }
 
-fn run(args: &Report) -> Outcome {
-    flow::run(args, true, |out, flow| head(out, args, flow), |out, flow| print(out, args, flow))
+fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+    flow::run(
+        args,
+        out,
+        true,
+        |out, flow| head(out, args, flow),
+        |out, flow| print(out, args, flow),
+    )
 }
 
 /// What the numbers below are worth.

@@ -96,7 +96,7 @@ pub(crate) fn count(
     input::count(paths, selection, counter)
 }
 
-fn run(args: &Report) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let options = &args.callgraph;
     let least = options.min_percent.unwrap_or(LEAST);
     if !(0.0..=100.0).contains(&least) {
@@ -118,19 +118,18 @@ fn run(args: &Report) -> Outcome {
         }
         None => None,
     };
-    let mut out = Out::stdout();
     let sums = shown.sums(&graph);
     let listed = || sums.iter().take(args.rows()).enumerate();
     let functions = functions(graph.total(), graph.unit);
     let printer = args.printer();
     if options.folded {
-        print_folded(&mut out, &graph, |function| shown.has(function))?;
+        print_folded(out, &graph, |function| shown.has(function))?;
         if let Some(scored) = scored {
             say!("{}", score_line(scored));
         }
     } else if printer == Printer::Text {
-        head::print(&mut out, &sources, &graph.quality, &totals)?;
-        print_passage(&mut out, &graph, options.stitch)?;
+        head::print(out, &sources, &graph.quality, &totals)?;
+        print_passage(out, &graph, options.stitch)?;
         if let Some(scored) = scored {
             out.line(score_line(scored))?;
         }
@@ -138,17 +137,17 @@ fn run(args: &Report) -> Outcome {
             out.line(rows.line())?;
         }
         out.gap()?;
-        functions.write_text(&mut out, &mut graph, listed())?;
-        print_hidden(&mut out, sums.len(), listed().count(), ("function", "functions"))?;
+        functions.write_text(out, &mut graph, listed())?;
+        print_hidden(out, sums.len(), listed().count(), ("function", "functions"))?;
         out.gap()?;
         if options.callee {
             graph = graph.inverted();
         }
-        print_tree(&mut out, &graph, &shown, least / 100.0)?;
+        print_tree(out, &graph, &shown, least / 100.0)?;
     } else {
-        functions.write(printer, &mut out, &mut graph, listed())?;
+        functions.write(printer, out, &mut graph, listed())?;
         if printer == Printer::Json {
-            print_contexts(&mut out, args, &graph, &shown)?;
+            print_contexts(out, args, &graph, &shown)?;
             let mut quality = quality_json(&sources, &graph.quality, &totals);
             let passage = &graph.passage;
             quality["unit"] = json!(graph.unit.name());
@@ -168,7 +167,7 @@ fn run(args: &Report) -> Outcome {
             quality["stacks_unusable"] = json!(passage.unusable);
             quality["score"] = json!(scored);
             quality["dso"] = json!(rows.map(|rows| rows.json()));
-            json::value(&mut out, &quality)?;
+            json::value(out, &quality)?;
         }
     }
     out.flush()?;

@@ -20,6 +20,7 @@ use crate::present::table::Printer;
 /// numbers are worth, `print` gives a status of its own where it has one.
 pub(super) fn run(
     args: &Report,
+    out: &mut Out<'_>,
     blocks: bool,
     head: impl FnOnce(&mut Out<'_>, &Flow) -> io::Result<()>,
     print: impl FnOnce(&mut Out<'_>, &mut Flow) -> io::Result<Option<u8>>,
@@ -34,21 +35,20 @@ pub(super) fn run(
     let mut flow = counter.finish();
     let totals = Totals::from(&flow);
     let rows = args.shown.keep_flow(&mut flow, blocks)?;
-    let mut out = Out::stdout();
     let printer = args.printer();
     if printer == Printer::Text {
-        crate::head::print(&mut out, &sources, &flow.quality, &totals)?;
-        head(&mut out, &flow)?;
+        crate::head::print(out, &sources, &flow.quality, &totals)?;
+        head(out, &flow)?;
         if let Some(rows) = &rows {
             out.line(rows.line())?;
         }
         out.gap()?;
     }
-    let status = print(&mut out, &mut flow)?;
+    let status = print(out, &mut flow)?;
     if printer == Printer::Json {
         let mut quality = flow_json(&sources, &flow, &totals);
         quality["dso"] = json!(rows.map(|rows| rows.json()));
-        json::value(&mut out, &quality)?;
+        json::value(out, &quality)?;
     }
     out.flush()?;
     finish(&sources, &flow.maps);

@@ -234,9 +234,9 @@ impl Sums {
 }
 
 /// Runs a view with its rows summed.
-pub(super) fn run(args: &Report, by: By) -> Outcome {
+pub(super) fn run(args: &Report, by: By, out: &mut Out<'_>) -> Outcome {
     let is_blocks = args.view.name == blocks::VIEW.name;
-    flow::run(args, is_blocks, |_, _| Ok(()), |out, flow| print(out, args, flow, by))
+    flow::run(args, out, is_blocks, |_, _| Ok(()), |out, flow| print(out, args, flow, by))
 }
 
 fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow, by: By) -> io::Result<Option<u8>> {

@@ -84,7 +84,7 @@ fn table<'a>() -> Table<'a, Whole<'a>, Row<'a>> {
         .behind(" -> ")
 }
 
-fn run(args: &Report) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let mut counter = Counter::new();
     args.symbols.apply(counter.maps());
     let sources =
@@ -107,10 +107,9 @@ fn run(args: &Report) -> Outcome {
     hot.maps.look_up_lines(branches.iter().flat_map(|b| [b.from_location, b.to_location]));
     let predictions = Some((hot.known, hot.mispredicted));
     let totals = Totals { branches: hot.total, distinct, predictions };
-    let mut out = Out::stdout();
     let printer = args.printer();
     if printer == Printer::Text {
-        head::print(&mut out, &sources, &hot.quality, &totals)?;
+        head::print(out, &sources, &hot.quality, &totals)?;
         let shares = branches.iter().map(|branch| hot.share(branch));
         if let Some(line) = share_line(&hot.quality, shares) {
             out.line(line)?;
@@ -121,15 +120,15 @@ fn run(args: &Report) -> Outcome {
         out.gap()?;
     }
     let mut whole = Whole { total: hot.total, quality: &hot.quality, maps: &mut hot.maps };
-    table().write(printer, &mut out, &mut whole, branches.iter().enumerate())?;
+    table().write(printer, out, &mut whole, branches.iter().enumerate())?;
     match printer {
         Printer::Text => {
-            print_hidden(&mut out, listed, branches.len(), ("branch", "branches"))?;
+            print_hidden(out, listed, branches.len(), ("branch", "branches"))?;
         }
         Printer::Json => {
             let mut quality = quality_json(&sources, &hot.quality, &totals);
             quality["dso"] = json!(rows.map(|rows| rows.json()));
-            json::value(&mut out, &quality)?;
+            json::value(out, &quality)?;
         }
         Printer::Csv => {}
     }

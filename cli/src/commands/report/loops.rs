@@ -35,7 +35,7 @@ const NAMED: usize = 12;
 /// A loop and its index among all, by which loops name others.
 type Row<'a> = (usize, &'a Loop);
 
-fn run(args: &Report) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let recordings = Reread::new(args.inputs.paths(), &args.select.selection())?;
     let (finder, _) = recordings.count(loops::finder())?;
     let (loops, sources) = recordings.count(finder.counter())?;
@@ -48,28 +48,27 @@ fn run(args: &Report) -> Outcome {
         .shown
         .keep(&mut maps, &mut listed, (rounds, "rounds"), |(_, one)| (one.location, one.rounds))?;
     let shown = listed.get(..args.rows().min(listed.len())).unwrap_or_default();
-    let mut out = Out::stdout();
     let table = table(complete);
     let printer = args.printer();
     if printer == Printer::Text {
-        head::print(&mut out, &sources, &quality, &totals)?;
-        print_sureness(&mut out, complete, filtered)?;
+        head::print(out, &sources, &quality, &totals)?;
+        print_sureness(out, complete, filtered)?;
         if let Some(rows) = rows {
             out.line(rows.line())?;
         }
         out.gap()?;
-        let layout = table.layout(&out, &mut maps, shown.iter().copied(), 0);
-        layout.headings(&mut out)?;
+        let layout = table.layout(out, &mut maps, shown.iter().copied(), 0);
+        layout.headings(out)?;
         for row in shown {
-            layout.row(&mut out, &mut maps, row)?;
+            layout.row(out, &mut maps, row)?;
             let counts = counts(&row.1.trips);
             if !counts.is_empty() {
                 out.line(format_args!("{:>6}trips: {counts}", ""))?;
             }
         }
-        print_hidden(&mut out, listed.len(), shown.len(), ("loop", "loops"))?;
+        print_hidden(out, listed.len(), shown.len(), ("loop", "loops"))?;
     } else {
-        table.write(printer, &mut out, &mut maps, shown.iter().copied())?;
+        table.write(printer, out, &mut maps, shown.iter().copied())?;
         if printer == Printer::Json {
             let mut quality = quality_json(&sources, &quality, &totals);
             quality["complete"] = json!(complete);
@@ -77,7 +76,7 @@ fn run(args: &Report) -> Outcome {
             quality["neighbours_not_joined"] = json!(broken);
             quality["loops"] = json!(found.len());
             quality["dso"] = json!(rows.map(|rows| rows.json()));
-            json::value(&mut out, &quality)?;
+            json::value(out, &quality)?;
         }
     }
     out.flush()?;

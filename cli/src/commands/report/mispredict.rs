@@ -69,8 +69,14 @@ fn table<'a>(min_n: u64, complete: bool) -> Table<'a, Maps, Row<'a>> {
         })
 }
 
-fn run(args: &Report) -> Outcome {
-    flow::run(args, false, |out, flow| out.line(sureness(flow)), |out, flow| print(out, args, flow))
+fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+    flow::run(
+        args,
+        out,
+        false,
+        |out, flow| out.line(sureness(flow)),
+        |out, flow| print(out, args, flow),
+    )
 }
 
 fn print(out: &mut Out<'_>, args: &Report, flow: &mut Flow) -> std::io::Result<Option<u8>> {

@@ -31,6 +31,8 @@ use crate::present::table::Printer;
 use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
+/// Known predictions that a rate needs where nobody says how many.
+const KNOWN: u64 = 30;
 /// Rows of the table where nobody says how many.
 const ROWS: usize = 25;
 /// Branches of a recording that is walked through again for a page: about two
@@ -58,7 +60,7 @@ pub(crate) struct View {
     about: &'static str,
     /// By what it can be sorted.
     sorts: &'static [Sort],
-    run: fn(&Report) -> Outcome,
+    run: fn(&Report, &mut Out<'_>) -> Outcome,
     /// What a page shows of it.
     pub(crate) section: Option<Section>,
 }
@@ -126,7 +128,7 @@ pub(crate) struct Report {
     #[arg(long, value_enum, value_name = "BY", conflicts_with_all = ["sort", "block", "min_n"])]
     pub(crate) group: Option<group::By>,
     /// Known predictions that a branch needs for a rate (view mispredict).
-    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(long, value_name = "N", default_value_t = KNOWN)]
     min_n: u64,
     /// One block and the distribution of its cycles (view blocks); its ends as
     /// the view prints them: addresses as with --json, or main+0x10..main+0x1c.
@@ -142,12 +144,12 @@ pub(crate) struct Report {
     /// One JSON object a row (`"view":"hot"` and so on), and at the end one with
     /// the totals and the quality of the data (`"view":"quality"`).
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     /// The rows as comma-separated values, under the keys of --json; of the view
     /// outcomes the conditional branches, of blocks the blocks, of callgraph the
     /// functions, of paths the branches.
     #[arg(long, conflicts_with = "json")]
-    csv: bool,
+    pub(crate) csv: bool,
     #[command(flatten)]
     pub(crate) select: SelectArgs,
     #[command(flatten)]
@@ -161,7 +163,7 @@ pub(crate) struct Report {
 }
 
 /// A view by its name.
-fn view() -> impl TypedValueParser<Value = View> {
+pub(crate) fn view() -> impl TypedValueParser<Value = View> {
     let names = VIEWS.iter().map(|view| PossibleValue::new(view.name).help(view.about));
     PossibleValuesParser::new(names).try_map(|name| {
         VIEWS.iter().copied().find(|view| view.name == name).ok_or("there is no such view")
@@ -183,29 +185,41 @@ enum Sort {
     Address,
 }
 
+impl Report {
+    /// All rows of a view.
+    pub(crate) fn of(inputs: Inputs, view: View) -> Report {
+        Report {
+            inputs,
+            view,
+            sort: None,
+            group: None,
+            min_n: KNOWN,
+            block: None,
+            limit: None,
+            html: None,
+            json: false,
+            csv: false,
+            select: SelectArgs::default(),
+            shown: RowArgs::default(),
+            symbols: SymbolArgs::default(),
+            paths: paths::PathOptions::default(),
+            callgraph: callgraph::GraphOptions::default(),
+        }
+    }
+}
+
 /// Prints the hot branches of a recording that has just been made.
 pub(crate) fn hot(recording: &Path) -> Outcome {
-    run(&Report {
-        inputs: Inputs::one(recording),
-        view: hot::VIEW,
-        sort: None,
-        group: None,
-        min_n: 0,
-        block: None,
-        limit: None,
-        html: None,
-        json: false,
-        csv: false,
-        select: SelectArgs::default(),
-        shown: RowArgs::default(),
-        symbols: SymbolArgs::default(),
-        paths: paths::PathOptions::default(),
-        callgraph: callgraph::GraphOptions::default(),
-    })
+    run(&Report::of(Inputs::one(recording), hot::VIEW))
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Report) -> Outcome {
+    print(args, &mut Out::stdout())
+}
+
+/// The same into another place than standard output.
+pub(crate) fn print(args: &Report, out: &mut Out<'_>) -> Outcome {
     let view = args.view;
     if args.block.is_some() && view.name != blocks::VIEW.name {
         return usage("--block is of the view blocks: add --view blocks");
@@ -217,7 +231,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
                  by function already, and a path or a loop is of no one line",
             );
         }
-        return group::run(args, by);
+        return group::run(args, by, out);
     }
     if args.paths.any() && view.name != paths::VIEW.name {
         return usage(
@@ -233,7 +247,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
     if args.sort.is_some_and(|sort| !view.sorts.contains(&sort)) {
         return usage("this view cannot be sorted so: it has no such column");
     }
-    (view.run)(args)
+    (view.run)(args, out)
 }
 
 impl Report {

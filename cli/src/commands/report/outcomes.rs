@@ -109,8 +109,8 @@ fn indirect<'a>(complete: bool) -> Table<'a, Maps, Row<'a>> {
         })
 }
 
-fn run(args: &Report) -> Outcome {
-    flow::run(args, false, head, |out, flow| print(out, args, flow))
+fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
+    flow::run(args, out, false, head, |out, flow| print(out, args, flow))
 }
 
 fn head(out: &mut Out<'_>, flow: &Flow) -> io::Result<()> {

@@ -78,7 +78,7 @@ fn table<'a>() -> Table<'a, Maps, Row<'a>> {
         })
 }
 
-fn run(args: &Report) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let mut growth = Growth { cross_calls: args.paths.cross_calls, ..Growth::default() };
     if let Some(percent) = args.paths.min_probability {
         if !(percent > 0.0 && percent <= 100.0) {
@@ -112,10 +112,9 @@ fn run(args: &Report) -> Outcome {
         args.shown.rows("branches", (count, paths.taken), (listed.len(), list.len()))
     });
     let shown = rows.min(listed.len());
-    let mut out = Out::stdout();
     if text {
-        head::print(&mut out, &sources, &paths.quality, &totals)?;
-        print_bounds(&mut out, &paths)?;
+        head::print(out, &sources, &paths.quality, &totals)?;
+        print_bounds(out, &paths)?;
         if let Some(rows) = &selected {
             out.line(rows.line())?;
         }
@@ -125,7 +124,7 @@ fn run(args: &Report) -> Outcome {
         let chains = list.iter().enumerate().take(last).filter(|(_, path)| is_listed(path));
         let rows = chains.flat_map(|(at, path)| path.links.iter().map(move |link| (at, link)));
         let ranked = table().only("rank", |_, (at, _)| Cell::Number(*at as u64 + 1));
-        ranked.write_csv(&mut out, &mut paths.maps, rows)?;
+        ranked.write_csv(out, &mut paths.maps, rows)?;
         out.flush()?;
         finish(&sources, &paths.maps);
         return Ok(DONE);
@@ -137,14 +136,14 @@ fn run(args: &Report) -> Outcome {
             continue;
         }
         if text {
-            print_path(&mut out, &mut paths, path, rank + 1, covered)?;
+            print_path(out, &mut paths, path, rank + 1, covered)?;
         } else {
-            json::value(&mut out, &row_json(&mut paths, path, rank + 1, covered))?;
+            json::value(out, &row_json(&mut paths, path, rank + 1, covered))?;
         }
     }
     if text {
         out.gap()?;
-        print_hidden(&mut out, listed.len(), shown, ("chain", "chains"))?;
+        print_hidden(out, listed.len(), shown, ("chain", "chains"))?;
     } else {
         let mut quality = quality_json(&sources, &paths.quality, &totals);
         quality["complete"] = json!(paths.complete);
@@ -154,7 +153,7 @@ fn run(args: &Report) -> Outcome {
         quality["followers_kept"] = json!(FOLLOWERS);
         quality["branches_with_more_followers"] = json!(paths.crowded);
         quality["min_probability"] = json!(paths.growth.least);
-        json::value(&mut out, &quality)?;
+        json::value(out, &quality)?;
     }
     out.flush()?;
     finish(&sources, &paths.maps);

@@ -51,7 +51,7 @@ fn table<'a>(all: u64) -> Table<'a, (), Row<'a>> {
         .word("type", "type", |(), (_, of)| Cell::word(of.branch_type.map(type_name)))
 }
 
-fn run(args: &Report) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let mut counter = Counter::new();
     args.symbols.apply(counter.maps());
     let (mut hot, sources) = input::count(args.inputs.paths(), &args.select.selection(), counter)?;
@@ -66,21 +66,20 @@ fn run(args: &Report) -> Outcome {
             (branch.from_location, branch.count)
         })?;
     let types = by_type(&branches, &mut hot.maps);
-    let mut out = Out::stdout();
     let printer = args.printer();
     if printer == Printer::Text {
-        head::print(&mut out, &sources, &hot.quality, &totals)?;
+        head::print(out, &sources, &hot.quality, &totals)?;
         if let Some(rows) = &rows {
             out.line(rows.line())?;
         }
         out.gap()?;
     }
     let listed = types.iter().take(args.rows()).enumerate();
-    table(hot.total).write(printer, &mut out, &mut (), listed)?;
+    table(hot.total).write(printer, out, &mut (), listed)?;
     if printer == Printer::Json {
         let mut quality = quality_json(&sources, &hot.quality, &totals);
         quality["dso"] = json!(rows.map(|rows| rows.json()));
-        json::value(&mut out, &quality)?;
+        json::value(out, &quality)?;
     }
     out.flush()?;
     finish(&sources, &hot.maps);
