@@ -22,6 +22,7 @@ use anyhow::{Context, anyhow};
 
 use self::stream::Stream;
 use crate::exit::{Failure, OrExit, USAGE};
+use crate::present::out::Out;
 
 /// Where an output is to go. Whatever can be refused is refused when this is
 /// made, before anything is read, recorded or written.
@@ -74,14 +75,33 @@ impl Output {
 
     /// Writes all of it.
     pub(crate) fn write(&self, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
-        let (path, bytes) = (&self.path, bytes.as_ref());
-        let written = match &self.to {
-            // An error without a name is one of standard output.
-            To::Ours(file) => return Ok(Stream::new(file.try_clone()?, None).write_all(bytes)?),
-            To::Device => Stream::open(path, None).and_then(|mut to| to.write_all(bytes)),
-            To::File => beside(path, bytes),
+        self.stream(|to| to.write_all(bytes.as_ref()).map(Ok)).map_err(|failure| failure.error)
+    }
+
+    /// Writes it piece by piece. A file has its name once all is written, and
+    /// none where writing it failed, or what `write` does beside that.
+    pub(crate) fn stream<T>(
+        &self,
+        write: impl FnOnce(&mut Out<'_>) -> std::io::Result<Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let all = |to: &mut dyn Write| {
+            let mut out = Out::plain(to);
+            let made = write(&mut out)?;
+            out.flush().map(|()| made)
         };
-        written.with_context(|| format!("{} cannot be written", path.as_text()))
+        let made = match &self.to {
+            // An error without a name is one of standard output.
+            To::Ours(file) => return all(&mut Stream::new(file.try_clone()?, None))?,
+            To::Device => Stream::open(&self.path, None).and_then(|mut to| all(&mut to)),
+            To::File => beside(&self.path).and_then(|mut file| {
+                let made = all(&mut file)?;
+                if made.is_ok() {
+                    file.persist(&self.path).map_err(|error| error.error)?;
+                }
+                Ok(made)
+            }),
+        };
+        made.with_context(|| format!("{} cannot be written", self.path.as_text()))?
     }
 }
 
@@ -141,15 +161,12 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Makes a file beside the place and renames it into it.
-fn beside(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+/// A new file beside the place, to be renamed into it.
+fn beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     // The mask of the process takes its bits off, as from any new file.
-    let mut file = tempfile::Builder::new()
+    tempfile::Builder::new()
         .prefix(".lbr-")
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(bytes)?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
 }
