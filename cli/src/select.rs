@@ -133,6 +133,11 @@ pub(crate) struct Rows {
 }
 
 impl RowArgs {
+    /// Rows of some files.
+    pub(crate) fn of_files(names: &[String]) -> RowArgs {
+        RowArgs { dso: names.to_vec(), symbols: Vec::new() }
+    }
+
     /// Whether rows are left out.
     pub(crate) fn any(&self) -> bool {
         !self.dso.is_empty() || !self.symbols.is_empty()

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::support::corpus::corpus;
 use crate::support::lbr::lbr;
+use crate::support::skip::{run_tool, tool};
 use crate::support::truth::{cases, unpacked};
 
 /// Exports a recording; the text, and what was said.
@@ -143,4 +144,236 @@ fn contexts_and_branches_for_viewers() {
     // A sample (field 2, 9 bytes): location 1, then one branch, mispredicted of one known.
     let sample = [0x12, 8, 0x0a, 1, 1, 0x12, 3, 1, 1, 1];
     assert!(bytes.windows(sample.len()).any(|part| part == sample), "{bytes:x?}");
+}
+
+/// A text of three branches of one process, one of them mispredicted.
+const BRANCHES: &str = "0x401010/0x401020/P/-/-/7 0x401008/0x401000/M/-/-/0\n\
+                        0x401010/0x401020/P/-/-/3\n";
+
+fn branches(dir: &Path) -> std::path::PathBuf {
+    let input = dir.join("branches.txt");
+    std::fs::write(&input, BRANCHES).unwrap();
+    input
+}
+
+/// One declaration of columns: what `report` prints is what is exported.
+#[test]
+fn tables_are_those_of_the_views() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = branches(dir.path());
+    let views = ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "callgraph", "paths"];
+    for view in views {
+        for (kind, flag) in [("csv", "--csv"), ("jsonl", "--json")] {
+            let (table, _) = export(&input, &["--to", kind, "--view", view]);
+            let report = lbr(&["report", input.to_str().unwrap(), "--view", view, flag]);
+            assert_eq!(table, String::from_utf8(report.stdout).unwrap(), "{view} {kind}");
+            assert!(kind == "csv" || table.contains("\"view\":\"quality\""), "{view}: {table}");
+        }
+    }
+    let wrong = lbr(&["export", "--to", "pprof", "--view", "hot", input.to_str().unwrap()]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+/// By hand: two of three branches are 66.67 %; of the one that went wrong, all.
+#[test]
+fn columns_of_uprof() {
+    let dir = tempfile::tempdir().unwrap();
+    let (table, _) = export(&branches(dir.path()), &["--to", "csv:uprof"]);
+    let lines: Vec<&str> = table.lines().collect();
+    let heading = "OVERHEAD (%),SAMPLES,MISPREDICT (%),MISPREDICT COUNT,SOURCE FUNCTION,\
+                   TARGET FUNCTION,SOURCE LINE,TARGET LINE,SOURCE MODULE,TARGET MODULE,PROCESS";
+    assert_eq!(lines[0], heading);
+    let numbers = |line: &str| -> Vec<f64> {
+        line.split(',').take(4).map(|field| field.parse().unwrap()).collect()
+    };
+    assert_eq!(lines.len(), 3);
+    let of = numbers(lines[1]);
+    assert!((of[0] - 66.67).abs() < 0.01, "{of:?}");
+    assert_eq!(of[1..], [2.0, 0.0, 0.0]);
+    let of = numbers(lines[2]);
+    assert!((of[0] - 33.33).abs() < 0.01, "{of:?}");
+    assert_eq!(of[1..], [1.0, 100.0, 1.0]);
+}
+
+/// What the format asks of tables: columns of one length, indices that lead
+/// somewhere, a stack after the one that it continues.
+#[test]
+fn firefox_finds_its_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let (text, _) = export(&branches(dir.path()), &["--to", "firefox"]);
+    let made: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(made["meta"]["preprocessedProfileVersion"], 55);
+    let thread = &made["threads"][0];
+    let length = |table: &str| thread[table]["length"].as_u64().unwrap();
+    let tables = ["samples", "stackTable", "frameTable", "funcTable", "resourceTable", "markers"];
+    for table in tables {
+        for (name, column) in thread[table].as_object().unwrap() {
+            let rows = column.as_array().map(|rows| rows.len() as u64);
+            assert!(rows.is_none_or(|rows| rows == length(table)), "{table}.{name}");
+        }
+    }
+    let below = |table: &str, column: &str, end: u64| {
+        let rows = thread[table][column].as_array().unwrap();
+        assert!(
+            rows.iter().filter_map(|row| row.as_u64()).all(|row| row < end),
+            "{table}.{column}"
+        );
+    };
+    below("samples", "stack", length("stackTable"));
+    below("stackTable", "frame", length("frameTable"));
+    below("frameTable", "func", length("funcTable"));
+    below("funcTable", "name", thread["stringArray"].as_array().unwrap().len() as u64);
+    let prefixes = thread["stackTable"]["prefix"].as_array().unwrap();
+    assert!((0..).zip(prefixes).all(|(at, row)| row.as_u64().is_none_or(|prefix| prefix < at)));
+    let weights = thread["samples"]["weight"].as_array().unwrap();
+    assert_eq!(weights.iter().map(|weight| weight.as_u64().unwrap()).sum::<u64>(), 3);
+}
+
+#[test]
+fn a_flame_graph_is_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let (svg, _) = export(&branches(dir.path()), &["--to", "flamegraph"]);
+    assert!(svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    assert!(svg.contains("branches.txt: branches"), "{svg}");
+    assert!(svg.contains("(3 branches, 100%)"), "{svg}");
+}
+
+/// Counts, and the columns that tell hosts, days and events apart. Every branch
+/// is in one row.
+#[test]
+fn rows_for_databases() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--to", "jsonl:edges", "--host", "web-1", "--date", "2026-01-31"];
+    let (text, _) = export(&branches(dir.path()), &args);
+    let rows: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let first = serde_json::json!({
+        "host": "web-1", "date": "2026-01-31", "event": null,
+        "from_build_id": null, "from_file": null, "from_offset": 0x401010, "from_symbol": null,
+        "from_line": null, "to_build_id": null, "to_file": null, "to_offset": 0x401020,
+        "to_symbol": null, "to_line": null, "count": 2, "mispredicted": 0,
+        "predictions_known": 2, "cycles_sum": 10, "cycles_count": 2,
+    });
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0], first);
+    assert_eq!((&rows[1]["count"], &rows[1]["mispredicted"]), (&1.into(), &1.into()));
+    assert_eq!((&rows[1]["cycles_sum"], &rows[1]["cycles_count"]), (&().into(), &0.into()));
+    let input = dir.path().join("branches.txt");
+    let wrong =
+        lbr(&["export", "--to", "jsonl:edges", "--date", "tuesday", input.to_str().unwrap()]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+/// Recordings of other people: by perf 3.4 and 4.14, and by ours.
+fn recordings() -> Vec<std::path::PathBuf> {
+    let Some(corpus) = corpus() else { return Vec::new() };
+    let folder = corpus.join("perf-data-converter/perfdata");
+    let names = ["perf.data.branch-4.14", "perf.data.callgraph_and_branch-3.4"];
+    names
+        .iter()
+        .map(|name| folder.join(name))
+        .chain([corpus.join("autofdo/perfdata/test.lbr")])
+        .collect()
+}
+
+/// The rows of a view without what says that a share is a sample's.
+fn rows(input: &Path, args: &[&str]) -> Vec<serde_json::Value> {
+    let input = input.to_str().unwrap();
+    let out = lbr(&[&["report", input, "--json", "--no-source"], args].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let lines = out.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let rows = lines.map(|line| serde_json::from_slice(line).unwrap());
+    rows.filter(|row: &serde_json::Value| row["view"] != "quality").collect()
+}
+
+/// What we write as perf's text, we read as the same branches of the same files.
+#[test]
+fn text_says_the_same_branches() {
+    let dir = tempfile::tempdir().unwrap();
+    for input in recordings() {
+        let text = dir.path().join("text");
+        export(&input, &["--to", "brstack", "-o", text.to_str().unwrap()]);
+        for view in ["hot", "blocks"] {
+            let (before, after) = (rows(&input, &["--view", view]), rows(&text, &["--view", view]));
+            assert!(!before.is_empty());
+            assert_eq!(before.len(), after.len(), "{}: {view}", input.display());
+            for (before, after) in before.iter().zip(&after) {
+                let keys = match view {
+                    "hot" => ["count", "from", "from_file", "to", "mispredicted"],
+                    _ => ["count", "entry", "entry_file", "exit", "exit_file"],
+                };
+                for key in keys {
+                    assert_eq!(before[key], after[key], "{}: {key}: {before}", input.display());
+                }
+            }
+        }
+    }
+}
+
+/// Task, time and branches of each sample that has branches, as perf reads them.
+/// Of a pipe it prints more columns than it was asked for, and frames between.
+fn read_by_perf(input: &Path) -> Option<Vec<String>> {
+    let fields = "pid,tid,time,brstack";
+    let read = run_tool(tool("perf").args(["script", "-F", fields, "-i"]).arg(input))?;
+    let read = String::from_utf8(read.stdout).unwrap();
+    let (mut task, mut samples) = ("", Vec::new());
+    for line in read.lines() {
+        if let Some((before, _)) = line.split_once(": ").filter(|(head, _)| head.contains('/')) {
+            task = before.trim();
+        }
+        if let Some((_, branches)) = line.split_once(" 0x") {
+            samples.push(format!("{task} 0x{}", branches.trim()));
+        }
+    }
+    Some(samples)
+}
+
+/// perf reads the part as it reads those samples of the whole.
+#[test]
+fn a_part_of_a_recording_is_a_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    for input in recordings() {
+        let Some(whole) = read_by_perf(&input) else { return };
+        // The thread of the sample in the middle, and all of them.
+        let task = whole[whole.len() / 2].split_once('/').unwrap().1;
+        let tid = task.split_ascii_whitespace().next().unwrap();
+        for select in [&["--tid", tid][..], &[]] {
+            let part = dir.path().join("part");
+            export(&input, &[&["--to", "perfdata", "-o", part.to_str().unwrap()], select].concat());
+            let is_of = |line: &&String| {
+                let task = line.split_once('/').unwrap().1.split_ascii_whitespace().next();
+                select.is_empty() || task == Some(tid)
+            };
+            let expected: Vec<&String> = whole.iter().filter(is_of).collect();
+            let read = read_by_perf(&part).unwrap();
+            assert_eq!(read.len(), expected.len(), "{}", input.display());
+            let differs = read.iter().zip(&expected).find(|(read, whole)| read != *whole);
+            assert_eq!(differs, None, "{}", input.display());
+            assert_eq!(rows(&part, &[]), rows(&input, select), "{}", input.display());
+        }
+    }
+}
+
+/// Of a complete recording without its first stacks, the next one joins to
+/// nothing that is there.
+#[test]
+fn a_part_does_not_join_to_what_it_left_out() {
+    let Some(case) = cases().map(|cases| cases.join("sort-pie")) else { return };
+    let Some(recording) = unpacked(&case.join("perf.data")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, part) = (dir.path().join("perf.data"), dir.path().join("part"));
+    std::fs::write(&whole, recording).unwrap();
+    let select = ["--time", "50%-100%"];
+    export(&whole, &[&["--to", "perfdata", "-o", part.to_str().unwrap()], &select[..]].concat());
+    let heads = |input: &Path, args: &[&str]| -> Vec<String> {
+        let input = input.to_str().unwrap();
+        let out = lbr(&[&["script", input, "-F", "time,quality"], args].concat());
+        String::from_utf8(out.stdout).unwrap().lines().map(str::to_owned).collect()
+    };
+    let (of_whole, of_part) = (heads(&whole, &select), heads(&part, &[]));
+    assert!(of_part.len() > 100);
+    assert_eq!(of_part, of_whole);
+    assert!(of_part[0].contains("unknown") && of_part[1].contains("joined"), "{of_part:?}");
+    let text = lbr(&["export", "--to", "perfdata", branches(dir.path()).to_str().unwrap()]);
+    assert_eq!(text.status.code(), Some(2));
 }

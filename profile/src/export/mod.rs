@@ -8,12 +8,19 @@
 mod autofdo;
 mod binary;
 mod debug;
+mod edges;
+mod firefox;
+mod flamegraph;
 mod llvm;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod perf_data;
 mod pprof;
 mod preagg;
 mod program;
 mod ranges;
 mod samples;
+mod speedscope;
 mod traces;
 
 use std::path::{Path, PathBuf};
@@ -24,7 +31,14 @@ use crate::code::maps::Within;
 use crate::code::symbols::SymbolError;
 use program::Program;
 
+#[cfg(feature = "parquet")]
+pub use self::parquet::Parquet;
+pub use edges::{Edge, EdgeCounts, Edges};
+pub use firefox::firefox;
+pub use flamegraph::flamegraph;
+pub use perf_data::perf_data;
 pub use pprof::pprof;
+pub use speedscope::speedscope;
 pub use traces::{Rules, Tally, Traced, Traces};
 
 /// A profile of one program.

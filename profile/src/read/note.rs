@@ -55,11 +55,7 @@ impl StackNote {
     #[must_use]
     pub const fn encode(&self) -> [u8; 12] {
         let [l, b, r] = Self::MAGIC;
-        let head = match self.integrity.head {
-            Head::Unknown => 0,
-            Head::Joined => 1,
-            Head::Lost => 2,
-        };
+        let head = head_code(self.integrity.head);
         let bits = self.integrity.cut as u8
             | (self.integrity.truncated as u8) << 1
             | (self.integrity.underflow as u8) << 2
@@ -105,6 +101,18 @@ impl StackNote {
             source,
             tsx_known: bits & 8 != 0,
         })
+    }
+}
+
+/// Where a note says how its stack joins to the one before.
+pub(crate) const HEAD_AT: usize = 5;
+
+/// The code of that in files.
+pub(crate) const fn head_code(head: Head) -> u8 {
+    match head {
+        Head::Unknown => 0,
+        Head::Joined => 1,
+        Head::Lost => 2,
     }
 }
 

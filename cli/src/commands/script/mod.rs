@@ -50,7 +50,7 @@ pub(crate) struct Script {
 
 /// A part of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Field {
+pub(crate) enum Field {
     /// Process.
     Pid,
     /// Thread.
@@ -168,7 +168,7 @@ fn print(
 }
 
 /// Prints a sample with perf's columns.
-fn line(
+pub(crate) fn line(
     out: &mut impl Write,
     stack: &Stack<'_>,
     symbols: &Symbols,

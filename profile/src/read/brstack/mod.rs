@@ -33,6 +33,7 @@ pub use error::{EntryError, LineError};
 pub use instruction::Counted;
 pub use line::{Behind, Line, parse_line};
 pub(crate) use line::{Context, begin, parse};
+pub use record::event_text;
 
 /// Prints an entry as perf 6.12 does.
 #[derive(Clone, Copy, Debug)]

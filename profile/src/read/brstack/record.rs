@@ -1,7 +1,7 @@
 //! Records beside the samples, as `perf script --show-mmap-events` and
 //! `--show-task-events` print them.
 
-use lbr_msr::record::{Mmap, Task};
+use lbr_msr::record::{Event, Mmap, Task};
 use lbr_msr::text::AsText;
 
 use super::error::LineError;
@@ -74,6 +74,41 @@ fn parse_mmap(text: &str) -> Option<Mmap> {
         flags: if access.contains('p') { 2 } else { 1 },
         path: path.trim_end().to_owned(),
     })
+}
+
+/// Prints a mapping, or the begin or end of a task, as perf does; `None` for
+/// what says nothing of addresses.
+#[must_use]
+pub fn event_text(event: &Event) -> Option<String> {
+    let task = |kind: &str, task: &Task| {
+        let [pid, tid, ppid, ptid] = [task.pid, task.tid, task.ppid, task.ptid].map(|id| id as i32);
+        Some(format!("PERF_RECORD_{kind}({pid}:{tid}):({ppid}:{ptid})"))
+    };
+    match event {
+        Event::Mmap(map) => {
+            let access = [(1, 'r'), (2, 'w'), (4, 'x')]
+                .map(|(bit, letter)| if map.prot & bit != 0 { letter } else { '-' });
+            // MAP_PRIVATE, or MAP_SHARED.
+            let shared = if map.flags & 2 != 0 { 'p' } else { 's' };
+            Some(format!(
+                "PERF_RECORD_MMAP2 {}/{}: [{:#x}({:#x}) @ {:#x} {:02x}:{:02x} {} {}]: {}{shared} {}",
+                map.pid as i32,
+                map.tid as i32,
+                map.addr,
+                map.len,
+                map.pgoff,
+                map.dev.0,
+                map.dev.1,
+                map.ino,
+                map.ino_generation,
+                access.iter().collect::<String>(),
+                map.path
+            ))
+        }
+        Event::Fork(of) => task("FORK", of),
+        Event::Exit(of) => task("EXIT", of),
+        _ => None,
+    }
 }
 
 /// The number of a process or thread; −1 is the kernel's.

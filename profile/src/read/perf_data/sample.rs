@@ -36,10 +36,18 @@ pub(crate) struct SampleLayout {
 #[derive(Debug)]
 pub(crate) struct Found {
     note: Option<StackNote>,
+    note_at: usize,
     hw_idx: Option<u64>,
     entries: Range<usize>,
     /// The counters lie behind the entries.
     counters_end: Option<usize>,
+}
+
+impl Found {
+    /// Where the note begins, if there is one.
+    pub(crate) fn note_at(&self) -> Option<usize> {
+        self.note.map(|_| self.note_at)
+    }
 }
 
 /// Fields of a sample behind its branch stack: `PERF_SAMPLE_REGS_USER` (bit
@@ -115,9 +123,10 @@ impl SampleLayout {
             let frames = rest.u64()?;
             rest.skip(frames, 8)?;
         }
-        let mut note = None;
+        let (mut note, mut note_at) = (None, 0);
         if self.has(sample_type::RAW) {
             let len = usize::try_from(rest.u32()?).ok()?;
+            note_at = body.len() - rest.rest().len();
             note = StackNote::decode(rest.take(len)?);
         }
         let nr = usize::try_from(rest.u64()?).ok()?;
@@ -129,7 +138,7 @@ impl SampleLayout {
         let counters = self.has_counters(rest.rest().len(), nr);
         let counters_end =
             if counters { Some(end + rest.take(nr.checked_mul(8)?)?.len()) } else { None };
-        Some(Found { note, hw_idx, entries: start..end, counters_end })
+        Some(Found { note, note_at, hw_idx, entries: start..end, counters_end })
     }
 
     /// The sample in whose body that was found.

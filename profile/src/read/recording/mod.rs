@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use lbr_msr::record::Head;
+
 use crate::read::perf_data::{EventAttr, FileInfo, Next, Notes, ReadError, Reader};
 use crate::read::select::{
     Choice, CommOf, Comms, EventSamples, FirstPass, LeftOut, Names, SelectError, Selection,
@@ -276,8 +278,40 @@ impl Recording {
         }
     }
 
+    /// Begins a copy of what [`next_item`](Self::next_item) will hand out, as
+    /// [`export::perf_data`](crate::export::perf_data) makes it: appends what
+    /// stands before it.
+    pub(crate) fn begin_copy(&mut self, to: &mut Vec<u8>) {
+        if let Form::PerfData(reader) = &mut self.form {
+            reader.begin_copy(self.choice.is_some(), to);
+        }
+    }
+
+    /// Appends the records up to the item at hand: with it, if it is kept, and
+    /// with how its stack joins to the one before, if it is one.
+    pub(crate) fn copy_record(&mut self, head: Option<Head>, keep: bool, to: &mut Vec<u8>) {
+        if let Form::PerfData(reader) = &mut self.form {
+            reader.copy_others(keep, to);
+            head.into_iter().for_each(|head| reader.copy_sample(head, to));
+        }
+    }
+
+    /// The names of its events, by the number that a sample says; empty where
+    /// nobody says one.
+    #[must_use]
+    pub fn event_names(&self) -> Vec<String> {
+        match &self.form {
+            Form::PerfData(reader) => reader.events().iter().map(EventAttr::perf_name).collect(),
+            // Number 0 is no event.
+            Form::Text(text) => {
+                std::iter::once(String::new()).chain(text.event_names().iter().cloned()).collect()
+            }
+        }
+    }
+
     /// Whether it is perf.data, and not text.
-    pub(crate) fn is_perf_data(&self) -> bool {
+    #[must_use]
+    pub fn is_perf_data(&self) -> bool {
         matches!(self.form, Form::PerfData(_))
     }
 

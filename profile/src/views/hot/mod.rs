@@ -39,6 +39,10 @@ pub struct HotBranch {
     /// Mean of the core cycles since the branch before, over the entries that
     /// have them; `None` where none has.
     pub cycles: Option<f64>,
+    /// All of these cycles together.
+    pub cycles_sum: u64,
+    /// How many entries have them.
+    pub with_cycles: u64,
     /// perf's type where the recording has it; see [`HotBranch::type_in`].
     pub branch_type: Option<BranchType>,
     /// How often the events of the counters occurred between the branch before
@@ -224,6 +228,8 @@ fn row_of((from_location, to_location): (Location, Location), row: &Row) -> HotB
         known: sums.known,
         mispredicted: (sums.known > 0).then_some(sums.mispredicted),
         cycles: (sums.with_cycles > 0).then(|| sums.cycles as f64 / sums.with_cycles as f64),
+        cycles_sum: sums.cycles,
+        with_cycles: sums.with_cycles,
         branch_type: (branch_type != 0).then_some(BranchType(branch_type)),
         counters: Some(counters).filter(|sums| sums.iter().any(Option::is_some)).map(Box::new),
     }

@@ -10,7 +10,7 @@ use crate::read::perf_data::layout::record;
 use crate::read::perf_data::unpack::{Damaged, Unpacker};
 
 /// Where a record lies in the buffer.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) kind: u32,
     pub(super) misc: u16,

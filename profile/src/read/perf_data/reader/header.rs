@@ -155,15 +155,17 @@ impl Reader {
         // small file could ask for the same bytes again and again.
         let mut budget = MAX_SECTION;
         for entry in section.chunks_exact(each) {
-            let (attr, ids) = entry.split_at(each - 16);
-            let Some(mut attr) = EventAttr::parse(attr, self.order) else { continue };
+            let (raw, ids) = entry.split_at(each - 16);
+            let Some(mut attr) = EventAttr::parse(raw, self.order) else { continue };
             let mut ids = Bytes::new(ids, self.order);
+            let mut numbers = Vec::new();
             if let (Some(at), Some(size)) = (ids.u64(), ids.u64()) {
-                let ids = self.section(at, size.min(budget), prefix);
-                budget -= ids.len() as u64;
-                let mut bytes = Bytes::new(&ids, self.order);
+                numbers = self.section(at, size.min(budget), prefix);
+                budget -= numbers.len() as u64;
+                let mut bytes = Bytes::new(&numbers, self.order);
                 attr.ids = std::iter::from_fn(|| bytes.u64()).collect();
             }
+            self.copied.attr(self.order, raw, &numbers);
             self.add_event(attr);
         }
         if self.events.is_empty() {
@@ -187,11 +189,15 @@ impl Reader {
             let (Some(at), Some(size)) = (table.u64(), table.u64()) else { return };
             let wanted =
                 matches!(bit, feature::BUILD_ID..=feature::EVENT_DESC | feature::SAMPLE_TIME);
-            if !wanted || size > MAX_SECTION {
+            // A copy takes what fits a record.
+            if size > if wanted { MAX_SECTION } else { u64::from(u16::MAX) } {
                 continue;
             }
             if let Some(payload) = section(self, at, size) {
-                self.take_feature(bit, payload);
+                self.copied.feature(bit, &payload);
+                if wanted {
+                    self.take_feature(bit, payload);
+                }
             }
         }
     }

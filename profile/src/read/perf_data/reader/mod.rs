@@ -4,6 +4,7 @@
 //! a file claims (sizes, counts) is checked against what is there before
 //! anything is done with it, so that memory never follows a claim.
 
+mod copy;
 mod frames;
 mod header;
 mod steps;
@@ -17,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 
 use lbr_msr::record::Event;
 
+use self::copy::Copied;
 use self::frames::Frame;
 pub(crate) use self::steps::Next;
 use super::attr::EventAttr;
@@ -96,6 +98,7 @@ pub struct Reader {
     stop: Option<Arc<AtomicBool>>,
     /// Records from this offset on are left out.
     stop_at: Option<u64>,
+    copied: Copied,
 }
 
 impl std::fmt::Debug for Reader {
@@ -159,6 +162,7 @@ impl Reader {
             unpacker: None,
             stop: None,
             stop_at: None,
+            copied: Copied::default(),
         };
         reader.read_header()?;
         Ok(reader)

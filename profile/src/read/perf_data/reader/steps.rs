@@ -36,12 +36,17 @@ impl Reader {
                     let layout = self.layouts.get(event);
                     match layout.and_then(|layout| layout.find(self.body(frame))) {
                         Some(found) => {
+                            self.copied.sample(frame, found.note_at());
                             return Ok(Some(Next::Sample(Place { frame, event, found })));
                         }
                         None => self.malformed(frame),
                     }
                 }
-            } else if let Some(event) = self.other(frame)? {
+                continue;
+            }
+            let body = frame.body(&self.buffer, self.unpacker.as_deref());
+            self.copied.other(frame, body, self.order);
+            if let Some(event) = self.other(frame)? {
                 return Ok(Some(Next::Event(event)));
             }
         }

@@ -1,28 +1,30 @@
 //! `lbr export`: what other tools read.
 
+mod contexts;
+mod edges;
+mod recordings;
+mod uprof;
+
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use profile::export::{self, Losses, ProfileKind, Traced, Traces, Wanted};
-use profile::maps::Location;
 use profile::symbols::Sources;
 use profile::{Counter, hot};
-use serde_json::{Value, json};
 
-use super::report;
+use super::report::{self, Report, View};
 use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head;
 use crate::input::{self, Inputs, Source};
 use crate::output::Output;
-use crate::present;
 use crate::present::number::{counted, grouped};
-use crate::present::out::say;
-use crate::select::SelectArgs;
+use crate::present::out::{Out, say};
+use crate::select::{RowArgs, SelectArgs};
 use crate::symbols::SymbolArgs;
 
 /// Write a recording as what other tools read
 ///
-/// Profiles are of one program: of the file that most branches go to, or of the one that --dso or
+/// Profiles for compilers and linkers are of one program: of the file that most branches go to, or of the one that --dso or
 /// --binary names. Each kind counts as the tool does that reads it; what is not in the profile is
 /// said on standard error.
 #[derive(Debug, Args)]
@@ -39,9 +41,19 @@ pub(crate) struct Export {
     /// with.
     #[arg(long, value_name = "FILE", conflicts_with = "dso")]
     binary: Option<PathBuf>,
-    /// The program: a path, or its last part (libc.so.6) [default: the one that ran most].
+    /// The program: a path, or its last part (libc.so.6) [default: the one that ran most]; of
+    /// tables the rows of these files.
     #[arg(long, visible_alias = "dsos", value_name = "NAME", value_delimiter = ',')]
     dso: Vec<String>,
+    /// The view whose table it is (csv, jsonl) [default: hot].
+    #[arg(long, value_parser = report::view())]
+    view: Option<View>,
+    /// The host whose rows these are (jsonl:edges, parquet) [default: the recording's].
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Their day, YEAR-MONTH-DAY [default: that of the file].
+    #[arg(long, value_name = "DAY", value_parser = edges::date)]
+    date: Option<String>,
     /// In complete recordings, count the code between two stacks of a thread too, which converters
     /// that look at one stack at a time cannot.
     #[arg(long)]
@@ -70,32 +82,98 @@ enum Kind {
     Pprof,
     /// Calling contexts, a line each: flame graphs
     Folded,
+    /// Calling contexts drawn as a flame graph, SVG
+    Flamegraph,
     /// Calling contexts: speedscope.app
     Speedscope,
+    /// Calling contexts: profiler.firefox.com
+    Firefox,
+    /// The table of a view (--view) as comma-separated values
+    Csv,
+    /// The same as JSON Lines
+    Jsonl,
+    /// Branches by host, day, event and build, JSON Lines: for databases
+    #[value(name = "jsonl:edges")]
+    Edges,
+    /// The same as Parquet, where lbr was built with it (--features parquet)
+    Parquet,
+    /// Text as perf script prints it
+    Brstack,
+    /// What is selected of a perf.data, as perf.data
+    Perfdata,
+    /// Branches in AMD uProf's columns
+    #[value(name = "csv:uprof")]
+    CsvUprof,
     /// BOLT's own profile: see preagg
     #[value(hide = true)]
     Fdata,
 }
 
+impl Kind {
+    /// The profile of one program that it is.
+    const fn of_program(self) -> Option<ProfileKind> {
+        match self {
+            Kind::Llvm => Some(ProfileKind::Llvm),
+            Kind::LlvmRaw => Some(ProfileKind::LlvmRaw),
+            Kind::Preagg => Some(ProfileKind::Preagg),
+            Kind::PreaggTraces => Some(ProfileKind::PreaggTraces),
+            Kind::Autofdo => Some(ProfileKind::AutoFdo),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a row a branch or so, of which some files' may be chosen.
+    const fn has_rows(self) -> bool {
+        matches!(self, Kind::Csv | Kind::Jsonl | Kind::CsvUprof)
+    }
+}
+
+impl Export {
+    /// Which rows of a table are in it.
+    fn rows(&self) -> RowArgs {
+        RowArgs::of_files(&self.dso)
+    }
+
+    /// Refuses arguments that are of other kinds.
+    fn check(&self) -> Result<(), Failure> {
+        let of_program = self.to.of_program().is_some();
+        if !of_program && (self.binary.is_some() || self.join) {
+            return usage("--binary and --join are of profiles of one program");
+        }
+        if !of_program && !self.to.has_rows() && !self.dso.is_empty() {
+            return usage("--dso is of tables and of profiles of one program");
+        }
+        if self.view.is_some() && !matches!(self.to, Kind::Csv | Kind::Jsonl) {
+            return usage("--view is of the tables: --to csv or --to jsonl");
+        }
+        let has_host = matches!(self.to, Kind::Edges | Kind::Parquet);
+        if !has_host && (self.host.is_some() || self.date.is_some()) {
+            return usage("--host and --date are of rows for databases: jsonl:edges, parquet");
+        }
+        Ok(())
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Export) -> Outcome {
-    let viewed = matches!(args.to, Kind::Pprof | Kind::Folded | Kind::Speedscope);
-    if viewed && (args.binary.is_some() || args.join || !args.dso.is_empty()) {
-        return usage("--binary, --dso and --join are of profiles of one program");
-    }
+    args.check()?;
     let output = Output::new(&args.output, args.inputs.paths())?;
+    if let Some(kind) = args.to.of_program() {
+        return profile(args, kind, &output);
+    }
     match args.to {
-        Kind::Llvm => profile(args, ProfileKind::Llvm, &output),
-        Kind::LlvmRaw => profile(args, ProfileKind::LlvmRaw, &output),
-        Kind::Preagg => profile(args, ProfileKind::Preagg, &output),
-        Kind::PreaggTraces => profile(args, ProfileKind::PreaggTraces, &output),
-        Kind::Autofdo => profile(args, ProfileKind::AutoFdo, &output),
         Kind::Pprof => pprof(args, &output),
-        Kind::Folded | Kind::Speedscope => contexts(args, &output),
+        Kind::Csv | Kind::Jsonl => table(args, &output),
+        Kind::Edges => edges::lines(args, &output),
+        Kind::Parquet => edges::parquet(args, &output),
+        Kind::Brstack => recordings::text(args, &output),
+        Kind::Perfdata => recordings::perf_data(args, &output),
+        Kind::CsvUprof => uprof::write(args, &output),
         Kind::Fdata => usage(
             "fdata needs the control flow that BOLT itself finds: --to preagg, and then perf2bolt \
              -pa -p FILE -o OUT.fdata PROGRAM (or llvm-bolt PROGRAM -pa -p FILE) makes it",
         ),
+        _ => contexts::write(args, &output),
     }
 }
 
@@ -107,58 +185,24 @@ fn usage<T>(what: &'static str) -> Result<T, Failure> {
 fn pprof(args: &Export, output: &Output) -> Outcome {
     let mut counter = hot::Counter::new();
     args.symbols.apply(counter.maps());
-    let read = input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-        counter.recording(recording, at)
-    })?;
-    let mut table = counter.finish();
+    let selection = args.select.selection();
+    let (mut table, read) = input::count(args.inputs.paths(), &selection, counter)?;
     output.write(export::pprof(&mut table)?)?;
     head::finish(&read, &table.maps);
     Ok(DONE)
 }
 
-/// Who calls whom: lines of names, or speedscope's format
-/// (`src/lib/file-format-spec.ts` of jlfwong/speedscope).
-fn contexts(args: &Export, output: &Output) -> Outcome {
-    let selection = args.select.selection();
-    let (graph, read) = report::call_graph(args.inputs.paths(), &selection, &args.symbols, false)?;
-    if args.to == Kind::Folded {
-        let mut text = Vec::new();
-        report::print_folded(&mut text, &graph, |_| true)?;
-        output.write(text)?;
-    } else {
-        let file = |location| match location {
-            Some(Location::File { file, .. }) => graph.maps.path(file),
-            _ => None,
-        };
-        let functions = graph.functions.iter();
-        let frames = functions.map(|of| json!({ "name": of.label(), "file": file(of.location) }));
-        let frames: Vec<Value> = frames.collect();
-        let counted = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
-        let (samples, weights): (Vec<Vec<usize>>, Vec<u64>) =
-            counted.map(|(at, node)| (graph.path(at), node.own)).unzip();
-        let name = read.first().map_or("-", |source| source.name.as_str());
-        let made = json!({
-            "$schema": "https://www.speedscope.app/file-format-schema.json",
-            "exporter": concat!("lbr ", env!("CARGO_PKG_VERSION")),
-            "name": name,
-            "activeProfileIndex": 0,
-            "shared": { "frames": frames },
-            "profiles": [{
-                "type": "sampled",
-                "name": format!("{name}: {}", graph.unit.name()),
-                "unit": "none",
-                "startValue": 0,
-                "endValue": weights.iter().fold(0, |sum: u64, of| sum.saturating_add(*of)),
-                "samples": samples,
-                "weights": weights,
-            }],
-        });
-        let mut text = Vec::new();
-        present::json::value(&mut text, &made)?;
-        output.write(text)?;
-    }
-    head::finish(&read, &graph.maps);
-    Ok(DONE)
+/// A view as `lbr report` has it, all rows.
+fn table(args: &Export, output: &Output) -> Outcome {
+    let view = args.view.unwrap_or(report::VIEWS[0]);
+    let mut report = Report::of(args.inputs.clone(), view);
+    (report.json, report.csv) = (args.to == Kind::Jsonl, args.to == Kind::Csv);
+    (report.select, report.shown) = (args.select.clone(), args.rows());
+    report.symbols = args.symbols.clone();
+    let mut text = Vec::new();
+    let status = report::print(&report, &mut Out::plain(&mut text))?;
+    output.write(text)?;
+    Ok(status)
 }
 
 fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {

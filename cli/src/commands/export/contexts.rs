@@ -1,0 +1,30 @@
+//! Who calls whom, for viewers of calling contexts.
+
+use profile::export;
+
+use super::{Export, Kind};
+use crate::commands::report;
+use crate::exit::{DONE, OrExit, Outcome, USAGE};
+use crate::head;
+use crate::output::Output;
+use crate::present::json;
+
+/// Writes one of these kinds.
+pub(super) fn write(args: &Export, output: &Output) -> Outcome {
+    let selection = args.select.selection();
+    let (graph, read) = report::call_graph(args.inputs.paths(), &selection, &args.symbols, false)?;
+    let name = read.first().map_or("-", |source| source.name.as_str());
+    let mut text = Vec::new();
+    match args.to {
+        Kind::Speedscope => json::value(&mut text, &export::speedscope(&graph, name))?,
+        Kind::Firefox => json::value(&mut text, &export::firefox(&graph, name))?,
+        _ => report::print_folded(&mut text, &graph, |_| true)?,
+    }
+    if args.to == Kind::Flamegraph {
+        let title = format!("{name}: {}", graph.unit.name());
+        text = export::flamegraph(&text, &title, graph.unit.name()).or_exit(USAGE)?;
+    }
+    output.write(text)?;
+    head::finish(&read, &graph.maps);
+    Ok(DONE)
+}

@@ -1,0 +1,141 @@
+//! Branches for a database of many hosts.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use profile::Counter;
+use profile::export::{Edge, EdgeCounts};
+use profile::maps::Maps;
+
+use super::Export;
+use crate::exit::{DONE, Failure, Outcome};
+use crate::input::{self, Source};
+use crate::output::Output;
+use crate::present::json;
+use crate::symbols;
+
+/// Writes them as JSON Lines.
+pub(super) fn lines(args: &Export, output: &Output) -> Outcome {
+    output.stream(|out| {
+        let mut written = Ok(());
+        let done = each(args, |edge| {
+            if written.is_ok() {
+                written = json::value(out, &edge);
+            }
+            Ok(())
+        });
+        written.map(|()| done)
+    })
+}
+
+/// Writes them as Parquet.
+#[cfg(feature = "parquet")]
+pub(super) fn parquet(args: &Export, output: &Output) -> Outcome {
+    let mut file = profile::export::Parquet::new()?;
+    let done = each(args, |edge| Ok(file.row(edge)?))?;
+    output.write(file.finish()?)?;
+    Ok(done)
+}
+
+/// Without the feature.
+#[cfg(not(feature = "parquet"))]
+pub(super) fn parquet(_: &Export, _: &Output) -> Outcome {
+    super::usage(
+        "this lbr was built without Parquet: cargo build --release --features parquet, or --to \
+         jsonl:edges, which has the same columns",
+    )
+}
+
+/// Each recording by itself: it is of a host and a day of its own.
+fn each(args: &Export, mut row: impl FnMut(Edge) -> Result<(), Failure>) -> Outcome {
+    let selection = args.select.selection();
+    for path in args.inputs.paths() {
+        let mut counter = Counter::of(EdgeCounts::default());
+        args.symbols.apply(counter.maps());
+        let mut host = args.host.clone();
+        let mut events = Vec::new();
+        let one = std::slice::from_ref(path);
+        let read = input::read_all(one, &selection, |recording, at| {
+            counter.recording(recording, at)?;
+            let said = recording.info().and_then(|info| info.hostname.clone());
+            host = host.take().or(said);
+            events = recording.event_names();
+            Ok(())
+        })?;
+        let date = args.date.clone().or_else(|| written(path));
+        let common = |event: usize| Edge {
+            host: host.clone(),
+            date: date.clone(),
+            event: events.get(event).filter(|name| !name.is_empty()).cloned(),
+            ..Edge::default()
+        };
+        let maps = counter.finish().each(common, &mut row)?;
+        finish(&read, &maps);
+    }
+    Ok(DONE)
+}
+
+fn finish(read: &[Source], maps: &Maps) {
+    read.iter().for_each(input::warn);
+    symbols::warn(maps);
+}
+
+/// The day on which a file was written, as perf says when it was captured.
+fn written(path: &Path) -> Option<String> {
+    let file = std::fs::metadata(path).ok().filter(|file| file.is_file())?;
+    day(file.modified().ok()?)
+}
+
+/// A day of the Gregorian calendar, UTC. Years begin in March here, so that a
+/// leap day is their last, and 400 of them have 146,097 days.
+fn day(time: SystemTime) -> Option<String> {
+    let days = time.duration_since(UNIX_EPOCH).ok()?.as_secs() / 86_400 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let date = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    Some(format!("{:04}-{month:02}-{date:02}", era * 400 + year + next))
+}
+
+/// A day as an argument.
+pub(super) fn date(text: &str) -> Result<String, &'static str> {
+    let digits = |range: std::ops::Range<usize>| {
+        let part = text.get(range).filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()))?;
+        part.parse::<u32>().ok()
+    };
+    let dashes = text.len() == 10 && text.get(4..5) == Some("-") && text.get(7..8) == Some("-");
+    match (digits(0..4), digits(5..7), digits(8..10)) {
+        (Some(_), Some(1..=12), Some(1..=31)) if dashes => Ok(text.to_owned()),
+        _ => Err("a day is YEAR-MONTH-DAY, such as 2026-01-31"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// As `date -u -d @SECONDS +%F` prints them.
+    #[test]
+    fn days_have_dates() {
+        let dates = [
+            (0, "1970-01-01"),
+            (951_782_399, "2000-02-28"),
+            (951_782_400, "2000-02-29"),
+            (951_868_800, "2000-03-01"),
+            (1_798_675_199, "2026-12-30"),
+            (4_107_542_400, "2100-03-01"),
+        ];
+        for (seconds, expected) in dates {
+            let time = UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(day(time).as_deref(), Some(expected), "{seconds}");
+        }
+        assert_eq!(date("2026-01-31").as_deref(), Ok("2026-01-31"));
+        for wrong in ["2026-13-01", "2026-1-31", "20260131", "2026-01-+1", "../../etc/x"] {
+            assert!(date(wrong).is_err(), "{wrong}");
+        }
+    }
+}

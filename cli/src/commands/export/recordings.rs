@@ -1,0 +1,112 @@
+//! Recordings as recordings: perf's text, and a part of a perf.data.
+
+use std::io::{self, Write};
+
+use profile::brstack::event_text;
+use profile::export;
+use profile::names::Symbols;
+use profile::perf_data::ReadError;
+use profile::stack::SampleHead;
+use profile::{Item, Recording};
+
+use super::{Export, usage};
+use crate::commands::script::{Field, line};
+use crate::exit::{DONE, Failure, Outcome};
+use crate::input::{self, Source, selected};
+use crate::output::Output;
+use crate::present::escape::escaped;
+use crate::present::out::{Out, say};
+
+/// Reads recordings into an output, each by `copy`, whose inner error is one of
+/// writing.
+fn copy(
+    args: &Export,
+    output: &Output,
+    mut copy: impl FnMut(
+        &mut Recording,
+        &mut Out<'_>,
+        &mut dyn FnMut(u64, Option<u64>),
+    ) -> Result<io::Result<()>, ReadError>,
+) -> Outcome {
+    let selection = args.select.selection();
+    let mut left = Vec::new();
+    let read: Vec<Source> = output.stream(|out| {
+        let mut written = Ok(());
+        let read = input::read_all(args.inputs.paths(), &selection, |recording, progress| {
+            if written.is_ok() {
+                written = copy(recording, out, progress)?;
+            }
+            left.push(recording.left_out());
+            Ok(())
+        });
+        written.map(|()| read)
+    })?;
+    for (source, left) in read.iter().zip(&left) {
+        input::warn(source);
+        let sources = std::slice::from_ref(source);
+        if let Some(line) = selected::line(sources, source.samples(), left) {
+            say!("{}: {line}", source.name);
+        }
+    }
+    Ok(DONE)
+}
+
+/// Text as `perf script -F pid,tid,cpu,time,ip,brstack --show-mmap-events
+/// --show-task-events` prints it.
+pub(super) fn text(args: &Export, output: &Output) -> Outcome {
+    copy(args, output, |recording, out, _| {
+        let mut symbols = Symbols::default();
+        while let Some(item) = recording.next_item()? {
+            let written = match item {
+                Item::Stack(stack) => line(out, &stack, &symbols, &fields(&stack.head)),
+                Item::Event(event) => match event_text(&event) {
+                    Some(text) => writeln!(out, " {}", escaped(&text)),
+                    None => Ok(()),
+                },
+                Item::Symbol(symbol) => {
+                    symbols.add(symbol);
+                    Ok(())
+                }
+                Item::Straight(_) | Item::LeftOut => Ok(()),
+            };
+            if written.is_err() {
+                return Ok(written);
+            }
+        }
+        Ok(Ok(()))
+    })
+}
+
+/// The columns that a recording fills.
+fn fields(head: &SampleHead) -> Vec<Field> {
+    let known = [
+        (head.pid.is_some(), Field::Pid),
+        (head.tid.is_some(), Field::Tid),
+        (head.cpu.is_some(), Field::Cpu),
+        (head.time.is_some(), Field::Time),
+        (head.ip.is_some(), Field::Ip),
+        (true, Field::Brstack),
+    ];
+    known.into_iter().filter(|(is_known, _)| *is_known).map(|(_, field)| field).collect()
+}
+
+/// What is selected of a recording, in its own form.
+pub(super) fn perf_data(args: &Export, output: &Output) -> Outcome {
+    if args.inputs.paths().len() > 1 {
+        return usage("perf.data has one header, and a copy is of one recording: give one file");
+    }
+    let mut is_text = false;
+    let done = copy(args, output, |recording, out, progress| {
+        is_text = !recording.is_perf_data();
+        if is_text {
+            return Ok(Err(io::ErrorKind::Unsupported.into()));
+        }
+        export::perf_data(recording, out, progress)
+    });
+    match done {
+        Err(Failure { .. }) if is_text => {
+            usage("text has no records to copy: a part of it is --to brstack")
+        }
+        done => done,
+    }
+}

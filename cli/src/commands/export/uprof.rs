@@ -1,0 +1,63 @@
+//! Branches in the columns of AMD uProf's branch analysis ("Analyze the Data"
+//! in its user guide, document 57368).
+
+use profile::hot::{Counter, HotBranch, HotTable};
+use profile::maps::{Location, Maps};
+
+use super::Export;
+use crate::exit::{DONE, Outcome};
+use crate::head;
+use crate::input;
+use crate::output::Output;
+use crate::present::table::{Cell, Table};
+
+/// Writes them.
+pub(super) fn write(args: &Export, output: &Output) -> Outcome {
+    let mut counter = Counter::new();
+    args.symbols.apply(counter.maps());
+    let selection = args.select.selection();
+    let (HotTable { mut branches, mut maps, total, .. }, read) =
+        input::count(args.inputs.paths(), &selection, counter)?;
+    args.rows().keep(&mut maps, &mut branches, (total, "branches"), |branch| {
+        (branch.from_location, branch.count)
+    })?;
+    maps.look_up_lines(branches.iter().flat_map(|of| [of.from_location, of.to_location]));
+    let mut text = Vec::new();
+    table(total).write_csv(&mut text, &mut maps, branches.iter())?;
+    output.write(text)?;
+    head::finish(&read, &maps);
+    Ok(DONE)
+}
+
+fn table<'a>(total: u64) -> Table<'a, Maps, &'a HotBranch> {
+    let percent = |part: u64, of: u64| Cell::Decimal(100.0 * part as f64 / of.max(1) as f64, 2);
+    let of_known =
+        |branch: &HotBranch, cell: &dyn Fn(u64) -> Cell| Cell::or_absent(branch.mispredicted, cell);
+    let function = |maps: &mut Maps, at: Location| {
+        Cell::or_absent(maps.name(at), |named| Cell::Name(named.name))
+    };
+    let line = |maps: &mut Maps, at: Location| {
+        Cell::or_absent(maps.source(at), |line| Cell::Name(line.to_string()))
+    };
+    let module = |maps: &mut Maps, at: Location| match at {
+        Location::File { file, .. } => {
+            Cell::or_absent(maps.path(file), |path| Cell::Name(path.to_owned()))
+        }
+        Location::Address(_) => Cell::Absent,
+    };
+    Table::<Maps, &HotBranch>::new()
+        .only("OVERHEAD (%)", move |_, branch| percent(branch.count, total))
+        .only("SAMPLES", |_, branch| Cell::Count(branch.count))
+        .only("MISPREDICT (%)", move |_, branch| {
+            of_known(branch, &|missed| percent(missed, branch.count))
+        })
+        .only("MISPREDICT COUNT", move |_, branch| of_known(branch, &Cell::Count))
+        .only("SOURCE FUNCTION", move |maps, branch| function(maps, branch.from_location))
+        .only("TARGET FUNCTION", move |maps, branch| function(maps, branch.to_location))
+        .only("SOURCE LINE", move |maps, branch| line(maps, branch.from_location))
+        .only("TARGET LINE", move |maps, branch| line(maps, branch.to_location))
+        .only("SOURCE MODULE", move |maps, branch| module(maps, branch.from_location))
+        .only("TARGET MODULE", move |maps, branch| module(maps, branch.to_location))
+        // A branch of a file is one, whichever process ran it.
+        .only("PROCESS", |_, _| Cell::Absent)
+}

@@ -1,0 +1,62 @@
+//! Apache Parquet: the rows of [`Edge`], whose fields are the columns.
+
+use std::sync::Arc;
+
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::record::RecordWriter;
+
+use super::edges::Edge;
+
+/// Rows that are packed together: those that stand in memory at once.
+const GROUP: usize = 1 << 16;
+
+/// A file while it is made, in memory: packed rows take few bytes each.
+#[derive(Debug)]
+pub struct Parquet {
+    writer: SerializedFileWriter<Vec<u8>>,
+    rows: Vec<Edge>,
+}
+
+impl Parquet {
+    /// Begins a file without rows.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub fn new() -> Result<Parquet, ParquetError> {
+        let schema = [Edge::default()].as_slice().schema()?;
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
+        Ok(Parquet { writer, rows: Vec::new() })
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub fn row(&mut self, row: Edge) -> Result<(), ParquetError> {
+        self.rows.push(row);
+        if self.rows.len() >= GROUP { self.pack() } else { Ok(()) }
+    }
+
+    fn pack(&mut self) -> Result<(), ParquetError> {
+        let mut group = self.writer.next_row_group()?;
+        self.rows.as_slice().write_to_row_group(&mut group)?;
+        group.close()?;
+        self.rows.clear();
+        Ok(())
+    }
+
+    /// The whole file.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub fn finish(mut self) -> Result<Vec<u8>, ParquetError> {
+        if !self.rows.is_empty() {
+            self.pack()?;
+        }
+        self.writer.into_inner()
+    }
+}

@@ -1,0 +1,42 @@
+//! speedscope's format (`src/lib/file-format-spec.ts` of jlfwong/speedscope): a
+//! frame a function, a sample a calling context.
+
+use serde_json::{Value, json};
+
+use crate::code::maps::Location;
+use crate::views::callgraph::CallGraph;
+
+/// Who calls whom; `name` is that of the recording.
+#[must_use]
+pub fn speedscope(graph: &CallGraph, name: &str) -> Value {
+    let file = |location| match location {
+        Some(Location::File { file, .. }) => graph.maps.path(file),
+        _ => None,
+    };
+    let functions = graph.functions.iter();
+    // A file that is not known has no key: the schema has no null.
+    let frames = functions.map(|of| match file(of.location) {
+        Some(file) => json!({ "name": of.label(), "file": file }),
+        None => json!({ "name": of.label() }),
+    });
+    let frames: Vec<Value> = frames.collect();
+    let counted = graph.nodes.iter().enumerate().filter(|(_, node)| node.own > 0);
+    let (samples, weights): (Vec<Vec<usize>>, Vec<u64>) =
+        counted.map(|(at, node)| (graph.path(at), node.own)).unzip();
+    json!({
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "exporter": concat!("lbr ", env!("CARGO_PKG_VERSION")),
+        "name": name,
+        "activeProfileIndex": 0,
+        "shared": { "frames": frames },
+        "profiles": [{
+            "type": "sampled",
+            "name": format!("{name}: {}", graph.unit.name()),
+            "unit": "none",
+            "startValue": 0,
+            "endValue": weights.iter().fold(0, |sum: u64, of| sum.saturating_add(*of)),
+            "samples": samples,
+            "weights": weights,
+        }],
+    })
+}
