@@ -161,7 +161,8 @@ fn branches(dir: &Path) -> std::path::PathBuf {
 fn tables_are_those_of_the_views() {
     let dir = tempfile::tempdir().unwrap();
     let input = branches(dir.path());
-    let views = ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "callgraph", "paths"];
+    let views =
+        ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "callgraph", "paths", "args"];
     for view in views {
         for (kind, flag) in [("csv", "--csv"), ("jsonl", "--json")] {
             let (table, _) = export(&input, &["--to", kind, "--view", view]);

@@ -46,7 +46,7 @@ struct Had {
     value: String,
 }
 
-fn run(args: &Report) -> Outcome {
+fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let mut counter = Counter::<ArgumentCounts>::new();
     args.symbols.apply(counter.maps());
     let (made, sources) = input::count(args.inputs.paths(), &args.select.selection(), counter)?;
@@ -59,10 +59,9 @@ fn run(args: &Report) -> Outcome {
     let shown = args
         .shown
         .keep(&mut hot.maps, &mut calls, (at_entry, "calls"), |of| (of.callee.0, of.count))?;
-    let mut out = Out::stdout();
     let printer = args.printer();
     if printer == Printer::Text {
-        head::print(&mut out, &sources, &hot.quality, &totals)?;
+        head::print(out, &sources, &hot.quality, &totals)?;
         out.line(sureness(with_registers, at_entry))?;
         if let Some(rows) = &shown {
             out.line(rows.line())?;
@@ -73,15 +72,15 @@ fn run(args: &Report) -> Outcome {
     let limit = args.rows().min(rows.len());
     let places = calls.iter().flat_map(|of| [of.callee.0, of.caller.0]);
     hot.maps.look_up_lines(places);
-    table().write(printer, &mut out, &mut hot.maps, rows.iter().take(limit).copied())?;
+    table().write(printer, out, &mut hot.maps, rows.iter().take(limit).copied())?;
     match printer {
-        Printer::Text => print_hidden(&mut out, rows.len(), limit, ("row", "rows"))?,
+        Printer::Text => print_hidden(out, rows.len(), limit, ("row", "rows"))?,
         Printer::Json => {
             let mut quality = quality_json(&sources, &hot.quality, &totals);
             quality["samples_with_registers"] = json!(with_registers);
             quality["samples_at_entry"] = json!(at_entry);
             quality["dso"] = json!(shown.map(|rows| rows.json()));
-            json::value(&mut out, &quality)?;
+            json::value(out, &quality)?;
         }
         Printer::Csv => {}
     }
