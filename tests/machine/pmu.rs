@@ -216,7 +216,8 @@ fn amds_counters_are_reached_by_both_families_of_registers() {
     assert_eq!(read(&pmu, Msr(0xC001_0005)), 0xFFFF_FFFF_FFFE);
     assert!(pmu.count(&instructions(3), 3));
     assert_eq!((read(&pmu, Msr(0xC001_0203)), read(&pmu, Msr(0xC000_0300))), (1, 2));
-    write(&mut pmu, &[(Msr(0xC000_0302), 2), (Msr(0xC000_0301), 0)]);
+    // As Linux acknowledges: every bit. Linux amd/core.c.
+    write(&mut pmu, &[(Msr(0xC000_0302), u64::MAX), (Msr(0xC000_0301), 0)]);
     assert_eq!(read(&pmu, Msr(0xC000_0300)), 0);
     assert!(!pmu.is_on());
 }

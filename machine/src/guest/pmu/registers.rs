@@ -181,7 +181,8 @@ impl Pmu {
 
     fn status_bits(&self) -> u64 {
         match (self.amd, self.version >= 4) {
-            (true, _) => self.counters() | 0b11 << 58,
+            // Linux writes ones to all bits but those it did not handle.
+            (true, _) => u64::MAX,
             (false, false) => self.counters() | OTHERS,
             (false, true) => self.counters() | OTHERS | SINCE_4,
         }
