@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""A program of random branches, and a judge of what perf recorded of it.
+
+  judge.py program SEED ROUNDS        its source, for the C compiler
+  judge.py check PROGRAM FILTER       reads `perf script -F ip,brstack`
+
+The judge knows the program by objdump alone. Each entry has to be a branch of
+the program that reaches its TO, of a class that FILTER lets through; where the
+filter leaves out no class, nothing but straight code and branches that are not
+taken may lie between the TO of an entry and the FROM of the next one; the
+address of a sample is the TO of its newest entry. Prints entries, samples, and
+what is wrong; status 1 where something is.
+"""
+
+import re
+import subprocess
+import sys
+
+BLOCKS, LEAVES = 64, 8
+MASK = (1 << 64) - 1
+
+
+class Random:
+    def __init__(self, seed):
+        self.state = seed
+
+    def below(self, limit):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        z = self.state
+        z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ z >> 27) * 0x94D049BB133111EB) & MASK
+        return ((z ^ z >> 31) & MASK) % limit
+
+
+def program(seed, rounds):
+    random = Random(seed)
+    line = print
+    line(".text\n.globl _start\n_start:")
+    line(f"  mov ${rounds}, %r14\n  mov ${random.below(1 << 62) | 1}, %rbx")
+    line("  movabs $0x5851F42D4C957F2D, %r13\n  xor %r12d, %r12d\n  jmp block0")
+    for n in range(BLOCKS):
+        line(f"block{n}:\n  imul %r13, %rbx\n  add $0x14057B7F, %rbx")
+        line("  dec %r14\n  js done")
+        for _ in range(random.below(4)):
+            line("  add %rbx, %r12")
+        # Forwards or backwards, never to the next instruction.
+        to = (n + 2 + random.below(BLOCKS - 3)) % BLOCKS
+        other = (n + 2 + random.below(BLOCKS - 3)) % BLOCKS
+        kind = random.below(6)
+        if kind == 0:
+            line(f"  jmp block{to}")
+        elif kind == 1:
+            line(f"  bt ${20 + random.below(40)}, %rbx\n  lea block{to}(%rip), %rax")
+            line(f"  lea block{other}(%rip), %rcx\n  cmovc %rcx, %rax\n  jmp *%rax")
+        elif kind == 2:
+            line(f"  call leaf{random.below(LEAVES)}\n  jmp block{to}")
+        elif kind == 3:
+            line(f"  lea leaf{random.below(LEAVES)}(%rip), %rax\n  call *%rax\n  jmp block{to}")
+        else:
+            line(f"  bt ${20 + random.below(40)}, %rbx\n  jc block{to}\n  jmp block{other}")
+    for n in range(LEAVES):
+        line(f"leaf{n}:\n  add ${n + 1}, %r12")
+        if n + 1 < LEAVES and n % 2 == 0:
+            line(f"  call leaf{n + 1}")
+        line("  ret")
+    line("done:\n  mov $60, %eax\n  xor %edi, %edi\n  syscall")
+    line('.section .note.GNU-stack,"",@progbits')
+
+
+def disassembled(path):
+    text = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True
+    ).stdout
+    line = re.compile(r"^\s+([0-9a-f]+):\s+(?:bnd |notrack |rep[nz]* )*(\S+)\s*(.*)")
+    code = {}
+    for match in map(line.match, text.splitlines()):
+        if match:
+            code[int(match[1], 16)] = (match[2], match[3])
+    addresses = sorted(code)
+    return code, dict(zip(addresses, addresses[1:]))
+
+
+def kind_of(name, operand):
+    indirect = operand.startswith("*")
+    if name in ("jmp", "jmpq"):
+        return "ind_jmp" if indirect else "jmp"
+    if name.startswith("j"):
+        return "cond"
+    if name in ("call", "callq"):
+        return "ind_call" if indirect else "call"
+    if name in ("ret", "retq"):
+        return "ret"
+    return "syscall" if name == "syscall" else None
+
+
+CLASSES = {
+    "any_call": {"call", "ind_call", "syscall"},
+    "any_ret": {"ret"},
+    "call": {"call"},
+    "ind_call": {"ind_call"},
+    "ind_jmp": {"ind_jmp"},
+    "cond": {"cond"},
+}
+UNCONDITIONAL = {"jmp", "ind_jmp", "call", "ind_call", "ret"}
+
+
+def check(path, filters):
+    code, after = disassembled(path)
+    words = set(filters.split(","))
+    wanted = set().union(*(CLASSES.get(word, set()) for word in words))
+    everything = "any" in words
+    samples = entries = kernel = 0
+    wrong = {}
+
+    def is_wrong(what, *where):
+        wrong.setdefault(what, []).append(" ".join(map(hex, where)))
+
+    for line in sys.stdin:
+        parts = line.split()
+        if not parts:
+            continue
+        samples += 1
+        stack = [tuple(int(x, 16) for x in part.split("/")[:2]) for part in parts[1:] if "/" in part]
+        for start, to in stack:
+            entries += 1
+            if start >> 63 or to >> 63:
+                kernel += 1
+                if words & {"u"} and "k" not in words and (to >> 63 or start >> 63 and not everything):
+                    is_wrong("of the kernel", start, to)
+                continue
+            name, operand = code.get(start, ("nothing", ""))
+            kind = kind_of(name, operand)
+            target = re.match(r"([0-9a-f]+)", operand)
+            if kind is None:
+                is_wrong("no branch", start, to)
+            elif target and kind in ("jmp", "cond", "call") and int(target[1], 16) != to:
+                is_wrong("not its target", start, to)
+            elif to not in code:
+                is_wrong("into no instruction", start, to)
+            elif not everything and kind not in wanted:
+                is_wrong(f"{kind} although filtered", start, to)
+        if not everything:
+            continue
+        # The sample's address first, as if a branch started there.
+        starts = [int(parts[0], 16)] + [start for start, _ in stack]
+        for start, (_, to) in zip(starts, stack):
+            if start >> 63 or to >> 63:
+                continue
+            at = to
+            while at is not None and at < start:
+                at = None if kind_of(*code.get(at, ("", ""))) in UNCONDITIONAL else after.get(at)
+            if at != start:
+                is_wrong("no straight way", to, start)
+    total = sum(map(len, wrong.values()))
+    print(f"{samples} {entries} {kernel} {total}")
+    for what, places in wrong.items():
+        print(f"  {len(places)} {what}: {', '.join(places[:3])}", file=sys.stderr)
+    return 1 if total or not entries else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "program":
+        program(int(sys.argv[2]), int(sys.argv[3]))
+    else:
+        sys.exit(check(sys.argv[2], sys.argv[3]))
