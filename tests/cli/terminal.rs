@@ -33,8 +33,8 @@ fn shown(width: u16, args: &[&str]) -> String {
     String::from_utf8(text).unwrap()
 }
 
-const VIEWS: [&str; 8] =
-    ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph"];
+const VIEWS: [&str; 9] =
+    ["hot", "types", "mispredict", "outcomes", "blocks", "loops", "paths", "callgraph", "args"];
 
 /// Every command that shows something of a recording.
 fn of_recording(file: &str) -> Vec<Vec<&str>> {

@@ -55,7 +55,7 @@ impl Build {
                 Some(*sum)
             })
             .collect();
-        let mut draw = |random: &mut Random| {
+        let draw = |random: &mut Random| {
             let drawn = random.share() * weights[FUNCTIONS - 1];
             weights.partition_point(|sum| *sum <= drawn)
         };
@@ -104,11 +104,8 @@ fn compared(sides: [(&Sources, &[u8]); 2], by: Option<By>) -> Comparison {
     let [mut before, mut after] =
         sides.map(|(sources, bytes)| count(compare::looker(), sources, bytes));
     let rows = compare::rows(&mut before, &mut after, by);
-    let counters =
-        [compare::counter(&mut before, &rows, 0), compare::counter(&mut after, &rows, 1)];
-    let [a, b] = counters.map(Some);
-    let (a, _) = count(a.unwrap(), sides[0].0, sides[0].1);
-    let (b, _) = count(b.unwrap(), sides[1].0, sides[1].1);
+    let (a, _) = count(compare::counter(&mut before, &rows, 0), sides[0].0, sides[0].1);
+    let (b, _) = count(compare::counter(&mut after, &rows, 1), sides[1].0, sides[1].1);
     let mut comparison = Comparison::of(rows, &a, &b);
     let [mut a, mut b] = sides.map(|(sources, bytes)| {
         count(count(loops::finder(), sources, bytes).counter(), sources, bytes)
