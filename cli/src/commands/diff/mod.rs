@@ -1,35 +1,26 @@
 //! `lbr diff`: what changed from one build to the next.
 
-use std::io::Write;
+mod print;
+mod table;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use maud::html;
-use profile::compare::{self, By, Change, Comparison, Looked, Measure, Row};
+use profile::compare::{self, By, Comparison, Looked, Measure, Row};
 use profile::loops;
 use profile::maps::Maps;
-use profile::quality::Quality;
 use profile::select::Selection;
-use serde_json::{Value, json};
 
+use self::print::{html_page, print};
 use crate::exit::{DIFFERS, DONE, Failure, Outcome, USAGE};
-use crate::head::{self, Totals, finish, quality_json};
+use crate::head::finish;
 use crate::input::{Reread, Source};
 use crate::output::Output;
 use crate::present::number::{counted, grouped};
-use crate::present::out::{BAD, DOUBTFUL, GOOD, Out};
-use crate::present::place::Place;
-use crate::present::table::{Cell, Printer, Table};
-use crate::present::{json, page};
 use crate::select::{RowArgs, SelectArgs, Spans, spans};
 use crate::symbols::SymbolArgs;
-
-/// Rows of a table where nobody says how many.
-const ROWS: usize = 25;
-/// The same on a page.
-const PAGE_ROWS: usize = 250;
 
 /// Compare two recordings: what changed from one build to the next
 ///
@@ -313,24 +304,6 @@ fn keep(args: &Diff, rows: &mut Vec<Row>, names: &mut Names) -> Result<(), Failu
     Ok(())
 }
 
-/// What is said of a row: a word and whether that is good. To run more often or
-/// less is neither.
-fn verdict(row: &Row) -> Cell {
-    let changed = || row.changes.iter().filter(|change| change.significant);
-    let only_share = changed().all(|change| change.measure == Measure::Share);
-    let (worse, better): (Vec<&Change>, Vec<_>) = changed().partition(|change| change.is_worse());
-    match (row.before.is_some(), row.after.is_some(), worse.is_empty(), better.is_empty()) {
-        (true, false, ..) => Cell::Mark("gone", DOUBTFUL),
-        (false, true, ..) => Cell::Mark("new", DOUBTFUL),
-        (.., true, true) => Cell::Absent,
-        (.., false, true) if only_share => Cell::Mark("more", DOUBTFUL),
-        (.., true, false) if only_share => Cell::Mark("less", DOUBTFUL),
-        (.., false, true) => Cell::Mark("worse", BAD),
-        (.., true, false) => Cell::Mark("better", GOOD),
-        (.., false, false) => Cell::Mark("mixed", DOUBTFUL),
-    }
-}
-
 impl Compared {
     fn count(&self, is: impl Fn(&Row) -> bool) -> u64 {
         self.comparison.rows.iter().filter(|row| is(row)).count() as u64
@@ -415,239 +388,4 @@ impl Compared {
         .filter(|(.., rows)| !rows.is_empty())
         .collect()
     }
-}
-
-/// A row and its index.
-type Item<'a> = (usize, &'a Row);
-
-/// Keys and headings of a measure: of what was, of what is, and of both in
-/// programs.
-type Keys = [&'static str; 6];
-
-const fn keys(measure: Measure) -> Keys {
-    match measure {
-        Measure::Share => {
-            ["share_before", "share was", "share_after", "share is", "share_p", "share_p_holm"]
-        }
-        Measure::Mispredict => [
-            "mispredict_rate_before",
-            "missed was",
-            "mispredict_rate_after",
-            "missed is",
-            "mispredict_rate_p",
-            "mispredict_rate_p_holm",
-        ],
-        Measure::Cycles => {
-            ["cycles_before", "cycles were", "cycles_after", "are", "cycles_p", "cycles_p_holm"]
-        }
-        Measure::Trips => {
-            ["trips_before", "trips were", "trips_after", "are", "trips_p", "trips_p_holm"]
-        }
-    }
-}
-
-fn table<'a>(kind: &'static str, measures: &[Measure]) -> Table<'a, Names, Item<'a>> {
-    let least = |row: &Row| {
-        let all = row.changes.iter().filter_map(|change| change.adjusted);
-        all.reduce(f64::min)
-    };
-    let mut table = Table::<Names, Item<'_>>::new()
-        .constant("view", "diff")
-        .constant("kind", kind)
-        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
-        .spare(9)
-        .word("verdict", "verdict", |_, (_, row)| verdict(row))
-        .only("significant", |_, (_, row)| Cell::Flag(row.is_significant()))
-        .number("p_holm", "p", move |_, (_, row)| {
-            Cell::or_absent(least(row), |p| Cell::Stated(probability(p), Some(p)))
-        })
-        .spare(7);
-    for (at, measure) in measures.iter().copied().enumerate() {
-        let [before, was, after, is, p, holm] = keys(measure);
-        let value = move |value: Option<f64>| match (value, measure) {
-            (None, _) => Cell::Absent,
-            (Some(value), Measure::Share | Measure::Mispredict) => Cell::Share(value),
-            (Some(value), Measure::Cycles) => Cell::Decimal(value, 0),
-            (Some(value), Measure::Trips) => Cell::Decimal(value, 2),
-        };
-        let change = move |row: &Row| row.change(measure).copied();
-        let marked = move |row: &Row| {
-            let now = change(row).and_then(|change| change.after);
-            let mark = if change(row).is_some_and(|change| change.significant) { "*" } else { " " };
-            let text = value(now).text().into_owned();
-            Cell::or_absent(now, |now| Cell::Stated(text + mark, Some(now)))
-        };
-        table = table
-            .number(before, was, move |_, (_, row)| value(change(row).and_then(|of| of.before)))
-            .spare(if at == 0 { 0 } else { 2 })
-            .number(after, is, move |_, (_, row)| marked(row))
-            .only(p, move |_, (_, row)| real(change(row).and_then(|of| of.p)))
-            .only(holm, move |_, (_, row)| real(change(row).and_then(|of| of.adjusted)));
-        if measure == Measure::Share {
-            table = table.heat();
-        }
-    }
-    table
-        .only("count_before", |_, (_, row)| Cell::count(row.before.as_ref().map(|of| of.count)))
-        .only("count_after", |_, (_, row)| Cell::count(row.after.as_ref().map(|of| of.count)))
-        .name("", kind, |names, (_, row)| title(names, row))
-        .only("symbol", |_, (_, row)| {
-            Cell::or_absent(row.side().and_then(|of| of.function.clone()), Cell::Name)
-        })
-        .only("offset", |names, (_, row)| {
-            let offset = |place: Place| place.symbol.map(|symbol| symbol.offset);
-            Cell::number(place(names, row).filter(|_| row.by == By::Offset).and_then(offset))
-        })
-        .only("file", |_, (_, row)| {
-            Cell::or_absent(row.side().and_then(|of| of.file.clone()), Cell::Name)
-        })
-        .only("line", |_, (_, row)| {
-            let line = row.side().and_then(|of| of.line.as_ref());
-            Cell::or_absent(line.map(ToString::to_string), Cell::Name)
-        })
-}
-
-/// A probability for people.
-fn probability(p: f64) -> String {
-    match p {
-        p if p < 1e-9 => "<1e-9".to_owned(),
-        p if p < 1e-3 => format!("{p:.0e}"),
-        p => format!("{p:.3}"),
-    }
-}
-
-/// A probability for programs.
-fn real(p: Option<f64>) -> Cell {
-    Cell::or_absent(p, |p| Cell::Decimal(p, 9))
-}
-
-fn place(names: &mut Names, row: &Row) -> Option<Place> {
-    let at = if row.after.is_some() { 1 } else { 0 };
-    let side = row.side()?;
-    Some(Place::of(names.of(row, at), side.location, side.addr))
-}
-
-/// Where a row lies, as people read it.
-fn title(names: &mut Names, row: &Row) -> Cell {
-    if row.by == By::Offset {
-        return Cell::or_absent(place(names, row), |place| Cell::Place(Box::new(place)));
-    }
-    let Some(side) = row.side() else { return Cell::Absent };
-    let file = side.file.as_deref().and_then(|path| path.rsplit('/').next());
-    let function = side.function.as_deref().or(file).unwrap_or("[unknown]");
-    Cell::Name(match &side.line {
-        Some(line) => format!("{function} ({}:{})", line.file_name(), line.line),
-        None => function.to_owned(),
-    })
-}
-
-fn totals(side: &Side) -> (&Quality, Totals) {
-    let Looked { taken, distinct, known, missed, quality, .. } = &side.looked;
-    let predictions = Some((*known, (*known > 0).then_some(*missed)));
-    (quality, Totals { branches: *taken, distinct: *distinct, predictions })
-}
-
-fn print(args: &Diff, compared: &Compared, names: &mut Names) -> Result<(), Failure> {
-    let mut out = Out::stdout();
-    let printer = Printer::of(args.json, args.csv);
-    let for_people = printer == Printer::Text;
-    if for_people {
-        for (side, what) in compared.sides.iter().zip(["baseline:", "compared with it:"]) {
-            out.line(what)?;
-            let (quality, totals) = totals(side);
-            head::print(&mut out, &side.sources, quality, &totals)?;
-        }
-        for line in compared.sentences(args.fail_above) {
-            out.line(line)?;
-        }
-    }
-    let limit = args.rows(if for_people { ROWS } else { usize::MAX });
-    let mut tables = compared.tables(for_people);
-    if printer == Printer::Csv {
-        // Rows of one kind have one line of keys.
-        tables.truncate(1);
-    }
-    for (kind, measures, rows) in tables {
-        if for_people {
-            out.gap()?;
-        }
-        let shown = rows.iter().take(limit).copied().enumerate();
-        table(kind, &measures).write(printer, &mut out, names, shown)?;
-        if for_people && rows.len() > limit {
-            let more = counted((rows.len() - limit) as u64, "row", "rows");
-            out.line(format_args!("{more} more (--limit 0 shows all)"))?;
-        }
-    }
-    if printer == Printer::Json {
-        json::value(&mut out, &summary(args, compared))?;
-    }
-    out.flush()?;
-    Ok(())
-}
-
-/// What was compared, for programs.
-fn summary(args: &Diff, compared: &Compared) -> Value {
-    let sides = compared.sides.iter().map(|side| {
-        let (quality, totals) = totals(side);
-        quality_json(&side.sources, quality, &totals)
-    });
-    let sides: Vec<Value> = sides.collect();
-    json!({
-        "view": "diff",
-        "kind": "total",
-        "baseline": sides.first(),
-        "compared": sides.last(),
-        "level": compared.level,
-        "correction": "holm",
-        "unit": "stack",
-        "tests": compared.comparison.tests,
-        "matched": compared.places(Row::is_matched),
-        "gone": compared.places(|row| row.after.is_none()),
-        "new": compared.places(|row| row.before.is_none()),
-        "significant": compared.count(Row::is_significant),
-        "fail_above": args.fail_above,
-        "grew": args.fail_above.map(|above| compared.grew(Some(above))),
-    })
-}
-
-fn html_page(args: &Diff, compared: &Compared, names: &mut Names) -> String {
-    let limit = args.rows(PAGE_ROWS);
-    let mut tables = Vec::new();
-    for (kind, measures, rows) in compared.tables(true) {
-        let title = match (kind, rows.first().is_some_and(|row| row.is_matched())) {
-            ("loop", _) => "Loops",
-            (_, true) => "Branches",
-            _ => "Gone and new",
-        };
-        let shown = rows.iter().take(limit).copied().enumerate();
-        tables.push((title, table(kind, &measures).html(title, names, shown), rows.len()));
-    }
-    let [a, b] = compared.sides.each_ref().map(|side| {
-        let origins: Vec<String> = side.sources.iter().map(Source::origin).collect();
-        let (quality, totals) = totals(side);
-        let branches = counted(totals.branches, "branch", "branches");
-        let samples = counted(quality.samples, "sample", "samples");
-        format!("{}; {samples}, {branches}", origins.join("; "))
-    });
-    let content = html! {
-        h1 { "What changed" }
-        p { "Baseline: " (a) br; "Compared with it: " (b) }
-        @for line in compared.sentences(args.fail_above) { p { (line) } }
-        div class="tools" hidden {
-            label for="search" { "Search" }
-            input id="search" type="search" placeholder="symbol, verdict" autocomplete="off" spellcheck="false";
-            output for="search" aria-live="polite" {}
-        }
-        @for (title, table, rows) in &tables {
-            section aria-label=(title) {
-                h2 { (title) }
-                (table)
-                @if *rows > limit {
-                    p class="faint" { "The first " (limit) " of " (grouped(*rows as u64)) " rows (lbr diff --limit 0 --html has all)." }
-                }
-            }
-        }
-        p class="faint" { "Made by lbr " (env!("CARGO_PKG_VERSION")) ". A - is not a zero: the recording does not say." }
-    };
-    page::page("What changed", &content, "")
 }

@@ -1,0 +1,151 @@
+//! The columns of what is compared.
+
+use profile::compare::{By, Change, Measure, Row};
+
+use super::Names;
+use crate::present::out::{BAD, DOUBTFUL, GOOD};
+use crate::present::place::Place;
+use crate::present::table::{Cell, Table};
+
+/// What is said of a row: a word and whether that is good. To run more often or
+/// less is neither.
+fn verdict(row: &Row) -> Cell {
+    let changed = || row.changes.iter().filter(|change| change.significant);
+    let only_share = changed().all(|change| change.measure == Measure::Share);
+    let (worse, better): (Vec<&Change>, Vec<_>) = changed().partition(|change| change.is_worse());
+    match (row.before.is_some(), row.after.is_some(), worse.is_empty(), better.is_empty()) {
+        (true, false, ..) => Cell::Mark("gone", DOUBTFUL),
+        (false, true, ..) => Cell::Mark("new", DOUBTFUL),
+        (.., true, true) => Cell::Absent,
+        (.., false, true) if only_share => Cell::Mark("more", DOUBTFUL),
+        (.., true, false) if only_share => Cell::Mark("less", DOUBTFUL),
+        (.., false, true) => Cell::Mark("worse", BAD),
+        (.., true, false) => Cell::Mark("better", GOOD),
+        (.., false, false) => Cell::Mark("mixed", DOUBTFUL),
+    }
+}
+
+/// A row and its index.
+type Item<'a> = (usize, &'a Row);
+
+/// Keys and headings of a measure: of what was, of what is, and of both in
+/// programs.
+type Keys = [&'static str; 6];
+
+const fn keys(measure: Measure) -> Keys {
+    match measure {
+        Measure::Share => {
+            ["share_before", "share was", "share_after", "share is", "share_p", "share_p_holm"]
+        }
+        Measure::Mispredict => [
+            "mispredict_rate_before",
+            "missed was",
+            "mispredict_rate_after",
+            "missed is",
+            "mispredict_rate_p",
+            "mispredict_rate_p_holm",
+        ],
+        Measure::Cycles => {
+            ["cycles_before", "cycles were", "cycles_after", "are", "cycles_p", "cycles_p_holm"]
+        }
+        Measure::Trips => {
+            ["trips_before", "trips were", "trips_after", "are", "trips_p", "trips_p_holm"]
+        }
+    }
+}
+
+/// The columns of rows, which are branches or loops (`kind`), with these measures.
+pub(super) fn table<'a>(kind: &'static str, measures: &[Measure]) -> Table<'a, Names, Item<'a>> {
+    let least = |row: &Row| {
+        let all = row.changes.iter().filter_map(|change| change.adjusted);
+        all.reduce(f64::min)
+    };
+    let mut table = Table::<Names, Item<'_>>::new()
+        .constant("view", "diff")
+        .constant("kind", kind)
+        .number("rank", "rank", |_, (at, _)| Cell::Number(*at as u64 + 1))
+        .spare(9)
+        .word("verdict", "verdict", |_, (_, row)| verdict(row))
+        .only("significant", |_, (_, row)| Cell::Flag(row.is_significant()))
+        .number("p_holm", "p", move |_, (_, row)| {
+            Cell::or_absent(least(row), |p| Cell::Stated(probability(p), Some(p)))
+        })
+        .spare(7);
+    for (at, measure) in measures.iter().copied().enumerate() {
+        let [before, was, after, is, p, holm] = keys(measure);
+        let value = move |value: Option<f64>| match (value, measure) {
+            (None, _) => Cell::Absent,
+            (Some(value), Measure::Share | Measure::Mispredict) => Cell::Share(value),
+            (Some(value), Measure::Cycles) => Cell::Decimal(value, 0),
+            (Some(value), Measure::Trips) => Cell::Decimal(value, 2),
+        };
+        let change = move |row: &Row| row.change(measure).copied();
+        let marked = move |row: &Row| {
+            let now = change(row).and_then(|change| change.after);
+            let mark = if change(row).is_some_and(|change| change.significant) { "*" } else { " " };
+            let text = value(now).text().into_owned();
+            Cell::or_absent(now, |now| Cell::Stated(text + mark, Some(now)))
+        };
+        table = table
+            .number(before, was, move |_, (_, row)| value(change(row).and_then(|of| of.before)))
+            .spare(if at == 0 { 0 } else { 2 })
+            .number(after, is, move |_, (_, row)| marked(row))
+            .only(p, move |_, (_, row)| real(change(row).and_then(|of| of.p)))
+            .only(holm, move |_, (_, row)| real(change(row).and_then(|of| of.adjusted)));
+        if measure == Measure::Share {
+            table = table.heat();
+        }
+    }
+    table
+        .only("count_before", |_, (_, row)| Cell::count(row.before.as_ref().map(|of| of.count)))
+        .only("count_after", |_, (_, row)| Cell::count(row.after.as_ref().map(|of| of.count)))
+        .name("", kind, |names, (_, row)| title(names, row))
+        .only("symbol", |_, (_, row)| {
+            Cell::or_absent(row.side().and_then(|of| of.function.clone()), Cell::Name)
+        })
+        .only("offset", |names, (_, row)| {
+            let offset = |place: Place| place.symbol.map(|symbol| symbol.offset);
+            Cell::number(place(names, row).filter(|_| row.by == By::Offset).and_then(offset))
+        })
+        .only("file", |_, (_, row)| {
+            Cell::or_absent(row.side().and_then(|of| of.file.clone()), Cell::Name)
+        })
+        .only("line", |_, (_, row)| {
+            let line = row.side().and_then(|of| of.line.as_ref());
+            Cell::or_absent(line.map(ToString::to_string), Cell::Name)
+        })
+}
+
+/// A probability for people.
+fn probability(p: f64) -> String {
+    match p {
+        p if p < 1e-9 => "<1e-9".to_owned(),
+        p if p < 1e-3 => format!("{p:.0e}"),
+        p => format!("{p:.3}"),
+    }
+}
+
+/// A probability for programs.
+fn real(p: Option<f64>) -> Cell {
+    Cell::or_absent(p, |p| Cell::Decimal(p, 9))
+}
+
+fn place(names: &mut Names, row: &Row) -> Option<Place> {
+    let at = if row.after.is_some() { 1 } else { 0 };
+    let side = row.side()?;
+    Some(Place::of(names.of(row, at), side.location, side.addr))
+}
+
+/// Where a row lies, as people read it.
+fn title(names: &mut Names, row: &Row) -> Cell {
+    if row.by == By::Offset {
+        return Cell::or_absent(place(names, row), |place| Cell::Place(Box::new(place)));
+    }
+    let Some(side) = row.side() else { return Cell::Absent };
+    let file = side.file.as_deref().and_then(|path| path.rsplit('/').next());
+    let function = side.function.as_deref().or(file).unwrap_or("[unknown]");
+    Cell::Name(match &side.line {
+        Some(line) => format!("{function} ({}:{})", line.file_name(), line.line),
+        None => function.to_owned(),
+    })
+}
