@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lab::measure::bracket::{Body, Bracket, Register, Switch};
+use lab::measure::bracket::{Body, Bracket, Register, SwitchWrites};
 use lab::measure::image::{LoadError, LoadedFile};
 use lab::measure::{FaultKind, MeasureError, Measurement, Reading, Ring, Session};
 use lbr_msr::arm::Restored;
@@ -403,9 +403,9 @@ struct Odd {
 }
 
 impl Ring for Odd {
-    fn switch(&self) -> Switch {
+    fn switch(&self) -> SwitchWrites {
         let descriptor = self.file.as_raw_fd();
-        Switch { descriptor, msr: 0x1D9, on: 0x4801, off: 0x4800 }
+        SwitchWrites { descriptor, msr: 0x1D9, on: 0x4801, off: 0x4800 }
     }
 
     fn lifeline(&self) -> RawFd {

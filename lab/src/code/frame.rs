@@ -102,7 +102,7 @@ impl Registers {
 /// How recording is switched on and off: a write of 8 bytes at an offset of a
 /// descriptor, which is what `/dev/cpu/N/msr` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Switch {
+pub struct SwitchWrites {
     /// The descriptor; -1 leaves the registers alone.
     pub descriptor: RawFd,
     /// The control register's address.
@@ -113,9 +113,9 @@ pub struct Switch {
     pub off: u64,
 }
 
-impl Switch {
+impl SwitchWrites {
     /// Nothing is switched.
-    pub const NONE: Switch = Switch { descriptor: -1, msr: 0, on: 0, off: 0 };
+    pub const NONE: SwitchWrites = SwitchWrites { descriptor: -1, msr: 0, on: 0, off: 0 };
 }
 
 /// What a run left behind.
@@ -158,7 +158,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    pub(crate) fn new(start: Registers, switch: Switch) -> Data {
+    pub(crate) fn new(start: Registers, switch: SwitchWrites) -> Data {
         Data {
             start,
             live: Registers::default(),
@@ -267,7 +267,7 @@ impl Frame {
     /// that which its registers point to, leaves the data page, MXCSR and the
     /// x87 control word alone, and makes no system call that this process could
     /// not bear.
-    pub(crate) unsafe fn run(&mut self, start: Registers, switch: Switch) -> FrameRun {
+    pub(crate) unsafe fn run(&mut self, start: Registers, switch: SwitchWrites) -> FrameRun {
         let data = self.mapping.pointer().cast::<Data>();
         // SAFETY: the data page is at the start of the mapping, writable,
         // large enough (asserted above) and aligned. `entry` is a function

@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use crate::code::assembler::Assembler;
 use crate::code::frame::{self, CODE, Frame};
-pub use crate::code::frame::{AREA, AREAS, FrameRun, Register, Registers, STACK, Switch};
+pub use crate::code::frame::{AREA, AREAS, FrameRun, Register, Registers, STACK, SwitchWrites};
 
 /// What is put into a bracket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,68 +17,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lbr_msr::soft::Retired;
-use nix::errno::Errno;
 use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
 
-use super::bracket::{Bracket, FrameRun, Layout, Registers, Switch};
+use super::bracket::{Bracket, FrameRun, Layout, Registers, SwitchWrites};
 use super::confine::Confinement;
+use super::fault::{Fault, FaultKind, NoResult, os};
 use super::walk::StepCounts;
 use crate::code::frame::Data;
 use sampler::source::ptrace::{code, sys};
 use sampler::target::Affinity;
-
-/// What measured code did instead of coming to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// What it did.
-    pub kind: FaultKind,
-    /// Address of the instruction; `None` where it is not known.
-    pub at: Option<u64>,
-}
-
-/// See [`Fault`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FaultKind {
-    /// A signal, such as SIGSEGV; where it tells of an address, that address.
-    Signal {
-        /// The signal's number.
-        signal: i32,
-        /// `si_addr` of SIGSEGV and SIGBUS.
-        address: Option<u64>,
-    },
-    /// It did not end within the time limit.
-    Hang {
-        /// It waits in a system call.
-        in_call: bool,
-    },
-    /// It ended its process, with this status.
-    Exit(i32),
-    /// It made another process or thread.
-    Fork,
-    /// It replaced its program.
-    Exec,
-    /// It was killed by this signal.
-    Killed(i32),
-}
-
-/// Why a run gave no result.
-#[derive(Debug)]
-pub(super) enum NoResult {
-    /// The code did something else.
-    Fault(Fault),
-    /// A system call of ours failed.
-    Os(&'static str, io::Error),
-    /// It was told to stop.
-    Stopped,
-}
-
-pub(super) fn os(what: &'static str) -> impl Fn(Errno) -> NoResult {
-    move |errno| NoResult::Os(what, errno.into())
-}
 
 /// A stop of the child.
 pub(super) enum Stopped {
@@ -97,7 +47,7 @@ pub(super) struct Setting {
     /// The code is kept from everything but itself.
     pub(super) confined: bool,
     /// How its bracket switches recording on and off.
-    pub(super) switch: Switch,
+    pub(super) switch: SwitchWrites,
     /// What the [keeper](sampler::keeper) listens to; -1 for none.
     pub(super) lifeline: RawFd,
     /// The CPU it runs on.
@@ -174,7 +124,7 @@ impl Child {
     pub(super) fn run(
         &mut self,
         start: Registers,
-        switch: Switch,
+        switch: SwitchWrites,
         limit: Duration,
     ) -> Result<FrameRun, NoResult> {
         self.set(start, switch)?;
@@ -194,7 +144,7 @@ impl Child {
         limit: Duration,
         mut retire: impl FnMut(&Retired),
     ) -> Result<(StepCounts, FrameRun), NoResult> {
-        self.set(start, Switch::NONE)?;
+        self.set(start, SwitchWrites::NONE)?;
         match self.go(limit)? {
             Stopped::At(at) if Some(at) == self.layout.halt => {}
             Stopped::At(at) => return Err(self.own_trap(at)),
@@ -208,7 +158,7 @@ impl Child {
         }
     }
 
-    fn set(&mut self, start: Registers, switch: Switch) -> Result<(), NoResult> {
+    fn set(&mut self, start: Registers, switch: SwitchWrites) -> Result<(), NoResult> {
         if self.dead {
             return Err(NoResult::Os("running the code", io::Error::other("its process is gone")));
         }
@@ -457,7 +407,7 @@ mod tests {
     fn one_whose_parent_is_gone_ends() {
         let bracket = Bracket::new(&Body::default()).unwrap();
         let stop = Arc::default();
-        let switch = Switch::NONE;
+        let switch = SwitchWrites::NONE;
         let setting =
             Setting { alone: true, confined: true, switch, lifeline: -1, pin: None, stop };
         let null = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();

@@ -12,7 +12,7 @@
 use lbr_msr::environment;
 use nix::libc::{self, c_long, sock_filter};
 
-use super::bracket::{Layout, Switch};
+use super::bracket::{Layout, SwitchWrites};
 
 /// Calls that reach nothing but the process itself; forks and new programs are
 /// seen by its tracer, which ends it.
@@ -153,7 +153,7 @@ pub(super) struct Confinement {
 impl Confinement {
     /// For a process with this bracket, which keeps the descriptors of `switch`
     /// and `lifeline` (-1 for none).
-    pub(super) fn new(layout: &Layout, switch: &Switch, lifeline: i32) -> Confinement {
+    pub(super) fn new(layout: &Layout, switch: &SwitchWrites, lifeline: i32) -> Confinement {
         let mut filter = vec![load(ARCH), skip(X86_64, 1, 0), TRAP];
         if switch.descriptor >= 0 {
             guard(&mut filter, switch.descriptor, &bracket_alone(layout, switch));
@@ -221,7 +221,7 @@ fn guard(filter: &mut Vec<sock_filter>, descriptor: i32, rule: &[sock_filter]) {
 }
 
 /// Eight bytes to the control register, by the two system calls of the bracket.
-fn bracket_alone(layout: &Layout, switch: &Switch) -> Vec<sock_filter> {
+fn bracket_alone(layout: &Layout, switch: &SwitchWrites) -> Vec<sock_filter> {
     let [on, off] = layout.switches;
     let mut rule = vec![load(NUMBER), skip(libc::SYS_pwrite64 as u32, 1, 0), NOT_OPEN];
     rule.extend([load(IP + 4), skip((on >> 32) as u32, 1, 0), NOT_OPEN]);

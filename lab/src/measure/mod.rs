@@ -15,6 +15,7 @@ pub mod bracket;
 mod child;
 mod closure;
 mod confine;
+mod fault;
 pub mod image;
 mod result;
 mod ring;
@@ -22,7 +23,7 @@ mod runner;
 mod session;
 mod walk;
 
-pub use child::{Fault, FaultKind};
+pub use fault::{Fault, FaultKind};
 pub use result::{Block, Measurement, Run};
 pub use ring::{Reading, Registers, Ring};
 pub use session::{MeasureError, Options, Session, select};

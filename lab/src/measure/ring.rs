@@ -14,7 +14,7 @@ use lbr_msr::snapshot::Snapshot;
 use lbr_msr::soft::{Retired, SoftLbr};
 use lbr_msr::{LbrCaps, MsrError, MsrRead, MsrWrite};
 
-use super::bracket::Switch;
+use super::bracket::SwitchWrites;
 use super::result::RunBranch;
 use sampler::guard::Armed;
 
@@ -33,7 +33,7 @@ pub enum Reading {
 /// Branch records that a bracket switches on and off by itself.
 pub trait Ring: Debug {
     /// How it does that.
-    fn switch(&self) -> Switch;
+    fn switch(&self) -> SwitchWrites;
 
     /// A descriptor that the process of the code keeps open, -1 for none: its
     /// end tells the [keeper](sampler::keeper) that nobody writes any more.
@@ -67,7 +67,7 @@ pub struct Registers<M: MsrWrite> {
     armed: Armed<M>,
     caps: LbrCaps,
     node: File,
-    switch: Switch,
+    switch: SwitchWrites,
 }
 
 impl<M: MsrWrite> Registers<M> {
@@ -80,7 +80,7 @@ impl<M: MsrWrite> Registers<M> {
         let node = OpenOptions::new().read(true).write(true).open(node)?;
         let frozen = armed.freeze().map_err(io::Error::other)?;
         let (control, enable) = armed.plan().control();
-        let switch = Switch {
+        let switch = SwitchWrites {
             descriptor: node.as_raw_fd(),
             msr: control.0,
             on: frozen.control | enable,
@@ -91,8 +91,8 @@ impl<M: MsrWrite> Registers<M> {
 }
 
 impl<M: MsrWrite + Debug> Ring for Registers<M> {
-    fn switch(&self) -> Switch {
-        Switch { descriptor: self.node.as_raw_fd(), ..self.switch }
+    fn switch(&self) -> SwitchWrites {
+        SwitchWrites { descriptor: self.node.as_raw_fd(), ..self.switch }
     }
 
     fn lifeline(&self) -> RawFd {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use lbr_msr::insn::branch_kind;
 use lbr_msr::record::HwBranchType;
 
-use super::bracket::{Bracket, FrameRun, Layout, Registers, Switch};
-use super::child::{Child, NoResult, Setting};
+use super::bracket::{Bracket, FrameRun, Layout, Registers, SwitchWrites};
+use super::child::{Child, Setting};
+use super::fault::NoResult;
 use super::session::MeasureError;
 
 /// A child with its bracket.
@@ -33,7 +34,7 @@ impl Runner {
 
     pub(super) fn run(
         &mut self,
-        switch: Switch,
+        switch: SwitchWrites,
         limit: Duration,
     ) -> Result<FrameRun, MeasureError> {
         self.child.run(self.start, switch, limit).map_err(|error| self.failed(error, false))

@@ -12,8 +12,9 @@ use lbr_msr::filter::{BranchClasses, BranchFilter, FilterError, to_register_besi
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::SoftCpu;
 
-use super::bracket::{Body, Bracket, Layout, Registers, Switch};
-use super::child::{Fault, NoResult, Setting};
+use super::bracket::{Body, Bracket, Layout, Registers, SwitchWrites};
+use super::child::Setting;
+use super::fault::{Fault, NoResult};
 use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, total};
 use super::ring::{Full, Reading, Ring};
 use super::runner::Runner;
@@ -190,7 +191,7 @@ impl Session {
         start: impl Fn(Registers) -> Registers,
         strip: Strip,
     ) -> Result<Measurement, MeasureError> {
-        let switch = self.ring.as_ref().map_or(Switch::NONE, |ring| ring.switch());
+        let switch = self.ring.as_ref().map_or(SwitchWrites::NONE, |ring| ring.switch());
         let setting = Setting {
             alone,
             confined: alone && self.options.confined,
@@ -204,9 +205,9 @@ impl Session {
         // switched on.
         let bracket = map(body)?;
         let mut measured = Runner::new(&bracket, &setting, start(bracket.start()))?;
-        let mut end = measured.run(Switch::NONE, self.options.limit)?.registers;
+        let mut end = measured.run(SwitchWrites::NONE, self.options.limit)?.registers;
         for _ in 1..self.options.warm_up.max(1) {
-            end = measured.run(Switch::NONE, self.options.limit)?.registers;
+            end = measured.run(SwitchWrites::NONE, self.options.limit)?.registers;
         }
 
         let mut folded = Folded::default();
@@ -215,7 +216,7 @@ impl Session {
         let empty = map(nothing)?;
         let mut around_nothing = Runner::new(&empty, &setting, start(empty.start()))?;
         for _ in 0..self.options.warm_up {
-            around_nothing.run(Switch::NONE, self.options.limit)?;
+            around_nothing.run(SwitchWrites::NONE, self.options.limit)?;
         }
 
         let iterations = u64::from(body.unroll.max(1)) * u64::from(body.rounds.unwrap_or(1).max(1));
@@ -272,7 +273,7 @@ impl Session {
     fn once(
         &mut self,
         runner: &mut Runner,
-        switch: Switch,
+        switch: SwitchWrites,
         result: &mut Measurement,
     ) -> Result<Option<(Run, Option<Branches>)>, MeasureError> {
         if self.options.stop.load(Ordering::Relaxed) {
@@ -335,7 +336,7 @@ impl Session {
         let setting = Setting {
             alone: false,
             confined: false,
-            switch: Switch::NONE,
+            switch: SwitchWrites::NONE,
             lifeline: -1,
             pin: None,
             stop,
@@ -373,7 +374,7 @@ impl Session {
         let allowed = Affinity::current().ok();
         let shared = allowed.zip(setting.pin.is_none().then_some(here).flatten());
         let pin = shared.and_then(|(allowed, cpu)| allowed.only(cpu).ok()).or(setting.pin);
-        let setting = Setting { pin, switch: Switch::NONE, lifeline: -1, ..setting.clone() };
+        let setting = Setting { pin, switch: SwitchWrites::NONE, lifeline: -1, ..setting.clone() };
         let mut runner = Runner::new(&bracket, &setting, start(bracket.start()))?;
         let _moved = pin.and_then(|pin| Moved::to(&pin).ok());
         let soft = &self.options.soft_cpu;

@@ -8,7 +8,8 @@ use lbr_msr::soft::Retired;
 use nix::libc::user_regs_struct;
 use nix::sys::ptrace;
 
-use super::child::{Child, Fault, FaultKind, NoResult, Stopped, os};
+use super::child::{Child, Stopped};
+use super::fault::{Fault, FaultKind, NoResult, os};
 use sampler::source::ptrace::code::Code;
 use sampler::source::ptrace::sys::{self, TRAP_FLAG, hide_trap_flag};
 

@@ -122,7 +122,7 @@ impl<M: MsrWrite> RealSubject<M> {
             ))
         })?;
         let mut choices = std::mem::take(&mut program.choices);
-        let switched = frame::Switch {
+        let switched = frame::SwitchWrites {
             descriptor: self.descriptor.as_raw_fd(),
             msr: switch.msr.0,
             on: switch.on,
@@ -139,7 +139,7 @@ impl<M: MsrWrite> RealSubject<M> {
             unsafe { frame.run(start, switch) }
         };
         for _ in 0..WARMING {
-            run(&mut choices, frame::Switch::NONE);
+            run(&mut choices, frame::SwitchWrites::NONE);
         }
         let ran = run(&mut choices, switched);
         let base = frame.mapping().start;

@@ -302,10 +302,7 @@ impl Vcpu {
     pub(super) fn abort(&mut self, from: u64) -> Option<Transaction> {
         let transaction = self.transaction?;
         if self.recording {
-            self.retire(Taken {
-                abort: true,
-                ..Taken::other(from, transaction.fallback, self.cpl)
-            });
+            self.retire(Retired { abort: true, ..other(from, transaction.fallback, self.cpl) });
         }
         self.transaction = None;
         Some(transaction)
@@ -344,7 +341,7 @@ impl Vcpu {
             self.look_at_control();
         } else {
             self.lbr.exception();
-            self.retire(Taken::other(from, to, cpl));
+            self.retire(other(from, to, cpl));
         }
         self.cpl = cpl;
     }
@@ -361,28 +358,22 @@ impl Vcpu {
             ..Happened::default()
         });
         if taken {
-            self.retire(Taken {
+            self.retire(Retired {
                 class: branch.class,
                 zero_length_call: branch.is_zero_length_call(),
-                mispredicted,
-                ..Taken::other(branch.ip, to, cpl_after)
+                mispredicted: Some(mispredicted),
+                ..other(branch.ip, to, cpl_after)
             });
         }
         self.cpl = cpl_after;
     }
 
-    fn retire(&mut self, taken: Taken) {
+    fn retire(&mut self, taken: Retired) {
         self.lbr.retire(&Retired {
-            from: taken.from,
-            to: taken.to,
-            class: taken.class,
-            zero_length_call: taken.zero_length_call,
             cpl_before: self.cpl,
-            cpl_after: taken.cpl_after,
-            mispredicted: Some(taken.mispredicted),
             cycles: self.cycles,
             in_tx: self.transaction.is_some(),
-            abort: taken.abort,
+            ..taken
         });
         self.counts.retired += 1;
         self.cpl = taken.cpl_after;
@@ -390,31 +381,9 @@ impl Vcpu {
     }
 }
 
-/// A branch that was taken, or what counts as one.
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    from: u64,
-    to: u64,
-    class: HwBranchType,
-    zero_length_call: bool,
-    mispredicted: bool,
-    abort: bool,
-    cpl_after: u8,
-}
-
-impl Taken {
-    /// A far branch, an interrupt, an exception.
-    const fn other(from: u64, to: u64, cpl_after: u8) -> Taken {
-        Taken {
-            from,
-            to,
-            class: HwBranchType::Other,
-            zero_length_call: false,
-            mispredicted: false,
-            abort: false,
-            cpl_after,
-        }
-    }
+/// A far branch, an interrupt, an exception.
+const fn other(from: u64, to: u64, cpl_after: u8) -> Retired {
+    Retired { cpl_after, mispredicted: Some(false), ..Retired::user(from, to, HwBranchType::Other) }
 }
 
 /// The privilege level at an address of a 64-bit Linux, for the moment between
