@@ -50,7 +50,7 @@ fn spellings() {
     for name in ["sandy-bridge", "sandybridge", "Sandy Bridge", "sandy_bridge"] {
         assert_eq!(SoftCpu::preset(name).unwrap().key, "06_2A", "{name}");
     }
-    for (name, key) in SoftCpu::names() {
+    for (name, key) in lbr_msr::table::NAMES {
         assert_eq!(SoftCpu::preset(name).unwrap().key, key);
     }
     for wrong in ["", "zen9", "06_FF", "19_00", "lake"] {

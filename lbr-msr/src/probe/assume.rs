@@ -83,7 +83,7 @@ impl FromStr for Assumption {
     type Err = AssumptionError;
 
     fn from_str(text: &str) -> Result<Assumption, AssumptionError> {
-        if let Some((family, model)) = table::parse_key(text) {
+        if let Some((family, model)) = table::parse_cpu(text) {
             return Ok(Assumption::Model { family, model });
         }
         if !text.contains('=') {

@@ -52,57 +52,8 @@ pub struct UnknownCpu {
 /// AMD presets, for error messages.
 const AMD_KEYS: &str = "19_01, 19_21, 19_11, 19_61, 1A_02, 1A_24, 1A_44";
 
-/// Names that people use, with the model that stands for them.
-const NAMES: [(&str, &str); 45] = [
-    ("pentium-pro", "06_01"),
-    ("pentium-m", "06_0D"),
-    ("yonah", "06_0E"),
-    ("core2", "06_0F"),
-    ("penryn", "06_17"),
-    ("bonnell", "06_1C"),
-    ("saltwell", "06_36"),
-    ("nehalem", "06_1A"),
-    ("westmere", "06_2C"),
-    ("sandy-bridge", "06_2A"),
-    ("ivy-bridge", "06_3A"),
-    ("haswell", "06_3C"),
-    ("broadwell", "06_3D"),
-    ("skylake", "06_5E"),
-    ("skylake-server", "06_55"),
-    ("cascade-lake", "06_55"),
-    ("kaby-lake", "06_9E"),
-    ("coffee-lake", "06_9E"),
-    ("comet-lake", "06_A5"),
-    ("cannon-lake", "06_66"),
-    ("ice-lake", "06_7E"),
-    ("ice-lake-server", "06_6A"),
-    ("tiger-lake", "06_8C"),
-    ("rocket-lake", "06_A7"),
-    ("knights-landing", "06_57"),
-    ("silvermont", "06_37"),
-    ("airmont", "06_4C"),
-    ("goldmont", "06_5C"),
-    ("goldmont-plus", "06_7A"),
-    ("tremont", "06_96"),
-    ("sapphire-rapids", "06_8F"),
-    ("emerald-rapids", "06_CF"),
-    ("granite-rapids", "06_AD"),
-    ("sierra-forest", "06_AF"),
-    ("alder-lake", "06_97"),
-    ("raptor-lake", "06_B7"),
-    ("meteor-lake", "06_AA"),
-    ("arrow-lake", "06_C6"),
-    ("lunar-lake", "06_BD"),
-    ("gracemont", "06_BE"),
-    ("willamette", "0F_01"),
-    ("prescott", "0F_03"),
-    ("zen3", "19_21"),
-    ("zen4", "19_61"),
-    ("zen5", "1A_44"),
-];
-
 fn names() -> String {
-    let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = table::NAMES.iter().map(|(name, _)| *name).collect();
     names.join(", ")
 }
 
@@ -114,8 +65,7 @@ impl SoftCpu {
     /// [`UnknownCpu`], which lists what is known.
     pub fn preset(name: &str) -> Result<SoftCpu, UnknownCpu> {
         let unknown = || UnknownCpu { name: name.into() };
-        let (family, model) =
-            table::parse_key(name).or_else(|| by_name(name)).ok_or_else(unknown)?;
+        let (family, model) = table::parse_cpu(name).ok_or_else(unknown)?;
         let (cpuid, perf_capabilities) = match table::lookup(family, model) {
             Some(row) => (intel(row), perf_capabilities(row)),
             None => (amd(family, model).ok_or_else(unknown)?, None),
@@ -130,31 +80,12 @@ impl SoftCpu {
         intel.chain(amd).filter_map(|key| SoftCpu::preset(&key).ok())
     }
 
-    /// The names that [`preset`](Self::preset) takes beside `FF_MM`, each with
-    /// the model that it stands for.
-    pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
-        NAMES.into_iter()
-    }
-
     fn probed(cpuid: RecordedCpuid, perf_capabilities: Option<u64>) -> Option<SoftCpu> {
         let mut given = perf_capabilities.map(GivenPerfCapabilities);
         let msr = given.as_mut().map(|given| given as &mut dyn MsrRead);
         let caps = probe(&cpuid, msr).ok()?;
         Some(SoftCpu { key: caps.cpu.key(), caps, cpuid, perf_capabilities })
     }
-}
-
-/// A name, read without regard to case, hyphens, underscores and blanks.
-fn by_name(name: &str) -> Option<(u32, u32)> {
-    let plain = |text: &str| -> String {
-        text.chars()
-            .filter(|c| !matches!(c, '-' | '_' | ' '))
-            .map(|c| c.to_ascii_lowercase())
-            .collect()
-    };
-    let wanted = plain(name);
-    let (_, key) = NAMES.iter().find(|(known, _)| plain(known) == wanted)?;
-    table::parse_key(key)
 }
 
 /// CPUID.01H:EAX of a family, model and stepping. SDM Vol. 2A.

@@ -8,10 +8,12 @@
 mod generation;
 mod listed;
 mod models;
+mod names;
 
 pub use generation::GENERATIONS;
 pub use listed::{unlisted, unlisted_tos};
 pub use models::MODELS;
+pub use names::NAMES;
 
 use crate::{address::Msr, format::LbrFormat};
 
@@ -233,6 +235,14 @@ pub fn parse_key(text: &str) -> Option<(u32, u32)> {
     let (family, model) = text.split_once('_')?;
     let model = model.strip_suffix(['h', 'H']).unwrap_or(model);
     Some((hex_byte(family)?, hex_byte(model)?))
+}
+
+/// Reads a CPU as people write it into display family and display model:
+/// `FF_MM` as [`parse_key`] does, or one of [`NAMES`], such as `skylake`,
+/// `sandy-bridge` (or `Sandy Bridge`), `zen4`.
+#[must_use]
+pub fn parse_cpu(text: &str) -> Option<(u32, u32)> {
+    parse_key(text).or_else(|| names::named(text))
 }
 
 fn hex_byte(text: &str) -> Option<u32> {
