@@ -209,7 +209,7 @@ fn arm_registers_have_no_msr_number() {
 
 #[test]
 fn bad_input_is_status_2_and_one_sentence() {
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 15] = [
         (&[""], "no register is called \"\""),
         (&["x\u{1b}[31m"], "\"x\\u{1b}[31m\""),
         (&["--build", "LBR_SELECT", "call_stack,u"], "nor branches to record in perf's names"),
@@ -218,7 +218,10 @@ fn bad_input_is_status_2_and_one_sentence() {
         (&["DEBUGCTL", "zz"], "\"zz\" is not a hexadecimal number"),
         (&["DEBUGCTL", "0x10000000000000000"], "64 bits"),
         (&["LBR_SELECT", "1", "--cpu", "06_0FH"], "CPU 06_0FH has no LBR_SELECT"),
-        (&["LBR_SELECT", "--cpu", "skylake"], "FF_MMH"),
+        (&["LBR_SELECT", "--cpu", "skylke"], "FF_MMH"),
+        (&["LBR"], "there is MSR_LBR_SELECT, IA32_LBR_CTL"),
+        (&["--cpu", "06_EE"], "nothing is known"),
+        (&["--build"], "<REGISTER>"),
         (&["LBR_SELECT", "--cpu", "06_EE"], "nothing is known"),
         (&["--build", "DEBUGCTL", "lbrr"], "has no field lbrr"),
         (&["--build", "DEBUGCTL", ","], "--build needs words"),
@@ -229,5 +232,59 @@ fn bad_input_is_status_2_and_one_sentence() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(stderr.contains(reason), "{args:?}: {stderr}");
         assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_cpu_has_a_name() {
+    let by_name = json(&["LBR_SELECT", "--cpu", "Sandy Bridge"]);
+    assert_eq!(by_name, json(&["LBR_SELECT", "--cpu", "06_2A"]));
+    assert!(by_name["variant"].as_str().unwrap().contains("without call-stack mode"));
+}
+
+#[test]
+fn a_value_may_be_binary() {
+    assert_eq!(json(&["LBR_SELECT", "0b1_0000_0100"])["value"], "0x104");
+}
+
+/// AMD's manuals put it in other words than Linux does.
+#[test]
+fn a_register_is_found_by_the_words_of_its_name() {
+    let output = explain(&["LbrExtV2BranchFromIp3"]);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.starts_with("AMD_SAMP_BR_FROM_3 (0xc0010306)"), "{stdout}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("no register is called \"LbrExtV2BranchFromIp3\""), "{stderr}");
+}
+
+/// The addresses are those of the facts, section 3.
+#[test]
+fn the_registers_of_a_cpu_are_listed() {
+    let output = explain(&["--cpu", "skylake", "--json"]);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let at = |name: &str| {
+        let row = rows.iter().find(|row| row["name"] == name);
+        row.unwrap_or_else(|| panic!("{name} is not listed: {lines}"))["at"].clone()
+    };
+    assert_eq!(at("IA32_DEBUGCTL"), "0x1d9");
+    assert_eq!(at("MSR_LASTBRANCH_n_FROM_IP"), "0x680-0x69f");
+    assert_eq!(at("MSR_LBR_INFO_n"), "0xdc0-0xddf");
+    assert!(rows.iter().all(|row| row["name"] != "IA32_LBR_CTL" && row["name"] != "LBR_SELECT"));
+
+    let all = String::from_utf8(explain(&[]).stdout).unwrap();
+    assert!(
+        all.contains("IA32_LBR_CTL") && all.contains("BRBCR_EL1") && all.contains("0xc0010300")
+    );
+}
+
+#[test]
+fn every_source_is_told() {
+    let told = String::from_utf8(explain(&["--sources"]).stdout).unwrap();
+    for tag in ["SDM", "SDM24", "APM", "Linux", "EDK2", "BRBE"] {
+        assert!(
+            told.lines().any(|line| line.split_whitespace().next() == Some(tag)),
+            "{tag}: {told}"
+        );
     }
 }

@@ -360,3 +360,15 @@ fn values_are_built_from_field_names() {
         );
     }
 }
+
+#[test]
+fn every_source_begins_with_a_tag_that_is_told() {
+    for register in explain::all() {
+        let sources = register.fields().into_iter().map(|field| field.source);
+        for source in sources.chain([register.source()]) {
+            let tag = source.split(' ').next();
+            let told = explain::SOURCES.iter().any(|(known, _)| Some(*known) == tag);
+            assert!(told, "{}: {source}", register.name());
+        }
+    }
+}

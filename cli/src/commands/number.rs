@@ -1,4 +1,5 @@
-//! Numbers as people type them: hexadecimal, with or without `0x`.
+//! Numbers as people type them: hexadecimal, with or without `0x`; where one value stands
+//! alone also binary, `0b`, and with `_` between digits.
 
 /// Why a word is not a number.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +32,22 @@ pub(crate) fn hex(word: &str) -> Result<u64, NotHex> {
     u64::from_str_radix(digits, 16).map_err(|_| NotHex::TooLong(word.to_owned()))
 }
 
+/// The value of a word: binary behind `0b`, else hexadecimal; `_` between the
+/// digits is passed over.
+pub(crate) fn number(word: &str) -> Result<u64, NotHex> {
+    let plain = word.replace('_', "");
+    let binary = plain.strip_prefix("0b").or_else(|| plain.strip_prefix("0B"));
+    match binary.filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b"01".contains(&b))) {
+        Some(digits) => {
+            u64::from_str_radix(digits, 2).map_err(|_| NotHex::TooLong(word.to_owned()))
+        }
+        None => hex(&plain).map_err(|error| match error {
+            NotHex::Digits(_) => NotHex::Digits(word.to_owned()),
+            NotHex::TooLong(_) => NotHex::TooLong(word.to_owned()),
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +62,21 @@ mod tests {
             assert_eq!(hex(word), Err(NotHex::Digits(word.to_owned())), "{word}");
         }
         assert_eq!(hex("10000000000000000"), Err(NotHex::TooLong("10000000000000000".to_owned())));
+    }
+
+    #[test]
+    fn a_value_may_be_binary_and_have_underscores() {
+        for (word, value) in [("0b1_0110", 22), ("0x3_3c5", 0x33C5), ("0B0", 0), ("0b2", 0xB2)] {
+            assert_eq!(number(word), Ok(value), "{word}");
+        }
+        assert_eq!(number(&format!("0b{}", "1".repeat(64))), Ok(u64::MAX));
+        assert_eq!(
+            number(&format!("0b{}", "1".repeat(65))),
+            Err(NotHex::TooLong(format!("0b{}", "1".repeat(65))))
+        );
+        for word in ["_", "", "0x_", "0x"] {
+            assert!(number(word).is_err(), "{word}");
+        }
     }
 
     #[test]

@@ -16,14 +16,16 @@ pub struct CpuKey {
 
 /// A text that is not a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a CPU is written FF_MMH: display family and display model in hexadecimal, such as 06_5EH")]
+#[error(
+    "a CPU is a name such as skylake or zen4, or FF_MMH: display family and display model in hexadecimal, such as 06_5EH"
+)]
 pub struct BadCpuKey;
 
 impl FromStr for CpuKey {
     type Err = BadCpuKey;
 
     fn from_str(text: &str) -> Result<CpuKey, BadCpuKey> {
-        let (family, model) = table::parse_key(text).ok_or(BadCpuKey)?;
+        let (family, model) = table::parse_cpu(text).ok_or(BadCpuKey)?;
         Ok(CpuKey { family, model })
     }
 }

@@ -17,8 +17,17 @@ pub enum FindError {
     NoSuchName {
         /// What was asked for.
         name: String,
-        /// Names that look like it.
+        /// Names that look like it, or hold its words.
         near: Vec<String>,
+    },
+    /// No manual that this crate knows has such a name, but one register alone
+    /// has nearly all of its words in its names, CPUs and purpose.
+    #[error("no register is called {name:?}; its words are those of {other}")]
+    OtherWords {
+        /// What was asked for.
+        name: String,
+        /// The register's name here.
+        other: String,
     },
     /// The register exists, but not so many times.
     #[error("there is no {name}; the highest index is {highest}")]
@@ -93,9 +102,15 @@ pub fn find(name_or_address: &str, cpu: Option<CpuKey>) -> Result<Register, Find
             Err(FindError::NotOnCpu { name: asked.to_string(), cpu, has: has.join("; ") })
         }
         _ => {
-            let names = ENTRIES.iter().flat_map(Entry::names);
-            let near = near::names(asked, names);
-            Err(FindError::NoSuchName { name: asked.to_string(), near })
+            let name = asked.to_string();
+            let near = near::names(asked, ENTRIES.iter().flat_map(Entry::names));
+            if !near.is_empty() {
+                return Err(FindError::NoSuchName { name, near });
+            }
+            Err(match near::by_words(asked, everywhere()) {
+                Ok(other) => FindError::OtherWords { name, other },
+                Err(near) => FindError::NoSuchName { name, near },
+            })
         }
     }
 }

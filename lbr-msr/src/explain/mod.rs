@@ -25,11 +25,13 @@ mod catalogue;
 mod cpu;
 mod find;
 mod near;
+mod sources;
 
 pub use build::BuildError;
 use catalogue::{ENTRIES, Entry, Location, Variant};
 pub use cpu::{BadCpuKey, CpuKey};
 pub use find::{FindError, find};
+pub use sources::SOURCES;
 
 /// A register of one CPU, or of current CPUs.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,24 @@ impl Register {
             Some(index) => self.entry.name.replace("{n}", &index.to_string()),
             None => self.entry.name.to_string(),
         }
+    }
+
+    /// The name with `n` where an index stands.
+    #[must_use]
+    pub fn template(&self) -> String {
+        self.entry.name.replace("{n}", "n")
+    }
+
+    /// How many there are, one for each record; `None` where there is one.
+    #[must_use]
+    pub fn count(&self) -> Option<u32> {
+        self.on.count()
+    }
+
+    /// The last of them; itself where there is one.
+    #[must_use]
+    pub fn last(self) -> Register {
+        Register { index: self.on.count().map(|count| count.saturating_sub(1)), ..self }
     }
 
     /// Its address; `None` for a system register of Arm.
@@ -156,4 +176,13 @@ pub fn all() -> impl Iterator<Item = Register> {
             chosen: true,
         })
     })
+}
+
+/// Every register that a CPU has, indexed ones with index 0.
+///
+/// # Errors
+/// [`FindError::UnknownCpu`].
+pub fn all_of(cpu: CpuKey) -> Result<impl Iterator<Item = Register>, FindError> {
+    let generation = cpu.generation().ok_or(FindError::UnknownCpu { cpu })?;
+    Ok(all().filter(move |register| register.on.on.contains(&generation)))
 }

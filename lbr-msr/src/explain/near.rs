@@ -6,6 +6,8 @@ use alloc::{
     vec::Vec,
 };
 
+use super::{Entry, Variant};
+
 /// A name without the prefix that says where it was defined.
 pub(super) fn bare(name: &str) -> &str {
     name.strip_prefix("MSR_").or_else(|| name.strip_prefix("IA32_")).unwrap_or(name)
@@ -59,6 +61,61 @@ pub(super) fn names(asked: &str, all: impl Iterator<Item = &'static str>) -> Vec
     near
 }
 
+/// The one register that has nearly all words of `asked` in its names, its CPUs
+/// or its summary; where it is not one alone, the names that hold all of them.
+pub(super) fn by_words(
+    asked: &str,
+    all: impl Iterator<Item = (&'static Entry, &'static Variant)>,
+) -> Result<String, Vec<String>> {
+    let asked: String = asked.chars().take(64).collect();
+    let words = words(&asked);
+    let letters: usize = words.iter().map(String::len).sum();
+    let index: String = asked.chars().rev().take_while(char::is_ascii_digit).collect();
+    let index: String = index.chars().rev().take(2).collect();
+    let index = if index.is_empty() { "0" } else { &index };
+    let (mut best, mut alone) = ((0, ""), false);
+    let mut near: Vec<String> = Vec::new();
+    for (entry, variant) in all {
+        let names = entry.names().collect::<Vec<_>>().join(" ").to_lowercase();
+        let purpose = format!("{names} {} {}", variant.cpus, entry.summary).to_lowercase();
+        let held = |text: &str| words.iter().filter(|w| text.contains(*w)).map(String::len).sum();
+        let score: usize = held(&purpose);
+        if score > best.0 {
+            (best, alone) = ((score, entry.name), true);
+        } else if score == best.0 && entry.name != best.1 {
+            alone = false;
+        }
+        let named: usize = held(&names);
+        let name = entry.name.replace("{n}", index);
+        if letters > 0 && named == letters && !near.contains(&name) {
+            near.push(name);
+        }
+    }
+    // Four words of five: what is left is what manuals put differently.
+    if alone && near.is_empty() && best.0 * 5 >= letters * 4 && words.len() > 2 {
+        return Ok(best.1.replace("{n}", index));
+    }
+    Err(near)
+}
+
+/// The words of a name, in lower case: `LbrExtV2BranchFromIp0` has lbr, ext,
+/// branch, from, ip. One letter is no word, nor is a number.
+fn words(name: &str) -> Vec<String> {
+    let mut words = alloc::vec![String::new()];
+    let mut before = ' ';
+    for c in name.chars() {
+        if !c.is_alphabetic() || before.is_lowercase() && c.is_uppercase() {
+            words.push(String::new());
+        }
+        if let (true, Some(word)) = (c.is_alphabetic(), words.last_mut()) {
+            word.extend(c.to_lowercase());
+        }
+        before = c;
+    }
+    words.retain(|word| word.chars().count() > 1);
+    words
+}
+
 /// The end of the sentence that says that a name is unknown.
 pub(super) fn suggestion(near: &[String]) -> String {
     match near {
@@ -97,6 +154,13 @@ mod tests {
         {
             assert_eq!(distance(a, b), expected, "{a} {b}");
         }
+    }
+
+    #[test]
+    fn words_begin_at_capitals_and_end_at_digits() {
+        assert_eq!(words("LbrExtV2BranchFromIp0"), ["lbr", "ext", "branch", "from", "ip"]);
+        assert_eq!(words("MSR_LASTBRANCH_0_FROM_IP"), ["msr", "lastbranch", "from", "ip"]);
+        assert!(words("0x1_2").is_empty());
     }
 
     #[test]

@@ -1,24 +1,26 @@
 //! `lbr explain`: what the bits of a register mean.
 
+mod list;
+
 use std::io::{self, Write};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use lbr_msr::{
     BranchFilter,
-    explain::{self, BuildError, CpuKey, Register},
+    explain::{self, BuildError, CpuKey, FindError, Register},
     filter::to_register,
     register,
 };
 use serde_json::Value;
 
-use super::number::hex;
+use super::number::number;
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
     present::{
         bits::{self, Drawn},
         json,
-        out::Out,
+        out::{Out, say},
     },
 };
 
@@ -27,32 +29,41 @@ use crate::{
 /// REGISTER is a name as the SDM, AMD or Arm writes it (IA32_DEBUGCTL,
 /// LBR_SELECT, MSR_LASTBRANCH_3_FROM_IP, BRBINF0_EL1; case and the prefixes
 /// MSR_ and IA32_ do not matter), or an address such as 0x1d9. Without VALUE
-/// the layout is shown, with the values that have a name.
+/// the layout is shown, with the values that have a name. Without REGISTER the
+/// registers are listed, with --cpu those of that CPU.
 ///
 /// With --build VALUE is a list of words, and the value that they make is
 /// shown: names of one-bit fields, or FIELD=HEX. For a filter register the
 /// words may be branches to record, in perf's names (lower case): any_call,u.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  lbr explain --cpu skylake
   lbr explain IA32_PERF_CAPABILITIES 0x33c5
-  lbr explain 0x1d9 --cpu 0F_02H
+  lbr explain 0x1d9 --cpu prescott
   lbr explain --build DEBUGCTL lbr,freeze_lbrs_on_pmi
   lbr explain --build LBR_SELECT any_call,u")]
 pub(crate) struct ExplainArgs {
-    /// Name or address of the register
-    register: String,
+    /// Name or address of the register; without it they are listed
+    #[arg(required_if_eq("build", "true"))]
+    register: Option<String>,
 
-    /// Its value, in hexadecimal; with --build, words
+    /// Its value, in hexadecimal or as 0b1010, with _ where it helps to read;
+    /// with --build, words
     #[arg(required_if_eq("build", "true"))]
     value: Option<String>,
 
-    /// The CPU, where registers of one name differ: display family and model
-    #[arg(long, value_name = "FF_MMH")]
+    /// The CPU, where registers of one name differ: a name such as skylake or
+    /// zen4, or display family and model, FF_MMH
+    #[arg(long, value_name = "CPU")]
     cpu: Option<CpuKey>,
 
     /// Make a value from words separated by commas
     #[arg(long)]
     build: bool,
+
+    /// Tell what the sources in brackets stand for
+    #[arg(long, conflicts_with_all = ["register", "value", "cpu", "build"])]
+    sources: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -61,9 +72,22 @@ pub(crate) struct ExplainArgs {
 
 /// Runs `lbr explain`.
 pub(crate) fn run(args: ExplainArgs) -> Outcome {
-    let register = explain::find(&args.register, args.cpu).or_exit(USAGE)?;
-    let value = value(&args, &register).or_exit(USAGE)?;
     let mut out = Out::stdout();
+    let Some(name) = &args.register else {
+        if args.sources {
+            list::write_sources(&mut out, args.json)?;
+        } else {
+            let registers = match args.cpu {
+                Some(cpu) => explain::all_of(cpu).or_exit(USAGE)?.collect(),
+                None => explain::all().collect::<Vec<_>>(),
+            };
+            list::write(&mut out, &registers, args.json)?;
+        }
+        out.flush()?;
+        return Ok(DONE);
+    };
+    let register = find(name, args.cpu).or_exit(USAGE)?;
+    let value = value(&args, &register).or_exit(USAGE)?;
     if args.json {
         write_json(&mut out, &register, value)?;
     } else {
@@ -73,12 +97,24 @@ pub(crate) fn run(args: ExplainArgs) -> Outcome {
     Ok(DONE)
 }
 
+/// The register of a name, also where only its words are a register's.
+fn find(name: &str, cpu: Option<CpuKey>) -> Result<Register, FindError> {
+    match explain::find(name, cpu) {
+        Err(guessed @ FindError::OtherWords { .. }) => {
+            say!("{guessed}");
+            let FindError::OtherWords { other, .. } = guessed else { return Err(guessed) };
+            explain::find(&other, cpu)
+        }
+        found => found,
+    }
+}
+
 fn value(args: &ExplainArgs, register: &Register) -> Result<Option<u64>, anyhow::Error> {
     let Some(text) = &args.value else { return Ok(None) };
     if args.build {
         return build(register, text).map(Some);
     }
-    hex(text).map(Some).with_context(|| format!("no value of {}", register.name()))
+    number(text).map(Some).with_context(|| format!("no value of {}", register.name()))
 }
 
 /// The value that a list of words makes: the one place where words are given a
@@ -135,8 +171,7 @@ fn write_text(out: &mut Out<'_>, register: &Register, value: Option<u64>) -> io:
     let equals = value.map_or_else(String::new, |value| format!(" = {value:#x}"));
     out.line(format_args!("{}{msr}{encoding}{equals}  {}", register.name(), register.source()))?;
     out.line(register.summary())?;
-    let assumed =
-        if register.is_certain() { "" } else { " (assumed; --cpu FF_MMH selects another)" };
+    let assumed = if register.is_certain() { "" } else { " (assumed; --cpu CPU selects another)" };
     out.line(format_args!("on: {}{assumed}", register.variant()))?;
     out.gap()?;
     bits::draw(out, value, &drawn(register, value))

@@ -1,0 +1,52 @@
+//! The registers that there are, and what the tags of their sources stand for.
+
+use std::borrow::Cow;
+use std::io;
+
+use lbr_msr::explain::{Register, SOURCES};
+
+use crate::present::json;
+use crate::present::out::Out;
+use crate::present::table::{Cell, Item, Table, write_list};
+
+/// One row a register and kind of CPU.
+pub(super) fn write(out: &mut Out<'_>, registers: &[Register], json: bool) -> io::Result<()> {
+    let word = |word: Cow<'static, str>| Cell::Word(word);
+    let table = Table::<(), Register>::new()
+        .word("at", "at", |(), register| Cell::Word(at(register).into()))
+        .word("name", "name", |(), register| Cell::Word(register.template().into()))
+        .only("count", |(), register| Cell::number(register.count()))
+        .only("on", move |(), register| word(register.variant().into()))
+        .only("summary", move |(), register| word(register.summary().into()))
+        .prose("", "what it is for [on]", move |(), register| {
+            word(format!("{} [{}]", register.summary(), register.variant()).into())
+        })
+        .only("source", move |(), register| word(register.source().into()));
+    if json {
+        table.write_json(out, &mut (), registers.iter().copied())
+    } else {
+        table.write_text(out, &mut (), registers.iter().copied())
+    }
+}
+
+/// Its address, of one that exists for each record those of all; of Arm's the
+/// encoding of the first.
+fn at(register: &Register) -> String {
+    match (register.msr(), register.last().msr()) {
+        (Some(first), Some(last)) if first != last => format!("{first}-{last}"),
+        (Some(only), _) => only.to_string(),
+        _ => register.encoding().unwrap_or_default(),
+    }
+}
+
+/// The documents behind the tags in brackets.
+pub(super) fn write_sources(out: &mut Out<'_>, json: bool) -> io::Result<()> {
+    if json {
+        return SOURCES.iter().try_for_each(|(tag, document)| {
+            json::line(out, &[("tag", (*tag).into()), ("document", (*document).into())])
+        });
+    }
+    let items =
+        SOURCES.iter().map(|(tag, document)| (Cell::Empty, (*tag).into(), (*document).into()));
+    write_list(out, &items.collect::<Vec<Item>>())
+}
