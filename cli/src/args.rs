@@ -12,10 +12,10 @@ use crate::commands::{
 
 /// Last Branch Records: registers, recordings, timings.
 #[derive(Debug, Parser)]
-#[command(name = "lbr", version, about, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "lbr", version = VERSION, about, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
     /// Colours: on a terminal, unless NO_COLOR is set; always; never.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_possible_values = true)]
     pub(crate) color: Color,
@@ -45,6 +45,9 @@ impl From<Color> for anstream::ColorChoice {
         }
     }
 }
+
+/// The release, the commit where it is known, the target.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("LBR_BUILT"), ")");
 
 const EXIT_CODES: &str = "Exit status:
   0  done

@@ -48,6 +48,7 @@ mod record;
 mod report;
 mod script;
 mod select;
+mod start;
 mod symbolic;
 mod symbols;
 mod terminal;

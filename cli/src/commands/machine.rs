@@ -24,7 +24,7 @@ use crate::input;
 use crate::present::out::say;
 
 /// The machine whose registers are used.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct HostArgs {
     /// Take CPUID from FILE: the text of `cpuid -r`, or a dump of InstLatX64,
     /// AIDA64, libcpuid, x86info, cpucontrol or CPU-Z

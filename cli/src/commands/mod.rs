@@ -26,8 +26,9 @@ pub(crate) mod verify;
 
 use crate::{args::Command, exit::Outcome};
 
-/// Runs a command.
-pub(crate) fn run(command: Command) -> Outcome {
+/// Runs a command; without one, says what can be done here.
+pub(crate) fn run(command: Option<Command>) -> Outcome {
+    let Some(command) = command else { return doctor::advice::run() };
     match command {
         Command::Doctor(args) => doctor::run(args),
         Command::Probe(args) => probe::run(args),

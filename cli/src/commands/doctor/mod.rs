@@ -1,5 +1,6 @@
 //! `lbr doctor`: why branch records can or cannot be used here.
 
+pub(crate) mod advice;
 mod checks;
 
 use std::io::Write;

@@ -1,0 +1,29 @@
+//! Tells `lbr --version` what was built: the commit, where git knows it, and
+//! the target. Builds that are not optimized name no commit: each commit would
+//! compile the crate anew.
+
+use std::env;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let mut built = env::var("TARGET").unwrap_or_default();
+    if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+        // Moves with each commit, checkout and reset.
+        if let Some(moved) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+            println!("cargo::rerun-if-changed={moved}");
+        }
+        if let Some(commit) =
+            git(&["describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"])
+        {
+            built = format!("{commit}, {built}");
+        }
+    }
+    println!("cargo::rustc-env=LBR_BUILT={built}");
+}
+
+fn git(args: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(args).output().ok()?;
+    let words = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| words.trim().to_owned())
+}
