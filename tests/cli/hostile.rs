@@ -176,7 +176,7 @@ fn cut_and_damaged() {
 }
 
 /// A frame of zstd whose blocks each say: this byte, so many of it.
-fn bomb(begin: &[u8], blocks: usize, size: usize) -> Vec<u8> {
+fn bomb(begin: &[u8], of: u8, blocks: usize, size: usize) -> Vec<u8> {
     // No checksum, no size, a window of 128 KiB.
     let mut bytes = vec![0x28, 0xB5, 0x2F, 0xFD, 0, 7 << 3];
     let block = |last: u32, kind: u32, size: usize| {
@@ -187,7 +187,7 @@ fn bomb(begin: &[u8], blocks: usize, size: usize) -> Vec<u8> {
     bytes.extend(begin);
     for left in (0..blocks).rev() {
         bytes.extend(block(u32::from(left == 0), 1, size));
-        bytes.push(0);
+        bytes.push(of);
     }
     bytes
 }
@@ -199,7 +199,7 @@ fn archives_of_nothing() {
     let text = b" 0x10/0x20/P/-/-/5  0x30/0x40/M/-/-/0 \n";
     let (recorded, _) = recording();
     for (begin, blocks) in [(&text[..], 9 << 10), (&recorded[..], 9 << 10)] {
-        let path = file(&dir, "bomb", &bomb(begin, blocks, 1 << 17));
+        let path = file(&dir, "bomb", &bomb(begin, 0, blocks, 1 << 17));
         assert_eq!(ends_well(&["lint"], &path, "a bomb"), 0);
     }
 }
@@ -209,7 +209,7 @@ fn archives_of_nothing() {
 fn an_archive_is_stopped() {
     let mut child = piped(&["report", "-i", "-"]).stdout(Stdio::null()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let bytes = bomb(b" 0x10/0x20/P/-/-/5 \n", 800_000, 1 << 10);
+    let bytes = bomb(b" 0x10/0x20/P/-/-/5 \n", b'\n', 800_000, 1 << 10);
     // More than a pipe and the unpacker hold: once it is written, some of it
     // was read.
     let (first, rest) = bytes.split_at(1 << 19);
