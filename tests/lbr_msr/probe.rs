@@ -382,7 +382,6 @@ fn assumptions() {
 
     for wrong in [
         "",
-        "skylake",
         "depth=32",
         "from=680",
         "depth=12,from=680",

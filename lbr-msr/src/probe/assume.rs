@@ -48,7 +48,7 @@ pub struct Geometry {
 pub enum AssumptionError {
     /// Neither a model nor a list.
     #[error(
-        "`{text}` is neither a model (FF_MMH) nor a list such as \
+        "`{text}` is neither a model (FF_MMH, or a name such as skylake) nor a list such as \
          depth=32,from=680,to=6C0,info=DC0,tos=1C9,select=1C8"
     )]
     Shape {
