@@ -94,8 +94,11 @@ pub struct ArgumentCounts {
     branches: BranchCounts,
     with_registers: u64,
     /// By address space and both ends of the newest branch.
-    calls: HashMap<(u32, u64, u64), Box<(u64, [Values; 6])>>,
+    calls: HashMap<(u32, u64, u64), Box<Entered>>,
 }
+
+/// How often a function was entered so, and with which values of each argument.
+type Entered = (u64, [Values; 6]);
 
 impl View for ArgumentCounts {
     type Table = Arguments;

@@ -209,7 +209,8 @@ fn files(maps: &Maps, told: &[Told]) -> BTreeMap<usize, Used> {
 fn pair_files(used: &[BTreeMap<usize, Used>]) -> [BTreeMap<usize, usize>; 2] {
     let mut pairs: [BTreeMap<usize, usize>; 2] = Default::default();
     let [before, after] = used else { return pairs };
-    let keys: [fn(&Used) -> Option<&[u8]>; 3] = [
+    type Key = fn(&Used) -> Option<&[u8]>;
+    let keys: [Key; 3] = [
         |of| of.build_id.as_deref(),
         |of| Some(of.path.as_bytes()),
         |of| of.path.as_bytes().rsplit(|byte| *byte == b'/').next(),
