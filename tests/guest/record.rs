@@ -411,7 +411,8 @@ fn zen_4() {
 #[test]
 fn core_2_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "lbr record -C 1 -j u -- ls / >/out/o 2>/out/e\necho $? >/out/status\n";
+    let script =
+        "lbr record --backend msr -C 1 -j u -- ls / >/out/o 2>/out/e\necho $? >/out/status\n";
     if machine("06_0F", folder.path(), &[], script).is_none() {
         return;
     }
