@@ -58,7 +58,8 @@ fn bad_input_is_a_sentence_and_2() {
     let garbage = lbr_with_input(&["script", "-i", "-"], b"\x7fELF\x02\x01\x01\0\0\0");
     assert_eq!(
         stderr(&garbage),
-        "lbr: standard input: holds no branches: neither perf.data nor text of perf script -F brstack\n"
+        "lbr: standard input: holds no branches: neither perf.data nor text of perf script -F brstack \
+         (perf record -b, then perf script -F +brstack, prints them)\n"
     );
     assert_eq!(garbage.status.code(), Some(2));
     let wrapped = lbr_with_input(&["script", "-i", "-"], b"\xfd7zXZ\0\0\x04");

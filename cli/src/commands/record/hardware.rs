@@ -160,7 +160,7 @@ fn refuse_what_needs_software(args: &Record) -> Result<(), Failure> {
 fn recordable(caps: &LbrCaps) -> Result<(), Failure> {
     if let Some(why) = unrecordable(caps) {
         let name = caps.cpu.uarch.as_deref().map_or_else(|| caps.cpu.key(), str::to_owned);
-        let error = anyhow!("{name} cannot be recorded from: {why}; --backend soft works");
+        let error = anyhow!("{name} cannot be recorded from: {why}");
         return Err(Failure { code: NO_LBR, error });
     }
     ArmPlan::new(caps, 0, ArmOptions::default()).map(drop).map_err(registers::no_plan)

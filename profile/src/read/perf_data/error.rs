@@ -75,7 +75,10 @@ pub enum ReadError {
         error: crate::read::brstack::LineError,
     },
     /// It is neither perf.data nor text with branches.
-    #[error("holds no branches: neither perf.data nor text of perf script -F brstack")]
+    #[error(
+        "holds no branches: neither perf.data nor text of perf script -F brstack (perf record -b, \
+         then perf script -F +brstack, prints them)"
+    )]
     NoBranches,
 }
 
