@@ -34,7 +34,8 @@ CPU:
 0x00000000 0x00: eax=0x00000006 ebx=0x756e6547 ecx=0x6c65746e edx=0x49656e69
 0x00000001 0x00: eax=0x000006f6 ebx=0x00000000 ecx=0x00008000 edx=0x00000020
 CPUID
-expect 3 '#GP on read of 0x40 on CPU 1' lbr dump -C 1 --cpuid /tmp/core2 --perf-capabilities 2
+# Any of its four may be the newest.
+expect 3 '#GP on read of 0x4' lbr dump -C 1 --cpuid /tmp/core2 --perf-capabilities 2
 
 # CPUs that are not there.
 expect 2 'online: 0-1' lbr dump -C 7
