@@ -41,7 +41,11 @@ pub fn find(program: &str) -> Result<PathBuf, SourceError> {
         let path = folder.join(program);
         match executable(&path) {
             Ok(()) => return Ok(path),
-            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+            // In a folder that may not be searched nobody knows what is there.
+            Err(cause)
+                if cause.kind() == io::ErrorKind::PermissionDenied
+                    && path.symlink_metadata().is_ok() =>
+            {
                 refused.get_or_insert(SourceError::NotExecutable { path, cause });
             }
             Err(_) => {}
