@@ -76,7 +76,10 @@ fn out_of_reach(out: &Output) -> bool {
     let said = text(&out.stderr);
     // A shell that may not search a folder of PATH says that it is not permitted.
     let unsearched = said.starts_with("sh: ") && said.contains("Permission denied");
-    let missing = out.status.code() == Some(4) || said.contains("not found") || unsearched;
+    let missing = out.status.code() == Some(4)
+        || said.contains("not found")
+        || said.contains("install binutils")
+        || unsearched;
     if missing {
         skipped(said);
     }

@@ -332,3 +332,13 @@ fn listen() -> io::Result<OwnedFd> {
         }
     }
 }
+
+/// Whether a CPU is left for a recorder beside the one that it records; says so
+/// where there is none.
+pub(crate) fn may_record_beside() -> bool {
+    let several = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+    if !several {
+        skipped("no CPU is left beside the one that is recorded");
+    }
+    several
+}
