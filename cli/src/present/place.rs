@@ -69,10 +69,7 @@ impl Part {
 impl Place {
     /// The place that an analysis says to have this address.
     pub(crate) fn of(maps: &mut Maps, location: Location, addr: u64) -> Place {
-        let file = match location {
-            Location::File { file, .. } => maps.path(file).map(str::to_owned),
-            Location::Address(_) => None,
-        };
+        let file = maps.path_of(location).map(str::to_owned);
         Place {
             before: "",
             address: maps.address_of(location, addr),

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::clean::{Cleaned, View, Whole};
+use crate::code::debug_file::hex;
 use crate::code::maps::{Location, Maps};
 use crate::views::hot::{BranchCounts, HotBranch};
 
@@ -135,14 +136,10 @@ struct End {
 
 impl End {
     fn of(maps: &mut Maps, at: Location, addr: u64) -> End {
-        let file = match at {
-            Location::File { file, .. } => Some(file),
-            Location::Address(_) => None,
-        };
-        let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let file = at.file();
         End {
             build_id: file.and_then(|file| maps.build_id(file)).map(hex),
-            file: file.and_then(|file| maps.path(file)).map(str::to_owned),
+            file: maps.path_of(at).map(str::to_owned),
             offset: if file.is_some() { maps.file_offset(at) } else { Some(addr) },
             symbol: maps.name(at).map(|named| named.name),
             line: maps.source(at).map(|line| line.to_string()),

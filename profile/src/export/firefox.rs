@@ -26,8 +26,8 @@ pub fn firefox(graph: &CallGraph, name: &str) -> Value {
     // A function's name has its number; those of files follow.
     let mut strings: Vec<String> = graph.functions.iter().map(|of| of.label()).collect();
     let mut resources: HashMap<usize, usize> = HashMap::new();
-    let mut resource = |location| {
-        let Some(Location::File { file, .. }) = location else { return -1 };
+    let mut resource = |location: Option<Location>| {
+        let Some(file) = location.and_then(Location::file) else { return -1 };
         let Some(path) = graph.maps.path(file) else { return -1 };
         let next = resources.len();
         let at = *resources.entry(file).or_insert(next);

@@ -7,6 +7,7 @@ use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
 
+use crate::code::debug_file::hex;
 use crate::code::maps::{Location, Maps};
 use crate::views::hot::{HotBranch, HotTable};
 
@@ -174,16 +175,12 @@ impl Writer {
     /// A file, whose places count from its first byte. Its names are all here:
     /// readers need not look for it.
     fn mapping(&mut self, maps: &Maps, at: Location) -> u64 {
-        let file = match at {
-            Location::File { file, .. } => Some(file),
-            Location::Address(_) => None,
-        };
+        let file = at.file();
         let (number, new) = self.files.number(file);
         if new {
-            let name = file.and_then(|file| maps.path(file)).unwrap_or("[unknown]").to_owned();
+            let name = maps.path_of(at).unwrap_or("[unknown]").to_owned();
             let build_id = file.and_then(|file| maps.build_id(file)).unwrap_or_default();
-            let build_id: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-            let (name, build_id) = (self.string(&name), self.string(&build_id));
+            let (name, build_id) = (self.string(&name), self.string(&hex(build_id)));
             let mapping = Message::default().number(1, number).number(3, u64::MAX >> 1);
             let mapping = mapping.number(5, name).number(6, build_id);
             let mapping = mapping.number(7, 1).number(8, 1).number(9, 1).number(10, 1);

@@ -3,19 +3,14 @@
 
 use serde_json::{Value, json};
 
-use crate::code::maps::Location;
 use crate::views::callgraph::CallGraph;
 
 /// Who calls whom; `name` is that of the recording.
 #[must_use]
 pub fn speedscope(graph: &CallGraph, name: &str) -> Value {
-    let file = |location| match location {
-        Some(Location::File { file, .. }) => graph.maps.path(file),
-        _ => None,
-    };
     let functions = graph.functions.iter();
     // A file that is not known has no key: the schema has no null.
-    let frames = functions.map(|of| match file(of.location) {
+    let frames = functions.map(|of| match of.location.and_then(|at| graph.maps.path_of(at)) {
         Some(file) => json!({ "name": of.label(), "file": file }),
         None => json!({ "name": of.label() }),
     });

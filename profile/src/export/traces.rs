@@ -3,7 +3,7 @@
 
 use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, Holds, Joins, View, Whole, add};
-use crate::code::maps::{Location, Maps};
+use crate::code::maps::Maps;
 use crate::index::{Index, hash};
 use crate::read::stack::{Entries, RawBranch};
 
@@ -167,10 +167,7 @@ impl<const JOIN: bool> Traces<JOIN> {
 
 /// The file that an address lies in.
 fn file(maps: &Maps, space: u32, addr: u64) -> Option<usize> {
-    match maps.locate(space as usize, addr) {
-        Location::File { file, .. } => Some(file),
-        Location::Address(_) => None,
-    }
+    maps.locate(space as usize, addr).file()
 }
 
 /// Whether AutoFDO takes the newest entry for a duplicate.

@@ -39,11 +39,8 @@ fn table<'a>(total: u64) -> Table<'a, Maps, &'a HotBranch> {
     let line = |maps: &mut Maps, at: Location| {
         Cell::or_absent(maps.source(at), |line| Cell::Name(line.to_string()))
     };
-    let module = |maps: &mut Maps, at: Location| match at {
-        Location::File { file, .. } => {
-            Cell::or_absent(maps.path(file), |path| Cell::Name(path.to_owned()))
-        }
-        Location::Address(_) => Cell::Absent,
+    let module = |maps: &mut Maps, at: Location| {
+        Cell::or_absent(maps.path_of(at), |path| Cell::Name(path.to_owned()))
     };
     Table::<Maps, &HotBranch>::new()
         .only("OVERHEAD (%)", move |_, branch| percent(branch.count, total))

@@ -9,7 +9,6 @@ use clap::Args;
 use maud::{Markup, html};
 use profile::Selection;
 use profile::callgraph::{self, CallGraph, Function, Node, Sum, Unit, score};
-use profile::maps::Location;
 use serde_json::json;
 
 use super::shown::Shown;
@@ -245,10 +244,8 @@ fn functions<'a>(all: u64, unit: Unit) -> Table<'a, CallGraph, Row<'a>> {
             Cell::word(addr.map(|addr| format!("{addr:#x}")))
         })
         .only("file", move |graph, (_, sum)| {
-            let file = match function(graph, sum).and_then(|function| function.location) {
-                Some(Location::File { file, .. }) => graph.maps.path(file),
-                _ => None,
-            };
+            let location = function(graph, sum).and_then(|function| function.location);
+            let file = location.and_then(|location| graph.maps.path_of(location));
             Cell::or_absent(file, |file| Cell::Name(file.to_owned()))
         })
 }

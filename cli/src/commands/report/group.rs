@@ -39,10 +39,7 @@ struct Key {
 
 impl Key {
     fn of(maps: &mut Maps, by: By, location: Location) -> Key {
-        let file = match location {
-            Location::File { file, .. } => maps.path(file).map(str::to_owned),
-            Location::Address(_) => None,
-        };
+        let file = maps.path_of(location).map(str::to_owned);
         let line = (by == By::Line).then(|| maps.source(location)).flatten();
         if by == By::File || line.is_some() {
             return Key { file, line, ..Key::default() };

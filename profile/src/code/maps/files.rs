@@ -270,6 +270,12 @@ impl Maps {
         self.files.get(file).filter(said).map(|file| file.path.as_str())
     }
 
+    /// The same of the file that a place lies in.
+    #[must_use]
+    pub fn path_of(&self, location: Location) -> Option<&str> {
+        self.path(location.file()?)
+    }
+
     /// The byte of its file that a place is, counted from the first of it; of the
     /// kernel from the symbol that its recorder names, of a module from its start.
     /// `None` where only addresses count: generated code, what was recorded by

@@ -60,6 +60,15 @@ pub enum Location {
 }
 
 impl Location {
+    /// The index of its file; `None` where it lies in none.
+    #[must_use]
+    pub const fn file(self) -> Option<usize> {
+        match self {
+            Location::File { file, .. } => Some(file),
+            Location::Address(_) => None,
+        }
+    }
+
     /// In no file, and not in the kernel: the same number means something
     /// else in another process.
     pub(crate) fn is_private(&self) -> bool {

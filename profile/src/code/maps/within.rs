@@ -84,10 +84,7 @@ impl Within {
     /// column.
     #[must_use]
     pub fn name_of(maps: &Maps, location: Location) -> &str {
-        match location {
-            Location::File { file, .. } => maps.path(file).map_or(UNKNOWN, short),
-            Location::Address(_) => UNKNOWN,
-        }
+        maps.path_of(location).map_or(UNKNOWN, short)
     }
 }
 

@@ -184,9 +184,9 @@ pub(super) fn without_code(maps: &mut Maps, function: &Stretch) -> &'static str 
 
 /// The files that ran and give no names, and why.
 fn nameless(flow: &mut Flow) -> Vec<String> {
-    let ran = flow.blocks.iter().filter_map(|block| file_of(block.entry_location));
+    let ran = flow.blocks.iter().filter_map(|block| block.entry_location.file());
     let ran: BTreeSet<usize> =
-        ran.chain(flow.sites.iter().filter_map(|site| file_of(site.location))).collect();
+        ran.chain(flow.sites.iter().filter_map(|site| site.location.file())).collect();
     let mut stripped = Vec::new();
     for file in ran {
         if let Some(module) = flow.maps.elf(file).filter(|module| module.is_stripped()) {
@@ -205,13 +205,6 @@ fn nameless(flow: &mut Flow) -> Vec<String> {
         );
     }
     why
-}
-
-fn file_of(location: Location) -> Option<usize> {
-    match location {
-        Location::File { file, .. } => Some(file),
-        Location::Address(_) => None,
-    }
 }
 
 /// The function around a place.

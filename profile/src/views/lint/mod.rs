@@ -15,7 +15,7 @@ use std::sync::Arc;
 use lbr_msr::record::{BranchType, Event};
 
 use crate::clean::{Cleaned, Counter, Transition, View, Whole, add};
-use crate::code::maps::{Location, Maps};
+use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::code::symbols::Sources;
 use crate::read::address::{KERNEL, crosses};
@@ -259,10 +259,7 @@ impl Scan {
         }
         if stack.newest_stride.is_some_and(|stride| stride > self.stride) {
             let from = entries.get(0).map_or(0, |newest| newest.from);
-            let file = match maps.locate(stack.space as usize, from) {
-                Location::File { file, .. } => maps.path(file),
-                Location::Address(_) => None,
-            };
+            let file = maps.path_of(maps.locate(stack.space as usize, from));
             if self.programs.is_other(stack.head.pid, file) {
                 add(&mut self.suspected_elsewhere, weight);
             } else {
