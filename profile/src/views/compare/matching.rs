@@ -49,7 +49,7 @@ struct Key {
 }
 
 /// A place, as its own recording tells it.
-struct Told {
+struct Resolved {
     location: Location,
     addr: u64,
     file: Option<usize>,
@@ -74,12 +74,12 @@ pub(super) fn match_places(
     places: &[Vec<(Location, u64)>; 2],
     by: Option<By>,
 ) -> Matched {
-    let mut told: Vec<Vec<Told>> = Vec::new();
+    let mut resolved: Vec<Vec<Resolved>> = Vec::new();
     for (maps, places) in maps.iter_mut().zip(places) {
-        told.push(places.iter().map(|place| tell(maps, *place)).collect());
+        resolved.push(places.iter().map(|place| resolve(maps, *place)).collect());
     }
     let used: Vec<BTreeMap<usize, Used>> =
-        maps.iter().zip(&told).map(|(maps, told)| files(maps, told)).collect();
+        maps.iter().zip(&resolved).map(|(maps, resolved)| files(maps, resolved)).collect();
     let pairs = pair_files(&used);
     let builds = builds(&used, &pairs);
     let mut rows = Matched { rows: Vec::new(), of_place: Default::default() };
@@ -87,9 +87,9 @@ pub(super) fn match_places(
     // By pair of files, the sides that have lines.
     let mut lines: HashMap<usize, [bool; 2]> = HashMap::new();
     let mut by_place: Vec<Vec<(By, Option<usize>)>> = Vec::new();
-    for (side, told) in told.iter().enumerate() {
-        let pair = |place: &Told| pairs.get(side)?.get(&place.file?).copied();
-        let by_of = |place: &Told| match (by, pair(place)) {
+    for (side, resolved) in resolved.iter().enumerate() {
+        let pair = |place: &Resolved| pairs.get(side)?.get(&place.file?).copied();
+        let by_of = |place: &Resolved| match (by, pair(place)) {
             (Some(by), _) => by,
             // Without names an offset is all there is, unless it means nothing.
             (None, Some(pair)) => match builds.get(&pair) {
@@ -100,11 +100,13 @@ pub(super) fn match_places(
             (None, None) if place.function.is_some() => By::Function,
             (None, _) => By::Offset,
         };
-        by_place.push(told.iter().map(|place| (by_of(place), pair(place))).collect());
+        by_place.push(resolved.iter().map(|place| (by_of(place), pair(place))).collect());
     }
     for (side, maps) in maps.iter_mut().enumerate() {
-        let (Some(told), Some(by_place)) = (told.get(side), by_place.get(side)) else { continue };
-        let by_line = || told.iter().zip(by_place).filter(|(_, (by, _))| *by == By::Line);
+        let (Some(resolved), Some(by_place)) = (resolved.get(side), by_place.get(side)) else {
+            continue;
+        };
+        let by_line = || resolved.iter().zip(by_place).filter(|(_, (by, _))| *by == By::Line);
         maps.look_up_lines(by_line().flat_map(|(place, _)| [place.location, place.start]));
         for (place, (_, pair)) in by_line() {
             let Some(has) = pair.and_then(|pair| lines.entry(pair).or_default().get_mut(side))
@@ -115,8 +117,10 @@ pub(super) fn match_places(
         }
     }
     for (side, maps) in maps.iter_mut().enumerate() {
-        let (Some(told), Some(by_place)) = (told.get(side), by_place.get(side)) else { continue };
-        for (place, (by, pair)) in told.iter().zip(by_place) {
+        let (Some(resolved), Some(by_place)) = (resolved.get(side), by_place.get(side)) else {
+            continue;
+        };
+        for (place, (by, pair)) in resolved.iter().zip(by_place) {
             let with_lines = pair.is_some_and(|pair| lines.get(&pair) == Some(&[true; 2]));
             let by = if *by == By::Line && !with_lines { By::Function } else { *by };
             let (key, line) = key(maps, place, by, *pair);
@@ -143,11 +147,8 @@ pub(super) fn match_places(
     rows
 }
 
-fn tell(maps: &mut Maps, (location, addr): (Location, u64)) -> Told {
-    let file = match location {
-        Location::File { file, .. } => Some(file),
-        Location::Address(_) => None,
-    };
+fn resolve(maps: &mut Maps, (location, addr): (Location, u64)) -> Resolved {
+    let file = location.file();
     let (function, start) = match maps.function(location) {
         Some(function) => {
             let offset = function.offsets.start;
@@ -155,10 +156,15 @@ fn tell(maps: &mut Maps, (location, addr): (Location, u64)) -> Told {
         }
         None => (maps.name(location).map(|named| named.name.into()), location),
     };
-    Told { location, addr, file, function, start }
+    Resolved { location, addr, file, function, start }
 }
 
-fn key(maps: &mut Maps, place: &Told, by: By, file: Option<usize>) -> (Key, Option<SourceLine>) {
+fn key(
+    maps: &mut Maps,
+    place: &Resolved,
+    by: By,
+    file: Option<usize>,
+) -> (Key, Option<SourceLine>) {
     let function = place.function.clone();
     let key = Key { by, file, function, line: None, offset: None };
     match by {
@@ -188,9 +194,9 @@ fn key(maps: &mut Maps, place: &Told, by: By, file: Option<usize>) -> (Key, Opti
     }
 }
 
-fn files(maps: &Maps, told: &[Told]) -> BTreeMap<usize, Used> {
+fn files(maps: &Maps, resolved: &[Resolved]) -> BTreeMap<usize, Used> {
     let mut files: BTreeMap<usize, Used> = BTreeMap::new();
-    for place in told {
+    for place in resolved {
         let Some(file) = place.file else { continue };
         let used = files.entry(file).or_insert_with(|| Used {
             path: maps.path(file).unwrap_or_default().to_owned(),

@@ -52,19 +52,6 @@ pub enum Measure {
     Trips,
 }
 
-impl Measure {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Measure::Share => "share",
-            Measure::Mispredict => "mispredict",
-            Measure::Cycles => "cycles",
-            Measure::Trips => "trips",
-        }
-    }
-}
-
 /// A measure on both sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
