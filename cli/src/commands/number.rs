@@ -24,12 +24,7 @@ fn quoted(word: &str) -> String {
 
 /// The value of a hexadecimal word.
 pub(crate) fn hex(word: &str) -> Result<u64, NotHex> {
-    let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")).unwrap_or(word);
-    // `from_str_radix` would take a sign.
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err(NotHex::Digits(word.to_owned()));
-    }
-    u64::from_str_radix(digits, 16).map_err(|_| NotHex::TooLong(word.to_owned()))
+    value(word, word)
 }
 
 /// The value of a word: binary behind `0b`, else hexadecimal; `_` between the
@@ -38,14 +33,24 @@ pub(crate) fn number(word: &str) -> Result<u64, NotHex> {
     let plain = word.replace('_', "");
     let binary = plain.strip_prefix("0b").or_else(|| plain.strip_prefix("0B"));
     match binary.filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b"01".contains(&b))) {
-        Some(digits) => {
-            u64::from_str_radix(digits, 2).map_err(|_| NotHex::TooLong(word.to_owned()))
-        }
-        None => hex(&plain).map_err(|error| match error {
-            NotHex::Digits(_) => NotHex::Digits(word.to_owned()),
-            NotHex::TooLong(_) => NotHex::TooLong(word.to_owned()),
-        }),
+        Some(digits) => in_base(digits, 2, word),
+        None => value(&plain, word),
     }
+}
+
+/// The value of hexadecimal digits behind an optional `0x`, typed as `word`.
+fn value(plain: &str, word: &str) -> Result<u64, NotHex> {
+    let digits = plain.strip_prefix("0x").or_else(|| plain.strip_prefix("0X")).unwrap_or(plain);
+    // `from_str_radix` would take a sign.
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err(NotHex::Digits(word.to_owned()));
+    }
+    in_base(digits, 16, word)
+}
+
+/// The value of digits of a base.
+fn in_base(digits: &str, base: u32, word: &str) -> Result<u64, NotHex> {
+    u64::from_str_radix(digits, base).map_err(|_| NotHex::TooLong(word.to_owned()))
 }
 
 #[cfg(test)]

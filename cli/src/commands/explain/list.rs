@@ -1,6 +1,5 @@
 //! The registers that there are, and what the tags of their sources stand for.
 
-use std::borrow::Cow;
 use std::io;
 
 use lbr_msr::explain::{Register, SOURCES};
@@ -11,17 +10,16 @@ use crate::present::table::{Cell, Item, Table, write_list};
 
 /// One row a register and kind of CPU.
 pub(super) fn write(out: &mut Out<'_>, registers: &[Register], json: bool) -> io::Result<()> {
-    let word = |word: Cow<'static, str>| Cell::Word(word);
     let table = Table::<(), Register>::new()
         .word("at", "at", |(), register| Cell::Word(at(register).into()))
         .word("name", "name", |(), register| Cell::Word(register.template().into()))
         .only("count", |(), register| Cell::number(register.count()))
-        .only("on", move |(), register| word(register.variant().into()))
-        .only("summary", move |(), register| word(register.summary().into()))
-        .prose("", "what it is for [on]", move |(), register| {
-            word(format!("{} [{}]", register.summary(), register.variant()).into())
+        .only("on", |(), register| Cell::Word(register.variant().into()))
+        .only("summary", |(), register| Cell::Word(register.summary().into()))
+        .prose("", "what it is for [on]", |(), register| {
+            Cell::Word(format!("{} [{}]", register.summary(), register.variant()).into())
         })
-        .only("source", move |(), register| word(register.source().into()));
+        .only("source", |(), register| Cell::Word(register.source().into()));
     if json {
         table.write_json(out, &mut (), registers.iter().copied())
     } else {

@@ -100,10 +100,9 @@ pub(crate) fn run(args: ExplainArgs) -> Outcome {
 /// The register of a name, also where only its words are a register's.
 fn find(name: &str, cpu: Option<CpuKey>) -> Result<Register, FindError> {
     match explain::find(name, cpu) {
-        Err(guessed @ FindError::OtherWords { .. }) => {
+        Err(ref guessed @ FindError::OtherWords { ref other, .. }) => {
             say!("{guessed}");
-            let FindError::OtherWords { other, .. } = guessed else { return Err(guessed) };
-            explain::find(&other, cpu)
+            explain::find(other, cpu)
         }
         found => found,
     }
