@@ -6,7 +6,7 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 use profile::compare::{self, By, Comparison, Looked, Measure, Row};
 use profile::loops;
@@ -14,7 +14,7 @@ use profile::maps::Maps;
 use profile::select::Selection;
 
 use self::print::{html_page, print};
-use crate::exit::{DIFFERS, DONE, Failure, Outcome, USAGE};
+use crate::exit::{DIFFERS, DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head::finish;
 use crate::input::{Reread, Source};
 use crate::output::Output;
@@ -144,7 +144,7 @@ pub(crate) fn run(args: &Diff) -> Outcome {
     let both: Vec<&PathBuf> = before.iter().chain(&after).collect();
     let output = args.html.as_ref().map(|path| Output::new(path, &both)).transpose()?;
     if both.iter().filter(|path| **path == Path::new("-")).count() > 1 {
-        return usage(anyhow!("standard input (-) can be read once only"));
+        return Err(anyhow!("standard input (-) can be read once only")).or_exit(USAGE);
     }
     let (compared, mut names) = compare(args, [&before, &after])?;
     match output {
@@ -155,10 +155,6 @@ pub(crate) fn run(args: &Diff) -> Outcome {
         finish(&side.sources, maps);
     }
     Ok(if compared.grew(args.fail_above) > 0 { DIFFERS } else { DONE })
-}
-
-fn usage<T>(error: anyhow::Error) -> Result<T, Failure> {
-    Err(Failure { code: USAGE, error })
 }
 
 impl Diff {
@@ -190,7 +186,7 @@ fn compare(args: &Diff, paths: [&[PathBuf]; 2]) -> Result<(Compared, Names), Fai
     }
     let mut a = look(args, paths[0], &Arc::new(of_baseline))?;
     let mut b = look(args, paths[1], &selection)?;
-    refuse(&a, &b)?;
+    refuse(&a, &b).or_exit(USAGE)?;
     let by = args.by.map(By::from);
     let rows = compare::rows(&mut a.looked, &mut b.looked, by);
     let count = |side: &mut Side, at| {
@@ -225,17 +221,15 @@ fn look(args: &Diff, paths: &[PathBuf], selection: &Arc<Selection>) -> Result<Si
 }
 
 /// Refuses what cannot be compared.
-fn refuse(a: &Side, b: &Side) -> Result<(), Failure> {
+fn refuse(a: &Side, b: &Side) -> anyhow::Result<()> {
     let name = |side: &Side| {
         side.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", ")
     };
     for side in [a, b] {
         if side.looked.taken == 0 {
             let name = name(side);
-            return usage(match side.looked.quality.samples {
-                0 => anyhow!("{name}: no sample counts: there is nothing to compare"),
-                _ => anyhow!("{name}: no branches: there is nothing to compare"),
-            });
+            let what = if side.looked.quality.samples == 0 { "sample counts" } else { "branches" };
+            bail!("{name}: no {what}: there is nothing to compare");
         }
     }
     // Modifiers say who was sampled, not what.
@@ -251,26 +245,26 @@ fn refuse(a: &Side, b: &Side) -> Result<(), Failure> {
     };
     let (of_a, of_b) = (events(a), events(b));
     if !of_a.is_empty() && !of_b.is_empty() && of_a != of_b {
-        return usage(anyhow!(
+        bail!(
             "{} has samples of {} and {} of {}: what they were drawn by decides what they hold \
              (--event NAME takes those of one)",
             name(a),
             of_a.join(", "),
             name(b),
             of_b.join(", ")
-        ));
+        );
     }
     for (one, other) in [(a, b), (b, a)] {
         if one.looked.quality.software > 0 && other.looked.quality.software == 0 {
             let (one, other) = (name(one), name(other));
-            return usage(anyhow!("{one} is of a software LBR, and {other} is not"));
+            bail!("{one} is of a software LBR, and {other} is not");
         }
         if one.looked.gaps.filtered > 0 && other.looked.gaps.filtered == 0 {
             let (one, other) = (name(one), name(other));
-            return usage(anyhow!(
+            bail!(
                 "{one} does not have every branch (its filter), and {other} has: their shares are \
                  of different things"
-            ));
+            );
         }
     }
     Ok(())

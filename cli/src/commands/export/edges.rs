@@ -5,14 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use profile::Counter;
 use profile::export::{Edge, EdgeCounts};
-use profile::maps::Maps;
 
 use super::Export;
 use crate::exit::{DONE, Failure, Outcome};
-use crate::input::{self, Source};
+use crate::head::finish;
+use crate::input;
 use crate::output::Output;
 use crate::present::json;
-use crate::symbols;
 
 /// Writes them as JSON Lines.
 pub(super) fn lines(args: &Export, output: &Output) -> Outcome {
@@ -73,11 +72,6 @@ fn each(args: &Export, mut row: impl FnMut(Edge) -> Result<(), Failure>) -> Outc
         finish(&read, &maps);
     }
     Ok(DONE)
-}
-
-fn finish(read: &[Source], maps: &Maps) {
-    read.iter().for_each(input::warn);
-    symbols::warn(maps);
 }
 
 /// The day on which a file was written, as perf says when it was captured.
