@@ -303,6 +303,22 @@ pub fn under_trap_flag(bytes: &[u8], ip: u64) -> UnderTrapFlag {
     }
 }
 
+/// The CPUID features that the instruction at the start of `bytes` needs, by
+/// iced-x86's names; those that every x86-64 CPU has are left out. Empty where it
+/// needs none, or is no instruction.
+#[must_use]
+pub fn features(bytes: &[u8], ip: u64) -> Vec<String> {
+    use iced_x86::CpuidFeature as F;
+    let insn = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
+    let every = |feature: &F| {
+        (*feature as u32) <= F::INTEL486 as u32
+            || [F::X64, F::FPU, F::FPU287, F::FPU387, F::CMOV, F::CX8, F::MSR, F::TSC, F::MMX]
+                .contains(feature)
+            || [F::SSE, F::SSE2, F::FXSR, F::SYSCALL, F::CLFSH, F::MULTIBYTENOP].contains(feature)
+    };
+    insn.cpuid_features().iter().filter(|f| !every(f)).map(|f| alloc::format!("{f:?}")).collect()
+}
+
 /// A direct near branch: its operand is a relative displacement.
 fn is_near(insn: &Instruction) -> bool {
     insn.op_count() > 0 && insn.op0_kind() == OpKind::NearBranch64

@@ -62,6 +62,56 @@ fn counts_are_exact_and_cycles_absent() {
 }
 
 #[test]
+fn several_pieces_of_code_stand_side_by_side() {
+    let out = lines(&["--hex", "90", "--hex", LOOP, "--hex", "90 90"]);
+    let column = |key: &str| out.iter().map(|line| line[key].clone()).collect::<Vec<Value>>();
+    assert_eq!(column("code"), ["90", LOOP, "90 90"]);
+    assert_eq!(column("instructions_per_iteration"), [1.0, 7.0, 2.0]);
+    assert!(column("loop").iter().all(|rounds| rounds.as_u64() > Some(1)), "{out:?}");
+    assert!(column("tsc_ticks_per_iteration").iter().all(Value::is_number), "{out:?}");
+    assert!(column("cycles_per_iteration").iter().all(Value::is_null), "{out:?}");
+    assert!(column("modelled").iter().all(Value::is_null), "nothing is modelled: {out:?}");
+    // The first is not compared with itself.
+    assert!(out[0]["ratio"].is_null() && out[0]["verdict"].is_null(), "{out:?}");
+    let ratio =
+        |line: &Value| ["ratio_low", "ratio", "ratio_high"].map(|key| line[key].as_f64().unwrap());
+    for line in &out[1..] {
+        let [low, ratio, high] = ratio(line);
+        assert!(0.0 < low && low <= ratio && ratio <= high, "{line}");
+    }
+}
+
+#[test]
+fn a_piece_of_code_that_fails_is_named() {
+    let out = time(&["--hex", "90", "--hex", "0f 0b"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(out.stdout.is_empty());
+    assert_eq!(text(&out.stderr).trim(), "lbr: `0f 0b`: the code raised SIGILL at +0x0");
+    let out = time(&["--hex", "90", "--hex", "90", "--plot"]);
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+}
+
+#[test]
+fn rounds_are_found_out() {
+    let whole = &lines(&["--hex", "90", "--loop", "auto", "--stepped", "0"])[0];
+    let rounds = whole["loop"].as_u64().unwrap();
+    assert!(rounds > 100, "a NOP takes a few ticks at most: {rounds}");
+    assert_eq!(whole["iterations"], rounds);
+    let out = time(&["--hex", "90", "--loop", "often"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("or auto"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_missing_cpu_feature_is_named() {
+    // V4FMADDPS zmm0, zmm4, [r14]: no CPU but Knights Mill has it.
+    let out = time(&["--hex", "62 d2 5f 48 9a 06"]);
+    assert_eq!(out.status.code(), Some(1));
+    let said = text(&out.stderr);
+    assert!(said.contains("SIGILL at +0x0: the instruction there needs AVX512_4FMAPS"), "{said}");
+}
+
+#[test]
 fn people_see_dashes_where_nothing_is_known() {
     let out = time(&["--hex", LOOP]);
     assert_eq!(out.status.code(), Some(0));

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use lbr_msr::insn::branch_kind;
+use lbr_msr::insn::{branch_kind, features};
 use lbr_msr::record::HwBranchType;
+use nix::libc;
 
 use super::bracket::{Bracket, FrameRun, Layout, Registers, SwitchWrites};
 use super::child::{Child, Setting};
-use super::fault::NoResult;
+use super::fault::{Fault, FaultKind, NoResult};
 use super::session::MeasureError;
 
 /// A child with its bracket.
@@ -28,7 +29,7 @@ impl Runner {
         let layout = bracket.layout().clone();
         match Child::new(bracket, setting) {
             Ok(child) => Ok(Runner { child, layout, start, code: Sites::default() }),
-            Err(error) => Err(failed(error, &layout, false)),
+            Err(error) => Err(failed(error, &layout, false, Vec::new())),
         }
     }
 
@@ -41,16 +42,27 @@ impl Runner {
     }
 
     pub(super) fn failed(&self, error: NoResult, stepped: bool) -> MeasureError {
-        failed(error, &self.layout, stepped)
+        let refused = match &error {
+            NoResult::Fault(Fault { kind: FaultKind::Signal { signal: libc::SIGILL, .. }, at }) => {
+                *at
+            }
+            _ => None,
+        };
+        let needs = refused.map_or_else(Vec::new, |at| {
+            let mut bytes = [0; 15];
+            let read = self.child.read(at, &mut bytes);
+            features(bytes.get(..read).unwrap_or_default(), at)
+        });
+        failed(error, &self.layout, stepped, needs)
     }
 }
 
-fn failed(error: NoResult, layout: &Layout, stepped: bool) -> MeasureError {
+fn failed(error: NoResult, layout: &Layout, stepped: bool, needs: Vec<String>) -> MeasureError {
     match error {
         NoResult::Os(what, cause) => MeasureError::Os { what, cause },
         NoResult::Stopped => MeasureError::Stopped,
         NoResult::Fault(fault) => {
-            MeasureError::Fault { fault, layout: Box::new(layout.clone()), stepped }
+            MeasureError::Fault { fault, layout: Box::new(layout.clone()), stepped, needs }
         }
     }
 }

@@ -79,6 +79,9 @@ pub enum MeasureError {
         layout: Box<Layout>,
         /// It was single-stepped.
         stepped: bool,
+        /// Where the CPU refused an instruction (SIGILL) that is one: the
+        /// CPUID features that it needs, by iced-x86's names.
+        needs: Vec<String>,
     },
     /// [`Options::stop`] was set before anything was counted or measured.
     #[error("stopped before anything was measured")]
@@ -180,6 +183,34 @@ impl Session {
             None => Body::default(),
         };
         self.measure_body(body, &nothing, true, |registers| registers, Strip::default())
+    }
+
+    /// How many rounds of its loop a piece of code needs for a run to take this
+    /// many ticks of the time stamp counter, what is around it taken off.
+    ///
+    /// # Errors
+    /// [`MeasureError`].
+    pub fn calibrate(&mut self, body: &Body, ticks: u64) -> Result<u32, MeasureError> {
+        const MOST: u32 = 1 << 20;
+        let few = Options { warm_up: 2, repeat: 9, stepped: 0, ..self.options.clone() };
+        let options = std::mem::replace(&mut self.options, few);
+        let mut rounds = 1;
+        let found = loop {
+            let measured = match self.measure_code(&Body { rounds: Some(rounds), ..body.clone() }) {
+                Ok(measured) => measured,
+                Err(error) => break Err(error),
+            };
+            let net = median(&measured.runs).saturating_sub(median(&measured.overhead));
+            if net >= ticks || rounds == MOST || measured.stopped {
+                break Ok(rounds);
+            }
+            // The first runs tell little but the order of magnitude.
+            let more = u64::from(rounds).saturating_mul(ticks) / net.max(1);
+            let next = u32::try_from(more.saturating_add(1)).unwrap_or(MOST);
+            rounds = next.clamp(rounds + 1, rounds.saturating_mul(16)).min(MOST);
+        };
+        self.options = options;
+        found
     }
 
     /// The whole of it.
@@ -425,6 +456,12 @@ struct Stepped {
 fn kept(filter: BranchFilter) -> Option<BranchClasses> {
     let classes = filter.classes() | BranchClasses::OTHER;
     (!classes.is_all()).then_some(classes)
+}
+
+fn median(runs: &[Run]) -> u64 {
+    let mut ticks: Vec<u64> = runs.iter().map(|run| run.ticks).collect();
+    ticks.sort_unstable();
+    ticks.get(ticks.len() / 2).copied().unwrap_or(0)
 }
 
 fn map(body: &Body) -> Result<Bracket, MeasureError> {

@@ -1,12 +1,12 @@
 //! What is measured, from the command line to machine code.
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use lab::measure::bracket::Body;
 use lab::measure::image::{LoadError, LoadedFile};
 use lbr_msr::text::AsText;
 use profile::symbols::{Called, demangle};
 
-use super::{TimeArgs, assemble};
+use super::{Rounds, TimeArgs, assemble};
 use crate::exit::{FAILED, Failure, OrExit, USAGE};
 use crate::input;
 
@@ -22,16 +22,24 @@ pub(super) struct Code {
     pub(super) image: Option<LoadedFile>,
     /// What it is, in a few words.
     pub(super) title: String,
+    /// As it was given, in one line.
+    pub(super) source: String,
 }
 
 impl Code {
-    /// Assembles, reads digits, or loads a file.
-    pub(super) fn new(args: &TimeArgs) -> Result<Code, Failure> {
+    /// Every piece of code that the arguments give: assembles, reads digits, or
+    /// loads a file.
+    pub(super) fn all(args: &TimeArgs) -> Result<Vec<Code>, Failure> {
         let init = match &args.init {
             Some(init) => assemble::assemble(init, args.att, "--init").or_exit(USAGE)?,
             None => Vec::new(),
         };
-        let mut body = Body { init, unroll: args.unroll, rounds: args.rounds, ..Body::default() };
+        let rounds = match args.rounds {
+            Some(Rounds::Times(rounds)) => Some(rounds),
+            // Until it has been tried out.
+            _ => args.calibrates().then_some(1),
+        };
+        let mut body = Body { init, unroll: args.unroll, rounds, ..Body::default() };
         if let (Some(path), Some(symbol)) = (&args.object, &args.symbol) {
             let failed = |error: LoadError| {
                 let code = match &error {
@@ -49,24 +57,37 @@ impl Code {
             let image = LoadedFile::load(path, symbol).map_err(failed)?;
             body.call = Some(image.function());
             let title = format!("{} of {}", demangle(symbol), path.as_text());
-            return Ok(Code { body, image: Some(image), title });
+            return Ok(vec![Code { body, image: Some(image), source: title.clone(), title }]);
         }
-        body.code = match (&args.code, &args.hex) {
-            (_, Some(hex)) => assemble::bytes(hex).or_exit(USAGE)?,
-            (Some(code), None) if code == "-" => {
-                let source = input::file::read("-".as_ref(), LONGEST);
-                let source = source.context("the code cannot be read from stdin")?;
-                let source =
-                    String::from_utf8(source).context("stdin is no text").or_exit(USAGE)?;
-                assemble::assemble(&source, args.att, "the code").or_exit(USAGE)?
-            }
-            (Some(code), None) => assemble::assemble(code, args.att, "the code").or_exit(USAGE)?,
-            (None, None) => return Err(anyhow!("no code is given")).or_exit(USAGE),
+        let mut all = Vec::new();
+        for hex in &args.hex {
+            all.push((hex.clone(), assemble::bytes(hex).or_exit(USAGE)?));
+        }
+        for given in &args.code {
+            let source = match given.as_str() {
+                "-" => {
+                    let source = input::file::read("-".as_ref(), LONGEST);
+                    let source = source.context("the code cannot be read from stdin")?;
+                    String::from_utf8(source).context("stdin is no text").or_exit(USAGE)?
+                }
+                code => code.to_owned(),
+            };
+            let what = match args.code.len() {
+                1 => "the code".to_owned(),
+                _ => format!("`{given}`"),
+            };
+            let code = assemble::assemble(&source, args.att, &what).or_exit(USAGE)?;
+            all.push((source, code));
+        }
+        let of = |(source, code): (String, Vec<u8>)| {
+            let title = match code.len() {
+                1 => "1 byte of code".to_owned(),
+                length => format!("{length} bytes of code"),
+            };
+            let lines = source.lines().map(str::trim).filter(|line| !line.is_empty());
+            let source = lines.collect::<Vec<_>>().join("; ");
+            Code { body: Body { code, ..body.clone() }, image: None, title, source }
         };
-        let title = match body.code.len() {
-            1 => "1 byte of code".to_owned(),
-            length => format!("{length} bytes of code"),
-        };
-        Ok(Code { body, image: None, title })
+        Ok(all.into_iter().map(of).collect())
     }
 }

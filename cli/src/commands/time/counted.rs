@@ -83,6 +83,9 @@ pub(super) struct Counted<'a> {
     /// Ticks of the time stamp counter per iteration, the bracket's own taken
     /// off.
     pub(super) ticks: Option<Spread>,
+    /// Where core cycles and ticks gather, per iteration, the most frequent first.
+    pub(super) cycle_modes: Vec<f64>,
+    pub(super) tick_modes: Vec<f64>,
     pub(super) overhead_cycles: Option<Spread>,
     pub(super) overhead_ticks: Option<Spread>,
     /// Cycles of the whole runs.
@@ -99,8 +102,18 @@ impl<'a> Counted<'a> {
         let per = |all: Option<Spread>, less: Option<Spread>| {
             Some(all?.per(less?.median, measured.iterations))
         };
+        let modes = |values: Vec<u64>, less: Option<Spread>| -> Vec<f64> {
+            let less = less.map_or(0.0, |less| less.median);
+            let per = |mode| (mode - less) / measured.iterations.max(1) as f64;
+            modes(&values).into_iter().map(per).collect()
+        };
         let unroll = u64::from(code.body.unroll.max(1));
         Counted {
+            cycle_modes: modes(
+                measured.runs.iter().filter_map(|run| run.cycles).collect(),
+                overhead_cycles,
+            ),
+            tick_modes: modes(measured.runs.iter().map(|run| run.ticks).collect(), overhead_ticks),
             cycles: per(cycles(&measured.runs), overhead_cycles),
             rounds: weighted(&measured.rounds).map(|spread| spread.per(0.0, unroll)),
             ticks: per(ticks(&measured.runs), overhead_ticks),
@@ -150,6 +163,25 @@ fn weighted(values: &BTreeMap<u64, u64>) -> Option<Spread> {
     Some(Spread { n, min: at(0.0)?, median: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
 }
 
+/// Where numbers gather. A time stamp counter that counts in steps of more than
+/// one would have a peak at each.
+fn modes(values: &[u64]) -> Vec<f64> {
+    let common = |a: u64, b: u64| {
+        let (mut a, mut b) = (a, b);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let step = values.iter().fold(0, |step, value| common(step, *value)).max(1);
+    let mut counts = Cycles::default();
+    for value in values {
+        counts.add(u32::try_from(value / step).unwrap_or(u32::MAX), 1);
+    }
+    let whole = |mode: u32| f64::from(mode) * step as f64;
+    counts.modes().into_iter().map(whole).collect()
+}
+
 /// Blocks of all copies together, the most frequent first.
 fn blocks(measured: &Measurement, code: &Code) -> Vec<Block> {
     let mut folded: BTreeMap<(CodePlace, CodePlace, u64), Block> = BTreeMap::new();
@@ -176,4 +208,22 @@ fn blocks(measured: &Measurement, code: &Code) -> Vec<Block> {
     let mut blocks: Vec<Block> = folded.into_values().collect();
     blocks.sort_by_key(|block| std::cmp::Reverse(block.n));
     blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::modes;
+
+    #[test]
+    fn a_counter_that_counts_in_steps_has_no_peak_at_each() {
+        // Steps of 26 around 1,040: one latency.
+        let one: Vec<u64> = (0..90).map(|i| 1014 + 26 * (i % 3)).collect();
+        assert_eq!(modes(&one).len(), 1, "{:?}", modes(&one));
+        // And around 5,200, half as often: another.
+        let two: Vec<u64> =
+            (0..90).map(|i| if i % 3 == 0 { 5200 } else { 1040 + 26 * (i % 2) }).collect();
+        let found = modes(&two);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!((1040.0..=1066.0).contains(&found[0]) && found[1] == 5200.0, "{found:?}");
+    }
 }

@@ -1,8 +1,10 @@
 //! What the code is measured with: the registers of a CPU, or none.
 
+use std::fmt::Display;
+
 use anyhow::{Context, anyhow};
 use lab::measure::bracket::Body;
-use lab::measure::{MeasureError, Measurement, Options, Registers, Session, select};
+use lab::measure::{Options, Registers, Session, select};
 use lbr_msr::LbrCaps;
 use lbr_msr::arm::{ArmOptions, ArmPlan};
 use lbr_msr::text::AsText;
@@ -17,10 +19,14 @@ use crate::commands::machine::MachineArgs;
 use crate::exit::{Failure, OrExit, USAGE};
 use crate::present::out::say;
 
-type Measured = (Result<Measurement, MeasureError>, Source);
-
-/// Measures, with the registers of the CPU where they can be had.
-pub(super) fn measure(args: &TimeArgs, options: Options, body: &Body) -> Result<Measured, Failure> {
+/// Measures, with the registers of the CPU where they can be had. `body` is such
+/// as will be measured; what `work` came to is told beside what it had.
+pub(super) fn measure<T, E: Display>(
+    args: &TimeArgs,
+    options: Options,
+    body: &Body,
+    work: impl FnOnce(&mut Session) -> Result<T, E>,
+) -> Result<(Result<T, E>, Source), Failure> {
     let allowed = Affinity::current()?;
     let machine = MachineArgs::from(args.host.clone());
     let chosen = args.cpu.map_or_else(|| machine.usual_cpu(), Ok);
@@ -35,9 +41,12 @@ pub(super) fn measure(args: &TimeArgs, options: Options, body: &Body) -> Result<
     })?;
     match prepared {
         Choice::Registers((caps, plan)) => {
-            hardware(args.backend, cpu, &machine, caps, plan, options, body)
+            hardware(args.backend, cpu, &machine, caps, plan, options, work)
         }
-        Choice::Software(why) => Ok(stepped(args, options, body, why.as_ref())),
+        Choice::Software(why) => {
+            let source = stepped(args, why.as_ref());
+            Ok((work(&mut Session::new(options, None)), source))
+        }
     }
 }
 
@@ -54,15 +63,15 @@ fn plan(caps: &LbrCaps, options: &Options, body: &Body) -> Result<ArmPlan, Failu
     ArmPlan::new(caps, value, ArmOptions::default()).map_err(backend::no_plan)
 }
 
-fn hardware(
+fn hardware<T, E: Display>(
     backend: Backend,
     cpu: u32,
     machine: &MachineArgs,
     caps: LbrCaps,
     plan: ArmPlan,
     options: Options,
-    body: &Body,
-) -> Result<Measured, Failure> {
+    work: impl FnOnce(&mut Session) -> Result<T, E>,
+) -> Result<(Result<T, E>, Source), Failure> {
     let root = machine.root();
     let registers = backend::open_for(&plan, backend, cpu, &root)?;
     let (name, node) = (registers.driver().name, registers.node(&root));
@@ -105,7 +114,7 @@ fn hardware(
     let ring = Registers::new(armed, caps, &node)
         .with_context(|| format!("{} cannot be used", node.as_text()))?;
     let mut session = Session::new(options, Some(Box::new(ring)));
-    let measured = session.measure_code(body);
+    let measured = work(&mut session);
     match session.restore() {
         Ok(restored) if restored.foreign => say!(
             "CPU {cpu}: something else changed the branch filter meanwhile; it was left as it is"
@@ -126,14 +135,14 @@ fn hardware(
     Ok((measured, source))
 }
 
-fn stepped(args: &TimeArgs, options: Options, body: &Body, why: Option<&Failure>) -> Measured {
+fn stepped(args: &TimeArgs, why: Option<&Failure>) -> Source {
     if let Some(why) = why {
         say!(
             "the CPU's own branch records are out of reach, core cycles are not known: {:#}",
             why.error
         );
     }
-    let source = Source {
+    Source {
         name: "stepped",
         words: format!(
             "counted by single-stepping, filters of {}; no branch records, so no core cycles",
@@ -141,6 +150,5 @@ fn stepped(args: &TimeArgs, options: Options, body: &Body, why: Option<&Failure>
         ),
         modelled: false,
         cycles: false,
-    };
-    (Session::new(options, None).measure_code(body), source)
+    }
 }

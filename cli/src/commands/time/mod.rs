@@ -2,6 +2,7 @@
 
 mod assemble;
 mod code;
+mod compare;
 mod counted;
 mod machine;
 mod output;
@@ -47,16 +48,20 @@ use crate::present::out::{Out, say};
 #[command(group = ArgGroup::new("what").required(true).args(["code", "hex", "object"]))]
 pub(crate) struct TimeArgs {
     /// Assembly, Intel syntax: instructions separated by `;` or lines; `-` reads it from stdin
-    #[arg(value_name = "CODE", allow_hyphen_values = true)]
-    code: Option<String>,
+    ///
+    /// Several pieces of code are measured in turns and told side by side, with how many times as
+    /// long each takes as the first. Each is put in a loop of its own unless --loop or --unroll says
+    /// otherwise.
+    #[arg(value_name = "CODE")]
+    code: Vec<String>,
 
     /// The assembly (and that of --init) is in AT&T syntax
     #[arg(long)]
     att: bool,
 
-    /// Machine code as hexadecimal bytes, such as "48 ff c8"
+    /// Machine code as hexadecimal bytes, such as "48 ff c8"; may be given several times
     #[arg(long, value_name = "BYTES")]
-    hex: Option<String>,
+    hex: Vec<String>,
 
     /// Call a function of this object file or shared library
     #[arg(long, value_name = "FILE", requires = "symbol")]
@@ -70,9 +75,10 @@ pub(crate) struct TimeArgs {
     #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
     init: Option<String>,
 
-    /// Execute the code so many times in a loop of ours (DEC R15, JNZ)
-    #[arg(long = "loop", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(u32::MAX)))]
-    rounds: Option<u32>,
+    /// Execute the code so many times in a loop of ours (DEC R15, JNZ); `auto` finds out how often it
+    /// takes to be measured well
+    #[arg(long = "loop", value_name = "N|auto", value_parser = Rounds::new)]
+    rounds: Option<Rounds>,
 
     /// Put so many copies of the code behind each other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -139,6 +145,39 @@ pub(crate) struct TimeArgs {
     plot: Option<Option<PathBuf>>,
 }
 
+/// How often a loop goes round.
+#[derive(Clone, Copy, Debug)]
+enum Rounds {
+    Auto,
+    Times(u32),
+}
+
+impl Rounds {
+    fn new(text: &str) -> Result<Rounds, String> {
+        match text {
+            "auto" => Ok(Rounds::Auto),
+            _ => match text.parse() {
+                Ok(times) if times > 0 => Ok(Rounds::Times(times)),
+                _ => Err(format!("1 to {}, or auto", u32::MAX)),
+            },
+        }
+    }
+}
+
+impl TimeArgs {
+    /// The rounds of the loop are found out.
+    fn calibrates(&self) -> bool {
+        match self.rounds {
+            Some(rounds) => matches!(rounds, Rounds::Auto),
+            None => self.code.len() + self.hex.len() > 1 && self.unroll == 1,
+        }
+    }
+}
+
+/// Ticks of the time stamp counter that a calibrated run takes: hundreds of times
+/// what the bracket around it varies by.
+const ENOUGH: u64 = 20_000;
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds)
@@ -154,7 +193,7 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         path.as_ref().map(|path| output::picture(path, args.object.as_ref())).transpose()
     });
     let plot = plot.transpose()?;
-    let code = Code::new(args)?;
+    let mut codes = Code::all(args)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -170,9 +209,22 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         stop,
         ..Options::new(args.soft_cpu.clone())
     };
-    let (measured, source) = machine::measure(args, options, &code.body)?;
-    let measured = measured.map_err(|error| failed(error, &code))?;
-    let counted = Counted::new(&measured, &code, source);
+    let [code] = &mut codes[..] else {
+        if plot.is_some() {
+            return Err(anyhow!("--plot draws one piece of code at a time")).or_exit(USAGE);
+        }
+        return compare::run(args, options, &mut codes);
+    };
+    let mut body = code.body.clone();
+    let (measured, source) = machine::measure(args, options, &code.body, |session| {
+        if args.calibrates() {
+            body.rounds = Some(session.calibrate(&body, ENOUGH)?);
+        }
+        session.measure_code(&body)
+    })?;
+    let measured = measured.map_err(|error| failed(error, code))?;
+    code.body = body;
+    let counted = Counted::new(&measured, code, source);
     let mut out = Out::stdout();
     if args.json {
         output::json(&mut out, &counted)?;
@@ -217,8 +269,8 @@ fn filter(text: &str) -> Result<BranchFilter, Failure> {
 /// The sentence of a measurement that failed.
 fn failed(error: MeasureError, code: &Code) -> Failure {
     match error {
-        MeasureError::Fault { fault, layout, stepped } => {
-            let what = place::fault(&fault, &layout, code, stepped);
+        MeasureError::Fault { fault, layout, stepped, needs } => {
+            let what = place::fault(&fault, &layout, code, stepped, &needs);
             Failure { code: FAILED, error: anyhow!("{what}") }
         }
         MeasureError::Filter(error) => Failure { code: NO_LBR, error: error.into() },

@@ -77,7 +77,13 @@ impl fmt::Display for CodePlace {
 }
 
 /// A fault as a sentence.
-pub(super) fn fault(fault: &Fault, layout: &Layout, code: &Code, stepped: bool) -> String {
+pub(super) fn fault(
+    fault: &Fault,
+    layout: &Layout,
+    code: &Code,
+    stepped: bool,
+    needs: &[String],
+) -> String {
     let at = match fault.at.map(|at| (at, CodePlace::of(at, layout, code))) {
         None => String::new(),
         Some((at, _)) if code.image.as_ref().is_some_and(|image| image.absent(at).is_some()) => {
@@ -109,6 +115,11 @@ pub(super) fn fault(fault: &Fault, layout: &Layout, code: &Code, stepped: bool) 
                 (Some(address), None) => {
                     format!("the code raised {name}{at}, touching {address:#x}")
                 }
+                (None, None) if !needs.is_empty() => format!(
+                    "the code raised {name}{at}: the instruction there needs {}, which this CPU, or \
+                     what runs on it, does not offer",
+                    needs.join(" and ")
+                ),
                 (None, None) => format!("the code raised {name}{at}"),
             }
         }

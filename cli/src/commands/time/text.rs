@@ -28,7 +28,7 @@ fn head(out: &mut Out<'_>, all: &Counted<'_>, args: &TimeArgs) -> io::Result<()>
     if args.unroll > 1 {
         what += &format!(", {} copies", grouped(u64::from(args.unroll)));
     }
-    if let Some(rounds) = args.rounds {
+    if let Some(rounds) = all.code.body.rounds {
         what += &format!(", {} of a loop", counted(u64::from(rounds), "round", "rounds"));
     }
     let iterations = counted(measured.iterations, "iteration", "iterations");
@@ -67,7 +67,7 @@ fn head(out: &mut Out<'_>, all: &Counted<'_>, args: &TimeArgs) -> io::Result<()>
         out.line(format_args!(
             "the code changes R15: the loop went round {} instead of {}",
             counted(seen, "time", "times"),
-            grouped(u64::from(args.rounds.unwrap_or(1))),
+            grouped(u64::from(all.code.body.rounds.unwrap_or(1))),
         ))?;
     }
     out.gap()
@@ -148,6 +148,10 @@ fn times(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
     let sure = match all.cycles {
         Some(spread) => {
             let mut sure = of(&spread, all.overhead_cycles) + modelled;
+            if all.cycle_modes.len() > 1 {
+                let modes: Vec<String> = all.cycle_modes.iter().map(|mode| number(*mode)).collect();
+                sure += &format!("; they gather at {}", modes.join(" and "));
+            }
             if all.saturated > 0 {
                 sure += &format!("; at least: {} saturated", grouped(all.saturated));
             }
@@ -167,7 +171,11 @@ fn times(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
     if let (Some(net), Some(less)) = (all.ticks, all.overhead_ticks)
         && net.median * (all.measured.iterations as f64) < less.p99 - less.min
     {
-        ticks += "; less than the overhead varies by: --loop or --unroll tells more";
+        ticks += "; less than the overhead varies by: --loop auto or --unroll tells more";
+    }
+    if all.tick_modes.len() > 1 {
+        let modes: Vec<String> = all.tick_modes.iter().map(|mode| number(*mode)).collect();
+        ticks += &format!("; they gather at {}", modes.join(" and "));
     }
     rows.push(("TSC ticks", all.ticks, ticks));
     spreads("per iteration", two_places).write_text(out, &mut (), rows.into_iter())?;
