@@ -5,6 +5,8 @@
 //! Table 20-2); conditions and forms follow the opcode map (SDM Vol. 2,
 //! Appendix A and B.1.4.7).
 
+use alloc::{string::String, vec::Vec};
+
 use crate::record::{BranchType, HwBranchType};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
