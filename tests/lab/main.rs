@@ -12,6 +12,8 @@ mod support {
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod learn;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod measure;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod measure_closure;

@@ -1,7 +1,7 @@
 //! Names of CPUs that people use.
 
 /// Each name, with the model that stands for it.
-pub const NAMES: [(&str, &str); 45] = [
+pub const NAMES: [(&str, &str); 46] = [
     ("pentium-pro", "06_01"),
     ("pentium-m", "06_0D"),
     ("yonah", "06_0E"),
@@ -33,6 +33,7 @@ pub const NAMES: [(&str, &str); 45] = [
     ("goldmont-plus", "06_7A"),
     ("tremont", "06_96"),
     ("sapphire-rapids", "06_8F"),
+    ("golden-cove", "06_8F"),
     ("emerald-rapids", "06_CF"),
     ("granite-rapids", "06_AD"),
     ("sierra-forest", "06_AF"),

@@ -1,0 +1,171 @@
+//! The trace of any program: it is single-stepped, and what ran between two
+//! branches is read from its memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lbr_msr::disasm::{Disassembler, Syntax};
+use lbr_msr::insn::{self, Insn};
+use lbr_msr::record::{self, Mmap};
+use lbr_msr::soft::Retired;
+use nix::sys::ptrace::getregs;
+use nix::unistd::Pid;
+use sampler::gate::Closed;
+use sampler::source::ptrace::{Ptrace, Recorder, Retire, code};
+use sampler::target::{Command, SourceError, ThreadId};
+
+use super::model::Model;
+use super::{Did, Line, Program, Step, Trace};
+
+/// Bytes between two branches that are looked at, at most.
+const STRAIGHT: u64 = 4096;
+/// Longest instruction, SDM Vol. 2, 2.3.11.
+const LONGEST: u64 = 15;
+
+/// What a program did.
+#[derive(Debug)]
+pub struct Own {
+    /// Its first thread's steps, in user mode.
+    pub trace: Trace,
+    /// Where its code came from.
+    pub maps: Vec<Mmap>,
+    /// It was ended because it had made enough steps.
+    pub cut: bool,
+}
+
+/// Runs a program for at most so many steps of its first thread.
+///
+/// # Errors
+/// [`SourceError`].
+pub fn run(command: Command, steps: usize) -> Result<Own, SourceError> {
+    let watch = Watch { seen: Arc::new(Mutex::new(Seen::new(steps))) };
+    let ran = Ptrace::new(command)?.run_into(&watch);
+    let mut seen = watch.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let cut = seen.is_full();
+    if !cut {
+        ran?;
+    }
+    let program = Program { lines: std::mem::take(&mut seen.lines).into_values().collect() };
+    let trace =
+        Trace { program, steps: std::mem::take(&mut seen.steps), end: seen.resume.unwrap_or(0) };
+    Ok(Own { trace, maps: std::mem::take(&mut seen.maps), cut })
+}
+
+struct Watch {
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What was seen of the first thread.
+struct Seen {
+    most: usize,
+    thread: Option<ThreadId>,
+    /// Where it goes on; `None` where nobody saw.
+    resume: Option<u64>,
+    lines: BTreeMap<u64, Line>,
+    steps: Vec<Step>,
+    maps: Vec<Mmap>,
+    model: Model,
+}
+
+/// One thread: the first is looked at.
+struct Thread {
+    seen: Option<Arc<Mutex<Seen>>>,
+}
+
+impl Recorder for Watch {
+    type Ring = Thread;
+
+    fn start(&self, thread: ThreadId) -> Result<Thread, Closed> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = seen.thread.is_none();
+        if first {
+            seen.thread = Some(thread);
+            // It is stopped, and this is the thread that traces it.
+            let registers = getregs(Pid::from_raw(thread.tid.cast_signed()));
+            seen.resume = registers.ok().map(|registers| registers.rip);
+        }
+        Ok(Thread { seen: first.then(|| Arc::clone(&self.seen)) })
+    }
+
+    fn emit(&self, event: record::Event) -> Result<(), Closed> {
+        if let record::Event::Mmap(map) = event {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.maps.push(*map);
+        }
+        Ok(())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_full()
+    }
+}
+
+impl Retire for Thread {
+    fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
+        let Some(seen) = &self.seen else { return Ok(()) };
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.branch(branch);
+        if seen.is_full() { Err(Closed) } else { Ok(()) }
+    }
+
+    fn finish(self) -> Result<(), Closed> {
+        Ok(())
+    }
+}
+
+impl Seen {
+    fn new(most: usize) -> Seen {
+        Seen {
+            most,
+            thread: None,
+            resume: None,
+            lines: BTreeMap::new(),
+            steps: Vec::new(),
+            maps: Vec::new(),
+            model: Model::default(),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.steps.len() >= self.most
+    }
+
+    /// Takes a branch, and the straight code before it.
+    fn branch(&mut self, branch: &Retired) {
+        let from = branch.from;
+        let start = self.resume.filter(|start| from.wrapping_sub(*start) < STRAIGHT);
+        let start = start.unwrap_or(from);
+        let mut bytes = vec![0; (from - start + LONGEST) as usize];
+        let tid = self.thread.map_or(0, |thread| thread.tid.cast_signed());
+        let read = code::read(tid, start, &mut bytes);
+        bytes.truncate(read);
+        let mut disassembler = Disassembler::new(Syntax::Intel);
+        let mut at = start;
+        while at <= from && !self.is_full() {
+            let rest = bytes.get((at - start) as usize..).unwrap_or_default();
+            let Some(line) = Line::of(&mut disassembler, rest, at) else { break };
+            let next = at + line.bytes.len() as u64;
+            self.lines.entry(at).or_insert(line);
+            self.model.tick();
+            let did = match insn::decode(rest, at) {
+                Insn::Branch(insn) if at == from => {
+                    let mispredicted = self.model.surprises(&insn, branch.to);
+                    let cycles = Some(self.model.taken(mispredicted));
+                    let mispredicted = Some(mispredicted);
+                    Did::Branch(Retired { mispredicted, cycles, ..*branch })
+                }
+                _ if at == from => Did::Branch(*branch),
+                Insn::Branch(insn) if insn.is_conditional() => {
+                    let mispredicted = self.model.surprises(&insn, next);
+                    self.model.fell_through(mispredicted);
+                    Did::FellThrough { mispredicted }
+                }
+                _ => Did::Straight,
+            };
+            self.steps.push(Step { at, did });
+            // The kernel returns behind the instruction that entered it.
+            self.resume = Some(if at < from || branch.cpl_after == 0 { next } else { branch.to });
+            at = next;
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A lesson's program: from lines of text to machine code, and back to
+//! instructions as a disassembler shows them.
+
+use std::collections::HashMap;
+
+use lbr_msr::disasm::{Disassembler, Syntax};
+
+use crate::code::assembler::{Assembler, Label};
+
+/// Where code of user mode starts.
+const USER: u64 = 0x40_1000;
+/// Where code of the kernel starts, behind the line `kernel`.
+const KERNEL: u64 = 0xFFFF_FFFF_8100_0000;
+
+/// Code with its source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// Its instructions, by address.
+    pub lines: Vec<Line>,
+}
+
+/// An instruction with its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Where it is.
+    pub address: u64,
+    /// Its machine code.
+    pub bytes: Vec<u8>,
+    /// As a disassembler shows it.
+    pub text: String,
+    /// The name of its address; empty where it has none.
+    pub label: String,
+    /// The source that it was made of; empty where there is none.
+    pub source: String,
+    /// What a lesson says of its runs.
+    pub(super) marks: Vec<Mark>,
+}
+
+/// What a lesson says of the runs of an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// `@taken TNN`: what it does each time (taken or not), and so on from the
+    /// start; `@taken 2` is short for TTN.
+    Taken(Vec<bool>),
+    /// `@to A B`: an indirect branch goes to these in turn.
+    To(Vec<u64>),
+    /// `@irq HANDLER N..`: an interrupt comes before these runs, counted from 1.
+    Interrupt(u64, Vec<u32>),
+    /// `@pmi N..` and the like: the same of an event.
+    Event(super::Event, Vec<u32>),
+    /// `@stop`: the program is looked at before it, and goes no further.
+    Stop,
+}
+
+/// What follows an opcode.
+#[derive(Clone, Copy)]
+enum Operand {
+    None,
+    Byte,
+    Word,
+    Distance,
+}
+
+use Operand::{Byte, Distance, None as Nothing, Word};
+
+/// The instructions that lessons are made of (SDM Vol. 2).
+const OPCODES: &[(&str, &[u8], Operand)] = &[
+    ("nop", &[0x90], Nothing),
+    ("push rbp", &[0x55], Nothing),
+    ("pop rbp", &[0x5D], Nothing),
+    ("pop rbx", &[0x5B], Nothing),
+    ("inc eax", &[0xFF, 0xC0], Nothing),
+    ("dec ecx", &[0xFF, 0xC9], Nothing),
+    ("dec edx", &[0xFF, 0xCA], Nothing),
+    ("cmp eax,0x4", &[0x83, 0xF8, 0x04], Nothing),
+    ("test cl,0x1", &[0xF6, 0xC1, 0x01], Nothing),
+    ("test edx,edx", &[0x85, 0xD2], Nothing),
+    ("mov ecx", &[0xB9], Word),
+    ("mov edx", &[0xBA], Word),
+    ("xor eax,eax", &[0x31, 0xC0], Nothing),
+    ("rdmsr", &[0x0F, 0x32], Nothing),
+    ("lea rax", &[0x48, 0x8D, 0x05], Distance),
+    ("jmp rax", &[0xFF, 0xE0], Nothing),
+    ("call rax", &[0xFF, 0xD0], Nothing),
+    ("jmp", &[0xE9], Distance),
+    ("call", &[0xE8], Distance),
+    ("je", &[0x0F, 0x84], Distance),
+    ("jne", &[0x0F, 0x85], Distance),
+    ("ret", &[0xC3], Nothing),
+    ("syscall", &[0x0F, 0x05], Nothing),
+    ("sysret", &[0x48, 0x0F, 0x07], Nothing),
+    ("iret", &[0x48, 0xCF], Nothing),
+    ("xbegin", &[0xC7, 0xF8], Distance),
+    ("xend", &[0x0F, 0x01, 0xD5], Nothing),
+    ("xabort", &[0xC6, 0xF8], Byte),
+];
+
+/// An instruction on its way to a [`Line`].
+struct Draft<'a> {
+    address: u64,
+    label: &'a str,
+    source: &'a str,
+    marks: Vec<&'a str>,
+}
+
+/// One of the two rings' code.
+struct Part<'a> {
+    assembler: Assembler,
+    labels: HashMap<&'a str, Label>,
+    drafts: Vec<Draft<'a>>,
+}
+
+impl<'a> Part<'a> {
+    fn at(start: u64) -> Part<'a> {
+        Part { assembler: Assembler::at(start), labels: HashMap::new(), drafts: Vec::new() }
+    }
+
+    fn label(&mut self, name: &'a str) -> Label {
+        *self.labels.entry(name).or_insert_with(|| self.assembler.label())
+    }
+
+    /// `label: instruction ; source @mark ..`; the label, the source and marks
+    /// may be left out.
+    fn line(&mut self, line: &'a str) -> Option<()> {
+        let (code, rest) = line.split_once(';').unwrap_or((line, ""));
+        let mut rest = rest.split('@');
+        let source = rest.next().unwrap_or_default().trim_end();
+        let (label, code) = match code.split_once(':') {
+            Some((label, code)) => (label.trim(), code.trim()),
+            None => ("", code.trim()),
+        };
+        if !label.is_empty() {
+            let bound = self.label(label);
+            self.assembler.bind(bound);
+        }
+        let address = self.assembler.here();
+        let marks = rest.map(str::trim).collect();
+        self.drafts.push(Draft {
+            address,
+            label,
+            source: source.strip_prefix(' ').unwrap_or(source),
+            marks,
+        });
+        self.instruction(code)
+    }
+
+    fn instruction(&mut self, code: &'a str) -> Option<()> {
+        let (_, opcode, operand, rest) = OPCODES.iter().find_map(|(name, opcode, operand)| {
+            let rest = code.strip_prefix(name)?;
+            let ends = matches!(operand, Nothing) == rest.is_empty()
+                && (rest.is_empty() || rest.starts_with([' ', ',']));
+            ends.then(|| (name, opcode, operand, rest.trim_start_matches([' ', ','])))
+        })?;
+        match operand {
+            Nothing => self.assembler.raw(opcode),
+            Distance => {
+                let to = self.label(rest);
+                self.assembler.relative(opcode, to);
+            }
+            Byte => self.assembler.raw(&[opcode, &[rest.parse::<u8>().ok()?][..]].concat()),
+            Word => {
+                let value = rest.parse::<u32>().ok()?.to_le_bytes();
+                self.assembler.raw(&[opcode, &value[..]].concat());
+            }
+        }
+        Some(())
+    }
+
+    fn lines(&self, place: impl Fn(&str) -> Option<u64>) -> Option<Vec<Line>> {
+        let code = self.assembler.finish();
+        let start = self.drafts.first().map_or(0, |draft| draft.address);
+        let mut disassembler = Disassembler::new(Syntax::Intel);
+        let mut lines = Vec::new();
+        for draft in &self.drafts {
+            let bytes = code.get((draft.address - start) as usize..)?;
+            let mut line = Line::of(&mut disassembler, bytes, draft.address)?;
+            line.label = draft.label.to_owned();
+            line.source = draft.source.to_owned();
+            line.marks =
+                draft.marks.iter().map(|mark| Mark::of(mark, &place)).collect::<Option<_>>()?;
+            lines.push(line);
+        }
+        Some(lines)
+    }
+}
+
+impl Mark {
+    fn of(text: &str, place: impl Fn(&str) -> Option<u64>) -> Option<Mark> {
+        let mut words = text.split_whitespace();
+        let name = words.next()?;
+        let event = match name {
+            "taken" => return Some(Mark::Taken(pattern(words.next()?))),
+            "stop" => return Some(Mark::Stop),
+            "to" => return Some(Mark::To(words.map(place).collect::<Option<_>>()?)),
+            "irq" => {
+                let handler = place(words.next()?)?;
+                return Some(Mark::Interrupt(handler, runs(words)?));
+            }
+            "pmi" => super::Event::Pmi,
+            "smi" => super::Event::Smi,
+            "sleep" => super::Event::DeepCState,
+            "db" => super::Event::DebugException,
+            _ => return None,
+        };
+        Some(Mark::Event(event, runs(words)?))
+    }
+}
+
+/// Whether it is taken, run by run.
+fn pattern(text: &str) -> Vec<bool> {
+    match text.parse() {
+        Ok(often) => (0..often).map(|_| true).chain([false]).collect(),
+        Err(_) => text.chars().map(|c| c == 'T').collect(),
+    }
+}
+
+fn runs<'a>(words: impl Iterator<Item = &'a str>) -> Option<Vec<u32>> {
+    words.map(|word| word.parse().ok()).collect()
+}
+
+impl Line {
+    /// The instruction at the start of `bytes`; `None` where there is none.
+    pub(super) fn of(disassembler: &mut Disassembler, bytes: &[u8], address: u64) -> Option<Line> {
+        let text = disassembler.text(bytes, address)?;
+        Some(Line {
+            address,
+            bytes: bytes.get(..usize::from(text.len))?.to_vec(),
+            text: format!("{} {}", text.mnemonic, text.operands).trim_end().to_owned(),
+            label: String::new(),
+            source: String::new(),
+            marks: Vec::new(),
+        })
+    }
+}
+
+impl Program {
+    /// Machine code of a lesson's text: an instruction a line, as
+    /// `label: instruction ; source @mark`, and behind the line `kernel` the
+    /// code of ring 0. `None` where a line is none of a lesson.
+    #[must_use]
+    pub fn assemble(text: &str) -> Option<Program> {
+        let (mut user, mut kernel) = (Part::at(USER), Part::at(KERNEL));
+        let mut in_kernel = false;
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            if line.trim() == "kernel" {
+                in_kernel = true;
+            } else if in_kernel {
+                kernel.line(line)?;
+            } else {
+                user.line(line)?;
+            }
+        }
+        let parts = [user, kernel];
+        let place = |name: &str| {
+            let label = |part: &Part<'_>| Some(part.assembler.address_of(*part.labels.get(name)?));
+            parts.iter().find_map(label)
+        };
+        let mut lines = Vec::new();
+        for part in &parts {
+            lines.extend(part.lines(place)?);
+        }
+        Some(Program { lines })
+    }
+
+    /// The instruction at an address.
+    #[must_use]
+    pub fn at(&self, address: u64) -> Option<&Line> {
+        self.index(address).and_then(|index| self.lines.get(index))
+    }
+
+    /// Which of the lines that is.
+    #[must_use]
+    pub fn index(&self, address: u64) -> Option<usize> {
+        self.lines.binary_search_by_key(&address, |line| line.address).ok()
+    }
+
+    /// The address of a name.
+    #[must_use]
+    pub fn address_of(&self, label: &str) -> Option<u64> {
+        self.lines.iter().find(|line| line.label == label).map(|line| line.address)
+    }
+
+    /// An address by the nearest name at or before it in its ring's code:
+    /// `main+0x5`; `None` where none stands before it.
+    #[must_use]
+    pub fn name(&self, address: u64) -> Option<String> {
+        let near = |line: &&Line| {
+            line.address <= address && address - line.address < 0x1000 && !line.label.is_empty()
+        };
+        let line = self.lines.iter().rev().find(near)?;
+        Some(match address - line.address {
+            0 => line.label.clone(),
+            distance => format!("{}+{distance:#x}", line.label),
+        })
+    }
+}
