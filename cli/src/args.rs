@@ -2,13 +2,13 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-use crate::commands::time::TimeArgs;
 use crate::commands::{
     annotate::Annotate, decode::DecodeArgs, diff::Diff, disarm::DisarmArgs, doctor::DoctorArgs,
     dump::DumpArgs, explain::ExplainArgs, export::Export, hist::Hist, lint::LintArgs,
     probe::ProbeArgs, record::Record, report::Report, script::Script, verify::VerifyArgs,
 };
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+use crate::commands::{learn::Learn, time::TimeArgs};
 
 /// Last Branch Records: registers, recordings, timings.
 #[derive(Debug, Parser)]
@@ -70,6 +70,8 @@ pub(crate) enum Command {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Time(Box<TimeArgs>),
     Verify(VerifyArgs),
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Learn(Box<Learn>),
     Report(Box<Report>),
     Hist(Hist),
     Annotate(Annotate),

@@ -30,6 +30,9 @@ static GRAMMAR: Mutex<Option<clap::Command>> = Mutex::new(None);
 /// documented exit status.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
+    if let Some(listed) = with_grammar(|grammar| commands::soft::asked(&words, grammar)) {
+        return exit::report(commands::soft::list(listed));
+    }
     let args = match parse(words.iter()) {
         Ok(args) => args,
         Err(usage) if !usage.use_stderr() => {
@@ -54,9 +57,14 @@ pub fn command() -> clap::Command {
     args::Cli::command()
 }
 
-fn parse(words: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
+fn with_grammar<T>(with: impl FnOnce(&mut clap::Command) -> T) -> T {
     let mut grammar = GRAMMAR.lock().unwrap_or_else(PoisonError::into_inner);
-    let grammar = grammar.get_or_insert_with(Cli::command);
-    let words = grammar.try_get_matches_from_mut(words)?;
-    Cli::from_arg_matches(&words).map_err(|error| error.format(grammar))
+    with(grammar.get_or_insert_with(Cli::command))
+}
+
+fn parse(words: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
+    with_grammar(|grammar| {
+        let words = grammar.try_get_matches_from_mut(words)?;
+        Cli::from_arg_matches(&words).map_err(|error| error.format(grammar))
+    })
 }

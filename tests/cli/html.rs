@@ -169,11 +169,11 @@ fn refusals() {
 }
 
 /// Chromium, started so that it asks nobody anything.
-struct Browser(PathBuf);
+pub(crate) struct Browser(PathBuf);
 
 impl Browser {
     /// `None`, after saying so, where there is none.
-    fn find() -> Option<Browser> {
+    pub(crate) fn find() -> Option<Browser> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let found = std::env::split_paths(&path)
@@ -202,7 +202,7 @@ impl Browser {
     }
 
     /// A picture of the page: its pixels, RGB or RGBA.
-    fn picture(&self, page: &Path, size: (u32, u32), dark: bool) -> Vec<[u8; 3]> {
+    pub(crate) fn picture(&self, page: &Path, size: (u32, u32), dark: bool) -> Vec<[u8; 3]> {
         let shot = page.with_extension("png");
         let out = self.open(page, size, dark, &[&format!("--screenshot={}", shot.display())]);
         assert_eq!(console(&out), "", "no message of the console");
@@ -216,7 +216,7 @@ impl Browser {
     }
 
     /// What a script that is added to the page gives back.
-    fn run(&self, page: &Path, size: (u32, u32), script: &str) -> Value {
+    pub(crate) fn run(&self, page: &Path, size: (u32, u32), script: &str) -> Value {
         let text = std::fs::read_to_string(page).unwrap();
         let added = format!(
             "<script>document.body.dataset.result = JSON.stringify((() => {{ {script} }})());</script></body>"

@@ -40,6 +40,8 @@ mod hostile;
 mod hosts;
 mod html;
 mod interrupt;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod learn;
 mod outputs;
 mod paths;
 mod probe;

@@ -13,6 +13,7 @@ use lbr_msr::{
     probe::{GivenPerfCapabilities, Unsupported, Why, probe_assuming},
 };
 use sampler::guard::GuardError;
+use sampler::source::SourceError;
 use sampler::source::cpu::registers::{self, Registers};
 
 use super::machine::MachineArgs;
@@ -188,6 +189,18 @@ pub(crate) fn refused(error: MsrError) -> Failure {
         | MsrError::Offline { .. }
         // There is an LBR, and it is another's for now.
         | MsrError::InUse { .. } => NO_LBR,
+        _ => FAILED,
+    };
+    Failure { code, error: error.into() }
+}
+
+/// The exit status of a program that could not be started or seen.
+pub(crate) fn not_started(error: SourceError) -> Failure {
+    let code = match &error {
+        SourceError::NotFound { .. }
+        | SourceError::NotExecutable { .. }
+        | SourceError::NotX86_64 { .. }
+        | SourceError::NoSuchCpu { .. } => USAGE,
         _ => FAILED,
     };
     Failure { code, error: error.into() }

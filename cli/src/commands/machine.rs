@@ -54,7 +54,7 @@ pub(crate) struct MachineArgs {
     pub(crate) perf_capabilities: Option<u64>,
 
     /// Take a CPU that the software LBR knows: FF_MMH, or a name such as
-    /// skylake or zen4
+    /// skylake or zen4; `list` lists them
     #[arg(long, value_name = "FF_MMH", value_parser = SoftCpu::preset, conflicts_with = "cpuid")]
     pub(crate) soft_cpu: Option<SoftCpu>,
 }

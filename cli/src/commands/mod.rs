@@ -11,6 +11,8 @@ pub(crate) mod dump;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod hist;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) mod learn;
 pub(crate) mod lint;
 mod machine;
 mod number;
@@ -20,6 +22,7 @@ pub(crate) mod record;
 pub(crate) mod report;
 mod rights;
 pub(crate) mod script;
+pub(crate) mod soft;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) mod time;
 pub(crate) mod verify;
@@ -48,6 +51,8 @@ pub(crate) fn run(command: Option<Command>) -> Outcome {
         Command::Script(args) => script::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Verify(args) => verify::run(&args),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Command::Learn(args) => learn::run(&args),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Command::Time(args) => time::run(&args),
     }

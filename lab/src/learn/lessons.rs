@@ -460,7 +460,7 @@ again: jne next           ;                        @taken 3
         text: &[
             "Linux gives these registers to root as /dev/cpu/N/msr. To read one of another CPU it \
              interrupts that CPU, and RDMSR runs there. While recording is on, that is recorded: an \
-             interrupt, a call, a return, and the way back. A whole ring of 32 is 98 such reads.",
+             interrupt, a call, a return, and the way back. A whole ring of 32 is 97 such reads.",
             "So whoever reads a ring that records reads mostly the reading. `lbr dump` switches \
              recording off first, reads, and puts it back.",
             "The filter helps: with CPL_EQ_0 only the return to user mode is left of each read, and \

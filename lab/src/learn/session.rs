@@ -7,7 +7,7 @@ use lbr_msr::BranchFilter;
 use lbr_msr::address::{
     IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET, IA32_PERF_GLOBAL_STATUS_SET, Msr,
 };
-use lbr_msr::filter::{FilterError, to_register};
+use lbr_msr::filter::FilterError;
 use lbr_msr::soft::{Faults, SoftCpu, SoftLbr};
 use lbr_msr::{MsrError, MsrRead, MsrWrite};
 
@@ -174,7 +174,8 @@ impl Session {
     /// # Errors
     /// [`Refused`].
     pub fn toggle_named(&mut self, name: &str) -> Result<(), Refused> {
-        let (msr, mask) = View::field(&mut self.state().clone(), name)
+        let state = self.state();
+        let (msr, mask) = View::field(&state.lbr, &state.cpu.caps, name)
             .ok_or_else(|| Refused::NoSuchField { name: name.to_owned() })?;
         self.toggle(msr, mask)
     }
@@ -237,29 +238,17 @@ impl State {
     }
 }
 
-/// The registers of a CPU that records as `setup` says: the filter first, then
-/// the enable bit.
+/// The registers of a CPU that records as `setup` says.
 fn armed(cpu: &SoftCpu, setup: &Setup, faulty: bool) -> Result<SoftLbr, Refused> {
-    let (caps, map) = (&cpu.caps, &cpu.caps.registers);
-    let mut lbr = SoftLbr::new(caps, cpu.perf_capabilities);
-    if faulty {
-        lbr = lbr.with(setup.faults);
-    }
-    let filter = to_register(setup.filter, caps.filter)?;
-    if let Some(select) = map.select {
-        lbr.write(select, filter)?;
-    }
-    if map.select != Some(map.control) {
-        let control = lbr.read(map.control)?;
-        lbr.write(map.control, control | map.enable)?;
-    }
-    let mut state = State { cpu: Arc::new(cpu.clone()), lbr, faulty, done: 0 };
+    let faults = if faulty { setup.faults } else { Faults::NONE };
+    let mut lbr = SoftLbr::new(&cpu.caps, cpu.perf_capabilities).with(faults);
+    lbr.arm(setup.filter)?;
     for name in &setup.set {
-        if let Some((msr, mask)) = View::field(&mut state, name) {
-            toggle(&mut state.lbr, msr, mask)?;
+        if let Some((msr, mask)) = View::field(&lbr, &cpu.caps, name) {
+            toggle(&mut lbr, msr, mask)?;
         }
     }
-    Ok(state.lbr)
+    Ok(lbr)
 }
 
 /// A status bit is cleared and set through registers of its own. SDM 18.2.4.

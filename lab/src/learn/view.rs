@@ -120,8 +120,8 @@ impl View {
     }
 
     /// The register and the bit of a field that can be toggled.
-    pub(super) fn field(state: &mut State, name: &str) -> Option<(Msr, u64)> {
-        let controls = controls(&mut state.lbr, &state.cpu.caps);
+    pub(super) fn field(lbr: &SoftLbr, caps: &LbrCaps, name: &str) -> Option<(Msr, u64)> {
+        let controls = controls(&mut lbr.clone(), caps);
         controls.iter().find_map(|bits| {
             let field = bits.fields.iter().find(|field| field.name == name)?;
             Some((bits.msr, field.mask()))
@@ -174,7 +174,7 @@ pub fn lacks(caps: &LbrCaps) -> Vec<&'static str> {
         (caps.tsx(), "transaction flags"),
         (caps.types(), "branch types"),
         (caps.call_stack(), "call-stack mode"),
-        (caps.registers.select.is_some(), "a filter"),
+        (caps.registers.select.is_some(), "filter"),
         (caps.order == Order::Tos, "TOS (record 0 is the newest)"),
     ];
     has.into_iter().filter(|(has, _)| !has).map(|(_, what)| what).collect()

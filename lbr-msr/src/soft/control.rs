@@ -4,6 +4,8 @@
 use crate::caps::{Facility, Order, Quirks};
 use crate::register::{DbgExtnCfg, DebugCtl, LbrCtl, PerfGlobalStatus, RtitCtl, amd::MSROFF};
 
+use crate::filter::{BranchFilter, FilterError, to_register_disarmed};
+
 use super::Fault;
 use super::encode::Slot;
 use super::filter::Filter;
@@ -74,6 +76,30 @@ impl SoftLbr {
     /// An AMD stack has the one-entry pair beside it.
     pub(super) const fn has_pair(&self) -> bool {
         matches!(self.model.facility, Facility::AmdLbrV2 | Facility::AmdBrs)
+    }
+
+    /// Sets the filter and switches recording on; all else stays.
+    ///
+    /// # Errors
+    /// [`FilterError`] where the CPU cannot filter so.
+    pub fn arm(&mut self, filter: BranchFilter) -> Result<(), FilterError> {
+        let filter = to_register_disarmed(filter, self.model.filter)?;
+        let enable = self.model.map.enable;
+        match self.model.control {
+            Control::LbrCtl => self.lbr_ctl = filter | enable,
+            Control::DebugCtl => (self.select, self.debugctl) = (filter, self.debugctl | enable),
+            Control::DbgExtnCfg => {
+                (self.select, self.dbg_extn_cfg) = (filter, self.dbg_extn_cfg | enable);
+            }
+        }
+        self.refresh();
+        Ok(())
+    }
+
+    /// Switches recording off; the records stay.
+    pub fn disarm(&mut self) {
+        self.disable();
+        self.refresh();
     }
 
     /// Everything as after power-on: controls and records 0, IA32_LBR_DEPTH at

@@ -99,7 +99,7 @@ impl SoftLbr {
         }
     }
 
-    fn disable(&mut self) {
+    pub(super) fn disable(&mut self) {
         let enable = self.model.map.enable;
         match self.model.control {
             Control::DebugCtl => self.debugctl &= !enable,

@@ -1,12 +1,14 @@
 //! `lbr dump`: the ring of one CPU, as it stands or armed for a moment.
 
 mod armed;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod soft;
 
 use std::io::{self, Write};
 
 use anyhow::anyhow;
 use clap::Args;
-use lbr_msr::{BranchFilter, LbrCaps, caps::Order, filter, snapshot::Snapshot, soft::SoftLbr};
+use lbr_msr::{BranchFilter, LbrCaps, caps::Order, filter, snapshot::Snapshot};
 use serde_json::{Value, json};
 
 use super::{
@@ -29,7 +31,9 @@ use crate::{
 /// Prints each record, newest first, raw beside decoded. Without --arm it only
 /// reads: where recording is on meanwhile, the records are torn, and it is
 /// said. With --arm it switches recording on, waits, switches it off, reads,
-/// and puts the registers back as they were. With --json the first line holds
+/// and puts the registers back as they were. With --soft-cpu the ring is a
+/// software LBR's, empty, or with --arm what the single-stepped program left in
+/// it: no hardware is needed or touched. With --json the first line holds
 /// the control registers, the others a record each.
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
@@ -43,7 +47,7 @@ pub(crate) struct DumpArgs {
 
     /// Record these branches first, perf's names separated by commas, and
     /// no_far: such as any,u,no_far
-    #[arg(long, value_name = "FILTER", conflicts_with = "soft_cpu")]
+    #[arg(long, value_name = "FILTER")]
     arm: Option<BranchFilter>,
 
     /// Record for so many milliseconds [default: 10, or until CMD ends]
@@ -83,9 +87,7 @@ pub(crate) fn run(args: DumpArgs) -> Outcome {
         (_, soft) => soft,
     };
     let (caps, snapshot) = if let Some(soft) = soft {
-        let mut ring = SoftLbr::new(&soft.caps, soft.perf_capabilities).on_cpu(args.cpu);
-        let snapshot = Snapshot::read(&mut ring, &soft.caps).map_err(backend::refused)?;
-        (soft.caps.clone(), snapshot)
+        (soft.caps.clone(), soft::snapshot(&args, soft)?)
     } else if let Some(filter) = args.arm {
         armed::snapshot(&args, filter)?
     } else {

@@ -3,6 +3,7 @@
 mod list;
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -12,15 +13,18 @@ use lbr_msr::{
     filter::to_register,
     register,
 };
+use maud::html;
 use serde_json::Value;
 
 use super::number::number;
 use crate::{
     exit::{DONE, OrExit, Outcome, USAGE},
+    output::Output,
     present::{
         bits::{self, Drawn},
         json,
         out::{Out, say},
+        page,
     },
 };
 
@@ -41,7 +45,9 @@ use crate::{
   lbr explain IA32_PERF_CAPABILITIES 0x33c5
   lbr explain 0x1d9 --cpu prescott
   lbr explain --build DEBUGCTL lbr,freeze_lbrs_on_pmi
-  lbr explain --build LBR_SELECT any_call,u")]
+  lbr explain --build LBR_SELECT any_call,u
+  lbr explain LBR_SELECT 0x3c5 --svg select.svg
+  lbr explain --cpu skylake --html registers.html")]
 pub(crate) struct ExplainArgs {
     /// Name or address of the register; without it they are listed
     #[arg(required_if_eq("build", "true"))]
@@ -65,6 +71,14 @@ pub(crate) struct ExplainArgs {
     #[arg(long, conflicts_with_all = ["register", "value", "cpu", "build"])]
     sources: bool,
 
+    /// Draw it on a page of its own in FILE, - for standard output; without REGISTER all of them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sources", "svg"])]
+    html: Option<PathBuf>,
+
+    /// Draw it as a picture in FILE (SVG), - for standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "sources"], requires = "register")]
+    svg: Option<PathBuf>,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -81,6 +95,9 @@ pub(crate) fn run(args: ExplainArgs) -> Outcome {
                 Some(cpu) => explain::all_of(cpu).or_exit(USAGE)?.collect(),
                 None => explain::all().collect::<Vec<_>>(),
             };
+            if let Some(path) = &args.html {
+                return write_page(path, "Branch-record registers", &registers, None);
+            }
             list::write(&mut out, &registers, args.json)?;
         }
         out.flush()?;
@@ -88,6 +105,17 @@ pub(crate) fn run(args: ExplainArgs) -> Outcome {
     };
     let register = find(name, args.cpu).or_exit(USAGE)?;
     let value = value(&args, &register).or_exit(USAGE)?;
+    if let Some(path) = &args.html {
+        return write_page(path, &title(&register, value), &[register], value);
+    }
+    if let Some(path) = &args.svg {
+        let purpose = format!("{} [{}]", register.summary(), register.source());
+        let on = format!("on: {}", register.variant());
+        let fields = drawn(&register, value);
+        let svg = bits::svg(&title(&register, value), &[&purpose, &on], value, &fields);
+        Output::new(path, None::<&Path>)?.write(svg)?;
+        return Ok(DONE);
+    }
     if args.json {
         write_json(&mut out, &register, value)?;
     } else {
@@ -164,11 +192,32 @@ fn code(code: &register::Code) -> bits::Code {
     bits::Code { value, meaning: code.meaning() }
 }
 
-fn write_text(out: &mut Out<'_>, register: &Register, value: Option<u64>) -> io::Result<()> {
+/// Name, address and value.
+fn title(register: &Register, value: Option<u64>) -> String {
     let msr = register.msr().map_or_else(String::new, |msr| format!(" ({msr})"));
     let encoding = register.encoding().map_or_else(String::new, |of| format!(" ({of})"));
     let equals = value.map_or_else(String::new, |value| format!(" = {value:#x}"));
-    out.line(format_args!("{}{msr}{encoding}{equals}  {}", register.name(), register.source()))?;
+    format!("{}{msr}{encoding}{equals}", register.name())
+}
+
+fn write_page(path: &Path, name: &str, registers: &[Register], value: Option<u64>) -> Outcome {
+    let content = html! {
+        h1 { (name) }
+        @for register in registers {
+            section {
+                @if registers.len() > 1 { h2 { (title(register, value)) } }
+                p { (register.summary()) " [" (register.source()) "]" }
+                p.faint { "on: " (register.variant()) }
+                (bits::markup(&register.name(), value, &drawn(register, value)))
+            }
+        }
+    };
+    Output::new(path, None::<&Path>)?.write(page::page(name, &content, ""))?;
+    Ok(DONE)
+}
+
+fn write_text(out: &mut Out<'_>, register: &Register, value: Option<u64>) -> io::Result<()> {
+    out.line(format_args!("{}  {}", title(register, value), register.source()))?;
     out.line(register.summary())?;
     let assumed = if register.is_certain() { "" } else { " (assumed; --cpu CPU selects another)" };
     out.line(format_args!("on: {}{assumed}", register.variant()))?;

@@ -6,6 +6,8 @@ mod output;
 mod software;
 mod summary;
 
+pub(crate) use software::in_user_mode;
+
 use std::path::PathBuf;
 
 use super::backend::{Backend, Choice};

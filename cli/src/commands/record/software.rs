@@ -13,6 +13,7 @@ use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 
 use super::output::{Recording, meta};
 use super::{AUTO, Record, announce};
+use crate::commands::backend::not_started;
 use crate::commands::cpus::CpuList;
 use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::Output;
@@ -53,7 +54,7 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
 
 /// The filter with its ring named: the sources under the software LBR see no
 /// kernel.
-fn in_user_mode(filter: BranchFilter) -> Result<BranchFilter, Failure> {
+pub(crate) fn in_user_mode(filter: BranchFilter) -> Result<BranchFilter, Failure> {
     if filter.contains(BranchFilter::KERNEL) {
         let error = anyhow!(
             "`{filter}` asks for branches of the kernel, which the software LBR does not see: it is \
@@ -172,20 +173,12 @@ fn one_cpu(args: &Record) -> Result<Option<u32>, Failure> {
 
 /// A source that cannot begin: most often what was typed.
 pub(super) fn refused(error: SourceError, args: &Record) -> Failure {
-    let code = match &error {
-        SourceError::NotFound { .. }
-        | SourceError::NotExecutable { .. }
-        | SourceError::NotX86_64 { .. }
-        | SourceError::NoSuchCpu { .. } => USAGE,
-        _ => FAILED,
-    };
-    let error = match (error, &args.from) {
+    match (error, &args.from) {
         (SourceError::NeverReached { .. }, Some(symbol)) => {
-            SourceError::NeverReached { symbol: symbol.clone() }
+            not_started(SourceError::NeverReached { symbol: symbol.clone() })
         }
-        (error, _) => error,
-    };
-    Failure { code, error: error.into() }
+        (error, _) => not_started(error),
+    }
 }
 
 fn failure<E>(error: RecordError<E>, args: &Record) -> Failure

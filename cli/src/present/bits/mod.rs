@@ -1,12 +1,16 @@
 //! A register drawn: its bits in nibbles, and under each bit the letter of
 //! the field to which it belongs.
 
+mod picture;
+
 use std::io;
 
 use serde::Serialize;
 
 use super::out::Out;
 use super::table::{Cell, Table};
+
+pub(crate) use picture::{markup, svg};
 
 /// A field as it is drawn.
 #[derive(Debug, Serialize)]
@@ -59,22 +63,33 @@ pub(crate) fn draw(out: &mut Out<'_>, value: Option<u64>, fields: &[Drawn]) -> i
     if let Some(value) = value {
         out.line(nibbles(|bit| if value >> bit & 1 == 0 { '0' } else { '1' }))?;
     }
-    let key_of = |bit: u8| {
-        let field = fields.iter().position(|f| (f.low..=f.high).contains(&bit));
-        field.and_then(|i| keys.get(i)).copied().unwrap_or('.')
-    };
+    let key_of = |bit: u8| field_of(fields, &keys, bit).map_or('.', |(_, key)| key);
     out.line(nibbles(key_of).trim_end())?;
     out.gap()?;
+    table(value.is_some()).write_text(out, &mut (), all_rows(fields))
+}
+
+/// The fields of a register, with their values where it has one.
+fn table<'a>(valued: bool) -> Table<'a, (), Row> {
     let mut table = Table::<(), Row>::new()
         .word("", " ", |(), row| Cell::Word(row.key.to_string().into()))
         .word("", "bits", |(), row| Cell::Word(row.place.clone().into()))
         .word("", "field", |(), row| Cell::Word(row.name.clone().into()));
-    if value.is_some() {
+    if valued {
         table = table.word("", "value", |(), row| Cell::Word(row.value.clone().into()));
     }
-    let table =
-        table.prose("", "meaning [source]", |(), row| Cell::Word(row.meaning.clone().into()));
-    table.write_text(out, &mut (), keys.into_iter().zip(fields).flat_map(rows))
+    table.prose("", "meaning [source]", |(), row| Cell::Word(row.meaning.clone().into()))
+}
+
+fn all_rows(fields: &[Drawn]) -> impl Iterator<Item = Row> + Clone {
+    let rows: Vec<Row> = keys(fields).into_iter().zip(fields).flat_map(rows).collect();
+    rows.into_iter()
+}
+
+/// The field of a bit, and its letter.
+fn field_of<'a>(fields: &'a [Drawn], keys: &[char], bit: u8) -> Option<(&'a Drawn, char)> {
+    let at = fields.iter().position(|field| (field.low..=field.high).contains(&bit))?;
+    Some((fields.get(at)?, *keys.get(at)?))
 }
 
 /// The row of a field, and one for each of its values that is listed.

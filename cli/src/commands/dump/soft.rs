@@ -1,0 +1,121 @@
+//! `lbr dump --soft-cpu --arm`: a program runs without any registers of a CPU,
+//! and a software ring records it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use lbr_msr::BranchFilter;
+use lbr_msr::caps::FilterRegister;
+use lbr_msr::record::Event;
+use lbr_msr::snapshot::Snapshot;
+use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
+use sampler::gate::Closed;
+use sampler::interrupt::Interrupts;
+use sampler::source::Command;
+use sampler::source::ptrace::{Ptrace, Recorder, Retire};
+use sampler::target::ThreadId;
+
+use super::DumpArgs;
+use crate::commands::backend::{not_here, not_started, refused};
+use crate::commands::record::in_user_mode;
+use crate::exit::{Failure, OrExit, USAGE};
+use crate::present::out::say;
+
+/// The ring, of the first thread of the program where there is one.
+pub(super) fn snapshot(args: &DumpArgs, soft: &SoftCpu) -> Result<Snapshot, Failure> {
+    let mut ring = SoftLbr::new(&soft.caps, soft.perf_capabilities).on_cpu(args.cpu);
+    if let Some(filter) = args.arm {
+        if args.command.is_empty() {
+            let error = anyhow!("nothing runs on a software CPU by itself: give a program, -- CMD");
+            return Err(error).or_exit(USAGE);
+        }
+        let filter = in_user_mode(filter)?;
+        // Where there is no filter everything is recorded, and no kernel is seen here.
+        let everything = soft.caps.filter == FilterRegister::None && filter.classes().is_all();
+        let filter = if everything { filter | BranchFilter::KERNEL } else { filter };
+        ring.arm(filter).map_err(not_here)?;
+        ring = run(args, ring)?;
+        ring.disarm();
+    }
+    Snapshot::read(&mut ring, &soft.caps).map_err(refused)
+}
+
+/// Runs the program to its end, or until its time is up.
+fn run(args: &DumpArgs, ring: SoftLbr) -> Result<SoftLbr, Failure> {
+    args.rights.check()?;
+    let (program, arguments) = args.command.split_first().map_or(("", &[][..]), |(p, a)| (p, a));
+    let command = Command {
+        program: program.to_owned(),
+        args: arguments.to_vec(),
+        from: None,
+        follow_children: false,
+        cpu: None,
+        user: args.rights.user.clone(),
+    };
+    let first = First {
+        ring: Arc::new(Mutex::new((ring, None))),
+        until: args.time.map(|time| Instant::now() + Duration::from_millis(time)),
+        interrupts: Interrupts::listen()?,
+    };
+    args.rights.announce();
+    let ran = Ptrace::new(command).and_then(|mut source| source.run_into(&first));
+    let ended = first.is_closed();
+    let (ring, thread) = first.ring.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match ran {
+        Ok((exit, _)) if exit.status() != 0 => {
+            say!("{program} ended with status {}", exit.status());
+        }
+        Ok(_) => {}
+        Err(_) if ended && thread.is_some() => say!("{program} was ended: its time was up"),
+        Err(error) => return Err(not_started(error)),
+    }
+    say!(
+        "a software LBR, fed by single-stepping the first thread of {program}: the kernel, \
+         predictions and cycles are not seen"
+    );
+    Ok(ring)
+}
+
+/// Takes the branches of the first thread.
+struct First {
+    ring: Arc<Mutex<(SoftLbr, Option<ThreadId>)>>,
+    until: Option<Instant>,
+    interrupts: Interrupts,
+}
+
+/// A thread; `None` of those that are not looked at.
+struct Thread(Option<Arc<Mutex<(SoftLbr, Option<ThreadId>)>>>);
+
+impl Recorder for First {
+    type Ring = Thread;
+
+    fn start(&self, thread: ThreadId) -> Result<Thread, Closed> {
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = ring.1.is_none();
+        ring.1.get_or_insert(thread);
+        Ok(Thread(is_first.then(|| Arc::clone(&self.ring))))
+    }
+
+    fn emit(&self, _: Event) -> Result<(), Closed> {
+        Ok(())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.interrupts.count() > 0 || self.until.is_some_and(|until| Instant::now() > until)
+    }
+}
+
+impl Retire for Thread {
+    fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
+        // Where a branch into the kernel lands is not seen.
+        if let Some(ring) = self.0.as_ref().filter(|_| branch.cpl_after != 0) {
+            ring.lock().unwrap_or_else(PoisonError::into_inner).0.retire(branch);
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), Closed> {
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! What the keys do: the course as it is played on a terminal.
+
+use std::io;
+
+use lab::learn::{Bits, View};
+use lbr_msr::soft::SoftCpu;
+use termion::event::Key;
+
+use super::terminal::{Terminal, Woken};
+use super::{CPUS, Subject, screen, words};
+
+/// What is on the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    /// What the lesson has to say.
+    Text,
+    /// Program, ring and registers.
+    Steps,
+    /// The same, and a question, with the answer as far as it is typed.
+    Question(usize, String),
+}
+
+/// The course as it stands.
+pub(super) struct Play {
+    pub(super) subjects: Vec<Subject>,
+    /// Which of them.
+    pub(super) at: usize,
+    pub(super) page: Page,
+    /// Which bit of the control registers has the focus.
+    pub(super) focus: usize,
+    /// The line of the program that has it.
+    pub(super) line: usize,
+    /// Slots that are scrolled past, where not all fit.
+    pub(super) scrolled: Option<usize>,
+    pub(super) message: String,
+}
+
+/// Plays the course until its reader has enough.
+pub(super) fn play(subjects: Vec<Subject>, at: usize) -> io::Result<()> {
+    let mut play = Play::new(subjects, at);
+    let mut terminal = Terminal::take()?;
+    let mut shown = None;
+    loop {
+        let size = terminal.size();
+        if shown != Some(size) {
+            terminal.show(&screen::draw(&play, size))?;
+            shown = Some(size);
+        }
+        match terminal.wait() {
+            Woken::Nothing => continue,
+            Woken::Key(key) if play.press(key) => shown = None,
+            Woken::Key(_) | Woken::End => break,
+        }
+    }
+    terminal.end();
+    Ok(())
+}
+
+impl Play {
+    pub(super) fn new(subjects: Vec<Subject>, at: usize) -> Play {
+        let page = Page::Text;
+        let (focus, line, scrolled, message) = (0, 0, None, String::new());
+        let mut play = Play { subjects, at, page, focus, line, scrolled, message };
+        play.follow();
+        play
+    }
+
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subjects[self.at]
+    }
+
+    fn subject_mut(&mut self) -> &mut Subject {
+        &mut self.subjects[self.at]
+    }
+
+    /// The bits that can be toggled, in the order in which Tab goes through them.
+    pub(super) fn bits(view: &View) -> Vec<(&Bits, usize)> {
+        let fields = |bits: &Bits| bits.fields.len();
+        view.controls.iter().flat_map(|bits| (0..fields(bits)).map(move |at| (bits, at))).collect()
+    }
+
+    /// The focus goes to the instruction that comes next, the ring to its newest.
+    fn follow(&mut self) {
+        let session = &self.subject().session;
+        self.line = session.trace().program.index(session.next()).unwrap_or(0);
+        self.scrolled = None;
+    }
+
+    /// Does what a key asks for; `false` at the end.
+    pub(super) fn press(&mut self, key: Key) -> bool {
+        match (&self.page, key) {
+            (_, Key::Ctrl('c' | 'd')) => return false,
+            (Page::Question(..), key) => self.type_answer(key),
+            (_, Key::Char('q')) => return false,
+            (Page::Text, Key::Char('n' | 'N')) | (Page::Steps, Key::Char('n' | 'N')) => {
+                self.turn(key == Key::Char('n'));
+            }
+            (Page::Text, _) => self.page = Page::Steps,
+            (Page::Steps, Key::Char('h' | '?')) => self.page = Page::Text,
+            (Page::Steps, Key::Char('a')) => self.ask(0),
+            (Page::Steps, key) => self.steps(key),
+        }
+        true
+    }
+
+    /// To another lesson.
+    fn turn(&mut self, next: bool) {
+        let last = self.subjects.len() - 1;
+        self.at = if next { (self.at + 1).min(last) } else { self.at.saturating_sub(1) };
+        self.page = Page::Text;
+        self.focus = 0;
+        self.message.clear();
+        self.follow();
+    }
+
+    fn ask(&mut self, number: usize) {
+        let Some(question) = self.subject().questions().get(number) else {
+            self.message = "there is no question here".to_owned();
+            self.page = Page::Steps;
+            return;
+        };
+        self.message = question.ask.to_owned();
+        self.page = Page::Question(number, String::new());
+    }
+
+    fn type_answer(&mut self, key: Key) {
+        let Page::Question(number, typed) = &mut self.page else { return };
+        let number = *number;
+        match key {
+            Key::Char('\n') if typed.trim().is_empty() => self.ask(number + 1),
+            Key::Char('\n') => {
+                let typed = std::mem::take(typed);
+                self.judge(number, &typed);
+            }
+            Key::Char(c) if !c.is_control() && typed.len() < 40 => typed.push(c),
+            Key::Backspace => drop(typed.pop()),
+            Key::Esc => {
+                self.page = Page::Steps;
+                self.message.clear();
+            }
+            _ => {}
+        }
+    }
+
+    /// Says whether an answer is that of the ring, and goes on to the next.
+    fn judge(&mut self, number: usize, typed: &str) {
+        let subject = self.subject();
+        let lesson = subject.lesson;
+        let question = lesson.and_then(|lesson| lesson.questions.get(number));
+        let (Some(lesson), Some(question)) = (lesson, question) else {
+            return;
+        };
+        let answer = question.answer(lesson);
+        if !answer.is(typed, &subject.session) {
+            self.message = format!("{typed}: the ring says no. {}", question.ask);
+            return;
+        }
+        let right = format!("{}: right. {}", typed.trim(), question.why);
+        self.page = Page::Steps;
+        self.message = if number + 1 < lesson.questions.len() {
+            self.ask(number + 1);
+            format!("{right} Next: {}", self.message)
+        } else {
+            format!("{right} That was the last question; n goes on to the next lesson.")
+        };
+    }
+
+    fn steps(&mut self, key: Key) {
+        self.message.clear();
+        let session = &mut self.subject_mut().session;
+        let done = match key {
+            Key::Char(' ' | 's') | Key::Right => session.step(),
+            Key::Char('b') | Key::Left => session.back(),
+            Key::Char('r') => session.run(),
+            Key::Home | Key::Char('0') => {
+                session.restart();
+                true
+            }
+            other => return self.controls(other),
+        };
+        if !done {
+            self.message = "there is nothing further that way".to_owned();
+        }
+        self.follow();
+    }
+
+    fn controls(&mut self, key: Key) {
+        let lines = self.subject().session.trace().program.lines.len();
+        match key {
+            Key::Up => self.line = self.line.saturating_sub(1),
+            Key::Down => self.line = (self.line + 1).min(lines.saturating_sub(1)),
+            Key::PageDown => self.scrolled = Some(self.scrolled.unwrap_or(0) + 8),
+            Key::PageUp => self.scrolled = Some(self.scrolled.unwrap_or(0).saturating_sub(8)),
+            Key::Char('p') => self.breakpoint(),
+            Key::Char('\t') => self.move_focus(1),
+            Key::BackTab => self.move_focus(-1),
+            Key::Char('t' | '\n') => self.toggle(),
+            Key::Char('c') => self.change_cpu(1),
+            Key::Char('C') => self.change_cpu(-1),
+            Key::Char('e') if !self.subject_mut().session.toggle_erratum() => {
+                self.message = "this lesson is about no erratum".to_owned();
+            }
+            _ => {}
+        }
+    }
+
+    fn breakpoint(&mut self) {
+        let line = self.line;
+        let session = &mut self.subject_mut().session;
+        let Some(address) = session.trace().program.lines.get(line).map(|line| line.address) else {
+            return;
+        };
+        if !session.breakpoints.remove(&address) {
+            session.breakpoints.insert(address);
+        }
+    }
+
+    fn move_focus(&mut self, by: isize) {
+        let view = View::of(&self.subject().session);
+        let count = Play::bits(&view).len().max(1);
+        self.focus = (self.focus % count).checked_add_signed(by).map_or(count - 1, |at| at % count);
+    }
+
+    fn toggle(&mut self) {
+        let view = View::of(&self.subject().session);
+        let bits = Play::bits(&view);
+        let Some((bits, field)) = bits.get(self.focus % bits.len().max(1)) else { return };
+        let Some(field) = bits.fields.get(*field) else { return };
+        let toggled = self.subject_mut().session.toggle(bits.msr, field.mask());
+        self.message = match toggled {
+            Ok(()) => format!("{}: {}", field.name, field.meaning(bits.value ^ field.mask())),
+            Err(refused) => refused.to_string(),
+        };
+    }
+
+    fn change_cpu(&mut self, by: isize) {
+        let session = &mut self.subject_mut().session;
+        let cpus: Vec<SoftCpu> =
+            CPUS.iter().filter_map(|name| SoftCpu::preset(name).ok()).collect();
+        let now = cpus.iter().position(|cpu| cpu.key == session.state().cpu.key);
+        // From a CPU that is none of them to the first, or the last.
+        let from = now.unwrap_or(if by > 0 { cpus.len() - 1 } else { 0 });
+        let to = from.checked_add_signed(by).map_or(cpus.len() - 1, |at| at % cpus.len());
+        let Some(cpu) = cpus.into_iter().nth(to) else { return };
+        let refused = session.change_cpu(cpu);
+        self.message = match refused {
+            Some(refused) => format!("{refused}; everything is recorded"),
+            None => words::cpu(self.subject().session.state()).1,
+        };
+    }
+}

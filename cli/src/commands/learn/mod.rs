@@ -1,0 +1,182 @@
+//! `lbr learn`: a course over the software LBR, one can step through.
+
+mod handout;
+mod html;
+mod keys;
+mod own;
+mod screen;
+mod terminal;
+mod words;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use lab::learn::{LESSONS, Lesson, Question, Session};
+use lbr_msr::BranchFilter;
+use lbr_msr::soft::SoftCpu;
+
+use super::rights::Rights;
+use crate::exit::{DONE, OrExit, Outcome, USAGE};
+use crate::output::Output;
+use crate::present::out::{Out, say};
+use crate::present::table::{Cell, Table};
+
+/// The CPUs that one can change to, an example of each kind of records.
+const CPUS: [&str; 6] = ["nehalem", "haswell", "skylake", "goldmont", "golden-cove", "zen4"];
+
+/// Learn what branch records do, step by step
+///
+/// A course of short lessons: a program of a few instructions, the ring and the control registers of a
+/// CPU, and a question at the end whose answer is read from the ring. One steps forwards and back,
+/// toggles the bits of the control registers, and changes the CPU. No CPU with branch records is
+/// needed: the registers are the software LBR's. Predictions and cycles are modelled.
+///
+/// A program of your own is single-stepped first, for so many instructions of its first thread, and
+/// can then be stepped through in the same way.
+///
+/// On a terminal it is drawn there, with its keys below. --transcript prints a lesson as a handout,
+/// --html writes all of them, or one, as a page that is stepped through in a browser.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lbr learn
+  lbr learn callstack
+  lbr learn --transcript wrap
+  lbr learn --html course.html
+  lbr learn --from main -- ./prog")]
+pub(crate) struct Learn {
+    /// The lesson to begin with [default: the first]
+    #[arg(value_name = "LESSON", value_parser = lessons(), hide_possible_values = true, conflicts_with = "command")]
+    lesson: Option<String>,
+
+    /// List the lessons
+    #[arg(long, conflicts_with_all = ["transcript", "html", "command"])]
+    list: bool,
+
+    /// Print a lesson, or your program's steps, as text
+    #[arg(long, value_name = "LESSON", num_args = 0..=1, value_parser = lessons(),
+          hide_possible_values = true, conflicts_with = "html")]
+    transcript: Option<Option<String>>,
+
+    /// Write a page of its own to FILE, - for standard output: all lessons, or the one named
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// The CPU to begin with, FF_MMH or a name such as skylake or zen4; list lists them
+    #[arg(long, value_name = "CPU", value_parser = SoftCpu::preset)]
+    soft_cpu: Option<SoftCpu>,
+
+    /// What is recorded of your program, perf's names separated by commas
+    #[arg(
+        short = 'j',
+        long = "branch-filter",
+        value_name = "FILTER",
+        default_value = "any,u",
+        requires = "command"
+    )]
+    filter: BranchFilter,
+
+    /// Start when this function of your program is first reached; it may also stand behind
+    /// the program, as in -- ./prog --from main
+    #[arg(long, value_name = "SYMBOL", requires = "command")]
+    from: Option<String>,
+
+    /// Instructions of your program, at most
+    #[arg(long, value_name = "N", default_value_t = 2000, requires = "command",
+          value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    steps: u32,
+
+    #[command(flatten)]
+    rights: Rights,
+
+    /// Your program and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+fn lessons() -> PossibleValuesParser {
+    LESSONS.iter().map(|lesson| lesson.name).collect::<Vec<_>>().into()
+}
+
+/// What is stepped through: a lesson, or somebody's program.
+struct Subject {
+    name: String,
+    title: String,
+    text: Vec<String>,
+    /// The lesson that it is.
+    lesson: Option<&'static Lesson>,
+    session: Session,
+}
+
+impl Subject {
+    fn of(lesson: &'static Lesson, cpu: Option<&SoftCpu>) -> anyhow::Result<Subject> {
+        let damaged = || anyhow!("the lesson {} cannot be made", lesson.name);
+        let mut session = Session::of(lesson).ok_or_else(damaged)?;
+        if let Some(cpu) = cpu {
+            if let Some(refused) = session.change_cpu(cpu.clone()) {
+                say!("{}: {refused}; everything is recorded", lesson.name);
+            }
+            session.begin_here();
+        }
+        let text = lesson.text.iter().map(|paragraph| (*paragraph).to_owned()).collect();
+        let (name, title) = (lesson.name.to_owned(), lesson.title.to_owned());
+        Ok(Subject { name, title, text, lesson: Some(lesson), session })
+    }
+
+    fn questions(&self) -> &'static [Question] {
+        self.lesson.map_or(&[], |lesson| lesson.questions)
+    }
+}
+
+/// Runs `lbr learn`.
+pub(crate) fn run(args: &Learn) -> Outcome {
+    if args.list {
+        return list();
+    }
+    let asked = args.transcript.clone().flatten().or_else(|| args.lesson.clone());
+    let output = args.html.as_deref().map(|path| Output::new(path, None::<&Path>)).transpose()?;
+    let drawn = args.transcript.is_none() && output.is_none();
+    if drawn {
+        terminal::check().or_exit(USAGE)?;
+    }
+    let all = drawn || (output.is_some() && asked.is_none());
+    let subjects = if args.command.is_empty() {
+        let first = LESSONS.first().map_or("", |lesson| lesson.name);
+        let named = |lesson: &&Lesson| all || lesson.name == asked.as_deref().unwrap_or(first);
+        let lessons = LESSONS.iter().filter(named);
+        lessons
+            .map(|lesson| Subject::of(lesson, args.soft_cpu.as_ref()))
+            .collect::<Result<_, _>>()?
+    } else {
+        vec![own::subject(args)?]
+    };
+    if let Some(output) = output {
+        output.write(html::page(&subjects))?;
+        if output.path() != Path::new("-") {
+            say!("course in {}", crate::output::name(output.path()));
+        }
+    } else if drawn {
+        let at = subjects.iter().position(|subject| Some(&subject.name) == asked.as_ref());
+        keys::play(subjects, at.unwrap_or(0))?;
+    } else {
+        let mut out = Out::stdout();
+        for subject in subjects {
+            handout::write(&mut out, subject)?;
+        }
+        out.flush()?;
+    }
+    Ok(DONE)
+}
+
+fn list() -> Outcome {
+    let mut out = Out::stdout();
+    Table::<(), &Lesson>::new()
+        .word("", "lesson", |(), lesson| Cell::Word(lesson.name.into()))
+        .word("", "CPU", |(), lesson| Cell::Word(lesson.cpu.into()))
+        .prose("", "what it teaches", |(), lesson| Cell::Word(lesson.title.into()))
+        .write_text(&mut out, &mut (), LESSONS.iter())?;
+    out.flush()?;
+    Ok(DONE)
+}

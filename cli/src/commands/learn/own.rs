@@ -1,0 +1,104 @@
+//! Somebody's program: its trace, and the names and the source of its code.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use lab::learn::{self, Own, Session, Setup};
+use lbr_msr::record::Mmap;
+use lbr_msr::soft::{Faults, SoftCpu};
+use profile::symbols::{Module, find_symbol};
+use sampler::source::Command;
+use sampler::target;
+
+use super::{Learn, Subject};
+use crate::commands::backend::not_started;
+use crate::commands::record::in_user_mode;
+use crate::exit::{Failure, OrExit, USAGE};
+use crate::present::out::say;
+
+/// Runs the program, and makes a subject of what it did.
+pub(super) fn subject(args: &Learn) -> Result<Subject, Failure> {
+    args.rights.check()?;
+    let filter = in_user_mode(args.filter)?;
+    let (command, from) = match (&args.command[..], &args.from) {
+        // As it is often typed.
+        ([program, option, symbol], None) if option == "--from" => {
+            (std::slice::from_ref(program), Some(symbol))
+        }
+        (command, from) => (command, from.as_ref()),
+    };
+    let (program, arguments) = command.split_first().context("no program is given")?;
+    let path = target::find(program).map_err(not_started)?;
+    let address = from.map(|symbol| find_symbol(&path, symbol)).transpose().or_exit(USAGE)?;
+    let asked = Command {
+        program: program.clone(),
+        args: arguments.to_vec(),
+        from: address,
+        follow_children: false,
+        cpu: None,
+        user: args.rights.user.clone(),
+    };
+    args.rights.announce();
+    let mut own = learn::run(asked, args.steps as usize).map_err(not_started)?;
+    if own.cut {
+        say!("{program} was ended after {} instructions (--steps)", args.steps);
+    }
+    named(&mut own);
+    let cpu = match &args.soft_cpu {
+        Some(cpu) => cpu.clone(),
+        None => SoftCpu::preset("skylake").or_exit(USAGE)?,
+    };
+    let setup = Setup { filter, set: Vec::new(), faults: Faults::NONE };
+    let steps = own.trace.steps.len();
+    let title = match from {
+        Some(symbol) => format!("{steps} instructions from {symbol}"),
+        None => format!("{steps} instructions"),
+    };
+    let session = Session::new(Arc::new(own.trace), cpu, setup).or_exit(USAGE)?;
+    let text = vec![
+        "What the first thread of this program did in user mode, instruction by instruction. The \
+         kernel is not seen: a system call goes to 0, and comes back behind itself."
+            .to_owned(),
+    ];
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Subject { name, title, text, lesson: None, session })
+}
+
+/// Puts names and source to the code.
+fn named(own: &mut Own) {
+    let mut modules: HashMap<&str, Option<Module>> = HashMap::new();
+    let mut files: HashMap<Arc<str>, Vec<String>> = HashMap::new();
+    let in_file = |maps: &[Mmap], address: u64| {
+        let holds = |map: &&Mmap| address.wrapping_sub(map.addr) < map.len;
+        let at = maps.iter().rposition(|map| holds(&map))?;
+        Some((at, address - maps.get(at)?.addr + maps.get(at)?.pgoff))
+    };
+    let mut before = None;
+    for line in &mut own.trace.program.lines {
+        let Some((map, offset)) = in_file(&own.maps, line.address) else { continue };
+        let Some(map) = own.maps.get(map) else { continue };
+        let module =
+            modules.entry(&map.path).or_insert_with(|| Module::open(Path::new(&map.path)).ok());
+        let Some(module) = module else { continue };
+        let Some(address) = module.address_of_offset(offset) else { continue };
+        if let Some((symbol, behind)) = module.symbol_at(address) {
+            line.label =
+                if behind == 0 { symbol.to_owned() } else { format!("{symbol}+{behind:#x}") };
+        }
+        let source = module.source(address);
+        if source == before {
+            continue;
+        }
+        if let Some(source) = &source {
+            let text = files.entry(Arc::clone(&source.file)).or_insert_with(|| {
+                let text = std::fs::read_to_string(&*source.file).unwrap_or_default();
+                text.lines().map(str::to_owned).collect()
+            });
+            let words = text.get(source.line as usize - 1).map_or("", |line| line.trim());
+            line.source = format!("{}:{} {words}", source.file_name(), source.line);
+        }
+        before = source;
+    }
+}

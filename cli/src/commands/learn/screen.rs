@@ -1,0 +1,369 @@
+//! The course on a screen of any size: the program and the ring side by side,
+//! the registers below, then what happened and the keys.
+
+use anstyle::{AnsiColor, Style};
+use lab::learn::{Line, Program, Slot, View};
+
+use super::keys::{Page, Play};
+use super::terminal::Row;
+use super::words;
+use crate::present::escape::escaped;
+use crate::present::out::{FAINT, GOOD, cells, cells_of, folded};
+
+/// What the last step changed.
+const NEW: Style = AnsiColor::Yellow.on_default().bold();
+/// What comes next, and what has the focus.
+const HERE: Style = Style::new().invert();
+const BOLD: Style = Style::new().bold();
+const PLAIN: Style = Style::new();
+/// Columns from which the raw registers of each slot fit beside the program.
+const WIDE: usize = 150;
+/// Lines from which the text of a lesson fits below the rest.
+const TALL: usize = 40;
+
+const TEXT_KEYS: &str = "any key: step through it   n N: next, previous lesson   q: quit";
+const STEP_KEYS: &str = "s step  b back  r run  0 start  p breakpoint  Tab t toggle  c CPU  e erratum  a answer  h text  n lesson  q quit";
+const ANSWER_KEYS: &str = "type the answer, Enter; Enter alone skips; Esc goes back to the steps";
+
+/// The lines of the screen, none wider than it and not more than it has.
+pub(super) fn draw(play: &Play, (width, height): (usize, usize)) -> Vec<Row> {
+    let subject = play.subject();
+    let title =
+        format!("lbr learn {}/{}  {}", play.at + 1, play.subjects.len(), words::title(subject));
+    let mut rows = vec![row(BOLD, &title)];
+    let keys = match play.page {
+        Page::Text => TEXT_KEYS,
+        Page::Steps => STEP_KEYS,
+        Page::Question(..) => ANSWER_KEYS,
+    };
+    let mut below = Vec::new();
+    if play.page == Page::Text {
+        rows.extend(text(play, width));
+    } else {
+        let view = View::of(&subject.session);
+        below.extend(registers(play, &view, width));
+        if height >= TALL {
+            below.push(Row::new());
+            below.extend(text(play, width));
+        }
+        below.push(Row::new());
+        below.extend(message(play, &view, width));
+        let keys = folded(keys, Some(width), 0).len();
+        let room = height.saturating_sub(rows.len() + below.len() + keys);
+        rows.extend(panes(play, &view, width, room));
+    }
+    let keys: Vec<Row> = folded(keys, Some(width), 0).iter().map(|line| row(FAINT, line)).collect();
+    // Of what does not fit the middle is left out: the keys stay.
+    rows.extend(below);
+    rows.truncate(height.saturating_sub(keys.len()));
+    rows.resize(height.saturating_sub(keys.len()), Row::new());
+    rows.extend(keys);
+    rows.truncate(height);
+    rows.into_iter().map(|row| fitted(row, width)).collect()
+}
+
+fn row(style: Style, text: &str) -> Row {
+    vec![(style, escaped(text).into_owned())]
+}
+
+/// A line cut to so many cells.
+fn fitted(row: Row, width: usize) -> Row {
+    let mut left = width;
+    let mut fitted = Row::new();
+    for (style, text) in row {
+        let mut kept = String::new();
+        for c in text.chars() {
+            let cells = cells_of(c);
+            if cells > left {
+                left = 0;
+                break;
+            }
+            left -= cells;
+            kept.push(c);
+        }
+        fitted.push((style, kept));
+    }
+    fitted
+}
+
+/// A line cut or filled up to so many cells.
+fn padded(line: Row, width: usize) -> Row {
+    let mut line = fitted(line, width);
+    let used: usize = line.iter().map(|(_, text)| cells(text)).sum();
+    line.push((PLAIN, " ".repeat(width.saturating_sub(used))));
+    line
+}
+
+fn text(play: &Play, width: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for paragraph in &play.subject().text {
+        rows.extend(folded(paragraph, Some(width.min(100)), 0).iter().map(|line| row(PLAIN, line)));
+        if play.page == Page::Text {
+            rows.push(Row::new());
+        }
+    }
+    rows
+}
+
+/// So many lines around one that is to be seen.
+fn window(count: usize, shown: usize, room: usize) -> std::ops::Range<usize> {
+    let first = (shown + 1).saturating_sub(room.max(1) * 2 / 3).min(count.saturating_sub(room));
+    first..(first + room).min(count)
+}
+
+/// The program beside the ring.
+fn panes(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
+    let left = (width * 46 / 100).min(88);
+    let right = width.saturating_sub(left + 1);
+    let code = code(play, left, room);
+    let ring = ring(play, view, right, room);
+    let mut code = code.into_iter();
+    let mut ring = ring.into_iter();
+    (0..room)
+        .map(|_| {
+            let mut line = padded(code.next().unwrap_or_default(), left);
+            line.push((PLAIN, " ".to_owned()));
+            line.extend(ring.next().unwrap_or_default());
+            line
+        })
+        .collect()
+}
+
+fn code(play: &Play, width: usize, room: usize) -> Vec<Row> {
+    let session = &play.subject().session;
+    let program = &session.trace().program;
+    let next = program.index(session.next());
+    let (done, all) = (session.state().done, session.trace().steps.len());
+    let mut rows = vec![row(FAINT, &format!("program, step {done} of {all}"))];
+    for at in window(program.lines.len(), play.line, room.saturating_sub(1)) {
+        let Some(line) = program.lines.get(at) else { break };
+        let mark = |is: bool, c: char| if is { c } else { ' ' };
+        let stops = session.breakpoints.contains(&line.address);
+        let marks: String =
+            [mark(at == play.line, '>'), mark(stops, 'o'), mark(Some(at) == next, '=')]
+                .iter()
+                .collect();
+        let style = if Some(at) == next { HERE } else { PLAIN };
+        rows.push(vec![
+            (if stops { NEW } else { PLAIN }, marks),
+            (
+                style,
+                format!(
+                    "{:<width$}",
+                    instruction(program, line, width),
+                    width = width.saturating_sub(4)
+                ),
+            ),
+        ]);
+    }
+    rows
+}
+
+/// Name, instruction and source, as far as they fit.
+fn instruction(program: &Program, line: &Line, width: usize) -> String {
+    let label = match words::label(line) {
+        "" => String::new(),
+        label => format!("{label}:"),
+    };
+    let address = if width > 60 { format!("{:x} ", line.address) } else { String::new() };
+    let text = format!("{address}{label:<7} {:<14}", words::instruction(program, line));
+    escaped(&format!("{text} {}", line.source)).trim_end().to_owned()
+}
+
+fn ring(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
+    let subject = play.subject();
+    let state = subject.session.state();
+    let newest = view.newest_first().next().map_or(0, |slot| slot.index as usize);
+    let head = format!("ring of {}, > newest, * changed", state.cpu.caps.depth);
+    let mut rows = vec![row(FAINT, &head)];
+    let room = room.saturating_sub(1);
+    let slots = match play.scrolled {
+        None => window(view.slots.len(), newest, room),
+        Some(first) => {
+            let first = first.min(view.slots.len().saturating_sub(room));
+            first..(first + room).min(view.slots.len())
+        }
+    };
+    for slot in view.slots.get(slots).unwrap_or_default() {
+        rows.push(ring_slot(play, slot, width));
+    }
+    rows
+}
+
+fn ring_slot(play: &Play, slot: &Slot, width: usize) -> Row {
+    let session = &play.subject().session;
+    let newest = if slot.age == 0 { '>' } else { ' ' };
+    let changed = if slot.changed { '*' } else { ' ' };
+    let style = match slot.entry {
+        _ if slot.changed => NEW,
+        None => FAINT,
+        Some(_) => PLAIN,
+    };
+    let mut text = format!("{newest}{changed}{:>2} ", slot.index);
+    if width + 80 >= WIDE {
+        for (name, _, value) in words::registers(&session.state().cpu.caps, slot) {
+            text += &format!("{name} {value:<18x} ");
+        }
+    }
+    text += &match slot.entry {
+        Some(entry) => words::record(&session.trace().program, &entry),
+        None if slot.raw.from | slot.raw.to | slot.raw.info.unwrap_or(0) == 0 => "-".to_owned(),
+        None => "no record".to_owned(),
+    };
+    row(style, &text)
+}
+
+/// The newest record's registers, then the control registers, bit by bit.
+fn registers(play: &Play, view: &View, width: usize) -> Vec<Row> {
+    let state = play.subject().session.state();
+    let mut rows = Vec::new();
+    if let Some(newest) = view.newest_first().next() {
+        let mut pieces = vec![(FAINT, format!("newest, slot {}:", newest.index))];
+        for (name, msr, value) in words::registers(&state.cpu.caps, newest) {
+            pieces.push((
+                if newest.changed { NEW } else { PLAIN },
+                format!("{name} {msr}={value:#x}"),
+            ));
+        }
+        rows.extend(wrapped(pieces, width));
+    }
+    let bits = Play::bits(view);
+    let focus = play.focus % bits.len().max(1);
+    let mut number = 0;
+    for bits in &view.controls {
+        let changed = if bits.changed != 0 { NEW } else { BOLD };
+        let mut pieces =
+            vec![(changed, format!("{} {}={:#x}", bits.register.name(), bits.msr, bits.value))];
+        for field in &bits.fields {
+            let on = field.of(bits.value) != 0;
+            let star = if field.of(bits.changed) != 0 { "*" } else { "" };
+            let bit = u8::from(on);
+            pieces.push(if number == focus {
+                (HERE, format!("<{bit}>{star}{}", field.name))
+            } else if star.is_empty() {
+                (if on { GOOD } else { PLAIN }, format!("[{bit}]{}", field.name))
+            } else {
+                (NEW, format!("[{bit}]{star}{}", field.name))
+            });
+            number += 1;
+        }
+        rows.extend(wrapped(pieces, width));
+    }
+    let (cpu, lacks) = words::cpu(state);
+    let erratum = match (play.subject().lesson, state.faulty) {
+        (Some(lesson), true) => format!("; erratum {}", lesson.erratum),
+        _ => String::new(),
+    };
+    rows.extend(
+        folded(&format!("{cpu}: {lacks}{erratum}"), Some(width), 2)
+            .iter()
+            .map(|line| row(FAINT, line)),
+    );
+    rows
+}
+
+/// Pieces in as many lines as they take; those after the first are set in.
+fn wrapped(pieces: Vec<(Style, String)>, width: usize) -> Vec<Row> {
+    let (mut rows, mut line, mut used) = (Vec::new(), Row::new(), 0);
+    for (style, text) in pieces {
+        let cells = cells(&text);
+        if used > 2 && used + 1 + cells > width {
+            rows.push(std::mem::replace(&mut line, vec![(PLAIN, " ".to_owned())]));
+            used = 1;
+        }
+        if used > 0 {
+            line.push((PLAIN, " ".to_owned()));
+            used += 1;
+        }
+        line.push((style, text));
+        used += cells;
+    }
+    rows.push(line);
+    rows
+}
+
+/// What happened, or what is asked.
+fn message(play: &Play, view: &View, width: usize) -> Vec<Row> {
+    let session = &play.subject().session;
+    let text = match (&play.page, play.message.is_empty()) {
+        (_, false) => play.message.clone(),
+        _ if session.next() == session.trace().end
+            && session.state().done == session.trace().steps.len() =>
+        {
+            format!("{}; the end. a asks, b goes back", words::told(session, view))
+        }
+        _ => words::told(session, view),
+    };
+    let mut rows: Vec<Row> =
+        folded(&escaped(&text), Some(width), 2).iter().map(|line| row(BOLD, line)).collect();
+    if let Page::Question(_, typed) = &play.page {
+        rows.push(row(BOLD, &format!("> {typed}_")));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::learn::LESSONS;
+    use termion::event::Key;
+
+    use super::*;
+    use crate::commands::learn::Subject;
+
+    fn play() -> Play {
+        let subjects = LESSONS.iter().filter_map(|lesson| Subject::of(lesson, None).ok());
+        Play::new(subjects.collect(), 0)
+    }
+
+    fn shown(play: &Play, size: (usize, usize)) -> String {
+        let line = |row: &Row| row.iter().map(|(_, text)| text.as_str()).collect::<String>() + "\n";
+        draw(play, size).iter().map(line).collect()
+    }
+
+    /// Whatever is pressed, on whatever terminal: every line fits, and the keys
+    /// stay in sight.
+    #[test]
+    fn every_screen_fits() {
+        const KEYS: &str = "s tsrbbCts\tt0sceppra1\n\nssbnc srtbNnn";
+        for size in [(80, 24), (200, 50), (40, 12), (120, 40), (1, 1)] {
+            let mut play = play();
+            for (at, c) in KEYS.chars().cycle().take(400).enumerate() {
+                let key = match at % 37 {
+                    11 => Key::Down,
+                    12 => Key::PageDown,
+                    13 => Key::Up,
+                    29 => Key::BackTab,
+                    31 => Key::Esc,
+                    _ => Key::Char(c),
+                };
+                assert!(play.press(key));
+                let rows = draw(&play, size);
+                assert_eq!(rows.len(), size.1, "{size:?}");
+                for row in rows {
+                    let used: usize = row.iter().map(|(_, text)| cells(text)).sum();
+                    assert!(used <= size.0, "{size:?}: {row:?}");
+                }
+            }
+        }
+    }
+
+    /// By hand: `taken` after its first record, at 80 columns.
+    #[test]
+    fn a_record_is_marked_where_it_is_new() {
+        let mut play = play();
+        for c in " sssssss".chars() {
+            assert!(play.press(Key::Char(c)));
+        }
+        let screen = shown(&play, (80, 24));
+        assert!(screen.contains(">* 1 again -> next  MISPRED"), "{screen}");
+        assert!(screen.contains("MSR_LASTBRANCH_TOS 0x1c9=0x1"), "{screen}");
+        assert!(screen.contains("<1>LBR"), "{screen}");
+        assert!(screen.contains("jne next: taken, recorded in slot 1"), "{screen}");
+        assert!(play.press(Key::Char('b')));
+        assert!(!shown(&play, (80, 24)).contains("again -> next"), "{screen}");
+        // Toggled, and the ring stays as it is.
+        assert!(play.press(Key::Char('t')) && play.press(Key::Char('s')));
+        let off = shown(&play, (80, 24));
+        assert!(off.contains("<0>LBR") && off.contains("recording is off"), "{off}");
+    }
+}

@@ -1,0 +1,144 @@
+//! The terminal that the course is drawn on: taken, and given back however the
+//! course ends.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::Style;
+use anyhow::bail;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
+use termion::event::Key;
+use termion::input::TermRead;
+use termion::raw::{IntoRawMode, RawTerminal};
+use termion::screen::{AlternateScreen, IntoAlternateScreen, ToMainScreen};
+use termion::{clear, cursor};
+
+/// How soon a new size and a signal are noticed.
+const LOOK: Duration = Duration::from_millis(100);
+/// Size of a terminal that does not say.
+const USUAL: (u16, u16) = (80, 24);
+
+/// A line of the screen, in pieces of one style.
+pub(super) type Row = Vec<(Style, String)>;
+
+/// Refuses where nothing can be drawn or no key be pressed.
+pub(super) fn check() -> anyhow::Result<()> {
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        bail!(
+            "the course is drawn on a terminal, and this is none; `lbr learn --list` lists the \
+             lessons, --transcript LESSON prints one, --html FILE writes them for a browser"
+        );
+    }
+    Ok(())
+}
+
+/// What woke the course.
+pub(super) enum Woken {
+    /// A key was pressed.
+    Key(Key),
+    /// Nothing but time.
+    Nothing,
+    /// A signal, or the end of the input.
+    End,
+}
+
+/// The terminal, until it is dropped.
+pub(super) struct Terminal {
+    screen: AlternateScreen<RawTerminal<File>>,
+    keys: Receiver<Key>,
+    signal: Arc<AtomicUsize>,
+    color: bool,
+}
+
+impl Terminal {
+    /// Takes standard input and output.
+    pub(super) fn take() -> io::Result<Terminal> {
+        let color = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
+        let signal = Arc::new(AtomicUsize::new(0));
+        for number in [SIGHUP, SIGINT, SIGTERM] {
+            flag::register_usize(number, Arc::clone(&signal), number as usize)?;
+        }
+        // What a panic says is to be seen once the screen is gone.
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |what| {
+            let _ = write!(io::stdout(), "{}{}\r", cursor::Show, ToMainScreen);
+            before(what);
+        }));
+        let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let mut screen = output.into_raw_mode()?.into_alternate_screen()?;
+        write!(screen, "{}", cursor::Hide)?;
+        screen.flush()?;
+        let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let (pressed, keys) = channel();
+        // It ends with the process, or with the input.
+        std::thread::spawn(move || {
+            for key in input.keys().map_while(Result::ok) {
+                if pressed.send(key).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Terminal { screen, keys, signal, color })
+    }
+
+    /// Columns and lines.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let size = terminal_size::terminal_size_of(io::stdout());
+        let (width, height) = size.map_or(USUAL, |(width, height)| (width.0, height.0));
+        (usize::from(width.max(1)), usize::from(height.max(1)))
+    }
+
+    /// Shows these lines, from the top.
+    pub(super) fn show(&mut self, rows: &[Row]) -> io::Result<()> {
+        let mut text = String::new();
+        for (at, row) in (1..).zip(rows) {
+            text += &cursor::Goto(1, at).to_string();
+            for (style, words) in row {
+                let style = if self.color { *style } else { Style::new() };
+                text += &format!("{style}{words}{style:#}");
+            }
+            text += clear::UntilNewline.as_ref();
+        }
+        if rows.len() < self.size().1 {
+            text += clear::AfterCursor.as_ref();
+        }
+        self.screen.write_all(text.as_bytes())?;
+        self.screen.flush()
+    }
+
+    /// Waits for a key, a little while.
+    pub(super) fn wait(&self) -> Woken {
+        let key = self.keys.recv_timeout(LOOK);
+        match key {
+            _ if self.signal.load(Ordering::Relaxed) != 0 => Woken::End,
+            Ok(key) => Woken::Key(key),
+            Err(RecvTimeoutError::Timeout) => Woken::Nothing,
+            Err(RecvTimeoutError::Disconnected) => Woken::End,
+        }
+    }
+
+    /// Gives the terminal back, and ends as the signal that came would have.
+    pub(super) fn end(self) {
+        let signal = self.signal.load(Ordering::Relaxed);
+        drop(self);
+        if signal != 0 {
+            let _ = low_level::emulate_default_handler(signal as i32);
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // The screen and the mode give themselves back.
+        let _ = write!(self.screen, "{}", cursor::Show);
+        let _ = self.screen.flush();
+    }
+}

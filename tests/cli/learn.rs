@@ -1,0 +1,193 @@
+//! `lbr learn` as its readers meet it: handouts, pages, a terminal.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use nix::pty::{Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::tcgetattr;
+use nix::unistd::Pid;
+
+use crate::html::Browser;
+use crate::support::lbr::{PROGRAM, alone, done, lbr, stderr};
+use crate::support::programs::{BARE, build};
+use crate::support::skip::skipped;
+
+/// What handouts say, kept to be looked at when it changes.
+#[test]
+fn handouts_are_as_they_were_looked_at() {
+    for lesson in ["taken", "msr", "arch", "am94"] {
+        let path = format!("{}/../tests/cli/golden/learn-{lesson}.txt", env!("CARGO_MANIFEST_DIR"));
+        let handout = done(&["learn", "--transcript", lesson]);
+        if std::env::var_os("LBR_RENEW").is_some() {
+            std::fs::write(&path, &handout).unwrap();
+        }
+        assert_eq!(handout, std::fs::read_to_string(&path).unwrap(), "{lesson}");
+    }
+}
+
+#[test]
+fn what_cannot_be_drawn_is_said() {
+    let out = lbr(&["learn"]);
+    assert_eq!(out.status.code(), Some(2));
+    let said = stderr(&out);
+    for word in ["terminal", "--list", "--transcript", "--html"] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert_eq!(lbr(&["learn", "--transcript", "nothing"]).status.code(), Some(2));
+    assert!(done(&["learn", "--list"]).lines().count() > 10);
+}
+
+/// A lesson on another CPU: what it lacks is said, and what it cannot filter.
+#[test]
+fn another_cpu_says_what_it_lacks() {
+    let handout = done(&["learn", "--transcript", "predict", "--soft-cpu", "nehalem"]);
+    assert!(handout.contains("no cycle counts"), "{handout}");
+    let out = lbr(&["learn", "--transcript", "callstack", "--soft-cpu", "nehalem"]);
+    assert!(stderr(&out).contains("no call-stack mode"), "{}", stderr(&out));
+}
+
+#[test]
+fn a_program_of_ones_own() {
+    let Some(program) = build("textbook.S", &[BARE, &["-DELEMENTS=3,9,-4"]].concat()) else {
+        return;
+    };
+    let args = ["learn", "--transcript", "--from", "_start", "--", program.name()];
+    let out = lbr(&args);
+    if out.status.code() != Some(0) {
+        return skipped(stderr(&out));
+    }
+    let handout = done(&args);
+    assert!(handout.contains("_start"), "{handout}");
+    // As it is often typed.
+    let behind = done(&["learn", "--transcript", "--", program.name(), "--from", "_start"]);
+    assert_eq!(behind, handout);
+    let few = lbr(&["learn", "--transcript", "--steps", "5", "--", program.name()]);
+    assert!(stderr(&few).contains("ended after 5 instructions"), "{}", stderr(&few));
+}
+
+/// The page, by keyboard alone: forwards and back, another CPU, a bit, an answer.
+#[test]
+fn the_page_plays_the_states() {
+    let Some(browser) = Browser::find() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("course.html");
+    done(&["learn", "--html", page.to_str().unwrap()]);
+    let played = browser.run(
+        &page,
+        (1300, 1000),
+        r##"
+        const press = key => document.activeElement.dispatchEvent(
+            new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+        const seen = () => ["progress", "ring", "controls", "happened", "code"]
+            .map(id => document.getElementById(id).innerHTML).join();
+        const states = [seen()];
+        for (let i = 0; i < 16; i++) { press("ArrowRight"); states.push(seen()); }
+        const full = [...document.querySelectorAll("#ring tr")].filter(row => row.cells[1].textContent !== "0x0").length;
+        let same = 0;
+        for (let i = 15; i >= 0; i--) { press("ArrowLeft"); same += Number(seen().replace(/ chosen|chosen/g, "") === states[i].replace(/ chosen|chosen/g, "")); }
+        press("c"); press("c");
+        const cpu = document.getElementById("cpu").value;
+        press("N"); press("n"); press("N");
+        [...document.querySelectorAll("#controls button")].find(b => b.textContent.endsWith(" JCC")).click();
+        press("r");
+        const filtered = [...document.querySelectorAll("#ring tr")].filter(row => row.cells[1].textContent !== "0x0").length;
+        press("a");
+        const input = document.getElementById("answer");
+        input.value = "2";
+        document.getElementById("question").requestSubmit();
+        const wrong = document.getElementById("verdict").textContent;
+        input.value = "1";
+        document.getElementById("question").requestSubmit();
+        const right = document.getElementById("verdict").textContent;
+        return { full, same, cpu, filtered, wrong, right };
+        "##,
+    );
+    // `taken` leaves three records, and none of its conditional branches with JCC.
+    assert_eq!((&played["full"], &played["same"]), (&3.into(), &16.into()));
+    assert!(!played["cpu"].as_str().unwrap().starts_with("Skylake"), "{played}");
+    assert_eq!(played["filtered"], 0);
+    assert!(played["wrong"].as_str().unwrap().contains("says no"), "{played}");
+    assert!(played["right"].as_str().unwrap().contains("right"), "{played}");
+    for dark in [false, true] {
+        let pixels = browser.picture(&page, (1300, 1000), dark);
+        assert_eq!(pixels[0], if dark { [0x0D, 0x11, 0x17] } else { [0xFF; 3] });
+    }
+}
+
+/// The course on a terminal of its own.
+struct Terminal {
+    child: Child,
+    keys: File,
+    slave: std::os::fd::OwnedFd,
+    seen: Receiver<Vec<u8>>,
+    text: Vec<u8>,
+}
+
+impl Terminal {
+    fn start(width: u16, height: u16) -> Terminal {
+        let size = Winsize { ws_row: height, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(Some(&size), None).unwrap();
+        let end = || Stdio::from(pty.slave.try_clone().unwrap());
+        let mut command = alone(Command::new(PROGRAM));
+        command.arg("learn").env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
+        let child = command.spawn().unwrap();
+        let mut read = File::from(pty.master.try_clone().unwrap());
+        let (said, seen) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok(n @ 1..) = read.read(&mut buffer) {
+                if said.send(buffer[..n].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Terminal { child, keys: File::from(pty.master), slave: pty.slave, seen, text: Vec::new() }
+    }
+
+    /// Waits until something is shown after what was waited for before.
+    fn wait_for(&mut self, words: &str) {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let text = String::from_utf8_lossy(&self.text).into_owned();
+            if let Some(at) = text.find(words) {
+                self.text = text[at + words.len()..].as_bytes().to_vec();
+                return;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match self.seen.recv_timeout(left) {
+                Ok(more) => self.text.extend(more),
+                Err(_) => panic!("no {words:?} in {text}"),
+            }
+        }
+    }
+}
+
+/// However it ends, the terminal is as it was.
+#[test]
+fn the_terminal_is_given_back() {
+    for (end, signal) in
+        [("q", None), ("\u{3}", None), ("", Some(Signal::SIGTERM)), ("", Some(Signal::SIGINT))]
+    {
+        let mut terminal = Terminal::start(80, 24);
+        let before = tcgetattr(&terminal.slave).unwrap();
+        terminal.wait_for("Only taken branches");
+        assert_ne!(tcgetattr(&terminal.slave).unwrap(), before, "raw while it is drawn");
+        terminal.keys.write_all(b" sss").unwrap();
+        terminal.wait_for("step 3 of 16");
+        terminal.keys.write_all(end.as_bytes()).unwrap();
+        if let Some(signal) = signal {
+            kill(Pid::from_raw(terminal.child.id().cast_signed()), signal).unwrap();
+        }
+        // Back from the other screen, with a cursor.
+        terminal.wait_for("\u{1b}[?25h");
+        terminal.wait_for("\u{1b}[?1049l");
+        let status = terminal.child.wait().unwrap();
+        assert_eq!(status.signal(), signal.map(|signal| signal as i32));
+        assert_eq!(tcgetattr(&terminal.slave).unwrap(), before);
+    }
+}
