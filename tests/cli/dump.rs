@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::lbr::lbr;
+use crate::support::lbr::{done, lbr};
+use crate::support::skip::{skipped, tool};
 
 /// A software ring before anything was recorded: its registers, all empty.
 #[test]
@@ -110,4 +111,64 @@ fn refusals_say_why() {
     // A guest without LBR is told before its missing driver.
     std::fs::write(&cpuid, text("0x80000000")).unwrap();
     refused(&from_file, 3, "hypervisor");
+}
+
+/// A program's ring without any hardware: three branches, by hand.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn a_software_ring_of_a_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("three.S");
+    // Five bytes of call, five of mov, two of xor, two of syscall.
+    let text = ".globl _start\n.text\n_start: jmp 1f\n.fill 14,1,0x90\n1: call 2f\nmov $60,%eax\n\
+                xor %edi,%edi\nsyscall\n2: ret\n.section .note.GNU-stack,\"\",@progbits\n";
+    std::fs::write(&source, text).unwrap();
+    let program = folder.path().join("three");
+    let built = tool("cc")
+        .args(["-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x401000", "-o"])
+        .args([&program, &source])
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        return skipped("no C compiler (cc)");
+    }
+    let wanted =
+        [("0x40101e", "0x401015"), ("0x401010", "0x40101e"), ("0x401000", "0x401010")];
+    for cpu in ["skylake", "core2", "zen4", "golden-cove", "nehalem"] {
+        let args = ["dump", "--soft-cpu", cpu, "--arm", "any,u", "--json", "--"];
+        let out = lbr(&[&args[..], &[program.to_str().unwrap()]].concat());
+        if out.status.code() != Some(0) {
+            return skipped(String::from_utf8_lossy(&out.stderr));
+        }
+        let text = String::from_utf8(out.stdout).unwrap();
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let ends = |line: &Value| (line["from"].clone(), line["to"].clone());
+        let found: Vec<_> = lines[1..].iter().filter(|line| line["empty"] != true).map(ends).collect();
+        assert_eq!(found, wanted.map(|(from, to)| (json!(from), json!(to))), "{cpu}");
+        assert_eq!(lines[0]["recording"], false);
+        assert!(String::from_utf8_lossy(&out.stderr).contains("software LBR"));
+    }
+    for (args, code) in [
+        (&["--soft-cpu", "skylake", "--arm", "any,u"][..], 2),
+        (&["--soft-cpu", "skylake", "--arm", "any,k", "--", "true"], 2),
+        (&["--soft-cpu", "nehalem", "--arm", "stack,u", "--", "true"], 3),
+    ] {
+        assert_eq!(lbr(&[&["dump"], args].concat()).status.code(), Some(code), "{args:?}");
+    }
+}
+
+/// Every CPU and every lie, wherever the options are.
+#[test]
+fn software_cpus_are_listed() {
+    let cpus = done(&["dump", "--soft-cpu", "list"]);
+    for cpu in lbr_msr::soft::SoftCpu::all() {
+        assert!(cpus.lines().any(|line| line.starts_with(&cpu.key)), "{}", cpu.key);
+    }
+    assert!(cpus.contains("golden-cove") && cpus.contains("zen4"));
+    assert_eq!(done(&["verify", "--soft-cpu=list"]), cpus);
+    let lies = done(&["verify", "--soft-lie", "list"]);
+    for fault in lbr_msr::soft::Fault::all() {
+        assert!(lies.lines().any(|line| line.starts_with(fault.name())), "{fault}");
+    }
+    assert_eq!(lbr(&["report", "--soft-cpu", "list"]).status.code(), Some(2));
 }

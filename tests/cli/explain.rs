@@ -288,3 +288,23 @@ fn every_source_is_told() {
         );
     }
 }
+
+/// A box for each bit, and each field by name; a page of one register, or all.
+#[test]
+fn registers_are_drawn_as_pictures() {
+    let svg = done(&["explain", "LBR_SELECT", "0x3c5", "--svg", "-"]);
+    // The paper, and 64 bits.
+    assert_eq!(svg.matches("<rect ").count(), 65);
+    assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>"));
+    // Six bits of 0x3c5 are set.
+    assert_eq!(svg.matches(">1</text>").count(), 6 + 6 + 2, "bits, values, two places");
+    for word in ["MSR_LBR_SELECT (0x1c8) = 0x3c5", "EN_CALLSTACK", "call-stack mode"] {
+        assert!(svg.contains(word), "{word}");
+    }
+    let page = done(&["explain", "DEBUGCTL", "--html", "-"]);
+    assert!(page.contains("FREEZE_LBRS_ON_PMI") && page.contains("prefers-color-scheme: dark"));
+    let all = done(&["explain", "--cpu", "zen4", "--html", "-"]);
+    let listed = done(&["explain", "--cpu", "zen4"]).lines().count() - 1;
+    assert_eq!(all.matches("<svg ").count(), listed);
+    assert_eq!(lbr(&["explain", "--svg", "-"]).status.code(), Some(2));
+}
