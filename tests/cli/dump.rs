@@ -131,8 +131,7 @@ fn a_software_ring_of_a_program() {
     if !built.is_ok_and(|status| status.success()) {
         return skipped("no C compiler (cc)");
     }
-    let wanted =
-        [("0x40101e", "0x401015"), ("0x401010", "0x40101e"), ("0x401000", "0x401010")];
+    let wanted = [("0x40101e", "0x401015"), ("0x401010", "0x40101e"), ("0x401000", "0x401010")];
     for cpu in ["skylake", "core2", "zen4", "golden-cove", "nehalem"] {
         let args = ["dump", "--soft-cpu", cpu, "--arm", "any,u", "--json", "--"];
         let out = lbr(&[&args[..], &[program.to_str().unwrap()]].concat());
@@ -143,7 +142,8 @@ fn a_software_ring_of_a_program() {
         let lines: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let ends = |line: &Value| (line["from"].clone(), line["to"].clone());
-        let found: Vec<_> = lines[1..].iter().filter(|line| line["empty"] != true).map(ends).collect();
+        let found: Vec<_> =
+            lines[1..].iter().filter(|line| line["empty"] != true).map(ends).collect();
         assert_eq!(found, wanted.map(|(from, to)| (json!(from), json!(to))), "{cpu}");
         assert_eq!(lines[0]["recording"], false);
         assert!(String::from_utf8_lossy(&out.stderr).contains("software LBR"));

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::support::lbr::command;
+use crate::support::lbr::{command, done, lbr};
 
 fn explain(args: &[&str]) -> Output {
     command(&["explain"]).args(args).output().unwrap()
@@ -295,7 +295,9 @@ fn registers_are_drawn_as_pictures() {
     let svg = done(&["explain", "LBR_SELECT", "0x3c5", "--svg", "-"]);
     // The paper, and 64 bits.
     assert_eq!(svg.matches("<rect ").count(), 65);
-    assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>"));
+    assert!(
+        svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>")
+    );
     // Six bits of 0x3c5 are set.
     assert_eq!(svg.matches(">1</text>").count(), 6 + 6 + 2, "bits, values, two places");
     for word in ["MSR_LBR_SELECT (0x1c8) = 0x3c5", "EN_CALLSTACK", "call-stack mode"] {

@@ -155,7 +155,7 @@ impl Terminal {
         loop {
             let text = String::from_utf8_lossy(&self.text).into_owned();
             if let Some(at) = text.find(words) {
-                self.text = text[at + words.len()..].as_bytes().to_vec();
+                self.text = text.as_bytes()[at + words.len()..].to_vec();
                 return;
             }
             let left = until.saturating_duration_since(Instant::now());

@@ -1,6 +1,7 @@
 //! `lbr dump --soft-cpu --arm`: a program runs without any registers of a CPU,
 //! and a software ring records it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,8 @@ use lbr_msr::snapshot::Snapshot;
 use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
 use sampler::gate::Closed;
 use sampler::interrupt::Interrupts;
-use sampler::source::Command;
 use sampler::source::ptrace::{Ptrace, Recorder, Retire};
+use sampler::source::{Command, Exit};
 use sampler::target::ThreadId;
 
 use super::DumpArgs;
@@ -54,20 +55,21 @@ fn run(args: &DumpArgs, ring: SoftLbr) -> Result<SoftLbr, Failure> {
         user: args.rights.user.clone(),
     };
     let first = First {
-        ring: Arc::new(Mutex::new((ring, None))),
+        ring: Arc::new(Mutex::new(ring)),
+        started: AtomicBool::new(false),
         until: args.time.map(|time| Instant::now() + Duration::from_millis(time)),
         interrupts: Interrupts::listen()?,
     };
     args.rights.announce();
     let ran = Ptrace::new(command).and_then(|mut source| source.run_into(&first));
     let ended = first.is_closed();
-    let (ring, thread) = first.ring.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let ring = first.ring.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match ran {
-        Ok((exit, _)) if exit.status() != 0 => {
-            say!("{program} ended with status {}", exit.status());
+        Ok((Exit::Code(0), _)) => {}
+        Ok(_) | Err(_) if ended && first.started.load(Ordering::Relaxed) => {
+            say!("{program} was ended: its time was up, or a signal came");
         }
-        Ok(_) => {}
-        Err(_) if ended && thread.is_some() => say!("{program} was ended: its time was up"),
+        Ok((exit, _)) => say!("{program} ended with status {}", exit.status()),
         Err(error) => return Err(not_started(error)),
     }
     say!(
@@ -79,21 +81,20 @@ fn run(args: &DumpArgs, ring: SoftLbr) -> Result<SoftLbr, Failure> {
 
 /// Takes the branches of the first thread.
 struct First {
-    ring: Arc<Mutex<(SoftLbr, Option<ThreadId>)>>,
+    ring: Arc<Mutex<SoftLbr>>,
+    started: AtomicBool,
     until: Option<Instant>,
     interrupts: Interrupts,
 }
 
 /// A thread; `None` of those that are not looked at.
-struct Thread(Option<Arc<Mutex<(SoftLbr, Option<ThreadId>)>>>);
+struct Thread(Option<Arc<Mutex<SoftLbr>>>);
 
 impl Recorder for First {
     type Ring = Thread;
 
-    fn start(&self, thread: ThreadId) -> Result<Thread, Closed> {
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = ring.1.is_none();
-        ring.1.get_or_insert(thread);
+    fn start(&self, _: ThreadId) -> Result<Thread, Closed> {
+        let is_first = !self.started.swap(true, Ordering::Relaxed);
         Ok(Thread(is_first.then(|| Arc::clone(&self.ring))))
     }
 
@@ -110,7 +111,7 @@ impl Retire for Thread {
     fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
         // Where a branch into the kernel lands is not seen.
         if let Some(ring) = self.0.as_ref().filter(|_| branch.cpl_after != 0) {
-            ring.lock().unwrap_or_else(PoisonError::into_inner).0.retire(branch);
+            ring.lock().unwrap_or_else(PoisonError::into_inner).retire(branch);
         }
         Ok(())
     }
