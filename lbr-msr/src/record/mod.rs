@@ -4,8 +4,10 @@
 //! `profile` reads and writes them; both meet only in these types.
 
 mod event;
+mod perf;
 
 pub use event::{Comm, Event, Lost, Mmap, Sample, Sink, Task};
+pub use perf::{EntryFlags, RawBranch};
 
 use alloc::vec::Vec;
 use core::fmt;

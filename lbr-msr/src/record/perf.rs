@@ -1,0 +1,203 @@
+//! An entry as the kernel's perf events hand it over: two addresses and a word.
+
+use super::{BranchEntry, BranchSpec, BranchType, HwBranchType};
+
+/// The flags word of `struct perf_branch_entry` in the bit order of a
+/// little-endian machine.
+///
+/// | bits | field |
+/// |---|---|
+/// | 0 | mispredicted |
+/// | 1 | predicted |
+/// | 2 | in a transaction |
+/// | 3 | transaction abort |
+/// | 4 to 19 | core cycles since the previous record, 0 where unknown |
+/// | 20 to 23 | type, 15 = see new type |
+/// | 24, 25 | speculation |
+/// | 26 to 29 | new type |
+/// | 30 to 32 | privilege |
+/// | 33 | branch not taken (newer perf, in memory and text only) |
+///
+/// Neither of bits 0 and 1 means that nobody knows; both mean mispredicted,
+/// as perf prints them. Linux `include/uapi/linux/perf_event.h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EntryFlags(pub u64);
+
+impl EntryFlags {
+    /// Mispredicted.
+    pub const MISPREDICTED: u64 = 1;
+    /// Predicted.
+    pub const PREDICTED: u64 = 1 << 1;
+    /// In a transaction.
+    pub const IN_TX: u64 = 1 << 2;
+    /// Transaction abort.
+    pub const ABORT: u64 = 1 << 3;
+    /// Not taken.
+    pub const NOT_TAKEN: u64 = 1 << 33;
+    /// The highest cycle count that the word holds.
+    pub const MAX_CYCLES: u32 = 0xFFFF;
+    /// The type code that refers to the new type.
+    const EXTENDED: u64 = 15;
+
+    /// Whether the branch was mispredicted; `None` where neither bit is set.
+    #[must_use]
+    pub const fn mispredicted(self) -> Option<bool> {
+        match self.0 & (Self::MISPREDICTED | Self::PREDICTED) {
+            0 => None,
+            Self::PREDICTED => Some(false),
+            _ => Some(true),
+        }
+    }
+
+    /// Core cycles since the previous record; `None` for 0, perf's "unknown".
+    #[must_use]
+    pub const fn cycles(self) -> Option<u32> {
+        match (self.0 >> 4) as u32 & Self::MAX_CYCLES {
+            0 => None,
+            cycles => Some(cycles),
+        }
+    }
+
+    /// The type; `None` where the recording has none.
+    #[must_use]
+    pub const fn branch_type(self) -> Option<BranchType> {
+        match (self.0 >> 20) & 0xF {
+            0 => None,
+            Self::EXTENDED => Some(BranchType(BranchType::NEW_BASE + ((self.0 >> 26) & 0xF) as u8)),
+            code => Some(BranchType(code as u8)),
+        }
+    }
+
+    /// Speculation; `None` where the recording has none.
+    #[must_use]
+    pub const fn spec(self) -> Option<BranchSpec> {
+        BranchSpec::from_code(((self.0 >> 24) & 3) as u8)
+    }
+
+    /// In a transaction. Clear also where nobody knows.
+    #[must_use]
+    pub const fn in_tx(self) -> bool {
+        self.0 & Self::IN_TX != 0
+    }
+
+    /// A transaction abort. Clear also where nobody knows.
+    #[must_use]
+    pub const fn abort(self) -> bool {
+        self.0 & Self::ABORT != 0
+    }
+
+    /// The branch was not taken (Arm SPE through newer perf).
+    #[must_use]
+    pub const fn not_taken(self) -> bool {
+        self.0 & Self::NOT_TAKEN != 0
+    }
+
+    /// This word with another type.
+    #[must_use]
+    pub const fn with_type(self, branch_type: Option<BranchType>) -> EntryFlags {
+        let cleared = self.0 & !(0xF << 20 | 0xF << 26);
+        let bits = match branch_type {
+            Some(BranchType(code @ 1..=14)) => (code as u64) << 20,
+            Some(BranchType(code @ 16..=31)) => {
+                Self::EXTENDED << 20 | ((code - BranchType::NEW_BASE) as u64) << 26
+            }
+            _ => 0,
+        };
+        EntryFlags(cleared | bits)
+    }
+
+    /// This word with another cycle count, which stops at
+    /// [`MAX_CYCLES`](Self::MAX_CYCLES).
+    #[must_use]
+    pub const fn with_cycles(self, cycles: u32) -> EntryFlags {
+        let cycles = if cycles > Self::MAX_CYCLES { Self::MAX_CYCLES } else { cycles };
+        EntryFlags(self.0 & !(0xFFFF << 4) | (cycles as u64) << 4)
+    }
+
+    /// This word with another speculation.
+    #[must_use]
+    pub const fn with_spec(self, spec: Option<BranchSpec>) -> EntryFlags {
+        let code = match spec {
+            Some(spec) => spec.code() as u64,
+            None => 0,
+        };
+        EntryFlags(self.0 & !(3 << 24) | code << 24)
+    }
+
+    /// The word of a decoded entry. Unknown predictions set neither bit,
+    /// unknown cycles are 0; `types` leaves type and speculation in.
+    #[must_use]
+    pub fn of(entry: &BranchEntry, types: bool) -> EntryFlags {
+        let mut word = match entry.mispredicted {
+            Some(true) => Self::MISPREDICTED,
+            Some(false) => Self::PREDICTED,
+            None => 0,
+        };
+        if entry.in_tx == Some(true) {
+            word |= Self::IN_TX;
+        }
+        if entry.abort == Some(true) {
+            word |= Self::ABORT;
+        }
+        let flags = EntryFlags(word).with_cycles(entry.cycles.unwrap_or(0));
+        if !types {
+            return flags;
+        }
+        let branch_type = entry.branch_type.or(entry.hw_type.and_then(perf_type));
+        flags.with_type(branch_type).with_spec(entry.spec)
+    }
+}
+
+/// perf's type of a type that Architectural LBR recorded, as Linux maps them;
+/// it has none for `Other`.
+const fn perf_type(hw: HwBranchType) -> Option<BranchType> {
+    Some(match hw {
+        HwBranchType::Cond => BranchType::COND,
+        HwBranchType::IndJmp => BranchType::IND,
+        HwBranchType::RelJmp => BranchType::UNCOND,
+        HwBranchType::IndCall => BranchType::IND_CALL,
+        HwBranchType::RelCall => BranchType::CALL,
+        HwBranchType::Ret => BranchType::RET,
+        HwBranchType::Other => return None,
+    })
+}
+
+/// One entry of a stack: the two addresses and the flags word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RawBranch {
+    /// Address of the branch.
+    pub from: u64,
+    /// Address it went to.
+    pub to: u64,
+    /// Everything else.
+    pub flags: EntryFlags,
+}
+
+impl RawBranch {
+    /// An entry that says nothing: real recordings hold 0 -> 0.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.from == 0 && self.to == 0
+    }
+
+    /// Decodes the entry. perf's word cannot tell "not in a transaction" from
+    /// "nobody knows": `tsx_known` says which it is.
+    #[must_use]
+    pub fn decode(&self, tsx_known: bool) -> BranchEntry {
+        let cycles = self.flags.cycles();
+        let tsx = |bit: bool| (bit || tsx_known).then_some(bit);
+        BranchEntry {
+            from: self.from,
+            to: self.to,
+            mispredicted: self.flags.mispredicted(),
+            in_tx: tsx(self.flags.in_tx()),
+            abort: tsx(self.flags.abort()),
+            cycles,
+            cycles_saturated: cycles.map(|cycles| cycles == EntryFlags::MAX_CYCLES),
+            hw_type: None,
+            branch_type: self.flags.branch_type(),
+            spec: self.flags.spec(),
+            counters: None,
+        }
+    }
+}
