@@ -1,9 +1,11 @@
-//! Variables of the environment that choose code or files.
+//! What surrounds this process: variables that choose code or files, and rights.
 #![allow(unsafe_code, reason = "getauxval(3), which nix does not have")]
 
 use std::ffi::OsString;
 
 use nix::libc;
+
+use crate::access::Root;
 
 /// Whether this process has rights that who started it may not have: it is
 /// setuid or setgid, or has capabilities by its file. Who set the environment
@@ -19,4 +21,13 @@ pub fn is_secure() -> bool {
 #[must_use]
 pub fn trusted(name: &str) -> Option<OsString> {
     (!is_secure()).then(|| std::env::var_os(name)).flatten()
+}
+
+/// The capabilities in force, as a bitmap; `None` where the system under that
+/// root does not say. proc(5), `CapEff` of `/proc/self/status`.
+#[must_use]
+pub fn capabilities(root: &Root) -> Option<u64> {
+    let status = std::fs::read_to_string(root.join("proc/self/status")).ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
 }

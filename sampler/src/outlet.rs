@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use lbr_msr::MsrError;
 use lbr_msr::record::{Event, Label, Lost};
@@ -13,6 +14,18 @@ use crate::config::WhenFull;
 use crate::drain::{DrainError, RawStack};
 use crate::gate::Shared;
 use crate::target::{SourceError, ThreadId};
+
+/// What the kernel told of the samples that it took for us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelReport {
+    /// Records that its ring buffers had no room for; announced as lost.
+    pub lost: u64,
+    /// Times it held the event back, because interrupts came too often.
+    pub throttled: u64,
+    /// For how long the event was on while what is recorded ran, and for how long
+    /// of that it had a counter, which it may share with others.
+    pub scheduled: Option<(Duration, Duration)>,
+}
 
 /// What one sampler did. What it says of a CPU is at its default for the
 /// sampler of software branch records, which belong to no CPU.
@@ -42,6 +55,8 @@ pub struct SamplerReport {
     pub timed: Option<(u64, u64)>,
     /// The control or filter register had changed at the end.
     pub taken_over: bool,
+    /// Where the kernel drains, what it told.
+    pub kernel: Option<KernelReport>,
 }
 
 /// Why a sampler ended early.
@@ -135,7 +150,7 @@ impl<'a> Outlet<'a> {
             if self.shared.has_failed() || self.queue.is_abandoned() {
                 return true;
             }
-            std::thread::sleep(std::time::Duration::from_micros(50));
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
 

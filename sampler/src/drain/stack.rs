@@ -45,6 +45,8 @@ pub struct RawStack {
     /// The oldest entry is the first one recorded after recording was switched
     /// on, so that its cycle count measures nothing.
     pub starts_after_thaw: bool,
+    /// Branches that it stands for, where its source counted them; else 0.
+    pub period: u64,
     /// What the drain cost.
     pub accesses: Accesses,
 }
@@ -68,6 +70,7 @@ impl RawStack {
             cpu,
             new_slots: 0,
             starts_after_thaw: false,
+            period: 0,
             accesses: Accesses { reads: 0, writes: 0 },
         }
     }
@@ -97,6 +100,7 @@ impl std::fmt::Debug for RawStack {
             .field("cpu", &self.cpu)
             .field("new_slots", &self.new_slots)
             .field("starts_after_thaw", &self.starts_after_thaw)
+            .field("period", &self.period)
             .field("accesses", &self.accesses)
             .finish()
     }

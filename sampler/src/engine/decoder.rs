@@ -174,7 +174,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
             tid: raw.thread.tid,
             cpu: raw.cpu,
             ip: newest.to,
-            period: if is_joined { branches } else { 0 },
+            period: if is_joined { branches } else { raw.period },
             stack: BranchStack { entries, integrity },
         };
         self.decoded.samples += 1;
@@ -203,7 +203,11 @@ impl<'a, S: Sink> Decoder<'a, S> {
         let mut entries = Vec::with_capacity(raw.entries().len());
         let oldest = raw.entries().len().saturating_sub(1);
         for (age, record) in raw.entries().iter().enumerate() {
-            let Some(entry) = decode(self.layout, record) else {
+            let decoded = match &self.code.decode {
+                Some(decode) => decode(record),
+                None => decode(self.layout, record),
+            };
+            let Some(entry) = decoded else {
                 self.decoded.unreadable += 1;
                 continue;
             };

@@ -1,10 +1,13 @@
-//! Where branches come from: the registers of this machine's CPUs, or a program
-//! that runs under something that sees each of its branches.
+//! Where branches come from: the registers of this machine's CPUs, the kernel
+//! that reads them for its perf events, or a program that runs under something
+//! that sees each of its branches.
 //!
 //! A source is a file (or folder) here that implements [`Source`].
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod cpu;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod perf;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod ptrace;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -15,7 +18,7 @@ mod sites;
 use std::fmt;
 use std::ops::Range;
 
-use lbr_msr::record::SourceKnowledge;
+use lbr_msr::record::{BranchEntry, RawEntry, SourceKnowledge};
 
 use crate::config::{Classify, Owns, RecordConfig};
 use crate::gate::Gate;
@@ -62,9 +65,14 @@ pub struct SourceNotes {
     pub threads_left: u64,
 }
 
-/// What the decoder has to know of the code that ran.
+/// Reads a record that is laid out as no CPU's; `None` where it holds no branch.
+pub type Decode = Box<dyn Fn(&RawEntry) -> Option<BranchEntry> + Send>;
+
+/// What the decoder has to know of the records, and of the code that ran.
 #[derive(Default)]
 pub struct Decoding {
+    /// Reads the records; `None` where they are laid out as the CPU's are.
+    pub decode: Option<Decode>,
     /// Names the types of branches; called for each.
     pub classify: Option<Classify>,
     /// Tells the target's branches from others; `None` where all are its own.

@@ -67,7 +67,7 @@ pub struct ProcessCode(Arc<Mutex<Mapped>>);
 
 impl ProcessCode {
     /// Of a process; nothing is looked at yet.
-    pub(super) fn new(id: ThreadId) -> ProcessCode {
+    pub(in crate::source) fn new(id: ThreadId) -> ProcessCode {
         ProcessCode(Arc::new(Mutex::new(Mapped { id, told: HashSet::new() })))
     }
 }
@@ -121,7 +121,7 @@ pub(super) fn classifier() -> Classify {
 }
 
 /// The name of a process as an event.
-pub(super) fn comm(id: ThreadId, time: u64, exec: bool) -> Option<Event> {
+pub(in crate::source) fn comm(id: ThreadId, time: u64, exec: bool) -> Option<Event> {
     let name = std::fs::read(format!("/proc/{}/comm", id.pid)).ok()?;
     let comm = name.as_text().trim_end_matches('\n').to_owned();
     Some(Event::Comm(Comm { time, pid: id.pid, tid: id.tid, comm, exec }))

@@ -27,7 +27,7 @@
 //! branch lies outside of those known: one that comes and goes without a
 //! recorded branch is missed.
 
-mod code;
+pub(in crate::source) mod code;
 mod cycles;
 mod first;
 mod held;
@@ -138,6 +138,7 @@ impl<'a> Source<'a> for Cpus<'a> {
 
     fn decoding(&mut self) -> Decoding {
         Decoding {
+            decode: None,
             classify: self.target.classify(),
             owns: self.target.code().map(code::owns),
             ours: Some(same_cpu::ours()),

@@ -106,7 +106,13 @@ impl Target for WholeCpu {
     }
 }
 
-fn wait_until(is_over: &dyn Fn() -> bool, limit: Option<Duration>, ended: impl Fn() -> bool) {
+/// Returns when the recording `is_over`, the time is up, or the target has
+/// `ended`.
+pub(in crate::source) fn wait_until(
+    is_over: &dyn Fn() -> bool,
+    limit: Option<Duration>,
+    ended: impl Fn() -> bool,
+) {
     let since = Instant::now();
     while !is_over() && limit.is_none_or(|limit| since.elapsed() < limit) && !ended() {
         std::thread::sleep(LONG_NAP);

@@ -1,0 +1,126 @@
+//! What the kernel's files say of its perf events, without asking for one.
+
+use std::fs;
+
+use lbr_msr::BranchFilter;
+use lbr_msr::access::Root;
+use lbr_msr::environment::capabilities;
+
+use super::refused::Refused;
+
+/// CAP_SYS_ADMIN and CAP_PERFMON, either of which passes by the level.
+/// capabilities(7).
+const PRIVILEGED: u64 = 1 << 21 | 1 << 38;
+
+/// The performance counters of CPUs of one kind, as the kernel knows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Monitor {
+    /// PERF_TYPE of its events, where CPUs differ; 0 where they are alike, and
+    /// generic events are theirs.
+    pub(super) kind: u32,
+    /// The CPUs that have it, as a list of ranges; `None`: all.
+    cpus: Option<String>,
+    /// Entries of a branch stack, 0 for none; `None` where the kernel does not
+    /// say (Linux before 4.14, and on AMD before 5.19).
+    pub branches: Option<u32>,
+}
+
+impl Monitor {
+    /// Whether a CPU has it.
+    pub(super) fn is_of(&self, cpu: u32) -> bool {
+        let holds = |range: &str| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let number = |text: &str| text.trim().parse::<u32>().ok();
+            number(first)
+                .zip(number(last))
+                .is_some_and(|(first, last)| (first..=last).contains(&cpu))
+        };
+        self.cpus.as_ref().is_none_or(|list| list.split(',').any(holds))
+    }
+}
+
+/// What a system allows of perf events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The counters of its CPUs; `None` where the kernel lists no sources of
+    /// events at all.
+    pub monitors: Option<Vec<Monitor>>,
+    /// `kernel.perf_event_paranoid`.
+    pub level: Option<i32>,
+    /// Whether this process is above that level; `None`: nobody says.
+    pub privileged: Option<bool>,
+    /// `kernel.perf_event_max_sample_rate`.
+    pub most_hz: Option<u32>,
+}
+
+impl Host {
+    /// Reads the files.
+    #[must_use]
+    pub fn look(root: &Root) -> Host {
+        let read = |path: &str| fs::read_to_string(root.join(path)).ok();
+        let sources = "sys/bus/event_source/devices";
+        let monitors = fs::read_dir(root.join(sources)).ok().map(|found| {
+            let mut names: Vec<String> =
+                found.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            names.retain(|name| name == "cpu" || name.starts_with("cpu_"));
+            names.sort();
+            let monitors = names.iter().map(|name| {
+                let of =
+                    |file: &str| Some(read(&format!("{sources}/{name}/{file}"))?.trim().to_owned());
+                let kind = match name.as_str() {
+                    "cpu" => 0,
+                    _ => of("type").and_then(|text| text.parse().ok()).unwrap_or(0),
+                };
+                // A kernel that lists the abilities of its counters lists this one.
+                let says = root.join(&format!("{sources}/{name}/caps")).is_dir();
+                let branches = of("caps/branches").and_then(|text| text.parse().ok());
+                Monitor { kind, cpus: of("cpus"), branches: branches.or(says.then_some(0)) }
+            });
+            monitors.collect()
+        });
+        let number = |path: &str| read(path)?.trim().parse::<i64>().ok();
+        let level = number("proc/sys/kernel/perf_event_paranoid");
+        let most_hz = number("proc/sys/kernel/perf_event_max_sample_rate");
+        Host {
+            monitors,
+            level: level.and_then(|level| i32::try_from(level).ok()),
+            privileged: capabilities(root).map(|held| held & PRIVILEGED != 0),
+            most_hz: most_hz.and_then(|hz| u32::try_from(hz).ok()),
+        }
+    }
+
+    /// Entries of the deepest branch stack; `None` where nothing says.
+    #[must_use]
+    pub fn branches(&self) -> Option<u32> {
+        self.monitors.as_ref()?.iter().filter_map(|monitor| monitor.branches).max()
+    }
+
+    /// What the files alone forbid: there are no counters, none with branch
+    /// stacks, or the level keeps ordinary users from it.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn allows(&self, filter: BranchFilter, whole_cpus: bool) -> Result<(), Refused> {
+        match &self.monitors {
+            Some(monitors) if monitors.is_empty() => return Err(Refused::NoCounters),
+            Some(_) if self.branches() == Some(0) => return Err(Refused::NoStacks),
+            _ => {}
+        }
+        let (Some(level), Some(false)) = (self.level, self.privileged) else { return Ok(()) };
+        match highest_level(filter, whole_cpus) {
+            highest if level > highest => Err(Refused::Level { level, highest }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The highest level at which an ordinary user may record this. Linux
+/// `Documentation/admin-guide/sysctl/kernel.rst`; levels above 2, which forbid
+/// everything, are Debian's and Ubuntu's.
+pub(super) fn highest_level(filter: BranchFilter, whole_cpus: bool) -> i32 {
+    match (whole_cpus, filter.kernel()) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => 2,
+    }
+}

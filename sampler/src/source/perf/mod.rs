@@ -1,0 +1,404 @@
+//! The kernel's perf events with branch stacks: perf_event_open(2).
+//!
+//! The kernel arms the branch records, reads them at the interrupt of a counter
+//! of retired branches, and saves them across context switches; no register is
+//! written by us. So there is no guard to put anything back, ordinary users may
+//! record their own programs where `kernel.perf_event_paranoid` lets them, and
+//! Secure Boot's lockdown does not matter.
+//!
+//! A program, or a process that runs already, is followed thread by thread, on
+//! whatever CPUs it runs; the kernel says whose branches a stack holds, and what
+//! is mapped where. Between two stacks is whatever ran between two interrupts:
+//! none joins to the one before.
+//!
+//! The ring buffers of all CPUs are emptied every few milliseconds by one
+//! sampler. What they had no room for is counted by the kernel, and announced.
+
+mod host;
+mod open;
+mod records;
+mod refused;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lbr_msr::BranchFilter;
+use lbr_msr::caps::LbrCaps;
+use lbr_msr::record::{EntryFlags, Event, RawBranch, SourceKnowledge};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use super::cpu::ProcessCode;
+use super::cpu::code::{Code, comm};
+use super::cpu::target::wait_until;
+use super::{Command, Decoding, Exit, Source, SourceError, SourceNotes};
+use crate::clock::monotonic_ns;
+use crate::config::{RecordConfig, Sampling};
+use crate::drain::RawStack;
+use crate::gate::Gate;
+use crate::outlet::{KernelReport, Outlet, Sampler, SamplerError};
+use crate::target::{Affinity, Held, ThreadId};
+pub use host::{Host, Monitor};
+pub use open::attempt;
+use open::{Events, Wanted};
+use records::{Reading, Said};
+pub use refused::Refused;
+
+/// Between two looks at the ring buffers. One holds the stacks of 100,000
+/// interrupts a second for that long.
+const LOOK: Duration = Duration::from_millis(5);
+/// Between two looks at the program.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Who makes the branches.
+#[derive(Debug)]
+pub enum Subject {
+    /// A program that is started.
+    Program {
+        /// Its file.
+        path: PathBuf,
+        /// What to run; with [`follow_children`](Command::follow_children) its
+        /// children are recorded too.
+        command: Box<Command>,
+        /// The CPUs that it may run on; `None`: those of this process.
+        pin: Option<Affinity>,
+    },
+    /// A process that runs already, with the threads that it has and gets.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// When to end by ourselves.
+        limit: Option<Duration>,
+    },
+    /// Whatever runs on the CPUs.
+    Everything {
+        /// When to end by ourselves.
+        limit: Option<Duration>,
+    },
+}
+
+/// What is followed, once the kernel has been asked.
+enum Followed {
+    Program(Held, PathBuf),
+    Process(u32, Option<Duration>),
+    Everything(Option<Duration>),
+}
+
+/// Branch stacks of the kernel, asked for and not yet switched on.
+pub struct Perf {
+    followed: Followed,
+    events: Option<Events>,
+    caps: LbrCaps,
+    /// The one process that is recorded; `None`: all that the kernel tells of.
+    alone: Option<u32>,
+    children_left: Arc<AtomicU64>,
+}
+
+impl std::fmt::Debug for Perf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Perf").field("alone", &self.alone).finish_non_exhaustive()
+    }
+}
+
+impl Perf {
+    /// Asks the kernel. A program is started as far as its `execve`; dropped
+    /// before [`run`](Source::run) it ends there.
+    ///
+    /// `caps`: the branch records of the CPUs; `cpus`: those on which to record.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn open(
+        subject: Subject,
+        host: &Host,
+        caps: &LbrCaps,
+        cpus: &[u32],
+        filter: BranchFilter,
+        sampling: Sampling,
+    ) -> Result<Perf, Refused> {
+        host.allows(filter, matches!(subject, Subject::Everything { .. }))?;
+        let (followed, threads, alone) = match subject {
+            Subject::Program { path, command, pin } => {
+                let held = Held::spawn(&path, &command)?;
+                let pid = held.pid().as_raw();
+                if let Some(pin) = pin {
+                    pin.apply(pid)?;
+                }
+                let alone = (!command.follow_children).then_some(pid.cast_unsigned());
+                (Followed::Program(held, path), Some(vec![pid]), alone)
+            }
+            Subject::Process { pid, limit } => {
+                (Followed::Process(pid, limit), Some(threads_of(pid)?), Some(pid))
+            }
+            Subject::Everything { limit } => (Followed::Everything(limit), None, None),
+        };
+        let on_exec = matches!(followed, Followed::Program(..));
+        let threads = threads.as_deref();
+        let events = open::open(&Wanted { host, filter, sampling, on_exec, threads, cpus })?;
+        Ok(Perf {
+            followed,
+            events: Some(events),
+            caps: caps.clone(),
+            alone,
+            children_left: Arc::default(),
+        })
+    }
+}
+
+fn threads_of(pid: u32) -> Result<Vec<i32>, Refused> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.map_err(|_| Refused::NoProcess { pid })?.flatten();
+    let threads: Vec<i32> =
+        tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    if threads.is_empty() { Err(Refused::NoProcess { pid }) } else { Ok(threads) }
+}
+
+impl<'a> Source<'a> for Perf {
+    fn name(&self) -> &'static str {
+        "perf_event_open"
+    }
+
+    fn knowledge(&self) -> SourceKnowledge {
+        SourceKnowledge::HARDWARE
+    }
+
+    fn decoding(&mut self) -> Decoding {
+        let tsx = self.caps.tsx();
+        Decoding {
+            decode: Some(Box::new(move |entry| {
+                let flags = EntryFlags(entry.info.unwrap_or(0));
+                Some(RawBranch { from: entry.from, to: entry.to, flags }.decode(tsx))
+            })),
+            ..Decoding::default()
+        }
+    }
+
+    fn samplers(&mut self, config: &RecordConfig) -> Vec<Sampler<'a>> {
+        let Some(events) = self.events.take() else { return Vec::new() };
+        let emptying = Emptying {
+            events,
+            depth: self.caps.depth,
+            call_stack: config.call_stack,
+            is_by_thread: !matches!(self.followed, Followed::Everything(_)),
+            there: match self.followed {
+                Followed::Program(..) => There::Nothing,
+                Followed::Process(pid, _) => There::Processes(vec![pid]),
+                Followed::Everything(_) => There::Processes(processes()),
+            },
+            alone: self.alone,
+            children_left: Arc::clone(&self.children_left),
+            report: KernelReport::default(),
+        };
+        vec![Box::new(move |outlet: &mut Outlet<'_>| emptying.run(outlet))]
+    }
+
+    fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {
+        let is_over = || gate.is_closed();
+        let ran = match &mut self.followed {
+            Followed::Program(held, path) => {
+                gate.started(held.pid().as_raw().cast_unsigned());
+                run_program(held, path, &is_over)
+            }
+            Followed::Process(pid, limit) => {
+                // A zombie still has its folder, and no more memory.
+                let exe = format!("/proc/{pid}/exe");
+                wait_until(&is_over, *limit, || std::fs::read_link(&exe).is_err());
+                Ok(Exit::Code(0))
+            }
+            Followed::Everything(limit) => {
+                wait_until(&is_over, *limit, || false);
+                Ok(Exit::Code(0))
+            }
+        };
+        gate.end();
+        let children_left = self.children_left.load(Ordering::Relaxed);
+        Ok((ran?, SourceNotes { children_left, ..SourceNotes::default() }))
+    }
+}
+
+/// Lets the program go, and waits for its end.
+fn run_program(
+    held: &mut Held,
+    path: &Path,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Exit, SourceError> {
+    let os = |cause: Errno| SourceError::Os {
+        what: "waiting for the program".to_owned(),
+        cause: cause.into(),
+    };
+    let pid = held.pid();
+    held.release()?;
+    let refused = held.exec_error();
+    let mut is_killed = false;
+    loop {
+        match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(_, _)) if refused.is_some() => break,
+            Ok(WaitStatus::Exited(_, code)) => return Ok(Exit::Code(code)),
+            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Exit::Signal(signal as i32)),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(os(errno)),
+        }
+        if is_over() && !std::mem::replace(&mut is_killed, true) {
+            // It did not end by itself, although signals were passed on to it.
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        std::thread::sleep(NAP);
+    }
+    let cause = refused.unwrap_or_else(|| Errno::ECHILD.into());
+    Err(SourceError::NotExecutable { path: path.to_owned(), cause })
+}
+
+/// Every process that can be seen.
+fn processes() -> Vec<u32> {
+    let found = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    found.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// What runs before the events are switched on.
+enum There {
+    /// Nothing: the events begin with the program.
+    Nothing,
+    /// Processes whose names and mappings have to be told.
+    Processes(Vec<u32>),
+}
+
+/// The sampler: takes what the kernel wrote.
+struct Emptying {
+    events: Events,
+    depth: u32,
+    call_stack: bool,
+    is_by_thread: bool,
+    there: There,
+    alone: Option<u32>,
+    children_left: Arc<AtomicU64>,
+    report: KernelReport,
+}
+
+impl Emptying {
+    fn run(mut self, outlet: &mut Outlet<'_>) -> Result<(), SamplerError> {
+        self.begin(outlet).map_err(|cause| {
+            let what = "switching the perf events on".to_owned();
+            SamplerError::Place(SourceError::Os { what, cause })
+        })?;
+        outlet.ready();
+        let mut waiting: Vec<RawStack> = Vec::new();
+        let mut before = 0;
+        loop {
+            // Asked before looking: what came before the end is taken.
+            let is_last_look = outlet.is_over();
+            let now = monotonic_ns();
+            self.take_all(&mut waiting, outlet);
+            // Rings are looked at one after the other: what is older than the
+            // look before has come from all of them.
+            waiting.sort_by_key(|stack| stack.time);
+            let until = if is_last_look { u64::MAX } else { before };
+            let settled = waiting.partition_point(|stack| stack.time <= until);
+            for stack in waiting.drain(..settled) {
+                // The queue waits for room, and the kernel counts what it loses.
+                let _ = outlet.push(stack);
+            }
+            if is_last_look {
+                break;
+            }
+            before = now;
+            std::thread::sleep(LOOK);
+        }
+        self.report.scheduled = self.scheduled();
+        outlet.report.kernel = Some(self.report);
+        Ok(())
+    }
+
+    /// Switches the events on where the program's start does not, and tells
+    /// what is there already.
+    fn begin(&mut self, outlet: &Outlet<'_>) -> std::io::Result<()> {
+        let There::Processes(pids) = &self.there else { return Ok(()) };
+        let time = monotonic_ns();
+        for ring in &mut self.events.rings {
+            ring.enable()?;
+        }
+        self.events.others.iter_mut().try_for_each(|event| event.enable())?;
+        // Looked at later: what is mapped meanwhile is told by the kernel too.
+        for &pid in pids {
+            let id = ThreadId { pid, tid: pid };
+            let mapped = ProcessCode::new(id).look(time);
+            for event in comm(id, time, false).into_iter().chain(mapped) {
+                // Where nobody listens, the recording fails for that reason.
+                let _ = outlet.shared.send(event);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_all(&mut self, waiting: &mut Vec<RawStack>, outlet: &Outlet<'_>) {
+        let Emptying { events, depth, call_stack, .. } = self;
+        let (mut said, mut lost) = (Vec::new(), 0);
+        for ring in &mut events.rings {
+            let config = ring.config().clone();
+            let reading = Reading { config, depth: *depth, call_stack: *call_stack };
+            while let Some(record) = ring.next_record() {
+                match reading.read(record.ty(), record.misc(), &record.to_contiguous()) {
+                    Said::Stack(stack) if is_meant(self.alone, stack.thread.pid) => {
+                        waiting.push(*stack);
+                    }
+                    Said::Event(event) => said.push(event),
+                    Said::Lost(record) => {
+                        lost += record.stacks;
+                        said.push(Event::Lost(record));
+                    }
+                    Said::Throttled => self.report.throttled += 1,
+                    Said::Stack(_) | Said::Nothing => {}
+                }
+            }
+        }
+        self.report.lost += lost;
+        for event in said {
+            if self.is_told(&event) {
+                // Where nobody listens, the recording fails for that reason.
+                let _ = outlet.shared.send(event);
+            }
+        }
+    }
+
+    /// Whether an event is of the recording; counts children that are not.
+    fn is_told(&self, event: &Event) -> bool {
+        let pid = match event {
+            Event::Mmap(map) => map.pid,
+            Event::Comm(comm) => comm.pid,
+            Event::Exit(task) => task.pid,
+            Event::Fork(task) => {
+                let is_process = task.pid != task.ppid;
+                if is_process && !is_meant(self.alone, task.pid) && is_meant(self.alone, task.ppid)
+                {
+                    self.children_left.fetch_add(1, Ordering::Relaxed);
+                }
+                task.pid
+            }
+            Event::Sample(_) | Event::Lost(_) => return true,
+        };
+        is_meant(self.alone, pid)
+    }
+
+    /// For how long what is recorded ran with the events switched on, and for how
+    /// long of that they had a counter.
+    fn scheduled(&mut self) -> Option<(Duration, Duration)> {
+        let Events { rings, others } = &mut self.events;
+        // A thread's events of all CPUs are on while it runs on one of them.
+        let cpus = if self.is_by_thread { u32::try_from(rings.len()).ok()? } else { 1 };
+        let counters = rings.iter_mut().map(|ring| &mut **ring).chain(others);
+        let times = counters.filter_map(|counter| {
+            let read = counter.read_full().ok()?;
+            Some((read.time_enabled()?, read.time_running()?))
+        });
+        let (on, ran) =
+            times.reduce(|(on, ran), (enabled, running)| (on + enabled, ran + running))?;
+        Some((on.checked_div(cpus)?, ran))
+    }
+}
+
+/// Whether a process is recorded.
+fn is_meant(alone: Option<u32>, pid: u32) -> bool {
+    alone.is_none_or(|alone| alone == pid)
+}

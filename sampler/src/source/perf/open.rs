@@ -1,0 +1,235 @@
+//! Asking the kernel for events, and for the ring buffers that they write to.
+#![allow(unsafe_code, reason = "the ioctl by which events share a ring buffer")]
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use lbr_msr::BranchFilter;
+use nix::libc;
+use perf_event::events::Hardware;
+use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
+use perf_event_open_sys as sys;
+use perf_event_open_sys::bindings;
+
+use super::host::{Host, Monitor};
+use super::refused::{Asked, Refused};
+use crate::config::Sampling;
+
+/// Sizes of a ring buffer, bytes, the preferred one first: with its first page
+/// it is what the kernel lets an ordinary user lock for each CPU
+/// (`kernel.perf_event_mlock_kb`, 516).
+const RING_SIZES: [usize; 4] = [512 << 10, 128 << 10, 32 << 10, 8 << 10];
+
+/// The ring buffers of CPUs, and the events that write to them.
+pub(super) struct Events {
+    /// One a CPU. Each is an event too.
+    pub(super) rings: Vec<Sampler>,
+    /// Events of further threads, which write to the same.
+    pub(super) others: Vec<Counter>,
+}
+
+/// What to ask for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) host: &'a Host,
+    pub(super) filter: BranchFilter,
+    pub(super) sampling: Sampling,
+    /// They begin when the program does.
+    pub(super) on_exec: bool,
+    /// Threads; `None`: whatever runs on the CPUs.
+    pub(super) threads: Option<&'a [i32]>,
+    pub(super) cpus: &'a [u32],
+}
+
+/// Asks for the events, switched off.
+pub(super) fn open(wanted: &Wanted<'_>) -> Result<Events, Refused> {
+    // Types are saved by Linux 4.14 and later.
+    match open_all(wanted, true) {
+        Err(Refused::Filter { .. }) => open_all(wanted, false),
+        opened => opened,
+    }
+}
+
+fn open_all(wanted: &Wanted<'_>, types: bool) -> Result<Events, Refused> {
+    let mut events = Events { rings: Vec::new(), others: Vec::new() };
+    let threads = wanted.threads.unwrap_or(&[-1]);
+    let alike = [None];
+    for &cpu in wanted.cpus {
+        let monitors = wanted.host.monitors.as_deref().unwrap_or_default();
+        let kinds: Vec<Option<&Monitor>> = match monitors {
+            [] => alike.to_vec(),
+            monitors => monitors.iter().filter(|monitor| monitor.is_of(cpu)).map(Some).collect(),
+        };
+        let Some(kind) = kinds.first().map(|monitor| monitor.map_or(0, |monitor| monitor.kind))
+        else {
+            continue;
+        };
+        let mut is_mapped = false;
+        for &thread in threads {
+            let asked = Asked {
+                filter: wanted.filter,
+                whole_cpus: wanted.threads.is_none(),
+                hz: match wanted.sampling {
+                    Sampling::Rate { hz, .. } => Some(hz),
+                    Sampling::Period(_) => None,
+                },
+                pid: thread,
+            };
+            let mut builder = attributes(wanted, kind, types);
+            builder.one_cpu(cpu as usize);
+            match wanted.threads {
+                Some(_) => builder.observe_pid(thread),
+                None => builder.any_pid(),
+            };
+            let counter = match builder.build() {
+                Ok(counter) => counter,
+                // It has gone offline.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => break,
+                // A thread may end at any time.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) && threads.len() > 1 => {
+                    continue;
+                }
+                Err(error) => return Err(Refused::of(error, wanted.host, asked)),
+            };
+            match events.rings.last().filter(|_| is_mapped) {
+                Some(ring) => {
+                    share(&counter, ring).map_err(Refused::Os)?;
+                    events.others.push(counter);
+                }
+                None => {
+                    events.rings.push(mapped(counter, &builder)?);
+                    is_mapped = true;
+                }
+            }
+        }
+    }
+    if events.rings.is_empty() {
+        return Err(Refused::NoCpu);
+    }
+    Ok(events)
+}
+
+/// Whether the kernel would give branch stacks of a program of ours. Nothing
+/// is recorded.
+///
+/// # Errors
+/// [`Refused`].
+pub fn attempt(host: &Host, filter: BranchFilter) -> Result<(), Refused> {
+    host.allows(filter, false)?;
+    let sampling = Sampling::Period(1 << 40);
+    let wanted = Wanted { host, filter, sampling, on_exec: true, threads: Some(&[0]), cpus: &[] };
+    let kind = host.monitors.iter().flatten().next().map_or(0, |monitor| monitor.kind);
+    let asked = Asked { filter, whole_cpus: false, hz: None, pid: 0 };
+    let mut builder = attributes(&wanted, kind, false);
+    builder.observe_self().any_cpu();
+    builder.build().map(drop).map_err(|error| Refused::of(error, host, asked))
+}
+
+/// What is counted is retired branches, as the recording's head says; each
+/// sample has a branch stack.
+fn attributes(wanted: &Wanted<'_>, kind: u32, types: bool) -> Builder<'static> {
+    let filter = wanted.filter.normalized();
+    let mut builder = Builder::new(Hardware::BRANCH_INSTRUCTIONS);
+    builder
+        .enable_on_exec(wanted.on_exec)
+        .inherit(wanted.threads.is_some())
+        .exclude_user(!filter.user())
+        .exclude_kernel(!filter.kernel())
+        .mmap(true)
+        .mmap2(true)
+        .comm(true)
+        .comm_exec(true)
+        .task(true)
+        .sample_id_all(true)
+        .clockid(Clock::MONOTONIC)
+        // Nobody waits for a wake-up: the rings are looked at by the clock.
+        .wakeup_watermark(RING_SIZES[0])
+        .sample(SampleFlag::TID)
+        .sample(SampleFlag::TIME)
+        .sample(SampleFlag::CPU)
+        .sample(SampleFlag::PERIOD)
+        .sample(SampleFlag::BRANCH_STACK);
+    match wanted.sampling {
+        Sampling::Period(period) => builder.sample_period(period),
+        Sampling::Rate { hz, .. } => builder.sample_frequency(hz.into()),
+    };
+    let attrs = builder.attrs_mut();
+    // PERF_TYPE_HARDWARE of one of several kinds of counters: linux/perf_event.h,
+    // PERF_PMU_TYPE_SHIFT.
+    attrs.config |= u64::from(kind) << 32;
+    attrs.branch_sample_type = branch_sample_type(filter, types);
+    builder
+}
+
+/// A filter in the kernel's bits. It has none for `no_far`.
+fn branch_sample_type(filter: BranchFilter, types: bool) -> u64 {
+    const BITS: [(BranchFilter, u32); 10] = [
+        (BranchFilter::USER, bindings::PERF_SAMPLE_BRANCH_USER),
+        (BranchFilter::KERNEL, bindings::PERF_SAMPLE_BRANCH_KERNEL),
+        (BranchFilter::ANY, bindings::PERF_SAMPLE_BRANCH_ANY),
+        (BranchFilter::ANY_CALL, bindings::PERF_SAMPLE_BRANCH_ANY_CALL),
+        (BranchFilter::ANY_RET, bindings::PERF_SAMPLE_BRANCH_ANY_RETURN),
+        (BranchFilter::IND_CALL, bindings::PERF_SAMPLE_BRANCH_IND_CALL),
+        (BranchFilter::IND_JMP, bindings::PERF_SAMPLE_BRANCH_IND_JUMP),
+        (BranchFilter::CALL, bindings::PERF_SAMPLE_BRANCH_CALL),
+        (BranchFilter::COND, bindings::PERF_SAMPLE_BRANCH_COND),
+        (BranchFilter::STACK, bindings::PERF_SAMPLE_BRANCH_CALL_STACK),
+    ];
+    let bits = BITS.iter().filter(|(name, _)| filter.contains(*name)).map(|(_, bit)| bit);
+    let types = if types { bindings::PERF_SAMPLE_BRANCH_TYPE_SAVE } else { 0 };
+    u64::from(bits.fold(types, |all, bit| all | bit))
+}
+
+/// The event with a ring buffer, as large as it may be.
+fn mapped(counter: Counter, builder: &Builder<'_>) -> Result<Sampler, Refused> {
+    let mut counter = Some(counter);
+    for size in RING_SIZES {
+        let event = match counter.take() {
+            Some(event) => event,
+            // Mapping takes the event with it where it fails.
+            None => builder.build().map_err(Refused::Os)?,
+        };
+        match event.sampled(size) {
+            Ok(ring) => return Ok(ring),
+            // mmap(2) of an event: EPERM is the limit of locked memory.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM)) => {}
+            Err(error) => return Err(Refused::Os(error)),
+        }
+    }
+    Err(Refused::Memory)
+}
+
+/// Lets an event write to the ring buffer of another of the same CPU.
+fn share(counter: &Counter, ring: &Sampler) -> io::Result<()> {
+    // SAFETY: both are open descriptors of perf events; the kernel keeps the
+    // ring buffer for as long as any event writes to it.
+    match unsafe { sys::ioctls::SET_OUTPUT(counter.as_raw_fd(), ring.as_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// perf-data: the bits of `branch_sample_type`, by hand.
+    #[test]
+    fn filters_in_the_kernels_bits() {
+        for (filter, bits) in [
+            ("any,u,no_far", 0x9),
+            ("any,u,k", 0xB),
+            ("any", 0xB),
+            ("any_call,any_ret,u", 0x31),
+            ("ind_call,ind_jmp,u", 0x1041),
+            ("call,cond,u", 0x2401),
+            ("stack,u", 0x801),
+            ("save_type,u", 0x9),
+        ] {
+            let parsed: BranchFilter = filter.parse().expect("a filter");
+            let found = branch_sample_type(parsed.normalized(), false);
+            assert_eq!(found, bits, "{filter}");
+            assert_eq!(branch_sample_type(parsed.normalized(), true), bits | 0x1_0000, "{filter}");
+        }
+    }
+}

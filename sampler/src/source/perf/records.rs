@@ -1,0 +1,234 @@
+//! Records of the kernel's ring buffer, and what they come to.
+
+use lbr_msr::record::{Comm, Event, Label, Lost, Mmap, RawEntry, Task};
+use lbr_msr::text::AsText;
+use perf_event::data::endian::Native;
+use perf_event::data::parse::{ParseConfig, Parser};
+use perf_event::data::{self, RecordMetadata, Visitor};
+use perf_event_open_sys::bindings::{self, perf_event_header};
+
+use crate::drain::RawStack;
+use crate::target::ThreadId;
+
+/// What a record says.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// A sample.
+    Stack(Box<RawStack>),
+    /// What ran where.
+    Event(Event),
+    /// So many records found no room in the ring buffer.
+    Lost(Lost),
+    /// The kernel held the event back: its interrupts came too often.
+    Throttled,
+    /// Nothing for a recording.
+    Nothing,
+}
+
+/// How a ring buffer's records are read.
+pub(super) struct Reading {
+    /// As the kernel was asked for them.
+    pub(super) config: ParseConfig<Native>,
+    /// Entries of the deepest stack.
+    pub(super) depth: u32,
+    /// Stacks are the frames of a moment.
+    pub(super) call_stack: bool,
+}
+
+impl Reading {
+    /// Reads the body of a record.
+    pub(super) fn read(&self, kind: u32, misc: u16, bytes: &[u8]) -> Said {
+        if kind == bindings::PERF_RECORD_SAMPLE {
+            let stack = self.stack(bytes);
+            return stack.map_or(Said::Nothing, |stack| Said::Stack(Box::new(stack)));
+        }
+        let size = u16::try_from(bytes.len() + size_of::<perf_event_header>());
+        let header = perf_event_header { type_: kind, misc, size: size.unwrap_or(u16::MAX) };
+        let mut parser = Parser::new(bytes, self.config.clone());
+        parser.parse_record_with_header(Side, header).unwrap_or(Said::Nothing)
+    }
+
+    /// The body of a sample with the fields that are asked for: TID, TIME, CPU,
+    /// PERIOD, BRANCH_STACK. perf_event_open(2), "PERF_RECORD_SAMPLE".
+    fn stack(&self, bytes: &[u8]) -> Option<RawStack> {
+        let words = bytes.as_chunks::<8>().0.iter();
+        let words: Vec<u64> = words.map(|word| u64::from_ne_bytes(*word)).collect();
+        let [task, time, cpu, period, count, entries @ ..] = &words[..] else { return None };
+        let thread = ThreadId { pid: *task as u32, tid: (task >> 32) as u32 };
+        let mut stack = RawStack::empty(thread, *cpu as u32);
+        stack.time = *time;
+        stack.period = *period;
+        let entries = entries.as_chunks::<3>().0.iter().take(usize::try_from(*count).ok()?);
+        for [from, to, flags] in entries.filter(|[from, to, _]| *from != 0 || *to != 0) {
+            stack.push(RawEntry { from: *from, to: *to, info: Some(*flags) });
+        }
+        if self.call_stack {
+            stack.integrity.label = Label::Snapshot;
+            stack.integrity.truncated = stack.entries().len() as u32 >= self.depth;
+        }
+        Some(stack)
+    }
+}
+
+/// Everything but samples.
+struct Side;
+
+impl Side {
+    fn time(metadata: &RecordMetadata) -> u64 {
+        metadata.sample_id().time().unwrap_or(0)
+    }
+
+    fn lost(stacks: u64, metadata: &RecordMetadata) -> Said {
+        let id = metadata.sample_id();
+        Said::Lost(Lost {
+            time: Side::time(metadata),
+            pid: id.pid().unwrap_or(u32::MAX),
+            tid: id.tid().unwrap_or(u32::MAX),
+            cpu: id.cpu().unwrap_or(u32::MAX),
+            stacks,
+            label: None,
+        })
+    }
+}
+
+const fn task(record: &data::Exit) -> Task {
+    let data::Exit { pid, ppid, tid, ptid, time } = *record;
+    Task { time, pid, tid, ppid, ptid }
+}
+
+impl<'a> Visitor<'a> for Side {
+    type Output = Said;
+
+    fn visit_unimplemented(self, _: RecordMetadata) -> Said {
+        Said::Nothing
+    }
+
+    fn visit_mmap2(self, record: data::Mmap2<'a>, metadata: RecordMetadata) -> Said {
+        Said::Event(Event::Mmap(Box::new(Mmap {
+            time: Side::time(&metadata),
+            pid: record.pid,
+            tid: record.tid,
+            addr: record.addr,
+            len: record.len,
+            pgoff: record.pgoff,
+            dev: (record.maj().unwrap_or(0), record.min().unwrap_or(0)),
+            ino: record.ino().unwrap_or(0),
+            ino_generation: record.ino_generation().unwrap_or(0),
+            build_id: record.build_id().map(<[u8]>::to_vec),
+            prot: record.prot,
+            flags: record.flags,
+            path: record.filename.as_text().into_owned(),
+        })))
+    }
+
+    fn visit_comm(self, record: data::Comm<'a>, metadata: RecordMetadata) -> Said {
+        let exec = u32::from(metadata.misc()) & bindings::PERF_RECORD_MISC_COMM_EXEC != 0;
+        let time = Side::time(&metadata);
+        let comm = record.comm.as_text().into_owned();
+        Said::Event(Event::Comm(Comm { time, pid: record.pid, tid: record.tid, comm, exec }))
+    }
+
+    fn visit_fork(self, record: data::Fork, _: RecordMetadata) -> Said {
+        Said::Event(Event::Fork(task(&record)))
+    }
+
+    fn visit_exit(self, record: data::Exit, _: RecordMetadata) -> Said {
+        Said::Event(Event::Exit(task(&record)))
+    }
+
+    fn visit_lost(self, record: data::Lost, metadata: RecordMetadata) -> Said {
+        Side::lost(record.lost, &metadata)
+    }
+
+    fn visit_lost_samples(self, record: data::LostSamples, metadata: RecordMetadata) -> Said {
+        Side::lost(record.lost, &metadata)
+    }
+
+    fn visit_throttle(self, _: data::Throttle, _: RecordMetadata) -> Said {
+        Said::Throttled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perf_event::{Builder, SampleFlag, events::Software};
+
+    use super::*;
+
+    /// As the kernel was asked for records that end in TID, TIME and CPU.
+    fn reading(call_stack: bool) -> Reading {
+        let mut builder = Builder::new(Software::DUMMY);
+        builder
+            .sample(SampleFlag::TID)
+            .sample(SampleFlag::TIME)
+            .sample(SampleFlag::CPU)
+            .sample_id_all(true);
+        Reading { config: (*builder.attrs()).into(), depth: 2, call_stack }
+    }
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    /// Thread 8 of process 7 at 99 ns on CPU 3.
+    const TRAILER: [u64; 3] = [7 | 8 << 32, 99, 3];
+
+    #[test]
+    fn a_sample_newest_branch_first() {
+        let entries = [0x30, 0x40, 0x12, 0, 0, 0, 0x10, 0x20, 1];
+        let body = bytes(&[&TRAILER[..], &[1000, 3], &entries].concat());
+        let Said::Stack(stack) = reading(false).read(9, 2, &body) else { panic!("no stack") };
+        assert_eq!((stack.thread.pid, stack.thread.tid, stack.time, stack.cpu), (7, 8, 99, 3));
+        assert_eq!(stack.period, 1000);
+        let found: Vec<_> = stack.entries().iter().map(|e| (e.from, e.to, e.info)).collect();
+        assert_eq!(found, [(0x30, 0x40, Some(0x12)), (0x10, 0x20, Some(1))]);
+        assert_eq!(stack.integrity.label, Label::Stream);
+        let Said::Stack(stack) = reading(true).read(9, 2, &body) else { panic!("no stack") };
+        assert!(stack.integrity.label == Label::Snapshot && stack.integrity.truncated);
+        // More entries than bytes.
+        let cut = bytes(&[&TRAILER[..], &[1000, 30, 1, 2, 3, 4]].concat());
+        let Said::Stack(stack) = reading(false).read(9, 2, &cut) else { panic!("no stack") };
+        assert_eq!(stack.entries().len(), 1);
+        assert!(matches!(reading(false).read(9, 2, &[0; 12]), Said::Nothing));
+    }
+
+    #[test]
+    fn what_ran_where() {
+        let mut body = bytes(&[7 | 8 << 32, 0x40_0000, 0x1000, 0, 8 << 32 | 1, 55, 0, 5 | 2 << 32]);
+        body.extend_from_slice(b"/bin/a\xff\0");
+        body.extend_from_slice(&bytes(&TRAILER));
+        let Said::Event(Event::Mmap(map)) = reading(false).read(10, 2, &body) else {
+            panic!("no mapping")
+        };
+        assert_eq!((map.time, map.pid, map.tid, map.addr, map.len), (99, 7, 8, 0x40_0000, 0x1000));
+        assert_eq!((map.dev, map.ino, map.prot, map.flags), ((1, 8), 55, 5, 2));
+        assert_eq!(map.path, "/bin/a\\xff");
+        let mut body = bytes(&[7 | 8 << 32]);
+        body.extend_from_slice(b"cat\0\0\0\0\0");
+        body.extend_from_slice(&bytes(&TRAILER));
+        let comm = Comm { time: 99, pid: 7, tid: 8, comm: "cat".to_owned(), exec: true };
+        let found = reading(false).read(3, 0x2000, &body);
+        assert!(matches!(&found, Said::Event(Event::Comm(found)) if *found == comm), "{found:?}");
+        let body = bytes(&[&[7 | 1 << 32, 8 | 1 << 32, 42][..], &TRAILER].concat());
+        let task = Task { time: 42, pid: 7, tid: 8, ppid: 1, ptid: 1 };
+        let found = reading(false).read(4, 0, &body);
+        assert!(matches!(found, Said::Event(Event::Exit(found)) if found == task), "{found:?}");
+        let found = reading(false).read(7, 0, &body);
+        assert!(matches!(found, Said::Event(Event::Fork(found)) if found == task), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_missing() {
+        let lost = Lost { time: 99, pid: 7, tid: 8, cpu: 3, stacks: 12, label: None };
+        let body = bytes(&[&[1, 12][..], &TRAILER].concat());
+        let found = reading(false).read(2, 0, &body);
+        assert!(matches!(&found, Said::Lost(found) if *found == lost), "{found:?}");
+        let body = bytes(&[&[12][..], &TRAILER].concat());
+        let found = reading(false).read(13, 0, &body);
+        assert!(matches!(&found, Said::Lost(found) if *found == lost), "{found:?}");
+        let body = bytes(&[&[1, 2, 3][..], &TRAILER].concat());
+        assert!(matches!(reading(false).read(5, 0, &body), Said::Throttled));
+        assert!(matches!(reading(false).read(6, 0, &body), Said::Nothing));
+        assert!(matches!(reading(false).read(4711, 0, &body), Said::Nothing));
+    }
+}
