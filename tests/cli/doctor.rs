@@ -61,15 +61,23 @@ fn verdict(checks: &[Value], name: &str) -> String {
     check(checks, name)["verdict"].as_str().unwrap().to_owned()
 }
 
+/// Has the kernel list counters with branch stacks, for ordinary users at this level.
+fn give_perf(dir: &TempDir, level: &str) {
+    put(dir, "sys/bus/event_source/devices/cpu/type", "4\n");
+    put(dir, "sys/bus/event_source/devices/cpu/caps/branches", "32\n");
+    put(dir, "proc/sys/kernel/perf_event_paranoid", level);
+}
+
 #[test]
 fn everything_in_order() {
     let machine = machine();
+    give_perf(&machine, "3\n");
     let (checks, status) = doctor(machine.path(), "skylake");
     assert_eq!(status, 0, "{checks:#?}");
     for check in &checks {
         assert_eq!(check["verdict"], "ok", "{check}");
     }
-    assert_eq!(check(&checks, "backends")["finding"], "msr, soft");
+    assert_eq!(check(&checks, "backends")["finding"], "msr, perf, soft");
     let idle = check(&checks, "idle states")["finding"].as_str().unwrap();
     assert!(idle.contains("C6") && !idle.contains("POLL"), "{idle}");
 }
@@ -137,7 +145,7 @@ fn unknown_is_not_ok() {
     fs::remove_dir_all(machine.path().join("sys/devices/system/cpu/cpu0/cpuidle")).unwrap();
     let (checks, status) = doctor(machine.path(), "skylake");
     assert_eq!(status, 0);
-    for name in ["CAP_SYS_RAWIO", "lockdown", "allow_writes", "idle states"] {
+    for name in ["CAP_SYS_RAWIO", "lockdown", "allow_writes", "idle states", "perf"] {
         assert_eq!(verdict(&checks, name), "unknown");
     }
 }
@@ -179,6 +187,65 @@ fn msr_safe_makes_up_for_the_driver() {
     let (checks, status) = doctor(machine.path(), "skylake");
     assert_eq!((status, verdict(&checks, "msr-safe").as_str()), (0, "ok"));
     assert_eq!(check(&checks, "backends")["finding"], "msr-safe, soft");
+}
+
+/// Through perf events an ordinary user records without the driver, under
+/// lockdown, where the level allows it.
+#[test]
+fn perf_makes_up_for_the_registers() {
+    let machine = machine();
+    put(&machine, "sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+    fs::remove_dir_all(machine.path().join("sys/module")).unwrap();
+    fs::remove_dir_all(machine.path().join("dev")).unwrap();
+    let user = |level: &str, capabilities: &str| {
+        give_perf(&machine, level);
+        put(&machine, "proc/self/status", &format!("CapEff:\t{capabilities}\n"));
+        doctor(machine.path(), "skylake")
+    };
+    let none = "0000000000000000";
+    for (level, capabilities, found) in [
+        ("2\n", none, "branch stacks of 32: own programs, without the kernel"),
+        ("1\n", none, "branch stacks of 32: own programs, with the kernel"),
+        ("-1\n", none, "branch stacks of 32: any program, the kernel, whole CPUs"),
+        // CAP_PERFMON, then CAP_SYS_ADMIN.
+        ("4\n", "0000004000000000", "branch stacks of 32: any program, the kernel, whole CPUs"),
+        ("3\n", "0000000000200000", "branch stacks of 32: any program, the kernel, whole CPUs"),
+    ] {
+        let (checks, status) = user(level, capabilities);
+        let told = check(&checks, "perf")["finding"].as_str().unwrap();
+        assert!(told.starts_with(found), "{told}");
+        assert_eq!((status, verdict(&checks, "perf").as_str()), (0, "ok"), "{checks:#?}");
+        assert_eq!(check(&checks, "backends")["finding"], "perf, soft");
+    }
+    let (checks, status) = user("3\n", none);
+    assert_eq!((status, verdict(&checks, "perf").as_str()), (3, "bad"));
+    assert_eq!(check(&checks, "backends")["finding"], "soft");
+    let remedy = check(&checks, "perf")["remedy"].as_str().unwrap();
+    assert!(remedy.contains("kernel.perf_event_paranoid=2"), "{remedy}");
+    // Core 2's ring has no filter, and Linux stops it at the interrupt.
+    user("2\n", none);
+    let (checks, status) = doctor(machine.path(), "core2");
+    assert_eq!((status, verdict(&checks, "recording").as_str()), (0, "bad"));
+    assert_eq!(check(&checks, "recording")["remedy"], "lbr record --backend perf");
+}
+
+#[test]
+fn counters_without_branch_stacks_and_none_at_all() {
+    let machine = machine();
+    let sources = "sys/bus/event_source/devices";
+    for (file, found, told) in [
+        ("software/type", "bad", "no performance counters"),
+        // An old kernel, which does not say what they can do.
+        ("cpu/type", "unknown", "nothing says"),
+        ("cpu/caps/pmu_name", "bad", "no branch records"),
+        ("cpu/caps/branches", "ok", "branch stacks of 32"),
+    ] {
+        put(&machine, &format!("{sources}/{file}"), "32\n");
+        let (checks, status) = doctor(machine.path(), "skylake");
+        let finding = check(&checks, "perf")["finding"].as_str().unwrap();
+        assert!(finding.contains(told), "{file}: {finding}");
+        assert_eq!((status, verdict(&checks, "perf").as_str()), (0, found), "{file}");
+    }
 }
 
 /// A guest on AMD: its model has a pair of registers that no CPUID bit tells of,

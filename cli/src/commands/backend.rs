@@ -4,6 +4,7 @@ use std::fs;
 
 use anyhow::anyhow;
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lbr_msr::{
     LbrCaps, MsrError, MsrRead,
     access::Root,
@@ -23,12 +24,15 @@ use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, USAGE};
 /// What records branches: every command's `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
-    /// The CPU's registers where they can be used (msr-safe before msr), else what stands in for them
+    /// The CPU's registers where they can be used (msr-safe before msr), else what stands in for
+    /// them: the kernel's perf events (lbr record), or software
     Auto,
     /// The CPU's registers through the msr driver, /dev/cpu/N/msr
     Msr,
     /// The CPU's registers through msr-safe, /dev/cpu/N/msr_safe and /dev/cpu/msr_batch
     MsrSafe,
+    /// The kernel's perf events with branch stacks (lbr record)
+    Perf,
     /// No registers of the CPU: the software LBR (`lbr time`: single-stepping alone)
     Soft,
 }
@@ -37,39 +41,68 @@ impl Backend {
     /// The driver that was asked for by name.
     fn driver(self) -> Option<&'static str> {
         match self {
-            Backend::Auto | Backend::Soft => None,
+            Backend::Auto | Backend::Perf | Backend::Soft => None,
             Backend::Msr => Some("msr"),
             Backend::MsrSafe => Some("msr-safe"),
         }
     }
 
-    /// Takes the registers where they can be had. A backend that was asked for
-    /// by name is refused where it cannot be had; left to us, software stands in.
+    /// Takes the registers where they can be had, else the kernel's `perf` events
+    /// (`None`: not for what was asked). A backend that was asked for by name is
+    /// refused where it cannot be had; left to us, software stands in.
     pub(crate) fn choose<T>(
         self,
         registers: impl FnOnce() -> Result<T, Failure>,
+        perf: impl FnOnce() -> Option<Result<T, Failure>>,
     ) -> Result<Choice<T>, Failure> {
-        if self == Backend::Soft {
-            return Ok(Choice::Software(None));
-        }
-        match (registers(), self.driver()) {
-            (Ok(registers), _) => Ok(Choice::Registers(registers)),
+        let (name, found) = match self {
+            Backend::Soft => return Ok(Choice::Software(None)),
+            Backend::Msr => ("msr", registers()),
+            Backend::MsrSafe => ("msr-safe", registers()),
+            Backend::Perf => ("perf", perf().unwrap_or_else(not_with_perf)),
+            Backend::Auto => {
+                return Ok(match registers() {
+                    Err(failure) if failure.code != USAGE => match perf() {
+                        None => Choice::Software(Some(failure)),
+                        Some(Err(other)) if other.code != USAGE => {
+                            let Failure { code, error } = failure;
+                            let error = anyhow!("{error:#}; as perf events: {:#}", other.error);
+                            Choice::Software(Some(Failure { code, error }))
+                        }
+                        Some(found) => Choice::Hardware(found?),
+                    },
+                    found => Choice::Hardware(found?),
+                });
+            }
+        };
+        match found {
             // What was typed is wrong for any backend.
-            (Err(failure), _) if failure.code == USAGE => Err(failure),
-            (Err(failure), None) => Ok(Choice::Software(Some(failure))),
-            (Err(Failure { code, error }), Some(name)) => Err(Failure {
+            Err(Failure { code, error }) if code != USAGE => Err(Failure {
                 code,
                 error: anyhow!("--backend {name}: {error:#}; --backend soft works"),
             }),
+            found => Ok(Choice::Hardware(found?)),
         }
     }
 }
 
+fn not_with_perf<T>() -> Result<T, Failure> {
+    Err(anyhow!("--backend perf is for lbr record")).or_exit(USAGE)
+}
+
+/// `--backend` of commands that need registers.
+pub(crate) fn of_registers() -> impl TypedValueParser<Value = Backend> {
+    let named = |backend: &Backend| backend.to_possible_value();
+    let all = Backend::value_variants().iter().filter(|backend| **backend != Backend::Perf);
+    PossibleValuesParser::new(all.filter_map(named))
+        .map(|name| Backend::from_str(&name, false).unwrap_or(Backend::Auto))
+}
+
 /// What records.
 pub(crate) enum Choice<T> {
-    /// The registers of this machine's CPUs.
-    Registers(T),
-    /// Software, with the refusal of the registers where nobody asked for it.
+    /// The branch records of this machine's CPUs.
+    Hardware(T),
+    /// Software, with the refusal of the hardware where nobody asked for it.
     Software(Option<Failure>),
 }
 
@@ -242,3 +275,58 @@ pub(crate) fn not_here(error: FilterError) -> Failure {
 
 /// TAINT_CPU_OUT_OF_SPEC. Linux panic.h.
 const OUT_OF_SPEC: u64 = 1 << 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Found = Result<&'static str, (u8, &'static str)>;
+
+    fn failure<T>((code, error): (u8, &'static str)) -> Result<T, Failure> {
+        Err(Failure { code, error: anyhow!("{error}") })
+    }
+
+    /// What is chosen, or why nothing is, in words.
+    fn chosen(backend: Backend, registers: Found, perf: Option<Found>) -> String {
+        let found = |found: Found| found.or_else(failure);
+        match backend.choose(|| found(registers), || perf.map(found)) {
+            Ok(Choice::Hardware(name)) => name.to_owned(),
+            Ok(Choice::Software(None)) => "soft".to_owned(),
+            Ok(Choice::Software(Some(why))) => format!("soft, {}: {:#}", why.code, why.error),
+            Err(why) => format!("refused, {}: {:#}", why.code, why.error),
+        }
+    }
+
+    #[test]
+    fn registers_before_perf_before_software() {
+        use Backend::{Auto, Msr, Perf, Soft};
+        let no_driver: Found = Err((NO_LBR, "no driver"));
+        let level: Found = Err((NOT_PERMITTED, "level 3"));
+        let typed: Found = Err((USAGE, "no such CPU"));
+        for (backend, registers, perf, expected) in [
+            (Auto, Ok("msr"), Some(Ok("perf")), "msr"),
+            (Auto, no_driver, Some(Ok("perf")), "perf"),
+            (Auto, no_driver, Some(level), "soft, 3: no driver; as perf events: level 3"),
+            (Auto, no_driver, None, "soft, 3: no driver"),
+            (Auto, typed, Some(Ok("perf")), "refused, 2: no such CPU"),
+            (Auto, no_driver, Some(typed), "refused, 2: no such CPU"),
+            (
+                Msr,
+                no_driver,
+                Some(Ok("perf")),
+                "refused, 3: --backend msr: no driver; --backend soft works",
+            ),
+            (Perf, Ok("msr"), Some(Ok("perf")), "perf"),
+            (
+                Perf,
+                Ok("msr"),
+                Some(level),
+                "refused, 4: --backend perf: level 3; --backend soft works",
+            ),
+            (Perf, Ok("msr"), None, "refused, 2: --backend perf is for lbr record"),
+            (Soft, Ok("msr"), Some(Ok("perf")), "soft"),
+        ] {
+            assert_eq!(chosen(backend, registers, perf), expected, "{backend:?}");
+        }
+    }
+}

@@ -12,7 +12,7 @@ use lbr_msr::{
 use serde_json::{Value, json};
 
 use super::{
-    backend::{self, Backend},
+    backend::{self, Backend, of_registers},
     cpus::CpuList,
     machine::MachineArgs,
 };
@@ -35,7 +35,7 @@ pub(crate) struct DisarmArgs {
     cpu: Option<CpuList>,
 
     /// Where the registers are
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    #[arg(long, value_parser = of_registers(), default_value = "auto")]
     backend: Backend,
 
     #[command(flatten)]

@@ -17,7 +17,6 @@ pub(crate) fn run() -> Outcome {
     let machine = MachineArgs::from(HostArgs::default());
     let cpus = machine.cpus()?;
     let report = checks::examine(&machine, &cpus);
-    let usable = report.obstacle.is_none();
     let mut out = Out::stdout();
     out.line("Last Branch Records: where each taken branch came from, and where it went.")?;
     let wrong = in_the_way(&report.checks, report.obstacle);
@@ -40,7 +39,7 @@ pub(crate) fn run() -> Outcome {
     }
     item("record a program", "lbr record --report -- ls /usr");
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    if let Some(why) = Qemu::find().err().filter(|_| !usable) {
+    if let Some(why) = Qemu::find().err().filter(|_| report.obstacle.is_some()) {
         item("record faster", &why.to_string());
     }
     item(
@@ -54,7 +53,7 @@ pub(crate) fn run() -> Outcome {
     item("see a register", "lbr explain DEBUGCTL");
     item(
         "verify a CPU",
-        if usable { "lbr verify" } else { "lbr verify --soft-cpu skylake --write" },
+        if report.registers { "lbr verify" } else { "lbr verify --soft-cpu skylake --write" },
     );
     item("why is it so", "lbr doctor");
     item("all commands", "lbr --help");

@@ -12,16 +12,17 @@ use lbr_msr::{
     address::{IA32_DEBUGCTL, IA32_RTIT_CTL},
     arm::Need,
     caps::{Facility, FilterRegister, Quirks, Vendor},
+    environment::capabilities,
     probe::{
         cores::{CoreGroup, cpu_list},
         recorded::RecordedCpu,
     },
 };
 
-use super::{Check, Obstacle};
+use super::{Check, Obstacle, Verdict};
 use crate::commands::{machine::MachineArgs, probe::identity};
 
-/// CAP_SYS_RAWIO's bit in /proc/self/status.
+/// CAP_SYS_RAWIO. capabilities(7).
 const CAP_SYS_RAWIO: u32 = 17;
 /// CPUID.07H:EBX\[25\]: Intel Processor Trace.
 const LEAF_7_EBX_PT: u32 = 1 << 25;
@@ -35,6 +36,8 @@ pub(super) struct Report {
     pub(super) checks: Vec<Check>,
     /// Why the hardware cannot be used; `None` where it can.
     pub(super) obstacle: Option<Obstacle>,
+    /// Its registers can be used, not only through the kernel.
+    pub(super) registers: bool,
 }
 
 /// Looks at everything and writes nothing.
@@ -78,8 +81,10 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
             check.remedy = None;
         }
     }
+    let perf = perf(&mut checks, &root, machine.is_live()) && usable.is_some();
 
-    // No LBR comes before no permission. msr-safe makes up for the driver.
+    // No LBR comes before no permission. msr-safe makes up for the driver, perf
+    // for all that keeps from the registers.
     let obstacles = |wanted| checks.iter().any(|check| check.obstacle == Some(wanted));
     let obstacle = if usable.is_none() || obstacles(Obstacle::NoLbr) {
         Some(Obstacle::NoLbr)
@@ -91,10 +96,11 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
         obstacles(Obstacle::Permission).then_some(Obstacle::Permission)
     };
     let lbr = !matches!(obstacle, Some(Obstacle::NoLbr));
-    let backends: Vec<&str> = [("msr-safe", msr_safe && lbr), ("msr", msr && lbr), ("soft", true)]
-        .into_iter()
-        .filter_map(|(name, remains)| remains.then_some(name))
-        .collect();
+    let backends: Vec<&str> =
+        [("msr-safe", msr_safe && lbr), ("msr", msr && lbr), ("perf", perf), ("soft", true)]
+            .into_iter()
+            .filter_map(|(name, remains)| remains.then_some(name))
+            .collect();
     checks.push(Check::ok("backends", backends.join(", ")));
     checks.push(
         Check::ok(
@@ -103,7 +109,26 @@ pub(super) fn examine(machine: &MachineArgs, cpus: &[RecordedCpu]) -> Report {
         )
         .remedy("lbr record --backend soft -- PROGRAM"),
     );
-    Report { checks, obstacle }
+    Report { checks, obstacle: obstacle.filter(|_| !perf), registers: obstacle.is_none() }
+}
+
+/// Whether perf events give branch stacks.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn perf(checks: &mut Vec<Check>, root: &Root, is_live: bool) -> bool {
+    let check = super::perf::check(root, is_live);
+    let gives = check.verdict == Verdict::Ok;
+    if let Some(recording) = checks.iter_mut().find(|check| gives && check.check == "recording")
+        && recording.verdict == Verdict::Bad
+    {
+        recording.remedy = Some("lbr record --backend perf".to_owned());
+    }
+    checks.push(check);
+    gives
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn perf(_: &mut Vec<Check>, _: &Root, _: bool) -> bool {
+    false
 }
 
 /// Vendor, model, hypervisor, PDCM, and what they come to.
@@ -191,12 +216,7 @@ fn driver(checks: &mut Vec<Check>, root: &Root, cpu: u32) -> bool {
 /// What writing needs; whether nothing forbids it.
 fn writes(checks: &mut Vec<Check>, root: &Root) -> bool {
     let before = checks.len();
-    let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    checks.push(match effective {
+    checks.push(match capabilities(root) {
         None => Check::unknown("CAP_SYS_RAWIO", "/proc/self/status does not say"),
         Some(mask) if mask >> CAP_SYS_RAWIO & 1 != 0 => Check::ok("CAP_SYS_RAWIO", "held"),
         Some(_) => Check::bad("CAP_SYS_RAWIO", "not held: the msr driver refuses to open")

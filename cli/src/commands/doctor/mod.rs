@@ -2,6 +2,8 @@
 
 pub(crate) mod advice;
 mod checks;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod perf;
 
 use std::io::Write;
 
@@ -20,11 +22,12 @@ use crate::{
 
 /// Tell why branch records can or cannot be used here
 ///
-/// Looks at the CPU, the hypervisor, the msr driver, permissions, and at who
-/// else uses the LBR; writes nothing. Each line is a check, what was found, a
-/// verdict (ok, bad, or ? where it could not be found out) and, where there is
-/// one, a remedy. The exit status is 0 where the hardware can be used, 3 where
-/// there is no usable LBR, 4 where only permission is missing.
+/// Looks at the CPU, the hypervisor, the msr driver, the kernel's perf events,
+/// permissions, and at who else uses the LBR; writes nothing. Each line is a
+/// check, what was found, a verdict (ok, bad, or ? where it could not be found
+/// out) and, where there is one, a remedy. The exit status is 0 where the
+/// hardware can be used, be it through perf events alone, 3 where there is no
+/// usable LBR, 4 where only permission is missing.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]

@@ -12,7 +12,7 @@ use lbr_msr::{BranchFilter, LbrCaps, caps::Order, filter, snapshot::Snapshot};
 use serde_json::{Value, json};
 
 use super::{
-    backend::{self, Backend},
+    backend::{self, Backend, of_registers},
     decode::{
         Records,
         record::{self, Row},
@@ -42,7 +42,7 @@ pub(crate) struct DumpArgs {
     cpu: u32,
 
     /// Where the registers are; auto is soft with --soft-cpu
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    #[arg(long, value_parser = of_registers(), default_value = "auto")]
     backend: Backend,
 
     /// Record these branches first, perf's names separated by commas, and

@@ -94,8 +94,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
         seed: args.seed.unwrap_or_else(fresh_seed),
     };
     let knowledge = SourceKnowledge::HARDWARE;
-    let mut meta = meta(&caps, desc, filter, Source::Hardware, knowledge, sampling);
-    meta.event = event_name(filter).to_owned();
+    let meta = meta(&caps, desc, filter, Source::Hardware, knowledge, sampling);
     let mut target = target(args, &list)?;
     let mut recording = Recording::create(args, output, meta)?;
     let awake = (!args.allow_cstates).then(|| Awake::hold(&root));
@@ -144,12 +143,12 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
 fn refuse_what_needs_software(args: &Record) -> Result<(), Failure> {
     let why = if args.count.is_some() {
         "-c: hardware cannot be drained after a number of branches, because it raises no interrupt \
-         that a program could wait for; give a rate (-F)"
+         that a program could wait for; give a rate (-F), take perf events (--backend perf)"
     } else if args.from.is_some() {
         "--from: hardware records from the program's start"
     } else if args.children {
         "--children: hardware records a CPU, and cannot tell a program's children from others; \
-         record the whole CPU (-C without a program)"
+         record the whole CPU (-C without a program), take perf events (--backend perf)"
     } else {
         return Ok(());
     };
@@ -303,18 +302,9 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>, Failure> {
     Ok(Box::new(launched.map_err(|error| software::refused(error, args))?))
 }
 
-/// perf's name of what is recorded.
-fn event_name(filter: BranchFilter) -> &'static str {
-    match (filter.contains(BranchFilter::USER), filter.contains(BranchFilter::KERNEL)) {
-        (true, false) => "branches:u",
-        (false, true) => "branches:k",
-        _ => "branches",
-    }
-}
-
 /// Where the kernel lies, so that its branches can be named later. They are
 /// recorded all the same where it does not say.
-fn tell_kernel(recording: &mut Recording<'_>) -> Result<(), Failure> {
+pub(super) fn tell_kernel(recording: &mut Recording<'_>) -> Result<(), Failure> {
     let mappings = RunningKernel::default().mappings(0);
     let mappings = mappings.unwrap_or_else(|why| {
         say!("branches of the kernel will have no names: {why}");
@@ -328,7 +318,7 @@ fn tell_kernel(recording: &mut Recording<'_>) -> Result<(), Failure> {
 
 /// The CPU in words. Registers cannot tell a modelled LBR from a real one; QEMU
 /// has none of its own, so that what answers there is a model.
-fn description(caps: &LbrCaps) -> String {
+pub(super) fn description(caps: &LbrCaps) -> String {
     let key = caps.cpu.key();
     let name = match &caps.cpu.uarch {
         Some(uarch) => format!("{uarch} ({key})"),

@@ -3,6 +3,8 @@
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod hardware;
 mod output;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod perf;
 mod software;
 mod summary;
 
@@ -26,20 +28,28 @@ use clap::{Args, ValueEnum};
 /// hold: stacks with branches of other programs are recognised by their addresses and left out, and
 /// a mapping that comes and goes without being branched into is not seen.
 ///
+/// Where the registers are out of reach (no driver, no rights, lockdown), the kernel's perf events stand
+/// in (--backend perf): the kernel reads the records at the interrupt of a counter of branches, for
+/// ordinary users too where kernel.perf_event_paranoid is 2 or less. The program is followed thread by
+/// thread on any CPU, each stack says whose it is, and lbr writes no register. -F and -c are the
+/// kernel's: a sample so many times a second, or after so many branches, taken or not.
+///
 /// SIGINT (Ctrl-C) and SIGTERM are passed on to the program, which may finish its own handlers; it is
 /// killed 10 seconds later, or at the second signal. Its exit status is that of lbr.
 ///
-/// Where the CPU's own branch records cannot be used, a software LBR stands in: the program runs
+/// Where the CPU's own branch records cannot be used at all, nor for what is asked (--from, --source,
+/// --soft-cpu, -c below the depth: every branch), a software LBR stands in: the program runs
 /// under ptrace (or the QEMU plugin), every branch it takes is fed to registers that behave like
 /// those of --soft-cpu, and these registers are read as the CPU's would be. What such a source cannot
 /// know (predictions, cycles, the kernel) is left out of the recording, not made up.
 #[derive(Debug, Args)]
 pub(crate) struct Record {
-    /// Logical CPUs to pin the program to and record, such as 0-3,6 [default: one of them]
+    /// Logical CPUs to pin the program to and record, such as 0-3,6 [default: one of them; with
+    /// perf events all, and the program is not pinned]
     #[arg(short = 'C', long = "cpu", value_name = "LIST")]
     cpu: Option<CpuList>,
 
-    /// Record this process, moved to the CPU meanwhile (hardware)
+    /// Record this process (hardware); registers need it to be moved to the CPU meanwhile
     #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "command")]
     pid: Option<u32>,
 
@@ -72,8 +82,9 @@ pub(crate) struct Record {
 
     /// Drain the ring after so many recorded branches [software LBR: depth - 1]
     ///
-    /// Up to depth - 1 every branch is recorded once and in order. Hardware cannot do this: it
-    /// raises no interrupt that a program could wait for.
+    /// Up to depth - 1 every branch is recorded once and in order. Registers cannot do this: they
+    /// raise no interrupt that a program could wait for. perf events take a sample after
+    /// so many retired branches, taken or not.
     #[arg(short = 'c', long = "count", value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -105,7 +116,7 @@ pub(crate) struct Record {
     host: HostArgs,
 
     /// CPU whose registers the software LBR has: FF_MMH of the CPU table, or a name
-    #[arg(long, value_name = "CPU", default_value = "06_5E")]
+    #[arg(long, value_name = "CPU", default_value = SOFT_CPU)]
     soft_cpu: String,
 
     /// What runs the program under the software LBR
@@ -135,6 +146,8 @@ pub(crate) struct Record {
 
 /// The first source that can be had.
 const AUTO: &str = "auto";
+/// The CPU of the software LBR where none is named.
+const SOFT_CPU: &str = "06_5E";
 
 /// Where the registers of hardware are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -173,19 +186,31 @@ fn announce(args: &Record, source: &str) {
     }
 }
 
+/// How the branch records of the CPUs are reached.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+enum Way {
+    Registers(hardware::Chosen),
+    Perf(Box<perf::Chosen>),
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Record) -> Outcome {
     args.rights.check()?;
     let output = output_of(args)?;
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    let choice = args.backend.choose(|| hardware::look(args))?;
+    let choice = args.backend.choose(
+        || hardware::look(args).map(Way::Registers),
+        || Some(perf::look(args)?.map(|chosen| Way::Perf(Box::new(chosen)))),
+    )?;
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
     let choice = Choice::<()>::Software(None);
     let why = match choice {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Choice::Registers(chosen) => return hardware::record(args, output, chosen),
+        Choice::Hardware(Way::Registers(chosen)) => return hardware::record(args, output, chosen),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Choice::Hardware(Way::Perf(chosen)) => return perf::record(args, output, *chosen),
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-        Choice::Registers(()) => None,
+        Choice::Hardware(()) => None,
         Choice::Software(why) => why,
     };
     if args.command.is_empty() {

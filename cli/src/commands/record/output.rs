@@ -36,11 +36,21 @@ pub(super) fn meta(
     meta.filter = filter;
     meta.knowledge = knowledge;
     meta.source = origin;
+    meta.event = event_name(filter).to_owned();
     meta.rate = match sampling {
         Sampling::Period(period) => Rate::Period(period),
         Sampling::Rate { hz, .. } => Rate::Frequency(u64::from(hz)),
     };
     meta
+}
+
+/// perf's name of what is recorded.
+fn event_name(filter: BranchFilter) -> &'static str {
+    match (filter.contains(BranchFilter::USER), filter.contains(BranchFilter::KERNEL)) {
+        (true, false) => "branches:u",
+        (false, true) => "branches:k",
+        _ => "branches",
+    }
 }
 
 /// A recording under way: the file, and what ends it.

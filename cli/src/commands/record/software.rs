@@ -181,7 +181,7 @@ pub(super) fn refused(error: SourceError, args: &Record) -> Failure {
     }
 }
 
-fn failure<E>(error: RecordError<E>, args: &Record) -> Failure
+pub(super) fn failure<E>(error: RecordError<E>, args: &Record) -> Failure
 where
     E: std::error::Error + Send + Sync + 'static,
 {

@@ -1,10 +1,11 @@
 //! What a recording came to, in a few lines on stderr.
 
 use std::path::Path;
+use std::time::Duration;
 
 use lbr_msr::record::{Label, SourceKnowledge};
 use sampler::Summary;
-use sampler::outlet::SamplerReport;
+use sampler::outlet::{KernelReport, SamplerReport};
 use sampler::source::SourceNotes;
 
 use crate::output::name;
@@ -29,6 +30,9 @@ fn print_cpus(cpus: &[SamplerReport]) {
 }
 
 fn cpu_line(cpu: &SamplerReport) -> String {
+    if let Some(kernel) = &cpu.kernel {
+        return kernel_line(kernel);
+    }
     let mut line = format!("CPU {}: {}", cpu.cpu, counted(cpu.drains, "drain", "drains"));
     if cpu.drains > 0 {
         let each = cpu.accesses as f64 / cpu.drains as f64;
@@ -44,6 +48,20 @@ fn cpu_line(cpu: &SamplerReport) -> String {
     }
     if cpu.taken_over {
         line += "; something else has changed its control or filter register";
+    }
+    line
+}
+
+/// What the kernel told of its samples.
+fn kernel_line(kernel: &KernelReport) -> String {
+    let records = counted(kernel.lost, "record", "records");
+    let times = counted(kernel.throttled, "time", "times");
+    let mut line = format!("the kernel lost {records} for want of room, and throttled {times}");
+    // What switches cost is none of another's.
+    const SHARED: f64 = 95.0;
+    let share = |(on, ran): (Duration, Duration)| 100.0 * ran.as_secs_f64() / on.as_secs_f64();
+    if let Some(share) = kernel.scheduled.map(share).filter(|share| *share < SHARED) {
+        line += &format!("; it recorded for {share:.0} % of the time, as others use the counters");
     }
     line
 }
@@ -90,7 +108,7 @@ fn missed(notes: &SourceNotes) -> impl Iterator<Item = String> {
             notes.children_left,
             "child process",
             "child processes",
-            "left alone (--children with --source ptrace records them)",
+            "left alone (--children with --backend perf or --source ptrace records them)",
         ),
     ];
     notes
@@ -102,6 +120,9 @@ fn missed(notes: &SourceNotes) -> impl Iterator<Item = String> {
 fn cost(summary: &Summary) -> String {
     if summary.drains == 0 {
         return "no drain".to_owned();
+    }
+    if summary.samplers.iter().any(|sampler| sampler.kernel.is_some()) {
+        return format!("{} of the kernel", counted(summary.drains, "interrupt", "interrupts"));
     }
     format!(
         "{}, {:.1} register accesses each",

@@ -34,13 +34,14 @@ pub(super) fn measure<T, E: Display>(
     let cpu = chosen.as_ref().ok().copied().or(allowed.cpus().last()).unwrap_or(0);
     let pin = allowed.only(cpu).or_exit(USAGE)?;
     let options = Options { pin: Some(pin), ..options };
-    let prepared = args.backend.choose(|| {
-        let look = |caps: &LbrCaps| plan(caps, &options, body);
+    let look = |caps: &LbrCaps| plan(caps, &options, body);
+    let registers = || {
         let found = backend::look(args.backend, chosen?, &machine, look)?;
         Ok((found.caps, found.usable))
-    })?;
+    };
+    let prepared = args.backend.choose(registers, || None)?;
     match prepared {
-        Choice::Registers((caps, plan)) => {
+        Choice::Hardware((caps, plan)) => {
             hardware(args.backend, cpu, &machine, caps, plan, options, work)
         }
         Choice::Software(why) => {

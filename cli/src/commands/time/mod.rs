@@ -23,7 +23,7 @@ use lbr_msr::soft::SoftCpu;
 use code::Code;
 use counted::Counted;
 
-use crate::commands::backend::Backend;
+use crate::commands::backend::{Backend, of_registers};
 use crate::commands::machine::HostArgs;
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::present::out::{Out, say};
@@ -118,7 +118,7 @@ pub(crate) struct TimeArgs {
     filter: String,
 
     /// What records the branches
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    #[arg(long, value_parser = of_registers(), default_value = "auto")]
     backend: Backend,
 
     /// CPU whose filters a single-stepped run is recorded with: FF_MMH, or a name

@@ -21,7 +21,11 @@ use lab::verify::Config;
 use lbr_msr::soft::Faults;
 use sampler::target::Affinity;
 
-use super::{backend::Backend, cpus::CpuList, machine::MachineArgs};
+use super::{
+    backend::{Backend, of_registers},
+    cpus::CpuList,
+    machine::MachineArgs,
+};
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::output::Output;
 use crate::present::out::{Out, say};
@@ -56,7 +60,7 @@ pub(crate) struct VerifyArgs {
     write: bool,
 
     /// Where the registers are; auto is soft with --soft-cpu
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    #[arg(long, value_parser = of_registers(), default_value = "auto")]
     backend: Backend,
 
     #[command(flatten)]

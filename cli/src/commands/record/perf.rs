@@ -1,0 +1,189 @@
+//! Recording through the kernel's perf events.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use lbr_msr::filter::{BranchClasses, FilterError, to_register_disarmed};
+use lbr_msr::record::SourceKnowledge;
+use lbr_msr::{BranchFilter, LbrCaps};
+use profile::note::Source;
+use sampler::source::perf::{Host, Perf, Refused, Subject};
+use sampler::target::{Affinity, Command, find};
+use sampler::{DEFAULT_HZ, RecordConfig, Sampling, Summary};
+
+use super::hardware::{description, tell_kernel};
+use super::output::{Recording, meta};
+use super::{AUTO, Placing, Record, SOFT_CPU, announce, software};
+use crate::commands::backend::{self, Backend};
+use crate::commands::cpus::CpuList;
+use crate::commands::machine::MachineArgs;
+use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE};
+use crate::output::Output;
+
+/// What is recorded from: the kernel has been asked, and nothing runs yet.
+pub(super) struct Chosen {
+    caps: LbrCaps,
+    source: Perf,
+    filter: BranchFilter,
+    sampling: Sampling,
+    /// Whose branches, in words.
+    whose: String,
+}
+
+/// Asks the kernel. `None`: nobody asked for perf by name, and what was asked
+/// for is not of this machine, or the software LBR's alone.
+pub(super) fn look(args: &Record) -> Option<Result<Chosen, Failure>> {
+    let is_named = args.backend == Backend::Perf;
+    let refused = refused_options(args);
+    if !is_named && (refused.is_some() || is_for_software(args)) {
+        return None;
+    }
+    if let Some(why) = refused {
+        return Some(Err(anyhow!("{why}")).or_exit(USAGE));
+    }
+    let caps = match caps(args) {
+        Ok(caps) => caps,
+        Err(failure) => return Some(Err(failure)),
+    };
+    // A period below the depth asks for every branch, of which interrupts miss most.
+    if !is_named && args.count.is_some_and(|count| count < caps.depth.into()) {
+        return None;
+    }
+    Some(open(args, caps))
+}
+
+/// Options that perf events do not have.
+fn refused_options(args: &Record) -> Option<&'static str> {
+    Some(if !MachineArgs::from(args.host.clone()).is_live() {
+        "perf events are the kernel's that runs here: leave out --msr-root and --cpuid"
+    } else if args.from.is_some() {
+        "--from: the kernel records from the program's start"
+    } else if args.seed.is_some() {
+        "--seed: the kernel decides when it takes a sample"
+    } else if args.placement != Placing::Auto {
+        "--placement: no register is read by lbr"
+    } else {
+        return None;
+    })
+}
+
+/// The command line says how the software LBR is to be.
+fn is_for_software(args: &Record) -> bool {
+    args.source != AUTO || args.soft_cpu != SOFT_CPU
+}
+
+/// The branch records of the first CPUs that have any.
+fn caps(args: &Record) -> Result<LbrCaps, Failure> {
+    let machine = MachineArgs::from(args.host.clone());
+    let mut why = None;
+    for group in machine.groups(&machine.cpus()?) {
+        match group.probed {
+            Ok(caps) => return Ok(caps),
+            Err(unsupported) => why = why.or(Some(unsupported)),
+        }
+    }
+    Err(why.map_or_else(|| anyhow!("no CPU was found").into(), backend::no_records))
+}
+
+fn open(args: &Record, caps: LbrCaps) -> Result<Chosen, Failure> {
+    let filter = args.filter.parse::<BranchFilter>().or_exit(USAGE)?.normalized();
+    if let Err(error @ FilterError::StackAlone { .. }) = to_register_disarmed(filter, caps.filter) {
+        return Err(error).or_exit(USAGE);
+    }
+    let root = MachineArgs::from(args.host.clone()).root();
+    let host = Host::look(&root);
+    let sampling = match args.count {
+        Some(count) => Sampling::Period(count),
+        None => {
+            // The kernel lowers its limit where its interrupts take long.
+            let usual = host.most_hz.map_or(DEFAULT_HZ, |most| most.min(DEFAULT_HZ));
+            Sampling::Rate { hz: args.freq.unwrap_or(usual), seed: 0 }
+        }
+    };
+    let allowed = Affinity::current()?;
+    let cpus: Vec<u32> = match (&args.cpu, root.online().parse::<CpuList>()) {
+        (Some(list), _) => list.cpus().to_vec(),
+        (None, Ok(online)) => online.cpus().to_vec(),
+        (None, Err(_)) => allowed.cpus().collect(),
+    };
+    let limit = args.time.map(Duration::from_millis);
+    let (subject, whose) = match (args.pid, args.command.split_first()) {
+        (Some(pid), _) => (Subject::Process { pid, limit }, format!("process {pid}")),
+        (None, None) => (Subject::Everything { limit }, "all that runs".to_owned()),
+        (None, Some((program, arguments))) => {
+            let path = find(program).or_exit(USAGE)?;
+            let command = Box::new(Command {
+                program: program.clone(),
+                args: arguments.to_vec(),
+                from: None,
+                follow_children: args.children,
+                cpu: None,
+                user: args.rights.user.clone(),
+            });
+            let pin = args.cpu.as_ref().map(|list| allowed.only_these(list.cpus()));
+            let pin = pin.transpose().or_exit(USAGE)?;
+            let whose = if args.children { "the program and its children" } else { "the program" };
+            (Subject::Program { path, command, pin }, whose.to_owned())
+        }
+    };
+    let source = Perf::open(subject, &host, &caps, &cpus, filter, sampling)
+        .map_err(|refused| failure(refused, &caps, args))?;
+    let whose = match &args.cpu {
+        Some(list) => {
+            let list = lbr_msr::probe::cores::cpu_list(list.cpus());
+            format!("{whose} on CPU {list}")
+        }
+        None => whose,
+    };
+    Ok(Chosen { caps, source, filter, sampling, whose })
+}
+
+fn failure(refused: Refused, caps: &LbrCaps, args: &Record) -> Failure {
+    let code = match refused {
+        Refused::Target(error) => return software::refused(error, args),
+        Refused::Level { .. } | Refused::Rate { .. } | Refused::Forbidden => NOT_PERMITTED,
+        Refused::NoProcess { .. } => USAGE,
+        Refused::NoEvents
+        | Refused::NoCounters
+        | Refused::NoStacks
+        | Refused::NoCpu
+        | Refused::Filter { .. }
+        | Refused::Busy => NO_LBR,
+        _ => FAILED,
+    };
+    let hides = matches!(refused, Refused::NoCounters | Refused::NoStacks);
+    let error = match (&caps.cpu.hypervisor, refused.remedy()) {
+        (Some(hypervisor), _) if hides => {
+            anyhow!(
+                "{refused}: {hypervisor} hides them; run on the host, or give them to the guest"
+            )
+        }
+        (_, Some(remedy)) => anyhow!("{refused}; {remedy}"),
+        _ => refused.into(),
+    };
+    Failure { code, error }
+}
+
+/// Records.
+pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
+    let Chosen { caps, mut source, filter, sampling, whose } = chosen;
+    let desc = description(&caps);
+    announce(args, &format!("{desc} through perf_event_open, {whose}"));
+    let knowledge = SourceKnowledge::HARDWARE;
+    let meta = meta(&caps, desc, filter, Source::Hardware, knowledge, sampling);
+    let mut recording = Recording::create(args, output, meta)?;
+    if filter.kernel() {
+        tell_kernel(&mut recording)?;
+    }
+    let classes = filter.classes();
+    let config = RecordConfig {
+        call_stack: filter.contains(BranchFilter::STACK),
+        sampling,
+        // What the kernel's filter lets through and this one does not.
+        keep: (classes != BranchClasses::all()).then(|| software::keep(classes)),
+        ..RecordConfig::new(caps)
+    };
+    let recorded = recording.record(&mut source, config);
+    let recorded = recorded.map(|summary| Summary { seed: None, ..summary });
+    recording.finish(recorded.map_err(|error| software::failure(error, args)), knowledge)
+}
