@@ -72,7 +72,7 @@ pub(crate) fn top() -> PathBuf {
 }
 
 /// `None`, with a sentence, where the machine cannot be had.
-fn machine(cpu: &str, out: &Path, programs: &[&Path], script: &str) -> Option<Output> {
+pub(crate) fn machine(cpu: &str, out: &Path, programs: &[&Path], script: &str) -> Option<Output> {
     if std::env::var_os("LBR_TEST_MACHINE").is_none() {
         skipped(
             "LBR_TEST_MACHINE names no folder of the test machine; \
@@ -100,15 +100,15 @@ fn machine(cpu: &str, out: &Path, programs: &[&Path], script: &str) -> Option<Ou
 }
 
 /// A recorded program's code, and the path it takes.
-struct Program {
+pub(crate) struct Program {
     text: Vec<u8>,
     base: u64,
     labels: HashMap<String, u64>,
-    path: Vec<(u64, u64)>,
+    pub(crate) path: Vec<(u64, u64)>,
 }
 
 impl Program {
-    fn read(graph: &Graph, file: &Path) -> Program {
+    pub(crate) fn read(graph: &Graph, file: &Path) -> Program {
         let bytes = std::fs::read(file).unwrap();
         let elf = object::File::parse(&*bytes).unwrap();
         let section = elf.section_by_name(".text").unwrap();
@@ -129,6 +129,14 @@ impl Program {
     fn decode(&self, at: u64) -> Insn {
         let bytes = at.checked_sub(self.base).and_then(|at| self.text.get(at as usize..));
         bytes.map_or(Insn::Invalid, |bytes| insn::decode(bytes, at))
+    }
+
+    /// perf's name of the type of a branch.
+    pub(crate) fn type_name(&self, from: u64) -> Option<&'static str> {
+        match self.decode(from) {
+            Insn::Branch(branch) => branch.branch_type.name(),
+            Insn::Straight { .. } | Insn::Invalid => None,
+        }
     }
 
     /// The n-th branch from `at` on.
@@ -165,7 +173,7 @@ impl Program {
 
     /// By disassembly alone: each FROM is a branch that can reach its TO, and
     /// from each TO straight code leads to the next FROM.
-    fn check_code(&self, entries: &[BranchEntry], what: &str) {
+    pub(crate) fn check_code(&self, entries: &[BranchEntry], what: &str) {
         for entry in entries {
             let Insn::Branch(branch) = self.decode(entry.from) else {
                 panic!("{what}: {:#x} is no branch of the program", entry.from)
@@ -198,7 +206,7 @@ impl Program {
 impl Program {
     /// Each run is a part of the path, none before the end of the one before,
     /// and the first one the path's start where `starts` says so.
-    fn check_path(&self, runs: &[Vec<(u64, u64)>], starts: bool, what: &str) {
+    pub(crate) fn check_path(&self, runs: &[Vec<(u64, u64)>], starts: bool, what: &str) {
         let mut at = 0;
         // One without a near branch still ends the run before.
         for (n, run) in runs.iter().enumerate().filter(|(_, run)| !run.is_empty()) {
@@ -237,16 +245,24 @@ impl Program {
 }
 
 /// A stack as it was written.
-struct Read {
-    pid: u32,
+pub(crate) struct Read {
+    pub(crate) pid: u32,
     cpu: u32,
-    head: Head,
-    cut: bool,
-    label: Label,
-    entries: Vec<BranchEntry>,
+    pub(crate) head: Head,
+    pub(crate) cut: bool,
+    pub(crate) label: Label,
+    pub(crate) entries: Vec<BranchEntry>,
 }
 
-fn stacks(file: &Path) -> Vec<Read> {
+/// The stacks of a recording of the test machine's CPUs.
+pub(crate) fn stacks(file: &Path) -> Vec<Read> {
+    let (stacks, desc) = read(file);
+    assert!(desc.contains("emulated CPU (TCG), cycles and predictions modelled"), "{desc}");
+    stacks
+}
+
+/// The stacks of a recording, and its CPU in words.
+pub(crate) fn read(file: &Path) -> (Vec<Read>, String) {
     let mut recording = Recording::open(file).unwrap();
     let mut stacks = Vec::new();
     while let Some(item) = recording.next_item().unwrap() {
@@ -262,12 +278,10 @@ fn stacks(file: &Path) -> Vec<Read> {
         });
     }
     let desc = recording.info().and_then(|info| info.cpudesc.clone()).unwrap_or_default();
-    let is_said = desc.contains("emulated CPU (TCG), cycles and predictions modelled");
-    assert!(is_said, "{}: {desc:?} {:?}", file.display(), recording.info());
-    stacks
+    (stacks, desc)
 }
 
-fn text(out: &Path, name: &str) -> String {
+pub(crate) fn text(out: &Path, name: &str) -> String {
     std::fs::read_to_string(out.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 

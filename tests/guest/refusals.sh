@@ -27,6 +27,19 @@ expect 0 'CPU_OUT_OF_SPEC' lbr dump -C 1 --arm any,u
 lbr dump -C 1 --arm any,u 2>/tmp/stderr >/dev/null
 grep -q CPU_OUT_OF_SPEC /tmp/stderr && fail "the taint is announced twice"
 
+# The kernel's perf events, by its level for ordinary users: Debian's and Ubuntu's.
+for level in 3 4; do
+  echo $level >/proc/sys/kernel/perf_event_paranoid
+  expect 4 "kernel.perf_event_paranoid is $level, which forbids all perf events" \
+    user lbr record --backend perf -o /tmp/user.data -- /work/loop
+done
+echo 2 >/proc/sys/kernel/perf_event_paranoid
+expect 4 'samples a second are more than this kernel takes' \
+  user lbr record --backend perf -F 1000000 -o /tmp/user.data -- /work/loop
+expect 4 'or a process of another user' user lbr record --backend perf -p 1 --for 100 -o /tmp/user.data
+expect 2 'there is no process 99999' user lbr record --backend perf -p 99999 -o /tmp/user.data
+[ ! -e /tmp/user.data ] || fail "a refused recording left a file"
+
 # A register that does not exist: the CPUID of a Core 2, whose FROM registers
 # start at 0x40, on this Skylake.
 cat >/tmp/core2 <<'CPUID'

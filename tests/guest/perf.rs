@@ -1,0 +1,205 @@
+//! `lbr record --backend perf` on the test machine, as an ordinary user: an
+//! unmodified kernel reads the modelled LBR at its counter's interrupt. What it
+//! gives is held against the program's own path, and against what the msr driver
+//! and the software LBR record of the same code.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use lbr_msr::record::{BranchEntry, Head, Label};
+
+use super::graph::Graph;
+use super::guest_record::{Program, Read, machine, read, stacks, text};
+use crate::support::lbr::{lbr, stderr};
+use crate::support::skip::skipped;
+
+const SCRIPT: &str = r#"
+echo 'tester:x:1000:1000::/:/bin/sh' >/etc/passwd
+[ -e /bin/sh ] || ln -s busybox /bin/sh
+chmod 777 /out
+try() {
+  name=$1
+  shift
+  "$@" >/out/$name.out 2>/out/$name.err
+  echo $? >/out/$name.status
+}
+user() { su -s /bin/sh tester -c "$*"; }
+try msr lbr record --backend msr -C 1 -o /out/msr.data -- /work/graph
+echo 2 >/proc/sys/kernel/perf_event_paranoid
+try perf user lbr record --backend perf -c 4999 -o /out/perf.data -- /work/graph
+try auto user lbr record -c 49999 -o /out/auto.data -- /work/graph
+try calls user lbr record --backend perf -c 49999 -j any_call,u -o /out/calls.data -- /work/graph
+try kernel user lbr record --backend perf -j any,k -o /out/kernel.data -- /work/graph
+try whole user lbr record --backend perf -C 0,1 --for 100 -o /out/whole.data
+try all lbr record --backend perf -C 0,1 -c 49999 --for 4000 -j any -o /out/all.data & all=$!
+/work/graph
+wait $all
+try exec user lbr record --backend perf -o /out/exec.data -- /work/nothing
+"#;
+
+/// From and to, and how often.
+type Counts = HashMap<(u64, u64), u64>;
+
+fn counted<'a>(edges: impl IntoIterator<Item = &'a (u64, u64)>) -> Counts {
+    let mut counts = Counts::new();
+    for edge in edges {
+        *counts.entry(*edge).or_default() += 1;
+    }
+    counts
+}
+
+fn near(stack: &Read) -> Vec<BranchEntry> {
+    stack.entries.iter().filter(|entry| entry.from >> 63 == 0).copied().collect()
+}
+
+fn ends(entries: &[BranchEntry]) -> Vec<(u64, u64)> {
+    entries.iter().map(|entry| (entry.from, entry.to)).collect()
+}
+
+/// Each edge is one of the path, and its share is that of the path, as far as
+/// so many stacks can tell: branches of one stack depend on each other.
+fn check_shares(found: &Counts, truth: &Counts, stacks: usize, what: &str) {
+    let (all, total) = (found.values().sum::<u64>() as f64, truth.values().sum::<u64>() as f64);
+    for edge in found.keys() {
+        assert!(truth.contains_key(edge), "{what}: the program has no {edge:x?}");
+    }
+    for (edge, count) in truth {
+        let share = *count as f64 / total;
+        let seen = found.get(edge).copied().unwrap_or(0) as f64 / all;
+        // Five deviations, and the two ends of the path.
+        let width = 5.0 * (share * (1.0 - share) / stacks as f64).sqrt() + 0.002;
+        assert!((seen - share).abs() <= width, "{what}: {edge:x?}: {seen}, not {share} ± {width}");
+    }
+}
+
+fn check(cpu: &str, depth: usize) {
+    let given = std::env::var("LBR_GRAPH_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
+    eprintln!("LBR_GRAPH_SEED={seed}");
+    let graph = Graph::random(seed, 2_000_000, 1_500);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path();
+    let Some(file) = graph.build(out, "graph") else {
+        skipped("no cc to assemble the program with");
+        return;
+    };
+    if machine(cpu, out, &[&file], SCRIPT).is_none() {
+        return;
+    }
+    let program = Program::read(&graph, &file);
+    let truth = counted(&program.path);
+
+    for (name, status) in [
+        ("msr", 9),
+        ("perf", 9),
+        ("auto", 9),
+        ("calls", 9),
+        ("kernel", 4),
+        ("whole", 4),
+        ("all", 0),
+        ("exec", 2),
+    ] {
+        let said = text(out, &format!("{name}.err"));
+        assert_eq!(
+            text(out, &format!("{name}.status")).trim(),
+            status.to_string(),
+            "{name}: {said}"
+        );
+    }
+    for (name, word) in [
+        ("perf", "through perf_event_open, the program"),
+        ("auto", "through perf_event_open"),
+        ("kernel", "kernel.perf_event_paranoid is 2, which forbids branches of the kernel"),
+        ("kernel", "kernel.perf_event_paranoid=1"),
+        ("whole", "kernel.perf_event_paranoid is 2, which forbids recording whole CPUs"),
+        ("all", "all that runs on CPU 0-1"),
+        ("exec", "/work/nothing"),
+    ] {
+        let said = text(out, &format!("{name}.err"));
+        assert!(said.contains(word), "{cpu} {name}: {said}");
+    }
+
+    let of_msr = stacks(&out.join("msr.data"));
+    let of_perf = stacks(&out.join("perf.data"));
+    for (name, stacks) in [("msr", &of_msr), ("perf", &of_perf)] {
+        let what = format!("{cpu} {name}");
+        assert!(
+            stacks.len() > 40,
+            "{what}: {} stacks; {}",
+            stacks.len(),
+            text(out, &format!("{name}.err"))
+        );
+        let stacks: Vec<Vec<BranchEntry>> = stacks.iter().map(near).collect();
+        stacks.iter().for_each(|entries| program.check_code(entries, &what));
+        let edges: Vec<_> = stacks.iter().flat_map(|entries| ends(entries)).collect();
+        check_shares(&counted(&edges), &truth, stacks.len(), &what);
+    }
+    for stack in &of_perf {
+        let is_one = stack.head == Head::Unknown && stack.cut && stack.label == Label::Stream;
+        assert!(is_one && stack.pid > 1 && stack.entries.len() <= depth, "{cpu}");
+    }
+    let runs: Vec<_> = of_perf.iter().map(|stack| ends(&near(stack))).collect();
+    program.check_path(&runs, false, &format!("{cpu} perf"));
+
+    let calls = stacks(&out.join("calls.data"));
+    let is_call = |from: u64| matches!(program.type_name(from), Some("CALL" | "IND_CALL"));
+    let entries: Vec<_> = calls.iter().flat_map(near).collect();
+    for entry in &entries {
+        assert!(is_call(entry.from), "{cpu}: {entry:x?} is no call");
+    }
+    // Not every graph has calls on its way.
+    let has_calls = truth.iter().any(|((from, _), count)| is_call(*from) && *count > 1_000);
+    let said = text(out, "calls.err");
+    assert!(!has_calls || !entries.is_empty(), "{cpu}: no calls; {said}");
+    // Anybody's: the program's among them, under its own number.
+    let all = stacks(&out.join("all.data"));
+    let is_its =
+        |stack: &&Read| near(stack).iter().any(|entry| truth.contains_key(&(entry.from, entry.to)));
+    assert!(all.iter().filter(is_its).count() > 0, "{cpu}: the program is not among {}", all.len());
+    assert!(all.iter().flat_map(|stack| &stack.entries).any(|entry| entry.to >> 63 == 1), "{cpu}");
+
+    check_software(seed, out, &truth);
+}
+
+/// The same code for a while on the software LBR, here: each branch of its path
+/// as often as it is taken, and none that the long run does not take.
+fn check_software(seed: u64, out: &Path, truth: &Counts) {
+    let short = Graph::random(seed, 2_000, 0);
+    let file = short.build(out, "short").unwrap();
+    let program = Program::read(&short, &file);
+    let data = out.join("soft.data");
+    let (data, file) = (data.to_str().unwrap(), file.to_str().unwrap());
+    let args = ["record", "--backend", "soft", "--source", "ptrace", "-o", data, "--", file];
+    let recorded = lbr(&args);
+    let said = stderr(&recorded);
+    if recorded.status.code() == Some(4) {
+        skipped(said);
+        return;
+    }
+    assert!(said.contains("complete: every taken branch"), "{said}");
+    let found: Vec<_> =
+        read(Path::new(data)).0.iter().flat_map(|stack| ends(&stack.entries)).collect();
+    let found = counted(&found);
+    assert_eq!(found, counted(&program.path));
+    // The two differ in the numbers of rounds alone.
+    assert!(found.keys().all(|edge| truth.contains_key(edge)), "the long run takes other branches");
+}
+
+#[test]
+fn skylake() {
+    check("06_5E", 32);
+}
+
+#[test]
+fn zen_4() {
+    check("19_11", 16);
+}
+
+/// Further CPUs take a minute each.
+#[test]
+#[ignore = "as long again for CPUs that differ in what the test above sees too"]
+fn others() {
+    for (cpu, depth) in [("06_3C", 16), ("06_5C", 32), ("06_7A", 32), ("06_8F", 32)] {
+        check(cpu, depth);
+    }
+}
