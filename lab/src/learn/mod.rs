@@ -60,7 +60,7 @@ impl Lesson {
     /// The lesson of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Lesson> {
-        LESSONS.iter().find(|lesson| lesson.name == name)
+        LESSONS.iter().copied().find(|lesson| lesson.name == name)
     }
 }
 

@@ -245,7 +245,7 @@ impl Play {
         let refused = session.change_cpu(cpu);
         self.message = match refused {
             Some(refused) => format!("{refused}; everything is recorded"),
-            None => words::cpu(self.subject().session.state()).1,
+            None => words::cpu(self.subject().session.state()).0,
         };
     }
 }

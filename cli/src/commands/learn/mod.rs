@@ -145,7 +145,7 @@ pub(crate) fn run(args: &Learn) -> Outcome {
     let subjects = if args.command.is_empty() {
         let first = LESSONS.first().map_or("", |lesson| lesson.name);
         let named = |lesson: &&Lesson| all || lesson.name == asked.as_deref().unwrap_or(first);
-        let lessons = LESSONS.iter().filter(named);
+        let lessons = LESSONS.iter().copied().filter(named);
         lessons
             .map(|lesson| Subject::of(lesson, args.soft_cpu.as_ref()))
             .collect::<Result<_, _>>()?
@@ -176,7 +176,7 @@ fn list() -> Outcome {
         .word("", "lesson", |(), lesson| Cell::Word(lesson.name.into()))
         .word("", "CPU", |(), lesson| Cell::Word(lesson.cpu.into()))
         .prose("", "what it teaches", |(), lesson| Cell::Word(lesson.title.into()))
-        .write_text(&mut out, &mut (), LESSONS.iter())?;
+        .write_text(&mut out, &mut (), LESSONS.iter().copied())?;
     out.flush()?;
     Ok(DONE)
 }

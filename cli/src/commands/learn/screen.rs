@@ -113,7 +113,10 @@ fn window(count: usize, shown: usize, room: usize) -> std::ops::Range<usize> {
 
 /// The program beside the ring.
 fn panes(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
-    let left = (width * 46 / 100).min(88);
+    let program = &play.subject().session.trace().program;
+    let most = width * 46 / 100;
+    let longest = program.lines.iter().map(|line| cells(&instruction(program, line, most))).max();
+    let left = most.min(longest.unwrap_or(0).max(28) + 5);
     let right = width.saturating_sub(left + 1);
     let code = code(play, left, room);
     let ring = ring(play, view, right, room);
@@ -311,7 +314,7 @@ mod tests {
     use crate::commands::learn::Subject;
 
     fn play() -> Play {
-        let subjects = LESSONS.iter().filter_map(|lesson| Subject::of(lesson, None).ok());
+        let subjects = LESSONS.iter().copied().filter_map(|lesson| Subject::of(lesson, None).ok());
         Play::new(subjects.collect(), 0)
     }
 

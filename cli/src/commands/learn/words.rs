@@ -69,7 +69,8 @@ pub(super) fn cpu(state: &State) -> (String, String) {
 /// An instruction as it is disassembled, its target by name.
 pub(super) fn instruction(program: &Program, line: &Line) -> String {
     let branch = insn::branch_kind(&line.bytes, line.address);
-    match branch.and_then(|branch| branch.target) {
+    let fallback = || insn::abort_target(&line.bytes, line.address);
+    match branch.and_then(|branch| branch.target).or_else(fallback) {
         Some(target) => line.text.replace(&format!("{target:#x}"), &place(program, target)),
         None => line.text.clone(),
     }

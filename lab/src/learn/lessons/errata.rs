@@ -1,0 +1,133 @@
+//! Rings that do other than documented.
+
+use super::{
+    Asked::{From, NewestFrom, Records},
+    EVERY_KIND, Lesson, ask,
+};
+
+pub(super) const NEHALEM: Lesson = Lesson {
+    name: "nehalem",
+    title: "Erratum: jump filters that swallow calls",
+    cpu: "nehalem",
+    filter: "any",
+    set: &[],
+    erratum: "",
+    text: &[
+        "On Nehalem, Westmere and Silvermont the two jump bits take more than jumps: NEAR_REL_JMP \
+         suppresses relative calls too, NEAR_IND_JMP indirect calls and returns (SDM 17.8 says that \
+         Sandy Bridge \"enhanced\" them; Linux works around it in its nhm map).",
+        "Who wants calls alone has to let the jumps in and sort them out afterwards. It is the \
+         program of `filters`; compare with Skylake.",
+    ],
+    code: EVERY_KIND,
+    questions: &[
+        ask(
+            &["NEAR_REL_JMP"],
+            Records,
+            "NEAR_REL_JMP is set. How many of the eleven are recorded?",
+            "The jump, and both relative calls with it.",
+        ),
+        ask(
+            &["NEAR_IND_JMP"],
+            Records,
+            "NEAR_IND_JMP instead: how many?",
+            "The jump, the indirect call, and three returns.",
+        ),
+    ],
+};
+
+pub(super) const DOUBLE_ABORT: Lesson = Lesson {
+    name: "double-abort",
+    title: "Erratum: an abort that is there twice (lbr_double_abort)",
+    cpu: "haswell",
+    filter: "any,u",
+    set: &[],
+    erratum: "double-abort",
+    text: &[
+        "Haswell can write two records for one aborted transaction, one of them without the abort \
+         flag. Linux calls it lbr_double_abort and drops one of the two when it reads.",
+        "Take the erratum away and run again: one record is left.",
+    ],
+    code: "
+main:  xbegin failed      ; transaction {
+abort: xabort 1           ;     abort;
+       xend               ; }
+       ret
+failed: jmp out           ; on abort: goto out;
+out:   nop
+       ret
+",
+    questions: &[ask(
+        &[],
+        From("abort"),
+        "The transaction is aborted once. How many records come from XABORT?",
+        "One with TSX_ABORT, and one more.",
+    )],
+};
+
+pub(super) const AM94: Lesson = Lesson {
+    name: "am94",
+    title: "Erratum AM94: frozen too early",
+    cpu: "06_16",
+    filter: "any,u,k",
+    set: &["FREEZE_LBRS_ON_PMI"],
+    erratum: "freeze-early",
+    text: &[
+        "With FREEZE_LBRS_ON_PMI an interrupt of the performance monitor stops recording, so that \
+         the ring still holds what led to it. Before perfmon version 4 the CPU clears DEBUGCTL.LBR, \
+         later it sets LBR_FRZ in the global status.",
+        "On Celerons of the Core 2 family (AM94) the freeze can come too early: the last record \
+         before the interrupt is not there. The ring has four slots and no filter.",
+    ],
+    code: "
+main:  call a             ; a();
+       call b             ; b();
+last:  jmp out            ; goto out;
+a:     ret                ; void a() {}
+b:     ret                ; void b() {}
+out:   nop                ; out:                   @pmi 1
+       ret                ; return;
+",
+    questions: &[
+        ask(
+            &[],
+            NewestFrom,
+            "Which branch does the newest record show once the ring is frozen?",
+            "The jump, which ran last, is missing.",
+        ),
+        ask(
+            &["FREEZE_LBRS_ON_PMI"],
+            NewestFrom,
+            "And where FREEZE_LBRS_ON_PMI is not set?",
+            "Nothing froze, nothing was lost: the jump.",
+        ),
+    ],
+};
+
+pub(super) const BU10: Lesson = Lesson {
+    name: "bu10",
+    title: "Erratum BU10: wrong after SMM",
+    cpu: "ivy-bridge",
+    filter: "any,u",
+    set: &[],
+    erratum: "smm-corrupts",
+    text: &[
+        "Firmware interrupts everything, the kernel too, to do its own work in System Management \
+         Mode (SMI), which no program sees. On mobile Ivy Bridge (BU10) the records may be wrong \
+         afterwards.",
+        "The erratum does not say what stands in them then. Here the newest becomes one that no \
+         branch of the program made: 0x38000, where SMM begins.",
+    ],
+    code: "
+main:  call work          ; work();
+       nop                ;                        @smi 1
+       ret                ; return;
+work:  ret                ; void work() {}
+",
+    questions: &[ask(
+        &[],
+        NewestFrom,
+        "What does the newest record have in FROM? (an address)",
+        "It is not of this program. Records are evidence of what the CPU wrote, not of what ran.",
+    )],
+};
