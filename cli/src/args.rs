@@ -23,6 +23,10 @@ pub(crate) struct Cli {
     /// out.
     #[arg(long, global = true)]
     pub(crate) wide: bool,
+    /// No pager. Else what fills more than a terminal goes through LBR_PAGER, PAGER
+    /// or less.
+    #[arg(long, global = true)]
+    pub(crate) no_pager: bool,
 }
 
 /// When text is in colour.

@@ -3,8 +3,9 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use nix::pty::{Winsize, openpty};
 use unicode_width::UnicodeWidthStr;
@@ -15,10 +16,18 @@ use crate::support::skip::skipped;
 
 /// What a command prints on a terminal of so many columns, results and messages.
 fn shown(width: u16, args: &[&str]) -> String {
+    typed(width, args, |command, _| {
+        command.stdin(Stdio::null());
+    })
+}
+
+/// The same; `change` gets the terminal, for a command that reads from it too.
+fn typed(width: u16, args: &[&str], change: impl FnOnce(&mut Command, &OwnedFd)) -> String {
     let size = Winsize { ws_row: 40, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None).unwrap();
     let mut command = command(args);
-    command.env("NO_COLOR", "1").env("TERM", "xterm-256color").stdin(Stdio::null());
+    command.env("NO_COLOR", "1").env("TERM", "xterm-256color");
+    change(&mut command, &pty.slave);
     command.stdout(pty.slave.try_clone().unwrap()).stderr(pty.slave);
     let mut child = command.spawn().unwrap();
     // With this end of the terminal open reading would never end.
@@ -53,6 +62,29 @@ fn of_recording(file: &str) -> Vec<Vec<&str>> {
 
 const CPP: &str = "_ZNSt6vectorISt4pairIidESaIS1_EE17_M_realloc_insertIJRiRdEEEvN9__gnu_cxx17__normal_iteratorIPS1_S3_EEDpOT_";
 const RUST: &str = "_ZN88_$LT$alloc..vec..Vec$LT$u64$GT$$u20$as$u20$core..iter..traits..collect..IntoIterator$GT$9into_iter17h0123456789abcdefE";
+
+#[test]
+fn a_pager_stands_before_a_terminal() {
+    let args = ["explain", "LBR_SELECT"];
+    let plain = shown(80, &args);
+    assert!(plain.lines().count() > 5, "{plain}");
+    let paged = |args: &[&str], pager: &str| {
+        typed(80, args, |command, terminal| {
+            command.env("PAGER", pager).stdin(terminal.try_clone().unwrap());
+        })
+    };
+    let marked: String = plain.lines().map(|line| format!("page: {line}\r\n")).collect();
+    assert_eq!(paged(&args, "sed 's/^/page: /'"), marked);
+    // What is not wanted, does nothing, or ends at once.
+    assert_eq!(paged(&["--no-pager", "explain", "LBR_SELECT"], "sed 's/^/page: /'"), plain);
+    assert_eq!(paged(&args, ""), plain);
+    assert_eq!(paged(&args, "true"), "");
+    // Nobody is there to turn a page.
+    let piped = typed(80, &args, |command, _| {
+        command.env("PAGER", "sed 's/^/page: /'").stdin(Stdio::null());
+    });
+    assert_eq!(piped, plain);
+}
 
 #[test]
 fn no_row_is_wider_than_the_terminal() {

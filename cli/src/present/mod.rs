@@ -7,6 +7,7 @@ pub(crate) mod json;
 pub(crate) mod number;
 pub(crate) mod out;
 pub(crate) mod page;
+pub(crate) mod pager;
 pub(crate) mod place;
 pub(crate) mod shorten;
 pub(crate) mod table;

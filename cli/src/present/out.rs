@@ -11,6 +11,7 @@ use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::escape::escaped;
+use super::pager;
 
 /// The look of what is as it should be.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -31,9 +32,12 @@ const LEAST: usize = 40;
 /// Whether lines are cut to the terminal; set once, from the command line.
 static WIDE: OnceLock<bool> = OnceLock::new();
 
-/// Does as the command line says: `--color` and `--wide`.
-pub(crate) fn set(color: ColorChoice, wide: bool) {
+/// Does as the command line says: `--color`, `--wide` and `--no-pager`.
+pub(crate) fn set(color: ColorChoice, wide: bool, no_pager: bool) {
     color.write_global();
+    if no_pager {
+        pager::unwanted();
+    }
     // Set once, by `main`.
     let _ = WIDE.set(wide);
 }
@@ -48,13 +52,12 @@ pub(crate) struct Out<'a> {
 }
 
 impl<'a> Out<'a> {
-    /// Standard output.
+    /// Standard output, or a pager before it.
     pub(crate) fn stdout() -> Out<'static> {
         let stdout = io::stdout();
         let width = width_of(&stdout);
         let color = AutoStream::choice(&stdout) != ColorChoice::Never;
-        let to: Box<dyn Write> = Box::new(stdout.lock());
-        Out { to: BufWriter::with_capacity(64 * 1024, to), width, color }
+        Out { to: BufWriter::with_capacity(64 * 1024, pager::stdout()), width, color }
     }
 
     /// A file or a text in memory: as wide as its lines are.
@@ -150,6 +153,7 @@ fn message<'a>(style: Style, text: &str, list: impl Iterator<Item = &'a str>) {
         message += &escaped(line);
         message.push('\n');
     }
+    let Some(message) = pager::hold(message) else { return };
     let _ = stderr.lock().write_all(message.as_bytes());
 }
 

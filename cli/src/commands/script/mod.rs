@@ -18,6 +18,7 @@ use crate::input::{self, Inputs, Reread, selected};
 use crate::present::escape::escaped;
 use crate::present::json;
 use crate::present::out::say;
+use crate::present::pager;
 use crate::select::SelectArgs;
 
 /// Print the branch stacks of a recording, one sample a line, newest branch
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &Script) -> Outcome {
         Some(copied) => copied.open(0)?,
         None => input::open(path, &selection)?,
     };
-    let out = BufWriter::with_capacity(256 * 1024, std::io::stdout().lock());
+    let out = BufWriter::with_capacity(256 * 1024, pager::stdout());
     let mut ordered = Ordered::new(out);
     let mut waits = Vec::new();
     // Text without one branch is refused at its end, with nothing printed.

@@ -1,0 +1,101 @@
+//! Long text on a terminal goes through a pager, as git's does.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lbr_msr::environment::trusted;
+
+/// Whether `--no-pager` was given.
+static UNWANTED: AtomicBool = AtomicBool::new(false);
+
+/// What is said on standard error while a pager has the terminal.
+static HELD: Mutex<Option<String>> = Mutex::new(None);
+
+/// Does without a pager.
+pub(super) fn unwanted() {
+    UNWANTED.store(true, Ordering::Relaxed);
+}
+
+/// Standard output, through a pager where somebody sits before it.
+pub(crate) fn stdout() -> Box<dyn Write> {
+    match Pager::start() {
+        Some(pager) => Box::new(pager),
+        None => Box::new(io::stdout().lock()),
+    }
+}
+
+/// Keeps a message until the pager has ended; gives it back where there is none.
+pub(super) fn hold(message: String) -> Option<String> {
+    match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(held) => {
+            held.push_str(&message);
+            None
+        }
+        None => Some(message),
+    }
+}
+
+/// A pager that is written to. It has ended when this is dropped.
+struct Pager {
+    child: Child,
+    to: Option<ChildStdin>,
+}
+
+impl Pager {
+    /// `None` where there is no terminal to show a page on or no key to turn it
+    /// with, where none is wanted, or where it cannot be started.
+    fn start() -> Option<Pager> {
+        let shown = io::stdout().is_terminal() && io::stdin().is_terminal();
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        if !shown || dumb || UNWANTED.load(Ordering::Relaxed) {
+            return None;
+        }
+        let program = match trusted("LBR_PAGER").or_else(|| trusted("PAGER")) {
+            Some(named) => named,
+            None => sampler::target::find("less").ok()?.into(),
+        };
+        if program.is_empty() || program == "cat" {
+            return None;
+        }
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(program).stdin(Stdio::piped());
+        // Ends where all fits on a screen, shows colours, leaves the text there.
+        if std::env::var_os("LESS").is_none() {
+            command.env("LESS", "FRX");
+        }
+        // Who may run lbr by sudo may not for that run a shell.
+        if std::env::var_os("SUDO_UID").is_some() {
+            command.env("LESSSECURE", "1");
+        }
+        let mut child = command.spawn().ok()?;
+        let to = child.stdin.take();
+        // Ctrl-C is the pager's, and the terminal with it until it ends.
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
+        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(String::new());
+        Some(Pager { child, to })
+    }
+}
+
+impl Write for Pager {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.to {
+            Some(to) => to.write(bytes),
+            None => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for Pager {
+    fn drop(&mut self) {
+        drop(self.to.take());
+        let _ = self.child.wait();
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = io::stderr().write_all(held.unwrap_or_default().as_bytes());
+    }
+}
