@@ -304,6 +304,35 @@ fn a_browser_takes_it() {
     assert_eq!((result["focus"].as_str(), &result["cleared"][1]), (Some("search"), all));
     assert_eq!(result["scripts"], 2, "ours and the test's: none came out of the recording");
 
+    // A place leads to its instruction, a block to the spread of its cycles.
+    let links = browser.run(
+        &page,
+        (1400, 1000),
+        "const to = a => document.querySelector(a.getAttribute('href'));
+         const places = [...document.querySelectorAll('#hot td a')];
+         const drawn = [...document.querySelectorAll('#blocks td a')]
+             .filter(a => a.textContent === 'distribution');
+         return [places.map(a => [a.textContent, [...to(a).cells].map(cell => cell.textContent)]),
+             drawn.map(a => [a.closest('tr').textContent, to(a).querySelector('figcaption').textContent])];",
+    );
+    let of = |at: usize| links[at].as_array().unwrap();
+    let offset = |text: &str| {
+        let digits = text.split("+0x").nth(1).unwrap().split(' ').next().unwrap();
+        u64::from_str_radix(digits, 16).unwrap()
+    };
+    assert!(of(0).len() >= 4, "{links}");
+    for link in of(0) {
+        let address = format!("{:x}", CODE + offset(link[0].as_str().unwrap()));
+        let cells = link[1].as_array().unwrap();
+        assert!(cells.iter().any(|cell| *cell == *address), "{link}");
+    }
+    assert!(!of(1).is_empty(), "{links}");
+    for link in of(1) {
+        let (caption, row) = (link[1].as_str().unwrap(), link[0].as_str().unwrap());
+        let named = caption.split(" .. ").all(|end| row.contains(end));
+        assert!(named, "{link}");
+    }
+
     // Narrow: the page itself does not scroll sideways, tables do.
     let narrow = browser.run(
         &page,

@@ -22,6 +22,8 @@ pub(crate) struct Place {
     pub(crate) symbol: Option<Named>,
     /// The file that it lies in, as the recording has it.
     pub(crate) file: Option<String>,
+    /// The index of the file among those of the recording.
+    file_index: Option<usize>,
     /// The byte of the file, where it counts its own.
     file_offset: Option<u64>,
     /// The functions that it belongs to, from the innermost on.
@@ -66,6 +68,11 @@ impl Part {
     }
 }
 
+/// The word by which a page finds an address of a file.
+pub(crate) fn anchor(file_index: usize, address: u64) -> String {
+    format!("{file_index}:{address:x}")
+}
+
 impl Place {
     /// The place that an analysis says to have this address.
     pub(crate) fn of(maps: &mut Maps, location: Location, addr: u64) -> Place {
@@ -74,6 +81,7 @@ impl Place {
             before: "",
             address: maps.address_of(location, addr),
             symbol: maps.name(location),
+            file_index: location.file(),
             file_offset: maps.file_offset(location),
             file,
             frames: maps.frames(location),
@@ -83,6 +91,13 @@ impl Place {
     /// An address of which nothing else is known.
     pub(crate) fn at(address: u64) -> Place {
         Place { address: Some(address), ..Place::default() }
+    }
+
+    /// File and address as one word, where it has a name: a page finds its code
+    /// by it.
+    pub(crate) fn anchor(&self) -> Option<String> {
+        self.symbol.as_ref()?;
+        Some(anchor(self.file_index?, self.address?))
     }
 
     /// The same behind a word.

@@ -10,6 +10,7 @@ use super::arrows::Arrows;
 use super::cells::{Columns, HEADINGS, remark, words};
 use crate::present::number::{counted, grouped, percent};
 use crate::present::page;
+use crate::present::place::anchor;
 
 /// Functions on a page at most.
 const FUNCTIONS: usize = 10;
@@ -71,7 +72,7 @@ pub(crate) fn markup(annotated: &Annotated) -> Markup {
                                 td.label colspan="2" { (label) ":" }
                             }
                         }
-                        tr class=(columns.heat(insn).name()) {
+                        tr class=(columns.heat(insn).name()) data-at=(anchor(annotated.function.file, insn.address)) {
                             @for cell in columns.cells(at, insn).all() { td { (cell) } }
                             td.arrows aria-hidden="true" { (arrows.row(at)) }
                             td { (format!("{:x}", insn.address)) }

@@ -372,20 +372,23 @@ fn charts(flow: &mut Flow, modelled: bool) -> anyhow::Result<Markup> {
     timed.truncate(DRAWN);
     let mut figures = Vec::new();
     for block in timed {
-        let entry = Place::of(maps, block.entry_location, block.entry).within(TITLE);
-        let exit = Place::of(maps, block.exit_location, block.exit).within(TITLE);
+        let entry = Place::of(maps, block.entry_location, block.entry);
+        let exit = Place::of(maps, block.exit_location, block.exit);
+        // By these the row of the block finds it.
+        let ends = entry.anchor().zip(exit.anchor()).map(|(entry, exit)| format!("{entry} {exit}"));
         let chart = Histogram {
             series: vec![Series::of(String::new(), block)],
             note: modelled.then(|| "modelled, not measured".to_owned()),
             ..Histogram::default()
         };
-        figures.push((format!("{entry} .. {exit}"), chart.small_svg()?));
+        let title = format!("{} .. {}", entry.within(TITLE), exit.within(TITLE));
+        figures.push((title, ends, chart.small_svg()?));
     }
     Ok(html! {
         h3 { "Distributions of cycles" }
         div class="charts" {
-            @for (title, drawing) in &figures {
-                figure class="chart" {
+            @for (title, ends, drawing) in &figures {
+                figure class="chart" data-block=[ends] {
                     figcaption class="code" { (title) }
                     div role="img" aria-label={ "Cycles of " (title) } { (PreEscaped(drawing)) }
                 }

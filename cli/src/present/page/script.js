@@ -34,6 +34,41 @@
       });
     });
   }
+  // Links: from a place to its instruction, from a block to its distribution.
+  const targets = new Map();
+  const target = (item, at) => {
+    item.id = `to-${targets.size}`;
+    targets.set(at, item);
+  };
+  document.querySelectorAll("table.annotated tr[data-at]").forEach(row => target(row, row.dataset.at));
+  document.querySelectorAll("figure[data-block]").forEach(figure => target(figure, figure.dataset.block));
+  const link = (item, title) => {
+    const anchor = document.createElement("a");
+    anchor.href = `#${item.id}`;
+    anchor.title = title;
+    anchor.addEventListener("click", () => {
+      const folded = item.closest("details");
+      if (folded) folded.open = true;
+    });
+    return anchor;
+  };
+  for (const row of document.querySelectorAll("table.sortable tbody tr")) {
+    const places = [...row.querySelectorAll("td[data-at]")];
+    for (const cell of places) {
+      const item = targets.get(cell.dataset.at);
+      if (!item) continue;
+      const anchor = link(item, cell.title || "its instruction");
+      anchor.append(...cell.childNodes);
+      cell.append(anchor);
+    }
+    if (places.length !== 2 || !row.closest("#blocks")) continue;
+    const ends = places.map(cell => cell.dataset.at).join(" ");
+    const drawn = targets.get(ends);
+    if (!drawn) continue;
+    const anchor = link(drawn, "how its cycles are spread");
+    anchor.textContent = "distribution";
+    places[1].append(" ", anchor);
+  }
   // Search: rows of every table, and figures by their captions.
   const tools = document.querySelector(".tools");
   if (!tools) return;

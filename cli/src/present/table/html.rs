@@ -48,7 +48,13 @@ impl Cell {
                 let stated = matches!(self, Cell::Stated(..) | Cell::Interval(_));
                 html! { td class=(class) data-v=[self.value().filter(|_| stated)] { (text) } }
             }
-            Form::Name => html! { td class="code" title=[title] { (text) } },
+            Form::Name => {
+                let at = match self {
+                    Cell::Place(place) => place.anchor(),
+                    _ => None,
+                };
+                html! { td class="code" title=[title] data-at=[at] { (text) } }
+            }
             _ => html! { td { (text) } },
         }
     }
