@@ -333,6 +333,16 @@ fn a_browser_takes_it() {
         assert!(named, "{link}");
     }
 
+    // Wide: no table hides a column.
+    let hidden = browser.run(
+        &page,
+        (1400, 1000),
+        "return [...document.querySelectorAll('section .scroll')]
+             .filter(box => box.querySelector('.sortable') && box.scrollWidth > box.clientWidth)
+             .map(box => box.getAttribute('aria-label'));",
+    );
+    assert_eq!(hidden.as_array().map(Vec::len), Some(0), "{hidden}");
+
     // Narrow: the page itself does not scroll sideways, tables do.
     let narrow = browser.run(
         &page,
