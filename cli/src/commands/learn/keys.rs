@@ -245,7 +245,9 @@ impl Play {
         let refused = session.change_cpu(cpu);
         self.message = match refused {
             Some(refused) => format!("{refused}; everything is recorded"),
-            None => words::cpu(self.subject().session.state()).0,
+            None => {
+                format!("the same steps on {}", words::cpu(self.subject().session.state()).0)
+            }
         };
     }
 }

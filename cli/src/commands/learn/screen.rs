@@ -115,10 +115,11 @@ fn window(count: usize, shown: usize, room: usize) -> std::ops::Range<usize> {
 fn panes(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
     let program = &play.subject().session.trace().program;
     let most = width * 46 / 100;
-    let longest = program.lines.iter().map(|line| cells(&instruction(program, line, most))).max();
+    let longest =
+        program.lines.iter().map(|line| cells(&instruction(program, line, width >= WIDE))).max();
     let left = most.min(longest.unwrap_or(0).max(28) + 5);
     let right = width.saturating_sub(left + 1);
-    let code = code(play, left, room);
+    let code = code(play, left, room, width >= WIDE);
     let ring = ring(play, view, right, room);
     let mut code = code.into_iter();
     let mut ring = ring.into_iter();
@@ -132,7 +133,7 @@ fn panes(play: &Play, view: &View, width: usize, room: usize) -> Vec<Row> {
         .collect()
 }
 
-fn code(play: &Play, width: usize, room: usize) -> Vec<Row> {
+fn code(play: &Play, width: usize, room: usize, wide: bool) -> Vec<Row> {
     let session = &play.subject().session;
     let program = &session.trace().program;
     let next = program.index(session.next());
@@ -153,7 +154,7 @@ fn code(play: &Play, width: usize, room: usize) -> Vec<Row> {
                 style,
                 format!(
                     "{:<width$}",
-                    instruction(program, line, width),
+                    instruction(program, line, wide),
                     width = width.saturating_sub(4)
                 ),
             ),
@@ -162,13 +163,13 @@ fn code(play: &Play, width: usize, room: usize) -> Vec<Row> {
     rows
 }
 
-/// Name, instruction and source, as far as they fit.
-fn instruction(program: &Program, line: &Line, width: usize) -> String {
+/// Name, instruction and source; where there is room the address too.
+fn instruction(program: &Program, line: &Line, wide: bool) -> String {
     let label = match words::label(line) {
         "" => String::new(),
         label => format!("{label}:"),
     };
-    let address = if width > 60 { format!("{:x} ", line.address) } else { String::new() };
+    let address = if wide { format!("{:x} ", line.address) } else { String::new() };
     let text = format!("{address}{label:<7} {:<14}", words::instruction(program, line));
     escaped(&format!("{text} {}", line.source)).trim_end().to_owned()
 }

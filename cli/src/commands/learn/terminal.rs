@@ -29,9 +29,10 @@ const USUAL: (u16, u16) = (80, 24);
 /// A line of the screen, in pieces of one style.
 pub(super) type Row = Vec<(Style, String)>;
 
-/// Refuses where nothing can be drawn or no key be pressed.
+/// Refuses where nothing can be drawn or no key can be pressed.
 pub(super) fn check() -> anyhow::Result<()> {
-    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    if dumb || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         bail!(
             "the course is drawn on a terminal, and this is none; `lbr learn --list` lists the \
              lessons, --transcript LESSON prints one, --html FILE writes them for a browser"
