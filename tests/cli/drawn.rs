@@ -33,6 +33,7 @@ pub(crate) fn meta(source: Source) -> Meta {
         knowledge: SourceKnowledge::HARDWARE,
         source,
         types: true,
+        compression: None,
     }
 }
 

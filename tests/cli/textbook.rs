@@ -88,6 +88,7 @@ fn write(
         knowledge: SourceKnowledge::HARDWARE,
         source: Source::Hardware,
         types: true,
+        compression: None,
     };
     let mut writer = Writer::create(path, meta).unwrap();
     let pgoff = text_offset(program) & !0xFFF;

@@ -29,6 +29,7 @@ pub(crate) fn meta() -> Meta {
         knowledge: SourceKnowledge::HARDWARE,
         source: Source::Software,
         types: true,
+        compression: None,
     }
 }
 

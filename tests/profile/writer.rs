@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use lbr_msr::record::{BranchEntry, Event, Label, Sink};
-use profile::perf_data::{Reader, Record, Writer};
+use profile::perf_data::{Meta, Reader, Record, Writer};
 
 use crate::recorded::{BASE, entry, events, exact, map, meta, sample, stream, write};
 use crate::support::itself::with_symbols;
@@ -291,4 +291,39 @@ fn linux_perf_data_reads_it() {
         "exit",
     ];
     assert_eq!(seen, expected);
+}
+
+#[test]
+fn a_compressed_recording_is_the_same_to_every_reader() {
+    let many: Vec<Event> = (0..200).flat_map(|_| events()).collect();
+    let packed = || Meta { compression: Some(1), ..meta() };
+    let dir = tempfile::tempdir().unwrap();
+    let read = |file: &Path| {
+        let mut reader = Reader::open(file).unwrap();
+        let mut records = Vec::new();
+        while let Some(record) = reader.next_record().unwrap() {
+            records.push(format!("{record:?}"));
+        }
+        assert!(!records.is_empty());
+        records
+    };
+    let (plain, small) = (stream(meta(), &many), stream(packed(), &many));
+    assert!(small.len() * 4 < plain.len(), "{} of {}", small.len(), plain.len());
+    let pipe = |name: &str, bytes: Vec<u8>| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, bytes).unwrap();
+        file
+    };
+    assert_eq!(read(&pipe("small.pipe", small)), read(&pipe("plain.pipe", plain)));
+    let file = |name: &str, meta| {
+        let file = dir.path().join(name);
+        write(&file, meta, &many);
+        file
+    };
+    let (plain, small) = (file("plain", meta()), file("small", packed()));
+    assert_eq!(read(&small), read(&plain));
+    let Some(text) = perf(&["script", "-F", "brstack"], &small) else { return };
+    assert_eq!(text, perf(&["script", "-F", "brstack"], &plain).unwrap());
+    let header = perf(&["report", "--header-only"], &small).unwrap();
+    assert!(header.contains("# compressed : Zstd, level = 1, ratio = "), "{header}");
 }

@@ -100,6 +100,11 @@ pub(crate) struct Record {
     #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "perf.data")]
     output: PathBuf,
 
+    /// Compress the recording with zstd, as perf record does: 1 is the fastest level, 22 the smallest
+    #[arg(short = 'z', long = "compression-level", value_name = "N", num_args = 0..=1,
+          default_missing_value = "1", value_parser = clap::value_parser!(i32).range(1..=22))]
+    compression: Option<i32>,
+
     /// What records the branches
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     backend: Backend,

@@ -72,7 +72,8 @@ impl<'a> Recording<'a> {
             let error = anyhow!("-j asks for save_type, and --no-save-type for the opposite");
             return Err(Failure { code: USAGE, error });
         }
-        let meta = Meta { types: meta.types && !args.no_save_type, ..meta };
+        let types = meta.types && !args.no_save_type;
+        let meta = Meta { types, compression: args.compression, ..meta };
         let interrupts = Interrupts::listen().context("signals cannot be listened for")?;
         let writer = recording::begin(output, meta, interrupts)?;
         Ok(Recording { args, sink: Watched::new(writer), interrupts, stop: Arc::default() })

@@ -192,6 +192,8 @@ pub mod feature {
     pub const BRANCH_STACK: u8 = 15;
     /// Times of first and last sample.
     pub const SAMPLE_TIME: u8 = 21;
+    /// How its compressed records are compressed.
+    pub const COMPRESSED: u8 = 27;
 }
 
 /// Magic of a little-endian file; a big-endian one has it backwards.

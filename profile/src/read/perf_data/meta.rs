@@ -63,6 +63,8 @@ pub struct Meta {
     /// Keeps types and speculation of entries. AutoFDO's create_llvm_prof logs
     /// a warning for every entry that has one: leave them out for it.
     pub types: bool,
+    /// zstd's level (1 to 22) for what happens; `None` leaves it as it is.
+    pub compression: Option<i32>,
 }
 
 impl Meta {
@@ -92,6 +94,7 @@ impl Meta {
             knowledge: SourceKnowledge { mispredict: false, cycles: false, kernel: false },
             source: Source::Software,
             types: true,
+            compression: None,
         }
     }
 

@@ -92,6 +92,9 @@ impl<W: Write> Writer<W> {
         desc.extend_from_slice(&EVENT_ID.to_le_bytes());
         features.push((feature::EVENT_DESC, desc));
         features.push((feature::BRANCH_STACK, Vec::new()));
+        if let Some(packer) = &self.packer {
+            features.push((feature::COMPRESSED, packer.feature()));
+        }
         features.sort_by_key(|(bit, _)| *bit);
         features
     }

@@ -7,9 +7,11 @@
 //! feature table after the records and only then overwrites the first 256
 //! bytes, until then header and attribute of the pipe form, with header, ids
 //! and attribute of the seekable form, in one write. Nothing is copied and no
-//! second file is needed.
+//! second file is needed. Compressed, all that happens lies in records of zstd;
+//! what stands before and after does not.
 
 mod features;
+mod pack;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,6 +22,7 @@ use std::time::{Duration, Instant};
 use lbr_msr::record::{Comm, Event, Lost, Mmap, Sample, Sink, Task};
 
 use self::features::{build_id_body, mode_of_file};
+use self::pack::Packer;
 use super::attr::EventAttr;
 use super::layout::{HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, misc, record};
 use super::meta::{EVENT_ID, Meta};
@@ -61,7 +64,9 @@ pub struct Writer<W: Write> {
     meta: Meta,
     attr: EventAttr,
     pending: Vec<u8>,
-    /// Bytes of the output, those pending included.
+    /// Compresses what is pending, once the recording has begun.
+    packer: Option<Packer>,
+    /// Bytes of the output.
     written: u64,
     /// Where the records begin.
     data_at: u64,
@@ -109,11 +114,13 @@ impl<W: Write> Writer<W> {
     /// The system's refusal.
     pub fn new(out: W, meta: Meta) -> Result<Writer<W>, WriteError> {
         let attr = meta.attr();
+        let packer = meta.compression.map(Packer::new).transpose()?;
         let mut writer = Writer {
             out: Some(out),
             attr,
             meta,
             pending: Vec::with_capacity(CHUNK * 2),
+            packer,
             written: 0,
             data_at: 0,
             last_flush: Instant::now(),
@@ -136,6 +143,9 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The system's refusal.
     pub fn finish_stream(mut self) -> Result<(), WriteError> {
+        self.event_fully_written()?;
+        // perf leaves these as they are.
+        self.packer = None;
         for (path, id) in self.build_ids() {
             let body = build_id_body(&path, &id);
             self.record(record::BUILD_ID, mode_of_file(&path) | misc::BUILD_ID_SIZE, &body);
@@ -159,16 +169,18 @@ impl<W: Write> Writer<W> {
         }
         // Room for the seekable header. Empty rounds are what every reader
         // passes over.
-        while self.written < MIN_DATA_AT {
+        while (self.pending.len() as u64) < MIN_DATA_AT {
             self.record(record::FINISHED_ROUND, 0, &[]);
         }
+        let packer = self.packer.take();
+        self.event_fully_written()?;
         self.data_at = self.written;
-        self.event_fully_written()
+        self.packer = packer;
+        Ok(())
     }
 
     fn put(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
-        self.written += bytes.len() as u64;
     }
 
     /// Appends a record, padded to 8 bytes. Whoever calls has checked that it
@@ -190,7 +202,12 @@ impl<W: Write> Writer<W> {
             return Err(WriteError::Ended);
         }
         if let Some(out) = &mut self.out {
-            let outcome = out.write_all(&self.pending).and_then(|()| out.flush());
+            let packed = self.packer.as_mut().map(|packer| packer.pack(&self.pending)).transpose();
+            let outcome = packed.and_then(|packed| {
+                let bytes = packed.as_ref().unwrap_or(&self.pending);
+                self.written += bytes.len() as u64;
+                out.write_all(bytes).and_then(|()| out.flush())
+            });
             self.pending.clear();
             self.failed = outcome.is_err();
             outcome?;
@@ -220,33 +237,33 @@ impl<W: Write> Writer<W> {
             });
             return Ok(());
         }
-        let entries =
-            || sample.stack.entries.iter().filter(|entry| entry.from != 0 || entry.to != 0);
-        let tsx_known = sample.stack.entries.iter().any(|e| e.in_tx.is_some() || e.abort.is_some());
-        let note = StackNote { integrity, source: self.meta.source, tsx_known };
-        let count = entries().count();
-        let mut body = Vec::with_capacity(72 + 24 * count);
-        let mut word = |value: u64| body.extend_from_slice(&value.to_le_bytes());
-        word(EVENT_ID);
-        word(sample.ip);
-        word(u64::from(sample.pid) | u64::from(sample.tid) << 32);
-        word(sample.time);
-        word(u64::from(sample.cpu));
-        word(sample.period);
-        let note = note.encode();
-        body.extend_from_slice(&(note.len() as u32).to_le_bytes());
-        body.extend_from_slice(&note);
-        body.extend_from_slice(&(count as u64).to_le_bytes());
-        for entry in entries() {
-            let flags = EntryFlags::of(entry, self.meta.types);
-            for value in [entry.from, entry.to, flags.0] {
-                body.extend_from_slice(&value.to_le_bytes());
-            }
-        }
-        if body.len() + 8 > usize::from(u16::MAX) {
+        let entries = &sample.stack.entries;
+        let tsx_known = entries.iter().any(|e| e.in_tx.is_some() || e.abort.is_some());
+        let note = StackNote { integrity, source: self.meta.source, tsx_known }.encode();
+        // Header, six words, the note with its length, how many entries there are.
+        let count = entries.iter().filter(|entry| entry.from != 0 || entry.to != 0).count();
+        let size = 8 + 6 * 8 + 4 + note.len() + 8 + 24 * count;
+        let Ok(size) = u16::try_from(size) else {
             return Err(WriteError::StackTooLarge { entries: count });
+        };
+        let pending = &mut self.pending;
+        pending.reserve(size.into());
+        pending.extend_from_slice(&record::SAMPLE.to_le_bytes());
+        pending.extend_from_slice(&mode(sample.ip).to_le_bytes());
+        pending.extend_from_slice(&size.to_le_bytes());
+        let task = u64::from(sample.pid) | u64::from(sample.tid) << 32;
+        let cpu = u64::from(sample.cpu);
+        for word in [EVENT_ID, sample.ip, task, sample.time, cpu, sample.period] {
+            pending.extend_from_slice(&word.to_le_bytes());
         }
-        self.record(record::SAMPLE, mode(sample.ip), &body);
+        pending.extend_from_slice(&(note.len() as u32).to_le_bytes());
+        pending.extend_from_slice(&note);
+        pending.extend_from_slice(&(count as u64).to_le_bytes());
+        for entry in entries.iter().filter(|entry| entry.from != 0 || entry.to != 0) {
+            let flags = EntryFlags::of(entry, self.meta.types);
+            let words = [entry.from, entry.to, flags.0].map(u64::to_le_bytes);
+            pending.extend_from_slice(words.as_flattened());
+        }
         let (first, last) = self.sample_time.unwrap_or((sample.time, sample.time));
         self.sample_time = Some((first.min(sample.time), last.max(sample.time)));
         Ok(())

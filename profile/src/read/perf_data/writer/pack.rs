@@ -1,0 +1,73 @@
+//! Compressed records, as `perf record -z` writes them: one zstd stream that is
+//! flushed at the end of each record.
+
+use std::io;
+
+use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
+
+use crate::read::perf_data::layout::record;
+
+/// What goes into one record. zstd makes at most 1/128 and some bytes more of it,
+/// so that it always fits.
+pub(super) const PIECE: usize = 60_000;
+/// The most a record holds.
+const MOST: usize = 65_535 - 8;
+
+/// Packs records.
+pub(super) struct Packer {
+    encoder: Encoder<'static>,
+    level: i32,
+    /// Bytes before and after.
+    taken: u64,
+    made: u64,
+}
+
+impl std::fmt::Debug for Packer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Packer").field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+impl Packer {
+    pub(super) fn new(level: i32) -> io::Result<Packer> {
+        let mut encoder = Encoder::new(level)?;
+        // No reader looks at it, and a stream that is never ended has none.
+        encoder.set_parameter(CParameter::ChecksumFlag(false))?;
+        Ok(Packer { encoder, level, taken: 0, made: 0 })
+    }
+
+    /// Packs whole records.
+    pub(super) fn pack(&mut self, records: &[u8]) -> io::Result<Vec<u8>> {
+        let mut packed = Vec::with_capacity(records.len() / 4);
+        let mut space = vec![0; MOST];
+        for piece in records.chunks(PIECE) {
+            let mut output = OutBuffer::around(space.as_mut_slice());
+            let mut input = InBuffer::around(piece);
+            self.encoder.run(&mut input, &mut output)?;
+            let left = self.encoder.flush(&mut output)?;
+            if input.pos() != piece.len() || left != 0 {
+                return Err(io::Error::other("zstd made more of it than there was"));
+            }
+            let payload = output.as_slice();
+            packed.extend_from_slice(&record::COMPRESSED.to_le_bytes());
+            packed.extend_from_slice(&0u16.to_le_bytes());
+            packed.extend_from_slice(&(payload.len() as u16 + 8).to_le_bytes());
+            packed.extend_from_slice(payload);
+        }
+        self.taken += records.len() as u64;
+        self.made += packed.len() as u64;
+        Ok(packed)
+    }
+
+    /// perf's header feature: version and kind of the compression (zstd), level,
+    /// how many bytes became one, and the most that comes out of one record.
+    pub(super) fn feature(&self) -> Vec<u8> {
+        let ratio = self.taken.checked_div(self.made).unwrap_or(0);
+        let ratio = u32::try_from(ratio).unwrap_or(u32::MAX);
+        let words = [1, 1, self.level.unsigned_abs(), ratio, UNPACKED];
+        words.into_iter().flat_map(u32::to_le_bytes).collect()
+    }
+}
+
+/// perf makes room for so many bytes, and for a record cut off before them.
+const UNPACKED: u32 = 1 << 19;
