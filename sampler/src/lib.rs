@@ -17,7 +17,6 @@ pub mod keeper;
 mod maps;
 pub mod outlet;
 mod pace;
-mod rings;
 pub mod source;
 pub mod target;
 

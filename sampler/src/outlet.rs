@@ -2,7 +2,7 @@
 //! account of what each drain cost and which stacks were dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use lbr_msr::MsrError;
@@ -72,16 +72,16 @@ pub enum SamplerError {
 
 /// The work of a sampler thread: drains until the recording [is
 /// over](Outlet::is_over), and once more.
-pub type Sampler<'a> = Box<dyn FnOnce(&mut Outlet<'_>) -> Result<(), SamplerError> + Send + 'a>;
+pub type Sampler<'a> = Box<dyn FnOnce(&mut Outlet) -> Result<(), SamplerError> + Send + 'a>;
 
 /// One sampler's way to the decoder.
 #[derive(Debug)]
-pub struct Outlet<'a> {
-    pub(crate) shared: &'a Shared,
+pub struct Outlet {
+    shared: Arc<Shared>,
     queue: Producer<RawStack>,
     when_full: WhenFull,
     /// No stack that is still to come is older: CLOCK_MONOTONIC, nanoseconds.
-    reached: &'a AtomicU64,
+    reached: Arc<AtomicU64>,
     ready: mpsc::Sender<()>,
     /// What is to be told of this sampler; drains and drops are counted here.
     pub report: SamplerReport,
@@ -89,14 +89,14 @@ pub struct Outlet<'a> {
     untold: Option<(ThreadId, u32, u64)>,
 }
 
-impl<'a> Outlet<'a> {
+impl Outlet {
     pub(crate) fn new(
-        shared: &'a Shared,
+        shared: Arc<Shared>,
         queue: Producer<RawStack>,
         when_full: WhenFull,
-        reached: &'a AtomicU64,
+        reached: Arc<AtomicU64>,
         ready: mpsc::Sender<()>,
-    ) -> Outlet<'a> {
+    ) -> Outlet {
         let report = SamplerReport::default();
         Outlet { shared, queue, when_full, reached, ready, report, untold: None }
     }
@@ -105,9 +105,14 @@ impl<'a> Outlet<'a> {
     pub(crate) fn run(mut self, sampler: Sampler<'_>) -> Result<SamplerReport, SamplerError> {
         self.shared.i_am_a_sampler();
         sampler(&mut self)?;
+        Ok(self.end())
+    }
+
+    /// Nothing is drained any more.
+    pub(crate) fn end(mut self) -> SamplerReport {
         self.tell_dropped();
         self.reach(u64::MAX);
-        Ok(self.report)
+        self.report
     }
 
     /// The rings are on: the target may run.

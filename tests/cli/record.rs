@@ -87,6 +87,26 @@ const ORACLE: [(&str, &str); 13] = [
 ];
 
 #[test]
+fn a_period_beyond_the_depth_takes_the_newest_of_each_period() {
+    let Some(program) = build("loops.S", BARE) else { return };
+    for source in sources() {
+        let all = record(&["--source", source], &program).edges();
+        for (options, depth) in [(&["-c", "1000"][..], 32), (&["-c", "37", "-z"], 32)] {
+            let options = [options, &["--source", source]].concat();
+            let sampled = record(&options, &program);
+            let period: usize = options[1].parse().unwrap();
+            let wanted: Vec<Vec<(u64, u64)>> = all
+                .chunks(period)
+                .map(|run| run.iter().rev().take(depth).copied().collect())
+                .collect();
+            assert!(wanted.len() > 3);
+            let got: Vec<_> = sampled.samples().iter().map(stack).collect();
+            assert_eq!(got, wanted, "{options:?}: {}", text(&sampled.out.stderr));
+        }
+    }
+}
+
+#[test]
 fn a_known_trace_comes_out_once_and_in_order_at_every_depth() {
     let Some(program) = build("oracle.S", BARE) else { return };
     for source in sources() {

@@ -237,6 +237,37 @@ fn a_session_on_every_ring_is_complete_or_says_it_is_not() {
 }
 
 #[test]
+fn what_no_ring_holds_any_more_need_not_be_handed_over() {
+    for caps in rings() {
+        let depth = u64::from(caps.depth);
+        let period = 3 * depth + 5;
+        let script: Vec<Retired> = (0..4 * period + 7).map(|n| branch(distinct(n))).collect();
+        let all = script.clone();
+        let few: Script = Box::new(move |gate, thread| {
+            let newest = gate.model().and_then(|model| model.newest_alone());
+            assert_eq!(newest, Some(depth as usize), "{:?}", gate.period());
+            let mut ring = gate.start(thread).unwrap();
+            for run in script.chunks(period as usize) {
+                let left_out = run.len().saturating_sub(depth as usize);
+                ring.retire_newest(left_out as u64, &run[left_out..]).unwrap();
+            }
+            ring.finish().unwrap();
+        });
+        let sample = |mut source: Scripted| {
+            let by = |config: &mut RecordConfig| {
+                config.sampling = sampler::Sampling::Period(period);
+            };
+            let (summary, entries) = record(&caps, any_user(&caps), by, &mut source);
+            let cost = (summary.drains, summary.accesses, summary.retired);
+            (entries, summary.labels, summary.not_joined, cost)
+        };
+        let sampled = sample(Scripted::new(vec![few]));
+        assert_eq!(sampled, sample(one_thread(all)), "{caps:?}");
+        assert_eq!(sampled.3.2, Some(4 * period + 7));
+    }
+}
+
+#[test]
 fn branches_that_the_filter_leaves_out_do_not_count_for_the_period() {
     let caps = model_caps(Shape::Flags, 16);
     let far = Retired { cpl_after: 0, ..Retired::user(0x100, 0, HwBranchType::Other) };

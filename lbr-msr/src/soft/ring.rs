@@ -229,6 +229,41 @@ impl SoftLbr {
         self.take(branch)
     }
 
+    /// Whether a branch would change the records.
+    #[must_use]
+    pub const fn lets_in(&self, branch: &Retired) -> bool {
+        self.pass >> selector_of(branch) & 1 != 0
+    }
+
+    /// How many of the newest branches that [pass](Self::lets_in) decide what all
+    /// registers hold: the depth of a plain ring. `None` where older ones count
+    /// too: in call-stack mode, with faults, or beside AMD's one-entry pair.
+    #[must_use]
+    pub fn newest_alone(&self) -> Option<usize> {
+        let plain = self.mode == Mode::Ring && self.faults.is_empty() && !self.pair_on;
+        plain.then_some(self.depth)
+    }
+
+    /// As if so many branches had passed of which nothing is known: their records
+    /// are empty until [newer](Self::newest_alone) ones take their place. For a
+    /// source that looks at a few of many. Does nothing where older ones count.
+    pub fn skip(&mut self, branches: u64) {
+        if self.newest_alone().is_none() {
+            return;
+        }
+        for _ in 0..branches.min(self.depth as u64) {
+            self.advance();
+            if let Some(slot) = self.slots.get_mut(self.top) {
+                *slot = Slot::EMPTY;
+            }
+        }
+        let turned = branches.saturating_sub(self.depth as u64) % self.depth as u64;
+        self.top = (self.top + turned as usize) % self.depth;
+        self.recorded = self.recorded.wrapping_add(branches);
+        self.cycles = 0;
+        self.cycles_known = false;
+    }
+
     /// How many branches passed the filter and moved the records since
     /// [`new`](Self::new), resets included: what a counter of these branches
     /// would hold. In call-stack mode pushes and pops count alike, also a

@@ -35,7 +35,7 @@ pub(super) struct Block {
     pub(super) next: u64,
     /// Where the branch goes, if it is direct; 0 otherwise.
     pub(super) target: u64,
-    /// The first word of the branch's record.
+    /// The first word of the branch's record; 0 where none is wanted.
     pub(super) word: u64,
     /// Instructions.
     pub(super) instructions: u32,

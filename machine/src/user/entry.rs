@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::api::{self, Id, Insn, Tb};
 use super::block::{Block, Ending};
-use super::channel::{Region, Stopped};
+use super::channel::{Region, Stopped, VERSION};
 use super::handlers::Handlers;
 use super::os;
 use super::thread::{Context, Thread};
@@ -200,6 +200,16 @@ extern "C" fn thread_goes(_: Id, index: c_uint) {
 }
 
 extern "C" fn block_entered(index: c_uint, block: *mut c_void) {
+    if RECORDING.load(Ordering::Relaxed)
+        && let Some(cpu) = cpu(index)
+    {
+        // SAFETY: as in `with_thread`, and `translated` registered this callback
+        // with a leaked block.
+        let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
+        if thread.pass(block, &HANDLERS) {
+            return;
+        }
+    }
     with_thread("a block was entered", index, |thread, context| {
         // SAFETY: `translated` registered this callback with a leaked block.
         let block = unsafe { &*block.cast::<Block>() };
@@ -208,12 +218,11 @@ extern "C" fn block_entered(index: c_uint, block: *mut c_void) {
 }
 
 extern "C" fn branch_reached(index: c_uint, block: *mut c_void) {
-    with_thread("a branch was reached", index, |thread, _| {
-        // SAFETY: `translated` registered this callback with a leaked block.
-        let block = unsafe { &*block.cast::<Block>() };
-        thread.branch(block);
-        Ok(())
-    });
+    if let Some(cpu) = cpu(index) {
+        // SAFETY: as in `with_thread`, and `translated` registered this callback
+        // with a leaked block.
+        unsafe { (*cpu.thread.get()).branch(&*block.cast::<Block>()) };
+    }
 }
 
 extern "C" fn start_reached(_: c_uint, _: *mut c_void) {
@@ -284,7 +293,11 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
     if FIRST_TRANSLATION.swap(false, Ordering::Relaxed) {
         first_translation(setup, address, bytes);
     }
-    let block = known(Block::new(start, address, bytes, count));
+    let mut block = Block::new(start, address, bytes, count);
+    if !setup.region.header.wants(block.word) {
+        block.word = 0;
+    }
+    let block = known(block);
     let userdata: *mut c_void = std::ptr::from_ref(block).cast_mut().cast();
     // SAFETY: as above; the block is leaked, so it outlives QEMU's code.
     unsafe {
@@ -353,7 +366,8 @@ extern "C" fn forked_child() {
     stop();
 }
 
-/// Called by QEMU when it loads the plugin. Arguments: `fd=N`, the shared
+/// Called by QEMU when it loads the plugin. Arguments: `version=N`, how `lbr`
+/// and the plugin talk to each other; `fd=N`, the shared
 /// memory; `parent=PID`, `lbr` (else who started QEMU), with which
 /// QEMU ends; `from=ADDRESS,text=ADDRESS`, where recording starts and the lowest
 /// executable segment, both hexadecimal and as the program's file counts; or
@@ -390,10 +404,14 @@ pub unsafe extern "C" fn qemu_plugin_install(
 
 fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String> {
     let (mut fd, mut parent, mut from, mut text) = (None, None, None, None);
+    let other = "it is of another version than lbr; scripts/plugins builds it anew";
     for argument in arguments {
         let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
         let hex = || u64::from_str_radix(value.trim_start_matches("0x"), 16).ok();
         match name {
+            // Before anything else, so that what comes means the same on both sides.
+            "version" if value.parse() != Ok(VERSION) => return Err(other.to_owned()),
+            "version" => {}
             "probe" => os::succeed(),
             "fd" => fd = value.parse().ok(),
             "parent" => parent = value.parse().ok(),

@@ -58,20 +58,40 @@ impl Flow {
         self.unresolved
     }
 
-    /// Execution enters the block at `to`.
+    /// What entering the block at `to` says, where nothing but the branch before
+    /// has to be looked at: that branch, if it was taken. [`passed`](Self::passed)
+    /// then enters it.
     #[inline]
-    pub(super) fn enter(&mut self, to: u64, handlers: &Handlers) -> Arrival {
-        let Some(from) = self.reached.take() else {
-            if self.returning {
-                return self.resume(to, handlers);
-            }
-            return if handlers.contains(to) { self.interrupt(None) } else { Arrival::Straight };
+    pub(super) fn pass(&self, to: u64, handlers: &Handlers) -> Option<Option<&'static Block>> {
+        let Some(from) = self.reached else {
+            return (!self.returning && !handlers.contains(to)).then_some(None);
         };
         match from.ending {
-            Ending::Conditional | Ending::Direct if to == from.target => Arrival::Branch(from),
-            Ending::Conditional | Ending::Invisible if to == from.next => Arrival::Straight,
-            Ending::Indirect if !handlers.contains(to) => Arrival::Branch(from),
-            _ => self.elsewhere(from, to, handlers),
+            Ending::Conditional | Ending::Direct if to == from.target => Some(Some(from)),
+            Ending::Conditional if to == from.next => Some(None),
+            Ending::Indirect if !handlers.contains(to) => Some(Some(from)),
+            _ => None,
+        }
+    }
+
+    /// Execution has entered a block as [`pass`](Self::pass) says.
+    #[inline]
+    pub(super) fn passed(&mut self) {
+        self.reached = None;
+    }
+
+    /// Execution enters the block at `to`.
+    pub(super) fn enter(&mut self, to: u64, handlers: &Handlers) -> Arrival {
+        let passed = self.pass(to, handlers);
+        match (passed, self.reached.take()) {
+            (Some(Some(from)), _) => Arrival::Branch(from),
+            (Some(None), _) => Arrival::Straight,
+            (None, None) if self.returning => self.resume(to, handlers),
+            (None, None) => self.interrupt(None),
+            (None, Some(from)) if from.ending == Ending::Invisible && to == from.next => {
+                Arrival::Straight
+            }
+            (None, Some(from)) => self.elsewhere(from, to, handlers),
         }
     }
 

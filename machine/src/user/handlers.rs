@@ -12,6 +12,8 @@ const LIMIT: usize = 256;
 #[derive(Debug)]
 pub(super) struct Handlers {
     adding: Mutex<()>,
+    /// A bit of each address's hash: most others are told apart by it.
+    bits: AtomicU64,
     count: AtomicUsize,
     addresses: [AtomicU64; LIMIT],
 }
@@ -20,6 +22,7 @@ impl Handlers {
     pub(super) const fn new() -> Handlers {
         Handlers {
             adding: Mutex::new(()),
+            bits: AtomicU64::new(0),
             count: AtomicUsize::new(0),
             addresses: [const { AtomicU64::new(0) }; LIMIT],
         }
@@ -35,18 +38,23 @@ impl Handlers {
         if let Some(slot) = self.addresses.get(index) {
             slot.store(address, Ordering::Relaxed);
             self.count.store(index + 1, Ordering::Release);
+            self.bits.fetch_or(bit(address), Ordering::Release);
         }
     }
 
     /// Whether a signal can enter the program here.
     #[inline]
     pub(super) fn contains(&self, address: u64) -> bool {
-        let count = self.count.load(Ordering::Acquire);
-        count != 0 && self.search(count, address)
+        self.bits.load(Ordering::Acquire) & bit(address) != 0 && self.search(address)
     }
 
     #[cold]
-    fn search(&self, count: usize, address: u64) -> bool {
+    fn search(&self, address: u64) -> bool {
+        let count = self.count.load(Ordering::Acquire);
         self.addresses.iter().take(count).any(|known| known.load(Ordering::Relaxed) == address)
     }
+}
+
+const fn bit(address: u64) -> u64 {
+    1 << ((address ^ address >> 6 ^ address >> 12) & 63)
 }

@@ -21,7 +21,10 @@ pub(super) fn map(fd: RawFd) -> io::Result<&'static Region> {
         return Err(io::Error::last_os_error());
     }
     if usize::try_from(stat.st_size) != Ok(size_of::<Region>()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it has another size"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it was made by an lbr of another version",
+        ));
     }
     // SAFETY: a new mapping at an address of the kernel's choice.
     let address = unsafe {

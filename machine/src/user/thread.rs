@@ -7,7 +7,7 @@ use super::channel::{Counts, Producer, Region, Stopped};
 use super::flow::{Arrival, Flow};
 use super::handlers::Handlers;
 use super::os;
-use super::record::{Record, Words};
+use super::record::Record;
 
 /// System calls by number (x86-64).
 mod number {
@@ -96,8 +96,28 @@ impl Thread {
         self.flow.branch(block);
     }
 
-    /// Execution enters `block`.
+    /// Execution enters `block`: what has to be done for almost every block, and
+    /// can neither wait nor fail. `false` where nothing was done, and
+    /// [`enter`](Self::enter) has to be called.
     #[inline]
+    pub(super) fn pass(&mut self, block: &Block, handlers: &Handlers) -> bool {
+        let Link::Ring(producer) = &mut self.ring else { return false };
+        let Some(taken) = self.flow.pass(block.start, handlers) else { return false };
+        if block.ending == Ending::Invisible {
+            return false;
+        }
+        if let Some(from) = taken
+            && from.word != 0
+            && !producer.offer([from.word, block.start])
+        {
+            return false;
+        }
+        self.flow.passed();
+        Counts::add(&producer.counts().instructions, block.instructions.into());
+        true
+    }
+
+    /// Execution enters `block`.
     pub(super) fn enter(&mut self, block: &Block, context: &Context<'_>) -> Result<(), Stopped> {
         let arrival = self.flow.enter(block.start, context.handlers);
         if !context.recording {
@@ -127,14 +147,22 @@ impl Thread {
                 from
             }
         };
-        push(producer, [from.word, block.start], context)
+        if from.word == 0 {
+            return Ok(());
+        }
+        let mut patience = Patience::new(context);
+        producer.branch([from.word, block.start], || patience.wait())
     }
 
     /// The thread ends.
     pub(super) fn end(&mut self, context: &Context<'_>) -> Result<(), Stopped> {
         let ring = std::mem::take(self).ring;
         match ring {
-            Link::Ring(mut producer) => ship(&mut producer, Record::End, context),
+            Link::Ring(mut producer) => {
+                let mut patience = Patience::new(context);
+                producer.hand_over(|| patience.wait())?;
+                ship(&mut producer, Record::End, context)
+            }
             Link::None | Link::Refused => Ok(()),
         }
     }
@@ -220,15 +248,12 @@ fn executable(protection: u64) -> bool {
 
 fn ship(producer: &mut Producer<'_>, record: Record, context: &Context<'_>) -> Result<(), Stopped> {
     match record.encode() {
-        Some(words) => push(producer, words, context),
+        Some(words) => {
+            let mut patience = Patience::new(context);
+            producer.push(words, || patience.wait())
+        }
         None => Ok(()),
     }
-}
-
-#[inline]
-fn push(producer: &mut Producer<'_>, words: Words, context: &Context<'_>) -> Result<(), Stopped> {
-    let mut patience = Patience::new(context);
-    producer.push(words, || patience.wait())
 }
 
 /// Counts the tries of one wait.

@@ -95,6 +95,8 @@ pub(crate) struct Decoder<'a, S: Sink> {
     events: mpsc::Receiver<Event>,
     waiting: BinaryHeap<Reverse<Waiting>>,
     arrived: u64,
+    /// Where the entries of the stack before lay.
+    spare: Vec<BranchEntry>,
     decoded: Decoded,
 }
 
@@ -117,6 +119,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
             events,
             waiting: BinaryHeap::new(),
             arrived: 0,
+            spare: Vec::new(),
             decoded: Decoded::default(),
         }
     }
@@ -179,7 +182,12 @@ impl<'a, S: Sink> Decoder<'a, S> {
         };
         self.decoded.samples += 1;
         self.decoded.branches += sample.stack.entries.len() as u64;
-        self.sink.event(&Event::Sample(sample))
+        let event = Event::Sample(sample);
+        let taken = self.sink.event(&event);
+        if let Event::Sample(sample) = event {
+            self.spare = sample.stack.entries;
+        }
+        taken
     }
 
     fn is_the_targets(&mut self, time: u64, entries: &[BranchEntry]) -> Result<bool, S::Error> {
@@ -200,7 +208,9 @@ impl<'a, S: Sink> Decoder<'a, S> {
     }
 
     fn entries(&mut self, raw: &RawStack) -> Vec<BranchEntry> {
-        let mut entries = Vec::with_capacity(raw.entries().len());
+        let mut entries = std::mem::take(&mut self.spare);
+        entries.clear();
+        entries.reserve(raw.entries().len());
         let oldest = raw.entries().len().saturating_sub(1);
         for (age, record) in raw.entries().iter().enumerate() {
             let decoded = match &self.code.decode {

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use lbr_msr::record::Sink;
@@ -45,7 +45,7 @@ impl Ord for Held {
 pub(super) fn decode_all<S: Sink>(
     mut decoder: Decoder<'_, S>,
     mut queues: Vec<Consumer<RawStack>>,
-    reached: &[AtomicU64],
+    reached: &[Arc<AtomicU64>],
     caught_up: mpsc::Sender<()>,
     is_over: &mpsc::Receiver<()>,
 ) -> Result<Decoded, S::Error> {

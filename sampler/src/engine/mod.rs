@@ -1,10 +1,11 @@
-//! The recording engine: whatever the source, its samplers drain on threads of
-//! their own into bounded queues, one decoder turns what they drained into
-//! samples and hands them to the sink, in the order of time.
+//! The recording engine: whatever the source, what is drained (by samplers on
+//! threads of their own, or from the rings that the source feeds) goes through
+//! bounded queues to one decoder, which turns it into samples and hands them to
+//! the sink, in the order of time.
 //!
 //! ```text
 //! source ─┬─ sampler ── queue ─┬─ decoder ── sink
-//!         ├─ sampler ── queue ─┤
+//!         ├─ rings ──── queue ─┤
 //!         └─ events ───────────┘
 //! ```
 
@@ -24,7 +25,7 @@ use rtrb::RingBuffer;
 
 use crate::clock::monotonic_ns;
 use crate::config::{RecordConfig, Sampling};
-use crate::gate::{Gate, OpenError, Shared};
+use crate::gate::{Gate, OpenError, Rings, Shared};
 use crate::interrupt::Passing;
 use crate::outlet::{Outlet, SamplerError};
 use crate::source::Source;
@@ -107,26 +108,43 @@ where
     let models = config.open.is_some();
     let samplers = source.samplers(&config);
     let count = samplers.len();
+    let pace = config.sampling.pace(0).filter(|_| count == 0);
     let (events, received) = mpsc::channel();
     let (caught_up, is_caught_up) = mpsc::channel();
     let decoder =
         Decoder::new(layout, knowledge, source.decoding(), config.keep.take(), sink, received);
-    let shared = Shared::new(&mut config, period, knowledge.kernel, events, is_caught_up);
-    let reached: Vec<AtomicU64> = samplers.iter().map(|_| AtomicU64::new(0)).collect();
+    let shared = Shared::new(Arc::clone(&config.stop), events, is_caught_up);
+    // One for each sampler, or one for the rings.
+    let reached: Vec<Arc<AtomicU64>> = (0..count.max(1)).map(|_| Arc::default()).collect();
+    let (ready, is_ready) = mpsc::channel();
+    let (mut queues, mut outlets) = (Vec::new(), Vec::new());
+    for reached in &reached {
+        let (producer, consumer) = RingBuffer::new(config.queue.stacks.max(1));
+        queues.push(consumer);
+        let (shared, reached) = (Arc::clone(&shared), Arc::clone(reached));
+        let when_full = config.queue.when_full;
+        outlets.push(Outlet::new(shared, producer, when_full, reached, ready.clone()));
+    }
+    drop(ready);
+    let of_rings = if count == 0 { outlets.pop() } else { None };
+    let sees_kernel = knowledge.kernel;
+    let rings = Rings::new(&mut config, period, sees_kernel, Arc::clone(&shared), of_rings);
 
     let ended = scope(|threads| {
         // Whatever goes wrong from here on, nobody waits for the dead.
         let guard = FailOnDrop(&shared);
-        let (ready, is_ready) = mpsc::channel();
-        let (mut queues, mut running) = (Vec::new(), Vec::new());
-        for (sampler, reached) in samplers.into_iter().zip(&reached) {
-            let (producer, consumer) = RingBuffer::new(config.queue.stacks.max(1));
-            queues.push(consumer);
-            let when_full = config.queue.when_full;
-            let outlet = Outlet::new(&shared, producer, when_full, reached, ready.clone());
+        let _close = CloseOnDrop(&rings);
+        let mut running = Vec::new();
+        for (sampler, outlet) in samplers.into_iter().zip(outlets) {
             running.push(spawn(threads, "sampler", &shared, move || outlet.run(sampler))?);
         }
-        drop(ready);
+        if let Some(pace) = pace {
+            let rings = &*rings;
+            spawn(threads, "clock", &shared, move || {
+                rings.tick(pace);
+                Ok::<(), SamplerError>(())
+            })?;
+        }
         let (going, is_over) = mpsc::channel();
         let decoder = {
             let reached = &*reached;
@@ -144,17 +162,20 @@ where
         }
         // A sampler that fails drops its end.
         let is_ready = is_ready.iter().take(count).count() == count;
-        let gate = Gate::new(Arc::clone(&shared));
+        let gate = Gate::new(Arc::clone(&shared), Arc::clone(&rings));
         let ran = is_ready.then(|| catch_unwind(AssertUnwindSafe(|| source.run(&gate))));
         drop(running_on);
-        shared.end();
-        let sampled: Vec<_> = running.into_iter().map(|each| join("sampler", each)).collect();
+        gate.end();
+        let mut sampled: Vec<_> = running.into_iter().map(|each| join("sampler", each)).collect();
+        if count == 0 {
+            sampled.push(Ok(rings.report()));
+        }
         drop(going);
         let decoded = join("decoder", decoder);
         // Rings that outlive their source must not wait for a sampler.
         drop(guard);
 
-        if let Some(error) = shared.take_open_failure() {
+        if let Some(error) = rings.take_open_failure() {
             return Err(RecordError::Arm(error));
         }
         let reports = sampled
@@ -168,7 +189,7 @@ where
         }
     });
     let ((exit, notes), reports, decoded) = ended?;
-    let retired = models.then(|| shared.retired());
+    let retired = models.then(|| rings.retired());
     let summary = Summary::new((source.name(), exit, notes), reports, decoded, retired);
     let may_be_complete =
         !config.call_stack && period.is_some_and(|period| period < u64::from(config.caps.depth));
@@ -196,6 +217,15 @@ struct FailOnDrop<'a>(&'a Shared);
 impl Drop for FailOnDrop<'_> {
     fn drop(&mut self) {
         self.0.fail();
+    }
+}
+
+/// Lets the decoder see an end, whatever comes between.
+struct CloseOnDrop<'a>(&'a Rings);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

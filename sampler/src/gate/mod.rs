@@ -1,29 +1,33 @@
 //! The recorder as a source sees it: where it hands its branches over, and
 //! waits while a sampler thread drains.
 //!
-//! Each thread of the target has registers of its own behind a lock. The
-//! sampler thread holds the lock for a whole drain, so that the source waits
-//! and nothing can be missing between freeze and thaw. With a period the
-//! source asks for the drain and waits for its end; with a rate the sampler's
-//! clock decides.
+//! Each thread of the target has registers of its own behind a lock, which is
+//! held for a whole drain, so that the source waits and nothing can be missing
+//! between freeze and thaw. Where a period is full, the source's own thread
+//! drains, before it goes on with the run of branches that it hands over; with
+//! a rate a clock decides.
 
 mod registers;
+mod rings;
 mod shared;
 
 use std::fmt;
 use std::sync::Arc;
 
 use lbr_msr::record::Event;
-use lbr_msr::soft::Retired;
+use lbr_msr::soft::{Retired, SoftLbr};
 
 use crate::target::ThreadId;
 pub use registers::{BranchRegisters, Closed, OpenError, OpenRegisters};
-pub(crate) use shared::{Cell, Shared, Work};
+use rings::Cell;
+pub(crate) use rings::Rings;
+pub(crate) use shared::Shared;
 
 /// The recorder as a branch source sees it. Clones name the same recorder.
 #[derive(Clone)]
 pub struct Gate {
     shared: Arc<Shared>,
+    rings: Arc<Rings>,
 }
 
 impl fmt::Debug for Gate {
@@ -33,8 +37,8 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(shared: Arc<Shared>) -> Gate {
-        Gate { shared }
+    pub(crate) fn new(shared: Arc<Shared>, rings: Arc<Rings>) -> Gate {
+        Gate { shared, rings }
     }
 
     /// A thread starts: gives it a ring of its own, armed.
@@ -45,9 +49,22 @@ impl Gate {
         if self.is_closed() {
             return Err(Closed);
         }
-        let cell = self.shared.open(thread).ok_or(Closed)?;
-        self.shared.ask(Work::Start(Arc::clone(&cell)));
-        Ok(Ring { shared: Arc::clone(&self.shared), cell, since_drain: 0, retired: 0 })
+        let cell = self.rings.open(thread).ok_or(Closed)?;
+        Ok(Ring { gate: self.clone(), cell, retired: 0 })
+    }
+
+    /// The registers that each thread begins with, where they are a software
+    /// LBR and nothing else: by them a source can tell which branches no ring
+    /// would hold when it is looked at.
+    #[must_use]
+    pub fn model(&self) -> Option<SoftLbr> {
+        self.rings.model()
+    }
+
+    /// Ring changes after which a ring is drained; `None` where a clock decides.
+    #[must_use]
+    pub fn period(&self) -> Option<u64> {
+        self.rings.period
     }
 
     /// A process was started to be recorded: signals that would end the
@@ -71,6 +88,7 @@ impl Gate {
     /// recorded: ends the sampling, and returns when every stack has been
     /// decoded. Nothing can be retired any more; events can still be emitted.
     pub fn end(&self) {
+        self.rings.close();
         self.shared.end();
     }
 
@@ -84,10 +102,8 @@ impl Gate {
 /// The software LBR of one thread of the target. Dropping it does what
 /// [`finish`](Self::finish) does.
 pub struct Ring {
-    shared: Arc<Shared>,
+    gate: Gate,
     cell: Arc<Cell>,
-    /// Ring changes since the last drain that was asked for.
-    since_drain: u64,
     /// Ring changes in all.
     retired: u64,
 }
@@ -102,29 +118,42 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Retires one taken branch. Returns after the sampler thread has drained,
-    /// where the period is full: the source waits.
+    /// Retires one taken branch; see [`retire_run`](Self::retire_run).
     ///
     /// # Errors
     /// [`Closed`].
     pub fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
-        if self.shared.is_closed() {
+        self.retire_run(std::slice::from_ref(branch))
+    }
+
+    /// Retires taken branches, the oldest first. Drains wherever the period is
+    /// full.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn retire_run(&mut self, run: &[Retired]) -> Result<(), Closed> {
+        self.retire_newest(0, run)
+    }
+
+    /// Retires the newest branches of a run, in front of which so many were left
+    /// out: branches that pass the filter, of which the ring holds none any more
+    /// when these are in. Only for registers that [`Gate::model`] knows.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn retire_newest(&mut self, left_out: u64, run: &[Retired]) -> Result<(), Closed> {
+        if self.gate.is_closed() {
             return Err(Closed);
         }
-        let lands_unseen = branch.cpl_after == 0 && !self.shared.sees_kernel;
-        if lands_unseen || !self.cell.retire(branch) {
-            return Ok(());
-        }
-        self.retired += 1;
-        self.since_drain += 1;
-        match self.shared.period {
-            Some(period) if self.since_drain >= period => self.flush(),
-            Some(_) => Ok(()),
-            None => {
-                self.cell.refresh();
-                Ok(())
-            }
-        }
+        self.retired += self.gate.rings.feed(&self.cell, left_out, run);
+        Ok(())
+    }
+
+    /// Whether the clock wants this ring drained. A source that keeps branches
+    /// back has to hand them over now, and to [`flush`](Self::flush).
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.cell.is_due()
     }
 
     /// Drains the ring now, and returns when that is done. For moments such as
@@ -133,8 +162,8 @@ impl Ring {
     /// # Errors
     /// [`Closed`].
     pub fn flush(&mut self) -> Result<(), Closed> {
-        self.since_drain = 0;
-        self.shared.hand_over(&self.cell, Work::Drain(Arc::clone(&self.cell)))
+        self.gate.rings.drain(&self.cell);
+        if self.gate.shared.has_failed() { Err(Closed) } else { Ok(()) }
     }
 
     /// The thread has ended: what is left in the ring is drained.
@@ -143,7 +172,7 @@ impl Ring {
     /// [`Closed`], where nothing can be recorded any more. After a Ctrl-C the
     /// rest is still drained.
     pub fn finish(self) -> Result<(), Closed> {
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.gate.shared);
         drop(self);
         if shared.has_failed() { Err(Closed) } else { Ok(()) }
     }
@@ -151,8 +180,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.shared.add_retired(self.retired);
         // There is nobody left to tell; the session reports why it failed.
-        let _ = self.shared.hand_over(&self.cell, Work::Finish(Arc::clone(&self.cell)));
+        self.gate.rings.finish(&self.cell, self.retired);
     }
 }

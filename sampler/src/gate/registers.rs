@@ -4,7 +4,7 @@ use lbr_msr::arm::{Allowlisted, ArmError};
 use lbr_msr::soft::{Retired, SoftLbr};
 use lbr_msr::{MsrError, MsrWrite};
 
-use crate::drain::DrainError;
+use crate::drain::{Drain, DrainError, RawStack};
 use crate::target::ThreadId;
 
 /// The recorder has stopped (Ctrl-C, a failed sink): the source should end its
@@ -19,17 +19,53 @@ pub trait BranchRegisters: MsrWrite + Send {
     /// Retires one taken branch. Whether the ring changed: a branch that the
     /// filter leaves out changes nothing.
     fn retire(&mut self, branch: &Retired) -> bool;
+
+    /// Retires branches, the oldest first, until the ring has changed `most`
+    /// times. How many of them that were, and how often the ring changed.
+    fn retire_run(&mut self, run: &[Retired], most: u64) -> (usize, u64) {
+        let (mut taken, mut changes) = (0, 0);
+        for branch in run {
+            if changes >= most {
+                break;
+            }
+            taken += 1;
+            changes += u64::from(self.retire(branch));
+        }
+        (taken, changes)
+    }
+
+    /// Drains them: what [`Drain::drain`] does, which here knows whose registers
+    /// it reads and need not ask for each.
+    ///
+    /// # Errors
+    /// A failed access.
+    fn drained(&mut self, drain: &mut Drain, thread: ThreadId) -> Result<RawStack, MsrError> {
+        drain.drain(self, thread)
+    }
+
+    /// The software LBR, where it is that and nothing else.
+    fn soft(&mut self) -> Option<&mut SoftLbr> {
+        None
+    }
 }
 
 impl BranchRegisters for SoftLbr {
     fn retire(&mut self, branch: &Retired) -> bool {
         SoftLbr::retire(self, branch)
     }
+
+    fn soft(&mut self) -> Option<&mut SoftLbr> {
+        Some(self)
+    }
 }
 
 impl BranchRegisters for Allowlisted<SoftLbr> {
     fn retire(&mut self, branch: &Retired) -> bool {
         self.inner_mut().retire(branch)
+    }
+
+    fn soft(&mut self) -> Option<&mut SoftLbr> {
+        Some(self.inner_mut())
     }
 }
 

@@ -23,7 +23,6 @@ use lbr_msr::record::{BranchEntry, RawEntry, SourceKnowledge};
 use crate::config::{Classify, Owns, RecordConfig};
 use crate::gate::Gate;
 use crate::outlet::Sampler;
-use crate::rings;
 pub use crate::target::{Command, Exit, SourceError};
 
 /// Every source that sees the branches of a program without registers of a CPU,
@@ -104,10 +103,10 @@ pub trait Source<'a> {
     }
 
     /// The work of its samplers, each of which gets a thread. Called once, on
-    /// the thread that will run the source. By default one sampler drains the
-    /// rings that [`run`](Self::run) opens at the gate.
-    fn samplers(&mut self, config: &RecordConfig) -> Vec<Sampler<'a>> {
-        vec![rings::sampler(config.sampling.pace(0))]
+    /// the thread that will run the source. By default there are none: what is
+    /// drained are the rings that [`run`](Self::run) opens at the gate.
+    fn samplers(&mut self, _config: &RecordConfig) -> Vec<Sampler<'a>> {
+        Vec::new()
     }
 
     /// Runs the target to its end, or until the gate closes. The samplers are

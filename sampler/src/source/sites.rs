@@ -1,6 +1,7 @@
 //! The branches of a target, as its source has decoded them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use lbr_msr::record::BranchType;
@@ -9,22 +10,52 @@ use super::Decoding;
 
 /// perf's type of each branch site, by process and address. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sites(Arc<RwLock<HashMap<(u32, u64), BranchType>>>);
+pub(super) struct Sites(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    types: RwLock<HashMap<(u32, u64), BranchType>>,
+    /// How often a site has got another type than it had.
+    changes: AtomicU64,
+}
+
+/// Sites that a reader remembers; a power of two.
+const RECENT: usize = 4096;
 
 impl Sites {
     /// A branch stands there: to be told before it is retired for the first
     /// time. Where code was replaced, the newest counts.
     pub(super) fn insert(&self, pid: u32, address: u64, branch_type: BranchType) {
-        let mut sites = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        sites.insert((pid, address), branch_type);
+        let mut types = self.0.types.write().unwrap_or_else(PoisonError::into_inner);
+        let before = types.insert((pid, address), branch_type);
+        if before.is_some_and(|before| before != branch_type) {
+            self.0.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    fn get(&self, pid: u32, address: u64) -> Option<BranchType> {
+        let types = self.0.types.read().unwrap_or_else(PoisonError::into_inner);
+        types.get(&(pid, address)).copied()
     }
 
     /// Names the types of branches from what was told; no type where none has
     /// executed.
     pub(super) fn decoding(&self) -> Decoding {
-        let sites = Arc::clone(&self.0);
-        let classify = move |pid, address| {
-            sites.read().unwrap_or_else(PoisonError::into_inner).get(&(pid, address)).copied()
+        let sites = self.clone();
+        // Most branches are found here, without the lock.
+        let mut recent = vec![(0, 0, BranchType(0)); RECENT];
+        let mut seen = 0;
+        let classify = move |pid, address: u64| {
+            let changes = sites.0.changes.load(Ordering::Acquire);
+            if changes != seen {
+                seen = changes;
+                recent.fill((0, 0, BranchType(0)));
+            }
+            let slot = recent.get_mut(address as usize % RECENT)?;
+            if (slot.0, slot.1) != (pid, address) {
+                *slot = (pid, address, sites.get(pid, address)?);
+            }
+            Some(slot.2)
         };
         Decoding { classify: Some(Box::new(classify)), ..Decoding::default() }
     }

@@ -160,7 +160,7 @@ impl<'a> Source<'a> for Cpus<'a> {
                 pace: pace(config.sampling, nth),
                 switches: self.target.switches(),
             };
-            Box::new(move |outlet: &mut Outlet<'_>| sampler.run(outlet)) as Sampler<'a>
+            Box::new(move |outlet: &mut Outlet| sampler.run(outlet)) as Sampler<'a>
         });
         samplers.collect()
     }

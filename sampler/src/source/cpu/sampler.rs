@@ -33,7 +33,7 @@ pub(super) struct CpuSampler<'a> {
 
 impl CpuSampler<'_> {
     /// Drains until the recording is over, and once more.
-    pub(super) fn run(mut self, outlet: &mut Outlet<'_>) -> Result<(), SamplerError> {
+    pub(super) fn run(mut self, outlet: &mut Outlet) -> Result<(), SamplerError> {
         let same_cpu = self.same_cpu.take();
         let cpu = self.registers.cpu();
         outlet.report.cpu = cpu;
@@ -57,16 +57,16 @@ impl CpuSampler<'_> {
     }
 }
 
-struct Running<'a, 'b, 'c> {
+struct Running<'a, 'b> {
     sampler: CpuSampler<'a>,
     drain: Drain,
     clock: Option<Clock>,
-    outlet: &'b mut Outlet<'c>,
+    outlet: &'b mut Outlet,
     /// Switches of the target between two drains that are our doing.
     own_switches: u64,
 }
 
-impl Running<'_, '_, '_> {
+impl Running<'_, '_> {
     /// On the CPU of the target: the ring is on only while this thread sleeps.
     fn beneath(&mut self, mut wait: Box<dyn RecordUntil + Send + '_>) -> Result<(), MsrError> {
         let thread = self.sampler.thread;

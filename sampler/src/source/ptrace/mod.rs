@@ -38,7 +38,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use lbr_msr::record::Event;
-use lbr_msr::soft::Retired;
+use lbr_msr::soft::{Retired, SoftLbr};
 
 use super::sites::Sites;
 use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes};
@@ -76,6 +76,16 @@ pub trait Recorder {
 
     /// This process was started to be recorded.
     fn started(&self, _pid: u32) {}
+
+    /// See [`Gate::model`].
+    fn model(&self) -> Option<SoftLbr> {
+        None
+    }
+
+    /// See [`Gate::period`].
+    fn period(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Takes the branches of one thread: what the source needs of a [`Ring`].
@@ -85,6 +95,37 @@ pub trait Retire {
     /// # Errors
     /// [`Closed`].
     fn retire(&mut self, branch: &Retired) -> Result<(), Closed>;
+
+    /// Retires taken branches, the oldest first.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn retire_run(&mut self, run: &[Retired]) -> Result<(), Closed> {
+        run.iter().try_for_each(|branch| self.retire(branch))
+    }
+
+    /// See [`Ring::retire_newest`]; called where the recorder has a
+    /// [model](Recorder::model), and then followed by a flush where it has no
+    /// [period](Recorder::period).
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn retire_newest(&mut self, _left_out: u64, run: &[Retired]) -> Result<(), Closed> {
+        self.retire_run(run)
+    }
+
+    /// See [`Ring::is_due`].
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    /// See [`Ring::flush`].
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn flush(&mut self) -> Result<(), Closed> {
+        Ok(())
+    }
 
     /// The thread has ended.
     ///
@@ -111,11 +152,35 @@ impl Recorder for Gate {
     fn started(&self, pid: u32) {
         Gate::started(self, pid);
     }
+
+    fn model(&self) -> Option<SoftLbr> {
+        Gate::model(self)
+    }
+
+    fn period(&self) -> Option<u64> {
+        Gate::period(self)
+    }
 }
 
 impl Retire for Ring {
     fn retire(&mut self, branch: &Retired) -> Result<(), Closed> {
         Ring::retire(self, branch)
+    }
+
+    fn retire_run(&mut self, run: &[Retired]) -> Result<(), Closed> {
+        Ring::retire_run(self, run)
+    }
+
+    fn retire_newest(&mut self, left_out: u64, run: &[Retired]) -> Result<(), Closed> {
+        Ring::retire_newest(self, left_out, run)
+    }
+
+    fn is_due(&self) -> bool {
+        Ring::is_due(self)
+    }
+
+    fn flush(&mut self) -> Result<(), Closed> {
+        Ring::flush(self)
     }
 
     fn finish(self) -> Result<(), Closed> {

@@ -9,6 +9,7 @@ use std::process::{Command as Process, Stdio};
 use lbr_msr::environment;
 
 use super::Qemu;
+use super::channel::VERSION;
 
 /// The emulator's name in PATH.
 const EMULATOR: &str = "qemu-x86_64";
@@ -37,6 +38,12 @@ pub enum Unavailable {
         emulator: PathBuf,
         /// The system's words.
         cause: io::Error,
+    },
+    /// The plugin is of another version.
+    #[error("{} was built for another version of lbr; scripts/plugins builds it anew", plugin.as_text())]
+    OtherVersion {
+        /// The plugin.
+        plugin: PathBuf,
     },
     /// The emulator does not take the plugin: it was built without plugins
     /// (Debian's static builds from 13 on), or for another version of their
@@ -99,7 +106,7 @@ fn folders() -> Vec<PathBuf> {
 fn probe(qemu: &Qemu) -> Result<(), Unavailable> {
     let output = Process::new(&qemu.emulator)
         .arg("-plugin")
-        .arg(option(&qemu.plugin, &["probe=on".to_owned()]))
+        .arg(option(&qemu.plugin, &[format!("version={VERSION}"), "probe=on".to_owned()]))
         .arg(&qemu.emulator)
         .stdin(Stdio::null())
         .output()
@@ -110,6 +117,10 @@ fn probe(qemu: &Qemu) -> Result<(), Unavailable> {
     let stderr = output.stderr.as_text();
     let said = stderr.lines().map(str::trim).find(|line| !line.is_empty());
     let said = said.map_or_else(|| output.status.to_string(), str::to_owned);
+    // What a plugin says that knows of no versions, or of another.
+    if ["argument version=", "another version"].iter().any(|words| said.contains(words)) {
+        return Err(Unavailable::OtherVersion { plugin: qemu.plugin.clone() });
+    }
     let (emulator, plugin) = (qemu.emulator.clone(), qemu.plugin.clone());
     Err(Unavailable::Refused { emulator, plugin, said })
 }
@@ -153,13 +164,22 @@ mod tests {
     #[test]
     fn the_emulator_says_whether_it_takes_the_plugin() {
         // As the plugin ends it: with status 0, once it sees its argument.
-        let script =
-            "#!/bin/sh\ncase \"$1 $2\" in '-plugin file='*',probe=on') exit 0; esac\nexit 9\n";
+        let script = "#!/bin/sh\ncase \"$1 $2\" in '-plugin file='*',version='*',probe=on') exit 0; esac\nexit 9\n";
         let folder = installed(script);
         let folders = vec![PathBuf::from("/nowhere"), folder.path().to_owned()];
         let qemu = find_in(folder.path().as_os_str(), folders).expect("found");
         assert_eq!(qemu.emulator, folder.path().join(EMULATOR));
         assert_eq!(qemu.plugin, folder.path().join(PLUGIN));
+
+        let old =
+            "lbr: the plugin in qemu-x86_64 cannot start: it does not know the argument version=2";
+        let folder = installed(&format!("#!/bin/sh\necho '{old}' >&2\nexit 1\n"));
+        let searched = vec![folder.path().to_owned()];
+        let error = find_in(folder.path().as_os_str(), searched).expect_err("refused").to_string();
+        assert!(
+            error.ends_with("another version of lbr; scripts/plugins builds it anew"),
+            "{error}"
+        );
 
         let folder = installed("#!/bin/sh\necho 'qemu-x86_64: plugins are disabled' >&2\nexit 1\n");
         let searched = vec![folder.path().to_owned()];

@@ -13,7 +13,7 @@ use lbr_msr::record::{BranchType, Comm, Event, HwBranchType, Mmap, Task};
 use lbr_msr::soft::Retired;
 
 use super::channel::{Consumer, Counts, RINGS, Region, Ring};
-use super::record::{Corrupt, Record};
+use super::record::{self, Corrupt, Record, Words};
 use super::shared::Shared;
 use super::{Emulated, code, find};
 use crate::clock::monotonic_ns;
@@ -24,7 +24,7 @@ use crate::source::{Exit, SourceError, SourceNotes};
 use crate::target::ThreadId;
 
 /// Records taken from one ring before the next has its turn.
-const BATCH: u64 = 1024;
+const BATCH: u64 = 2048;
 
 fn branch_type(class: HwBranchType) -> Option<BranchType> {
     Some(match class {
@@ -83,13 +83,15 @@ pub(super) fn run<R: Recorder>(
     recorder: &R,
 ) -> Result<(Exit, SourceNotes), SourceError> {
     let shared = Shared::new().map_err(|cause| os("making memory to share with qemu", cause))?;
+    let thinning = Thinning::of(recorder);
+    shared.region().header.open(thinning.wanted, thinning.sampling);
     let mut running = Running(start(source, &shared)?);
     let pid = running.0.id();
     if let Some(pin) = &source.pin {
         pin.apply(pid.cast_signed())?;
     }
     recorder.started(pid);
-    let mut reader = Reader::new(source, recorder, pid, shared.region());
+    let mut reader = Reader::new(source, recorder, pid, shared.region(), thinning);
     let ended = reader.read(&mut running.0);
     // The plugin waits no longer, and forked children hold no lock of ours.
     shared.region().header.close();
@@ -157,10 +159,44 @@ fn exit(status: ExitStatus) -> Exit {
     }
 }
 
+/// What the plugin may leave out, because no ring would show it.
+#[derive(Clone, Copy)]
+struct Thinning {
+    /// The tags of branches that the rings let in.
+    wanted: u32,
+    /// How many of the newest are enough each time, and after how many; `None`
+    /// where the clock decides.
+    sampling: Option<(usize, Option<u64>)>,
+}
+
+impl Thinning {
+    fn of(recorder: &impl Recorder) -> Thinning {
+        let Some(model) = recorder.model() else {
+            return Thinning { wanted: !0, sampling: None };
+        };
+        let wanted = record::tags(|class, zero_length_call| {
+            model.lets_in(&Retired { zero_length_call, ..Retired::user(0, 0, class) })
+        });
+        let period = recorder.period();
+        let depth = model.newest_alone();
+        let is_thin = |depth: usize| period.is_none_or(|period| period >= depth as u64);
+        Thinning { wanted, sampling: depth.filter(|&depth| is_thin(depth)).map(|d| (d, period)) }
+    }
+
+    /// The clock of the recorder decides when branches are handed over.
+    fn is_by_clock(self) -> bool {
+        matches!(self.sampling, Some((_, None)))
+    }
+}
+
 /// A thread that is recorded.
 struct Thread<G> {
     task: Task,
     ring: G,
+    /// Branches of it that were handed over or left out, where not all are wanted.
+    total: u64,
+    /// The newest were asked for.
+    asked: bool,
 }
 
 struct Reader<'a, R: Recorder> {
@@ -173,12 +209,21 @@ struct Reader<'a, R: Recorder> {
     threads: [Option<Thread<R::Ring>>; RINGS],
     /// Recording has started: the process was introduced.
     introduced: bool,
+    thinning: Thinning,
+    /// The branches of a run, on their way.
+    run: Vec<Retired>,
     sites: SiteCache<'a>,
     notes: SourceNotes,
 }
 
 impl<'a, R: Recorder> Reader<'a, R> {
-    fn new(source: &'a Emulated, recorder: &'a R, pid: u32, region: &'a Region) -> Self {
+    fn new(
+        source: &'a Emulated,
+        recorder: &'a R,
+        pid: u32,
+        region: &'a Region,
+        thinning: Thinning,
+    ) -> Self {
         let name = source.path.file_name().unwrap_or_default().as_bytes();
         // The kernel's limit for a name.
         let comm = (name.get(..15).unwrap_or(name)).as_text().into_owned();
@@ -190,6 +235,8 @@ impl<'a, R: Recorder> Reader<'a, R> {
             consumers: region.rings.iter().map(Consumer::new).collect(),
             threads: [const { None }; RINGS],
             introduced: false,
+            thinning,
+            run: Vec::with_capacity(BATCH as usize),
             sites: SiteCache::new(&source.sites),
             notes: SourceNotes::default(),
         }
@@ -198,7 +245,8 @@ impl<'a, R: Recorder> Reader<'a, R> {
     /// Reads until the program has ended and every ring is empty.
     fn read(&mut self, child: &mut Child) -> Result<ExitStatus, Stop> {
         const SHORTEST: Duration = Duration::from_micros(20);
-        const LONGEST: Duration = Duration::from_millis(1);
+        let longest = if self.thinning.is_by_clock() { 100 } else { 1000 };
+        let longest = Duration::from_micros(longest);
         let mut nap = SHORTEST;
         loop {
             if self.recorder.is_closed() {
@@ -214,7 +262,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
                         return Ok(status);
                     }
                     std::thread::sleep(nap);
-                    nap = (nap * 2).min(LONGEST);
+                    nap = (nap * 2).min(longest);
                 }
                 // Looking at a ring takes its cache line from the thread that
                 // writes it: let a few records gather first.
@@ -245,29 +293,78 @@ impl<'a, R: Recorder> Reader<'a, R> {
         else {
             return Ok(0);
         };
-        let count = consumer.available()?.min(BATCH);
+        let available = consumer.available()?;
+        let count = available.min(BATCH);
+        self.run.clear();
         for n in 0..count {
-            let record = consumer.record(n)?;
-            let Record::Branch { from, to, class, zero_length_call } = record else {
-                // The thread may be waiting for just this record.
-                self.beside(index, record)?;
-                if record == Record::End {
-                    self.collect(&ring.counts);
+            let [low, to] = consumer.words(n);
+            match record::branch(low) {
+                Some((from, class, zero_length_call)) => {
+                    self.sites.note(self.pid, from, class);
+                    self.run.push(Retired { zero_length_call, ..Retired::user(from, to, class) });
                 }
-                if let Some(consumer) = self.consumers.get_mut(index) {
-                    consumer.release(n + 1);
-                    if record == Record::End {
-                        consumer.free();
-                    }
-                }
-                return Ok(n + 1);
-            };
-            let Some(thread) = thread else { return Err(Corrupt.into()) };
-            self.sites.note(self.pid, from, class);
-            thread.ring.retire(&Retired { zero_length_call, ..Retired::user(from, to, class) })?;
+                None => break,
+            }
         }
-        consumer.release(count);
-        Ok(count)
+        let branches = self.run.len() as u64;
+        if branches > 0 {
+            let Some(thread) = thread else { return Err(Corrupt.into()) };
+            thread.ring.retire_run(&self.run)?;
+        }
+        if branches == count {
+            self.ask(index);
+            if let Some(consumer) = self.consumers.get_mut(index) {
+                consumer.release(count);
+            }
+            return Ok(count);
+        }
+        let record = Record::decode(consumer.words(branches))?;
+        let mut done = branches + 1;
+        match (record, thread) {
+            (Record::Newest { count, total }, Some(thread)) => {
+                if available - done < count {
+                    // The rest is being written.
+                    consumer.release(branches);
+                    return Ok(branches);
+                }
+                let words = (done..done + count).map(|n| consumer.words(n));
+                newest(&mut self.run, &mut self.sites, self.pid, words)?;
+                let left_out =
+                    total.wrapping_sub(thread.total).checked_sub(count).ok_or(Corrupt)?;
+                thread.total = total;
+                thread.asked = false;
+                thread.ring.retire_newest(left_out, &self.run)?;
+                if self.thinning.is_by_clock() {
+                    thread.ring.flush()?;
+                }
+                done += count;
+            }
+            // The thread may be waiting for just this record.
+            _ => self.beside(index, record)?,
+        }
+        if record == Record::End {
+            self.collect(&ring.counts);
+        }
+        if let Some(consumer) = self.consumers.get_mut(index) {
+            consumer.release(done);
+            if record == Record::End {
+                consumer.free();
+            }
+        }
+        Ok(done)
+    }
+
+    /// Passes on what the clock asks for.
+    fn ask(&mut self, index: usize) {
+        if let (Some(consumer), Some(Some(thread))) =
+            (self.consumers.get(index), self.threads.get_mut(index))
+            && self.thinning.is_by_clock()
+            && !thread.asked
+            && thread.ring.is_due()
+        {
+            thread.asked = true;
+            consumer.ask();
+        }
     }
 
     /// Anything but a branch.
@@ -322,7 +419,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
             self.recorder.emit(Event::Fork(task))?;
         }
         let ring = self.recorder.start(ThreadId { pid, tid })?;
-        Ok(Thread { task, ring })
+        Ok(Thread { task, ring, total: 0, asked: false })
     }
 
     fn tell_name(&self, tid: u32) -> Result<(), Stop> {
@@ -367,10 +464,19 @@ impl<'a, R: Recorder> Reader<'a, R> {
 
     /// The program has ended, and with it every thread that is left.
     fn finish(mut self) -> SourceNotes {
-        for thread in std::mem::replace(&mut self.threads, [const { None }; RINGS]) {
-            if let Some(thread) = thread
-                && end(self.recorder, thread).is_err()
-            {
+        let threads = std::mem::replace(&mut self.threads, [const { None }; RINGS]);
+        for (thread, consumer) in threads.into_iter().zip(&self.consumers) {
+            let Some(mut thread) = thread else { continue };
+            if let Some((depth, _)) = self.thinning.sampling {
+                // It was killed with branches kept aside.
+                let (left, words) = consumer.left(thread.total, depth as u64);
+                let made = newest(&mut self.run, &mut self.sites, self.pid, words);
+                let left_out = left.saturating_sub(self.run.len() as u64);
+                if made.is_err() || thread.ring.retire_newest(left_out, &self.run).is_err() {
+                    break;
+                }
+            }
+            if end(self.recorder, thread).is_err() {
                 break;
             }
         }
@@ -382,6 +488,22 @@ impl<'a, R: Recorder> Reader<'a, R> {
         self.notes.threads_left = header.threads_left.load(Ordering::Relaxed);
         self.notes
     }
+}
+
+/// The newest branches of a thread, as a run.
+fn newest(
+    run: &mut Vec<Retired>,
+    sites: &mut SiteCache<'_>,
+    pid: u32,
+    words: impl Iterator<Item = Words>,
+) -> Result<(), Corrupt> {
+    run.clear();
+    for [low, to] in words {
+        let (from, class, zero_length_call) = record::branch(low).ok_or(Corrupt)?;
+        sites.note(pid, from, class);
+        run.push(Retired { zero_length_call, ..Retired::user(from, to, class) });
+    }
+    Ok(())
 }
 
 fn end<R: Recorder>(recorder: &R, thread: Thread<R::Ring>) -> Result<(), Closed> {

@@ -15,6 +15,7 @@ const MAPPED: u64 = 0x82;
 const EXEC: u64 = 0x83;
 const EXEC_FAILED: u64 = 0x84;
 const NAMED: u64 = 0x85;
+const NEWEST: u64 = 0x86;
 
 /// The classes in the order of their tags, from 1.
 const CLASSES: [HwBranchType; 6] = [
@@ -64,6 +65,14 @@ pub(super) enum Record {
     ExecFailed,
     /// The thread has given itself a name. The producer waits.
     Named,
+    /// So many branches follow, the newest of those since the record of this kind
+    /// before; the others are left out.
+    Newest {
+        /// Branches that follow.
+        count: u64,
+        /// Branches of the thread until now, these and those left out.
+        total: u64,
+    },
 }
 
 /// A record as it lies in a ring.
@@ -77,6 +86,32 @@ pub(super) fn branch_word(from: u64, class: HwBranchType, zero_length_call: bool
     let tag = CLASSES.iter().position(|&known| known == class)? as u64 + 1;
     let tag = tag | if zero_length_call { ZERO_LENGTH_CALL } else { 0 };
     (from <= ADDRESS).then_some(tag << ADDRESS_BITS | from)
+}
+
+/// The tag of a record, by its first word.
+#[must_use]
+pub(super) const fn tag(word: u64) -> u64 {
+    word >> ADDRESS_BITS
+}
+
+/// Where a branch is, its class, and whether it is a call to the next
+/// instruction, by its record's first word; `None` for other records.
+#[inline]
+#[must_use]
+pub(super) fn branch(word: u64) -> Option<(u64, HwBranchType, bool)> {
+    let tag = tag(word);
+    let class = (tag & !ZERO_LENGTH_CALL).checked_sub(1)?;
+    let class = *CLASSES.get(class as usize)?;
+    Some((word & ADDRESS, class, tag & ZERO_LENGTH_CALL != 0))
+}
+
+/// The tags of the branches that are wanted, a bit each.
+pub(super) fn tags(wants: impl Fn(HwBranchType, bool) -> bool) -> u32 {
+    let words = CLASSES.into_iter().flat_map(|class| [(class, false), (class, true)]);
+    let wanted = words.filter(|&(class, zero)| wants(class, zero));
+    wanted
+        .filter_map(|(class, zero)| branch_word(0, class, zero))
+        .fold(0, |all, word| all | 1 << tag(word))
 }
 
 impl Record {
@@ -96,6 +131,7 @@ impl Record {
             Record::Exec => tagged(EXEC, 0, 0),
             Record::ExecFailed => tagged(EXEC_FAILED, 0, 0),
             Record::Named => tagged(NAMED, 0, 0),
+            Record::Newest { count, total } => tagged(NEWEST, count, total),
         }
     }
 
@@ -105,15 +141,11 @@ impl Record {
     /// [`Corrupt`] for a tag that is not ours.
     #[inline]
     pub(super) fn decode([low, high]: Words) -> Result<Record, Corrupt> {
-        let address = low & ADDRESS;
-        let tag = low >> ADDRESS_BITS;
-        if let Some(class) = (tag & !ZERO_LENGTH_CALL)
-            .checked_sub(1)
-            .and_then(|index| CLASSES.get(index as usize).copied())
-        {
-            let zero_length_call = tag & ZERO_LENGTH_CALL != 0;
-            return Ok(Record::Branch { from: address, to: high, class, zero_length_call });
+        if let Some((from, class, zero_length_call)) = branch(low) {
+            return Ok(Record::Branch { from, to: high, class, zero_length_call });
         }
+        let address = low & ADDRESS;
+        let tag = tag(low);
         Ok(match tag {
             START => Record::Start { tid: address as u32, parent: high as u32 },
             END => Record::End,
@@ -121,6 +153,7 @@ impl Record {
             EXEC => Record::Exec,
             EXEC_FAILED => Record::ExecFailed,
             NAMED => Record::Named,
+            NEWEST => Record::Newest { count: address, total: high },
             _ => return Err(Corrupt),
         })
     }
@@ -144,6 +177,7 @@ mod tests {
             Record::Exec,
             Record::ExecFailed,
             Record::Named,
+            Record::Newest { count: 32, total: u64::MAX },
         ];
         for class in CLASSES {
             for zero_length_call in [false, true] {

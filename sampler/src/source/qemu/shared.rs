@@ -22,7 +22,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// New memory, open for a plugin. Pages of it exist once they are used.
+    /// New memory, to be opened for a plugin. Pages of it exist once they are used.
     pub(super) fn new() -> io::Result<Shared> {
         let fd = memfd_create(c"lbr-branches", MFdFlags::MFD_CLOEXEC)?;
         let size = NonZeroUsize::new(size_of::<Region>()).ok_or(io::ErrorKind::InvalidInput)?;
@@ -30,9 +30,7 @@ impl Shared {
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let address = unsafe { mmap(None, size, protection, MapFlags::MAP_SHARED, &fd, 0)? };
-        let shared = Shared { address: address.cast(), fd };
-        shared.region().header.open();
-        Ok(shared)
+        Ok(Shared { address: address.cast(), fd })
     }
 
     pub(super) fn region(&self) -> &Region {
