@@ -238,7 +238,8 @@ fn a_session_on_every_ring_is_complete_or_says_it_is_not() {
 
 #[test]
 fn what_no_ring_holds_any_more_need_not_be_handed_over() {
-    for caps in rings() {
+    let listed = |caps: &LbrCaps| caps.registers.to.is_some() || caps.depth <= 8;
+    for caps in rings().into_iter().filter(listed) {
         let depth = u64::from(caps.depth);
         let period = 3 * depth + 5;
         let script: Vec<Retired> = (0..4 * period + 7).map(|n| branch(distinct(n))).collect();

@@ -62,6 +62,8 @@ pub struct SourceNotes {
     pub unresolved: u64,
     /// Threads that were not recorded, because there were too many at once.
     pub threads_left: u64,
+    /// Each instruction was stepped, for want of debug registers: slow.
+    pub without_breakpoints: bool,
 }
 
 /// Reads a record that is laid out as no CPU's; `None` where it holds no branch.

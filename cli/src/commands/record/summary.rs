@@ -12,6 +12,9 @@ use crate::output::name;
 use crate::present::number::counted;
 use crate::present::out::say;
 
+/// Who waited no longer did not wait for single steps.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Prints it.
 pub(super) fn print(summary: &Summary, knowledge: SourceKnowledge, output: &Path, stopped: bool) {
     for line in lines(summary, knowledge, output, stopped) {
@@ -86,6 +89,9 @@ fn lines(
         lines.push(unknown);
     }
     lines.extend(missed(&summary.notes));
+    if summary.notes.without_breakpoints && summary.time > PATIENCE {
+        lines.push("every instruction was stepped: there are no debug registers here".to_owned());
+    }
     if let Some(seed) = summary.seed {
         lines.push(format!("seed of the jitter: {seed}"));
     }

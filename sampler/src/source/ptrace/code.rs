@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::io::IoSliceMut;
+use std::sync::Arc;
 
-use lbr_msr::insn::{Insn, UnderTrapFlag, abort_target, decode, under_trap_flag};
-use lbr_msr::record::BranchType;
+use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag, abort_target, decode, under_trap_flag};
+use lbr_msr::record::{BranchType, HwBranchType};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
@@ -47,16 +48,39 @@ impl Decoded {
         !self.int80 && matches!(self.insn, Insn::Branch(b) if b.branch_type == BranchType::IRQ)
     }
 
+    /// Whether it does the same whether it is stepped or not.
+    fn is_plain(&self) -> bool {
+        self.under_trap_flag == UnderTrapFlag::Plain && self.abort_target.is_none()
+    }
+
     /// Bytes that are not 64-bit code, or cannot be read.
     pub(super) fn unknown(ip: u64) -> Decoded {
         Decoded::new(&[], ip)
     }
 }
 
+/// Instructions that execute one after the other, whatever the registers hold:
+/// up to a branch that may go to several places, or one that must be stepped.
+#[derive(Debug, Default)]
+pub(super) struct Path {
+    /// Their addresses, no two alike.
+    pub(super) instructions: Vec<u64>,
+    /// The direct jumps and calls among them, with their places.
+    pub(super) jumps: Vec<(usize, BranchInsn)>,
+    /// Where it ends: the address of the instruction behind.
+    pub(super) end: u64,
+}
+
+/// Instructions of a path at most.
+const LONGEST_PATH: usize = 64;
+
 /// The code of one process.
 #[derive(Debug, Default)]
 pub struct Code {
     decoded: HashMap<u64, Decoded>,
+    /// Bytes of the pages that stay as they are, with what follows each.
+    pages: HashMap<u64, Vec<u8>>,
+    paths: HashMap<u64, Arc<Path>>,
     /// Mappings whose bytes stay as they are; `None` until they are needed.
     fixed: Option<Vec<Mapping>>,
 }
@@ -65,6 +89,8 @@ impl Code {
     /// Forgets everything: the mappings may have changed.
     pub fn forget(&mut self) {
         self.decoded.clear();
+        self.pages.clear();
+        self.paths.clear();
         self.fixed = None;
     }
 
@@ -74,13 +100,63 @@ impl Code {
         if let Some(&known) = self.decoded.get(&ip) {
             return (known, false);
         }
+        if self.stays(tid, ip) {
+            let page = ip - ip % PAGE;
+            let bytes = self.pages.entry(page).or_insert_with(|| {
+                let mut bytes = vec![0; PAGE as usize + LONGEST];
+                let length = read(tid, page, &mut bytes);
+                bytes.truncate(length);
+                bytes
+            });
+            let bytes = bytes.get((ip - page) as usize..).unwrap_or_default();
+            let decoded = Decoded::new(bytes.get(..LONGEST).unwrap_or(bytes), ip);
+            self.decoded.insert(ip, decoded);
+            return (decoded, true);
+        }
         let mut bytes = [0u8; LONGEST];
         let length = read(tid, ip, &mut bytes);
-        let decoded = Decoded::new(bytes.get(..length).unwrap_or_default(), ip);
-        if self.is_fixed(tid, ip) && self.is_fixed(tid, ip.saturating_add(LONGEST as u64 - 1)) {
-            self.decoded.insert(ip, decoded);
+        (Decoded::new(bytes.get(..length).unwrap_or_default(), ip), true)
+    }
+
+    /// The path from `ip`; `tell` is called for each branch that is decoded anew.
+    pub(super) fn path(&mut self, tid: i32, ip: u64, tell: impl Fn(&BranchInsn)) -> Arc<Path> {
+        if let Some(path) = self.paths.get(&ip) {
+            return Arc::clone(path);
         }
-        (decoded, true)
+        let mut path = Path { end: ip, ..Path::default() };
+        while path.instructions.len() < LONGEST_PATH && self.stays(tid, path.end) {
+            let (decoded, is_new) = self.at(tid, path.end);
+            if let (Insn::Branch(branch), true) = (decoded.insn, is_new) {
+                tell(&branch);
+            }
+            let (next, jump) = match decoded.insn {
+                Insn::Straight { len } if decoded.is_plain() => {
+                    (path.end.wrapping_add(len.into()), None)
+                }
+                Insn::Branch(branch) => match (branch.class, branch.target) {
+                    (HwBranchType::RelJmp | HwBranchType::RelCall, Some(target)) => {
+                        (target, Some(branch))
+                    }
+                    _ => break,
+                },
+                _ => break,
+            };
+            // Each address once, so that one tells how far a thread has come.
+            if next == path.end || path.instructions.contains(&next) {
+                break;
+            }
+            path.jumps.extend(jump.map(|jump| (path.instructions.len(), jump)));
+            path.instructions.push(path.end);
+            path.end = next;
+        }
+        let path = Arc::new(path);
+        self.paths.insert(ip, Arc::clone(&path));
+        path
+    }
+
+    /// Whether an instruction's bytes cannot change behind our back.
+    pub(super) fn stays(&mut self, tid: i32, ip: u64) -> bool {
+        self.is_fixed(tid, ip) && self.is_fixed(tid, ip.saturating_add(LONGEST as u64 - 1))
     }
 
     fn is_fixed(&mut self, tid: i32, address: u64) -> bool {

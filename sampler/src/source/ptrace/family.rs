@@ -128,6 +128,8 @@ impl<R: Recorder> Tracer<'_, R> {
         }
         if let Some(task) = self.tasks.get_mut(&tid) {
             task.pending = None;
+            // An exec takes it away.
+            task.breakpoint = None;
             task.in_syscall = true;
         }
         self.processes.insert(pid, Process::default());

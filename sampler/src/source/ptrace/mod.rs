@@ -1,9 +1,10 @@
 //! Single-stepping a program with ptrace(2).
 //!
-//! Every thread of the target executes one instruction at a time. The
-//! instruction is decoded before it executes; where it was a branch and was
-//! taken, it is retired into that thread's ring. Nothing is guessed: what the
-//! step does not show (kernel code, predictions, cycles) is left out, and
+//! Every thread of the target executes one instruction at a time, or runs up to
+//! the next branch whose way is not known before, where the debug registers can
+//! be had. Each instruction is decoded before it executes; where it was a branch
+//! and was taken, it is retired into that thread's ring. Nothing is guessed: what
+//! a stop does not show (kernel code, predictions, cycles) is left out, and
 //! counted in [`SourceNotes`].
 //!
 //! The target and the thread that steps it share one CPU: the one asked for,
@@ -17,7 +18,9 @@
 //!   through, and would reset the program's handler. The mask is kept free of
 //!   it instead, so that the handler survives.
 //! - Restartable sequences (rseq) of the target are aborted by every step and
-//!   may never finish, as under any debugger.
+//!   may never finish, as under any debugger. One that is aborted while its thread
+//!   runs takes it past the breakpoint, up to its next system call: that is counted
+//!   as a transfer that could not be read.
 //! - A setuid program runs without the rights of its owner, unless we have
 //!   CAP_SYS_PTRACE.
 //! - Where a signal handler starts, one thread's branches do not join: the
@@ -27,6 +30,7 @@
 
 pub mod code;
 mod family;
+mod run;
 mod start;
 mod step;
 pub mod sys;

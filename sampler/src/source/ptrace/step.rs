@@ -8,6 +8,7 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::code::Decoded;
+use super::run::Breakpoints;
 use super::sys::{self, TRAP_FLAG, hide_trap_flag};
 use super::task::{Call, Passage, Pending, comm, next_ip};
 use super::tracer::{Stop, Tracer, os};
@@ -17,7 +18,7 @@ use crate::maps;
 use crate::target::ThreadId;
 
 /// The code segment of 64-bit programs, Linux arch/x86/include/asm/segment.h.
-const USER_CS: u64 = 0x33;
+pub(super) const USER_CS: u64 = 0x33;
 /// The page of emulated system calls, Documentation/arch/x86/x86_64/mm.rst.
 const VSYSCALL: std::ops::Range<u64> = 0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000;
 /// `si_code` of a stop that the kernel makes at the first instruction of a
@@ -34,10 +35,17 @@ impl<R: Recorder> Tracer<'_, R> {
         code: i32,
         regs: &user_regs_struct,
     ) -> Result<bool, Stop> {
+        self.settle(tid, regs, code == libc::TRAP_HWBKPT)?;
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(true) };
         let pending = task.pending;
+        if self.breakpoints == Breakpoints::Tried(tid) {
+            let holds = code == libc::TRAP_HWBKPT && task.breakpoint == Some(regs.rip);
+            self.breakpoints = if holds { Breakpoints::Work } else { Breakpoints::Missing };
+        }
         let traps = pending.is_some_and(|p| p.call.is_none() && p.decoded.is_interrupt());
         match code {
+            // The end of a run, or a step that stands where one has ended.
+            libc::TRAP_HWBKPT => Ok(true),
             libc::TRAP_TRACE => {
                 task.in_syscall = false;
                 let is_ours = !task.traps_itself;
@@ -80,6 +88,9 @@ impl<R: Recorder> Tracer<'_, R> {
         signal: i32,
     ) -> Result<(), Stop> {
         let ip = next_ip(regs);
+        if signal == 0 && ip == regs.rip && self.run_on(tid, regs)? {
+            return Ok(());
+        }
         let pending = self.plan(tid, ip, regs);
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         task.pending = Some(pending);
@@ -195,7 +206,7 @@ impl<R: Recorder> Tracer<'_, R> {
         Ok(())
     }
 
-    fn retire(&mut self, tid: i32, branch: &Retired) -> Result<(), Stop> {
+    pub(super) fn retire(&mut self, tid: i32, branch: &Retired) -> Result<(), Stop> {
         match self.tasks.get_mut(&tid).and_then(|task| task.ring.as_mut()) {
             Some(ring) => Ok(ring.retire(branch)?),
             None => Ok(()),

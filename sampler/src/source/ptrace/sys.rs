@@ -12,6 +12,9 @@ use nix::unistd::Pid;
 /// RFLAGS.TF.
 pub const TRAP_FLAG: u64 = 1 << 8;
 
+/// RFLAGS.RF: the next instruction executes although a breakpoint stands at it.
+pub(super) const RESUME_FLAG: u64 = 1 << 16;
+
 /// Where the flags are in the frame of a signal handler, from where RSP stands
 /// in its first instruction (behind it comes the `ucontext`, Linux
 /// arch/x86/include/uapi/asm/sigcontext.h). rt_sigreturn finds RSP one word on.
@@ -50,6 +53,28 @@ pub fn sender(tid: i32) -> i32 {
     // SAFETY: of SIGINT and SIGTERM, whoever sent them, these bytes are the
     // sender; of others they are some number.
     ptrace::getsiginfo(Pid::from_raw(tid)).map_or(0, |info| unsafe { info.si_pid() })
+}
+
+/// Puts the breakpoint of a stopped thread where it is to stop before it executes.
+/// `before` is where it is.
+///
+/// # Errors
+/// The system's: it has no debug registers, or not for us.
+pub(super) fn break_at(tid: i32, before: Option<u64>, address: u64) -> Result<(), Errno> {
+    /// DR7.L0, with the condition and length of an instruction (SDM Vol. 3, 18.2.4).
+    const LOCAL_0: i64 = 1;
+    let debug_register = |number: usize, value: i64| {
+        let offset = std::mem::offset_of!(libc::user, u_debugreg) + 8 * number;
+        ptrace::write_user(Pid::from_raw(tid), offset as ptrace::AddressType, value)
+    };
+    if before == Some(address) {
+        return Ok(());
+    }
+    debug_register(0, address.cast_signed())?;
+    if before.is_none() {
+        debug_register(7, LOCAL_0)?;
+    }
+    Ok(())
 }
 
 /// A request without data, or with a signal number as data.

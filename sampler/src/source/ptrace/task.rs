@@ -3,10 +3,12 @@
 use lbr_msr::text::AsText;
 use std::collections::HashSet;
 use std::fs;
+use std::sync::Arc;
 
+use lbr_msr::insn::BranchInsn;
 use nix::libc::user_regs_struct;
 
-use super::code::{Code, Decoded};
+use super::code::{Code, Decoded, Path};
 use crate::maps::Mapping;
 use crate::target::ThreadId;
 
@@ -41,6 +43,17 @@ pub(super) struct Pending {
     pub(super) call: Option<Call>,
 }
 
+/// Instructions that a thread runs through, up to a breakpoint.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// Where it began.
+    pub(super) start: u64,
+    /// A conditional branch that comes first, and whether its condition holds.
+    pub(super) first: Option<(BranchInsn, bool)>,
+    /// What comes then; the breakpoint stands at its end.
+    pub(super) path: Arc<Path>,
+}
+
 /// A thread.
 #[derive(Debug)]
 pub(super) struct Task<Ring> {
@@ -49,6 +62,10 @@ pub(super) struct Task<Ring> {
     /// `None` while nothing is recorded.
     pub(super) ring: Option<Ring>,
     pub(super) pending: Option<Pending>,
+    /// It runs; nothing is pending then.
+    pub(super) run: Option<Run>,
+    /// Where its breakpoint is.
+    pub(super) breakpoint: Option<u64>,
     /// It stands inside a system call that is not `pending`: its exit will be
     /// reported as a step without an instruction.
     pub(super) in_syscall: bool,
@@ -68,6 +85,8 @@ impl<Ring> Task<Ring> {
             parent,
             ring: None,
             pending: None,
+            run: None,
+            breakpoint: None,
             in_syscall: false,
             passage: Passage::Stepped,
             leaving: false,

@@ -9,6 +9,7 @@ use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 
+use super::run::Breakpoints;
 use super::start::Start;
 use super::task::{Passage, Process, Task};
 use super::{Ptrace, Recorder, sys};
@@ -99,6 +100,7 @@ pub(super) struct Tracer<'a, R: Recorder> {
     pub(super) start: Option<Start>,
     pub(super) recording: bool,
     pub(super) notes: SourceNotes,
+    pub(super) breakpoints: Breakpoints,
     delivered: Delivered,
 }
 
@@ -148,6 +150,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             start: None,
             recording: false,
             notes: SourceNotes::default(),
+            breakpoints: Breakpoints::Unknown,
             delivered: Delivered::default(),
         };
         shared.runs(tracer.main);
@@ -178,6 +181,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     /// Runs the target to its end.
     pub(super) fn run(mut self) -> Result<(Exit, SourceNotes), SourceError> {
         let stop = self.trace().err();
+        self.notes.without_breakpoints = self.breakpoints == Breakpoints::Missing;
         if stop.is_some() {
             self.reap();
         }
@@ -329,6 +333,12 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             self.shared.left(tid.unsigned_abs());
             return self.let_go(tid, if event == 0 { signal } else { 0 });
         }
+        // A SIGTRAP tells more than that it has stopped.
+        if task.run.is_some() && (event, signal) != (0, libc::SIGTRAP) {
+            let regs = self.regs(tid)?;
+            self.settle(tid, &regs, false)?;
+        }
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         match event {
             0 if signal == libc::SIGTRAP => self.trapped(tid),
             0 if signal == libc::SIGTRAP | 0x80 => self.at_syscall(tid),
@@ -415,6 +425,8 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             task.passage = Passage::Leaving;
             return sys::to_syscall(tid).map_err(|e| os("running a system call", e).into());
         }
+        // One that has run past its breakpoint makes a call that nobody planned.
+        task.in_syscall |= task.passage == Passage::Stepped;
         task.passage = Passage::Stepped;
         sys::unblock_sigtrap(tid).map_err(|e| os("changing the signal mask", e))?;
         let regs = self.regs(tid)?;
