@@ -9,6 +9,9 @@ pub(super) const VERSION: c_int = 1;
 /// A callback that looks at no guest register.
 pub(super) const NO_REGS: c_int = 0;
 
+/// `QEMU_PLUGIN_INLINE_ADD_U64`.
+pub(super) const INLINE_ADD_U64: c_int = 0;
+
 /// `qemu_plugin_id_t`.
 pub(super) type Id = u64;
 /// `struct qemu_plugin_tb`: a block while it is translated.
@@ -51,6 +54,14 @@ unsafe extern "C" {
         callback: ExecCallback,
         flags: c_int,
         userdata: *mut c_void,
+    );
+    /// Adds `imm` to the word at `ptr` before the instruction, whichever thread
+    /// executes it, without a lock.
+    pub(super) fn qemu_plugin_register_vcpu_insn_exec_inline(
+        insn: *mut Insn,
+        op: c_int,
+        ptr: *mut c_void,
+        imm: u64,
     );
     pub(super) fn qemu_plugin_register_vcpu_syscall_cb(id: Id, callback: SyscallCallback);
     pub(super) fn qemu_plugin_register_vcpu_syscall_ret_cb(id: Id, callback: SyscallReturnCallback);

@@ -51,6 +51,12 @@ static RECORDING: AtomicBool = AtomicBool::new(false);
 static OVER: AtomicBool = AtomicBool::new(false);
 /// Where recording starts; 0 before it is known.
 static START: AtomicU64 = AtomicU64::new(0);
+/// There was more than one thread. QEMU translates everything anew when the
+/// second comes, and runs nothing of before.
+static PARALLEL: AtomicBool = AtomicBool::new(false);
+/// Branches that were reached until then: counted in QEMU's own code, which costs
+/// no call but cannot tell threads apart.
+static REACHED: AtomicU64 = AtomicU64::new(0);
 static FIRST_TRANSLATION: AtomicBool = AtomicBool::new(true);
 /// Every translated block, so that translating it again takes no new memory.
 static BLOCKS: Mutex<Option<HashMap<Block, &'static Block>>> = Mutex::new(None);
@@ -166,7 +172,11 @@ extern "C" fn thread_comes(_: Id, index: c_uint) {
         let _coming = COMING.lock().unwrap_or_else(PoisonError::into_inner);
         // In the thread that makes it; the first of the process is its own.
         let first = CPUS.iter().all(|bucket| bucket.load(Ordering::Relaxed).is_null());
-        let thread = Thread::new(if first { 0 } else { os::tid() });
+        if !first {
+            PARALLEL.store(true, Ordering::Relaxed);
+        }
+        let parent = if first { 0 } else { os::tid() };
+        let thread = Thread::new(parent, REACHED.load(Ordering::Relaxed));
         let Some(bucket) = CPUS.get(index as usize % BUCKETS) else { return Ok(()) };
         let head = bucket.load(Ordering::Acquire);
         let mut entry = head;
@@ -200,21 +210,15 @@ extern "C" fn thread_goes(_: Id, index: c_uint) {
 }
 
 extern "C" fn block_entered(index: c_uint, block: *mut c_void) {
-    if RECORDING.load(Ordering::Relaxed)
-        && let Some(cpu) = cpu(index)
-    {
-        // SAFETY: as in `with_thread`, and `translated` registered this callback
-        // with a leaked block.
-        let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
-        if thread.pass(block, &HANDLERS) {
-            return;
-        }
+    let Some(cpu) = cpu(index) else { return };
+    // SAFETY: as in `with_thread`, and `translated` registered this callback
+    // with a leaked block.
+    let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
+    thread.go_to(block, REACHED.load(Ordering::Relaxed));
+    if RECORDING.load(Ordering::Relaxed) && thread.pass(block, &HANDLERS) {
+        return;
     }
-    with_thread("a block was entered", index, |thread, context| {
-        // SAFETY: `translated` registered this callback with a leaked block.
-        let block = unsafe { &*block.cast::<Block>() };
-        thread.enter(block, context)
-    });
+    with_thread("a block was entered", index, |thread, context| thread.enter(block, context));
 }
 
 extern "C" fn branch_reached(index: c_uint, block: *mut c_void) {
@@ -302,7 +306,10 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
     // SAFETY: as above; the block is leaked, so it outlives QEMU's code.
     unsafe {
         api::qemu_plugin_register_vcpu_tb_exec_cb(tb, block_entered, api::NO_REGS, userdata);
-        if block.ending != Ending::Straight {
+        if block.ending != Ending::Straight && !PARALLEL.load(Ordering::Relaxed) {
+            let reached = REACHED.as_ptr().cast();
+            api::qemu_plugin_register_vcpu_insn_exec_inline(last, api::INLINE_ADD_U64, reached, 1);
+        } else if block.ending != Ending::Straight {
             api::qemu_plugin_register_vcpu_insn_exec_cb(
                 last,
                 branch_reached,

@@ -29,6 +29,10 @@ pub(super) enum Arrival {
 pub(super) struct Flow {
     /// The block whose branch was reached last, until the next block is entered.
     reached: Option<&'static Block>,
+    /// The block entered last.
+    current: Option<&'static Block>,
+    /// The count of branches reached when it was.
+    count: u64,
     /// rt_sigreturn(2) was called: the next block is where a signal interrupted.
     returning: bool,
     /// The branches that signals interrupted (`None`: it was none), outermost
@@ -41,6 +45,22 @@ pub(super) struct Flow {
 }
 
 impl Flow {
+    /// `count`: of the branches that were reached, where they are counted.
+    pub(super) fn new(count: u64) -> Flow {
+        Flow { count, ..Flow::default() }
+    }
+
+    /// Execution comes to `block`. Where branches are counted and not told of,
+    /// a count that has changed tells that the branch before was reached.
+    #[inline]
+    pub(super) fn go_to(&mut self, block: &'static Block, count: u64) {
+        if count != self.count {
+            self.count = count;
+            self.reached = self.current;
+        }
+        self.current = Some(block);
+    }
+
     /// The branch at the end of `block` executes.
     #[inline]
     pub(super) fn branch(&mut self, block: &'static Block) {
@@ -202,6 +222,19 @@ mod tests {
             assert_eq!(flow.enter(to, &handlers), Arrival::Resumed(taken), "back to {to:#x}");
             assert_eq!(flow.unresolved(), unresolved, "back to {to:#x}");
         }
+    }
+
+    #[test]
+    fn a_count_tells_that_the_branch_was_reached() {
+        let none = Handlers::new();
+        let (jnz, ret) = (block(0x1000, &[0x75, 0x20]), block(0x1030, &[0xc3]));
+        let mut flow = Flow::new(7);
+        flow.go_to(jnz, 7);
+        assert_eq!(flow.enter(jnz.start, &none), Arrival::Straight);
+        flow.go_to(ret, 8);
+        assert_eq!(flow.enter(ret.start, &none), Arrival::Branch(jnz));
+        flow.go_to(jnz, 8);
+        assert_eq!(flow.enter(jnz.start, &none), Arrival::Straight, "it was left before its end");
     }
 
     #[test]

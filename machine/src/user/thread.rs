@@ -86,8 +86,16 @@ impl Link {
 }
 
 impl Thread {
-    pub(super) fn new(parent: u32) -> Thread {
-        Thread { parent, ..Thread::default() }
+    /// `reached`: branches that were reached in blocks that count them.
+    pub(super) fn new(parent: u32, reached: u64) -> Thread {
+        Thread { parent, flow: Flow::new(reached), ..Thread::default() }
+    }
+
+    /// Execution leaves the block entered last for this one, and that many
+    /// branches were reached.
+    #[inline]
+    pub(super) fn go_to(&mut self, block: &'static Block, reached: u64) {
+        self.flow.go_to(block, reached);
     }
 
     /// The branch at the end of `block` executes.
