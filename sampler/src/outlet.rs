@@ -77,7 +77,7 @@ pub type Sampler<'a> = Box<dyn FnOnce(&mut Outlet) -> Result<(), SamplerError> +
 /// One sampler's way to the decoder.
 #[derive(Debug)]
 pub struct Outlet {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     queue: Producer<RawStack>,
     when_full: WhenFull,
     /// No stack that is still to come is older: CLOCK_MONOTONIC, nanoseconds.

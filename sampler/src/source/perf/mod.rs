@@ -192,7 +192,7 @@ impl<'a> Source<'a> for Perf {
             children_left: Arc::clone(&self.children_left),
             report: KernelReport::default(),
         };
-        vec![Box::new(move |outlet: &mut Outlet<'_>| emptying.run(outlet))]
+        vec![Box::new(move |outlet: &mut Outlet| emptying.run(outlet))]
     }
 
     fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {
@@ -278,7 +278,7 @@ struct Emptying {
 }
 
 impl Emptying {
-    fn run(mut self, outlet: &mut Outlet<'_>) -> Result<(), SamplerError> {
+    fn run(mut self, outlet: &mut Outlet) -> Result<(), SamplerError> {
         self.begin(outlet).map_err(|cause| {
             let what = "switching the perf events on".to_owned();
             SamplerError::Place(SourceError::Os { what, cause })
@@ -313,7 +313,7 @@ impl Emptying {
 
     /// Switches the events on where the program's start does not, and tells
     /// what is there already.
-    fn begin(&mut self, outlet: &Outlet<'_>) -> std::io::Result<()> {
+    fn begin(&mut self, outlet: &Outlet) -> std::io::Result<()> {
         let There::Processes(pids) = &self.there else { return Ok(()) };
         let time = monotonic_ns();
         for ring in &mut self.events.rings {
@@ -332,7 +332,7 @@ impl Emptying {
         Ok(())
     }
 
-    fn take_all(&mut self, waiting: &mut Vec<RawStack>, outlet: &Outlet<'_>) {
+    fn take_all(&mut self, waiting: &mut Vec<RawStack>, outlet: &Outlet) {
         let Emptying { events, depth, call_stack, .. } = self;
         let (mut said, mut lost) = (Vec::new(), 0);
         for ring in &mut events.rings {
