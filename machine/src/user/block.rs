@@ -33,8 +33,11 @@ pub(super) struct Block {
     pub(super) last: u64,
     /// Address behind the last instruction.
     pub(super) next: u64,
-    /// Where the branch goes, if it is direct; 0 otherwise.
+    /// Where the branch goes, if it is direct and that can be seen; 0 otherwise.
     pub(super) target: u64,
+    /// Where a conditional branch goes on that is not taken, if that can be seen; 0
+    /// otherwise.
+    pub(super) falls_to: u64,
     /// The first word of the branch's record; 0 where none is wanted.
     pub(super) word: u64,
     /// Instructions.
@@ -55,8 +58,10 @@ impl Block {
             Insn::Straight { .. } | Insn::Invalid => None,
         };
         let (ending, word, target) = branch.unwrap_or((Ending::Straight, 0, 0));
+        let target = if ending == Ending::Invisible { 0 } else { target };
+        let falls_to = if ending == Ending::Conditional { next } else { 0 };
         let instructions = u32::try_from(instructions).unwrap_or(u32::MAX);
-        Block { start, last, next, target, word, instructions, ending }
+        Block { start, last, next, target, falls_to, word, instructions, ending }
     }
 
     /// Whether an address lies in this block.

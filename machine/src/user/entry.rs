@@ -218,6 +218,13 @@ extern "C" fn block_entered(index: c_uint, block: *mut c_void) {
     if RECORDING.load(Ordering::Relaxed) && thread.pass(block, &HANDLERS) {
         return;
     }
+    enter(index, block);
+}
+
+/// Kept apart, so that what is done for almost every block saves no registers.
+#[cold]
+#[inline(never)]
+fn enter(index: c_uint, block: &'static Block) {
     with_thread("a block was entered", index, |thread, context| thread.enter(block, context));
 }
 

@@ -86,12 +86,13 @@ impl Flow {
         let Some(from) = self.reached else {
             return (!self.returning && !handlers.contains(to)).then_some(None);
         };
-        match from.ending {
-            Ending::Conditional | Ending::Direct if to == from.target => Some(Some(from)),
-            Ending::Conditional if to == from.next => Some(None),
-            Ending::Indirect if !handlers.contains(to) => Some(Some(from)),
-            _ => None,
+        if to == from.target {
+            return Some(Some(from));
         }
+        if to == from.falls_to {
+            return Some(None);
+        }
+        (from.ending == Ending::Indirect && !handlers.contains(to)).then_some(Some(from))
     }
 
     /// Execution has entered a block as [`pass`](Self::pass) says.
