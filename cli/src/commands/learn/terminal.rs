@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::panic;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
@@ -18,8 +18,10 @@ use signal_hook::{flag, low_level};
 use termion::event::Key;
 use termion::input::TermRead;
 use termion::raw::{IntoRawMode, RawTerminal};
-use termion::screen::{AlternateScreen, IntoAlternateScreen, ToMainScreen};
+use termion::screen::{AlternateScreen, IntoAlternateScreen};
 use termion::{clear, cursor};
+
+use crate::present::out::say;
 
 /// How soon a new size and a signal are noticed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -54,6 +56,9 @@ pub(super) enum Woken {
 /// The terminal, until it is dropped.
 pub(super) struct Terminal {
     screen: AlternateScreen<RawTerminal<File>>,
+    /// Behind the screen, which is dropped before.
+    #[allow(dead_code, reason = "it speaks when it is dropped")]
+    last_words: LastWords,
     keys: Receiver<Key>,
     signal: Arc<AtomicUsize>,
     color: bool,
@@ -68,10 +73,12 @@ impl Terminal {
             flag::register_usize(number, Arc::clone(&signal), number as usize)?;
         }
         // What a panic says is to be seen once the screen is gone.
+        let last_words = LastWords::default();
+        let words = Arc::downgrade(&last_words.0);
         let before = panic::take_hook();
-        panic::set_hook(Box::new(move |what| {
-            let _ = write!(io::stdout(), "{}{}\r", cursor::Show, ToMainScreen);
-            before(what);
+        panic::set_hook(Box::new(move |what| match words.upgrade() {
+            Some(words) => *words.lock().unwrap_or_else(PoisonError::into_inner) = what.to_string(),
+            None => before(what),
         }));
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let mut screen = output.into_raw_mode()?.into_alternate_screen()?;
@@ -87,7 +94,7 @@ impl Terminal {
                 }
             }
         });
-        Ok(Terminal { screen, keys, signal, color })
+        Ok(Terminal { screen, last_words, keys, signal, color })
     }
 
     /// Columns and lines.
@@ -132,6 +139,19 @@ impl Terminal {
         drop(self);
         if signal != 0 {
             let _ = low_level::emulate_default_handler(signal as i32);
+        }
+    }
+}
+
+/// What a panic said.
+#[derive(Default)]
+struct LastWords(Arc<Mutex<String>>);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !words.is_empty() {
+            say!("{words}");
         }
     }
 }
