@@ -31,9 +31,8 @@ try auto user lbr record -c 49999 -o /out/auto.data -- /work/graph
 try calls user lbr record --backend perf -c 49999 -j any_call,u -o /out/calls.data -- /work/graph
 try kernel user lbr record --backend perf -j any,k -o /out/kernel.data -- /work/graph
 try whole user lbr record --backend perf -C 0,1 --for 100 -o /out/whole.data
-try all lbr record --backend perf -C 0,1 -c 49999 --for 4000 -j any -o /out/all.data & all=$!
-/work/graph
-wait $all
+try all lbr record --backend perf -C 0,1 -c 49999 --for 2000 -j any -o /out/all.data &
+until [ -e /out/all.status ]; do /work/graph; done
 try exec user lbr record --backend perf -o /out/exec.data -- /work/nothing
 "#;
 
