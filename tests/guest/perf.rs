@@ -180,8 +180,10 @@ fn check_software(seed: u64, out: &Path, truth: &Counts) {
         read(Path::new(data)).0.iter().flat_map(|stack| ends(&stack.entries)).collect();
     let found = counted(&found);
     assert_eq!(found, counted(&program.path));
-    // The two differ in the numbers of rounds alone.
-    assert!(found.keys().all(|edge| truth.contains_key(edge)), "the long run takes other branches");
+    // The long run goes the same way at first, and on where this one leaves.
+    let is_shared =
+        |edge: &(u64, u64)| truth.contains_key(edge) || program.path.last() == Some(edge);
+    assert!(found.keys().all(is_shared), "the long run takes other branches");
 }
 
 #[test]
