@@ -54,7 +54,7 @@ use tracer::{Shared, Tracer};
 /// Single-stepping as a choice.
 pub const SOFTWARE: Software = Software {
     name: "ptrace",
-    about: "Single-stepping: any program, about 30,000 instructions a second and up",
+    about: "From branch to branch with ptrace: any program, thousands of branches a second",
     open: |command| Ok(Box::new(Ptrace::new(command)?)),
 };
 
