@@ -6,7 +6,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use lbr_msr::record::{BranchEntry, Event};
-use profile::flow::Flow;
+use profile::flow::{Flow, FlowCounter};
 use profile::hot::HotTable;
 use profile::lint::{DEFAULT_STRIDE, Lint};
 use profile::note::Source;
@@ -25,9 +25,38 @@ use crate::support::mapping::mapping;
 /// What a view says: everything about the samples, branches, distinct ones.
 type Says = (Quality, u64, u64);
 
+/// Counts in one thread and in several: what comes out is the same, in the same
+/// order.
+fn same_in_threads(open: impl Fn() -> Recording) {
+    let count = |threads: usize| {
+        let ahead = || {
+            let mut recording = open();
+            recording.read_ahead(threads);
+            recording
+        };
+        let mut recording = ahead();
+        let hot = profile::hot::Counter::new().in_threads(threads);
+        let hot = hot.count(&mut recording, |_, _| {}).unwrap();
+        let refused = format!("{:?} {:?}", recording.notes(), recording.refused());
+        let blocks = FlowCounter::without_sites().in_threads(threads);
+        let blocks = blocks.count(&mut ahead(), |_, _| {}).unwrap();
+        let sums = (blocks.taken, blocks.distinct, blocks.known, blocks.mispredicted);
+        let quality = (blocks.quality, blocks.block_quality);
+        let sites = FlowCounter::without_blocks().in_threads(threads);
+        let sites = sites.count(&mut ahead(), |_, _| {}).unwrap();
+        let hot = (hot.branches, hot.total, hot.known, hot.mispredicted, hot.quality, refused);
+        (hot, blocks.blocks, sums, quality, sites.sites)
+    };
+    let one = count(1);
+    for threads in [2, 3, 7] {
+        assert_eq!(count(threads), one, "{threads} threads");
+    }
+}
+
 /// Asks every view of a recording, which has to be opened anew for each. How
 /// many distinct branches all of them see.
 pub(crate) fn agree(open: impl Fn() -> Recording) -> u64 {
+    same_in_threads(&open);
     let hot = HotTable::count(&mut open(), |_, _| {}).unwrap();
     let distinct = hot.branches.len() as u64;
     let hot: Says = (hot.quality, hot.total, distinct);
@@ -202,6 +231,45 @@ proptest! {
             events.push(sample(time as u64, entries, exact()));
         }
         prop_assume!(branches > 0);
+        let bytes = stream(Meta { source, ..meta() }, &events);
+        agree(|| Recording::from_stream(Box::new(Cursor::new(bytes.clone()))).unwrap());
+    }
+}
+
+/// Records of one branch that differ in what they say of it, in an order of their
+/// own in each process: nothing depends on which thread comes to it first.
+#[test]
+fn whichever_thread_comes_first() {
+    use lbr_msr::record::BranchType;
+    let types = [BranchType::UNCOND, BranchType::COND, BranchType::IRQ, BranchType::COND_RET];
+    let mut events = Vec::new();
+    for round in 0..400u64 {
+        let pid = 100 + (round / 16 % 5) as u32;
+        // What lies at the address changes now and then.
+        if round % 64 == 0 {
+            let path = if round % 128 == 0 { "/nowhere/a" } else { "/nowhere/b" };
+            events.push(mapping(pid, 0x40_0000, 0x1_0000, 0, path));
+        }
+        let entries = (0..7u64).map(|at| {
+            let from = 0x40_0100 + (round * 7 + at * at) % 97 * 16;
+            let branch_type = types.get((round + at) as usize % 5).copied();
+            let cycles = Some((round * at % 3000) as u32);
+            let mispredicted = Some((round + at) % 3 == 0);
+            BranchEntry { branch_type, cycles, mispredicted, ..entry(from, from - 8) }
+        });
+        let Event::Sample(mut sample) = sample(round + 1, entries.collect(), exact()) else {
+            return;
+        };
+        (sample.pid, sample.tid) = (pid, pid);
+        events.push(Event::Sample(sample));
+        if round % 50 == 49 {
+            let task =
+                |pid, ppid| lbr_msr::record::Task { time: round, pid, tid: pid, ppid, ptid: ppid };
+            events.push(Event::Exit(task(pid, 1)));
+            events.push(Event::Fork(task(pid, 100)));
+        }
+    }
+    for source in [Source::Software, Source::Unsaid] {
         let bytes = stream(Meta { source, ..meta() }, &events);
         agree(|| Recording::from_stream(Box::new(Cursor::new(bytes.clone()))).unwrap());
     }

@@ -68,6 +68,13 @@ impl EntryFlags {
         }
     }
 
+    /// The code of the type in the word: 0 where there is none, 15 where it is a
+    /// new type.
+    #[must_use]
+    pub const fn type_code(self) -> u64 {
+        (self.0 >> 20) & 0xF
+    }
+
     /// Speculation; `None` where the recording has none.
     #[must_use]
     pub const fn spec(self) -> Option<BranchSpec> {

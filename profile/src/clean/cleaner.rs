@@ -169,7 +169,9 @@ pub(crate) struct Cleaner {
     /// The branches of a stack that is counted at other addresses.
     moved: Vec<RawBranch>,
     rest: Rest,
-    transitions: Vec<Transition>,
+    pub(super) transitions: Vec<Transition>,
+    /// Those of one stack stand behind those of others, until somebody takes them.
+    pub(super) gathers: bool,
 }
 
 impl Cleaner {
@@ -223,13 +225,6 @@ impl Cleaner {
         }
     }
 
-    /// Cleans a stack for a view, unless it stays out of every count.
-    pub(crate) fn stack<V: View>(&mut self, stack: &Stack<'_>, view: &mut V) {
-        if let Some((cleaned, maps)) = self.clean(stack, V::ORDERED) {
-            view.stack(&cleaned, maps);
-        }
-    }
-
     /// Cleans straight code for a view.
     pub(crate) fn straight<V: View>(&mut self, straight: &Straight, view: &mut V) {
         let Straight { head, entry, exit } = straight;
@@ -241,8 +236,9 @@ impl Cleaner {
         }
     }
 
-    /// Apart from the view, so that it is compiled once and with this crate.
-    fn clean<'s>(
+    /// Cleans a stack, unless it stays out of every count. Apart from the view, so
+    /// that it is compiled once and with this crate.
+    pub(super) fn clean<'s>(
         &'s mut self,
         stack: &'s Stack<'_>,
         ordered: bool,
@@ -293,14 +289,18 @@ impl Cleaner {
         if ordered {
             let gaps = if all { &[][..] } else { &self.rest.gaps };
             let has_names = self.maps.has_names();
+            if !self.gathers {
+                self.transitions.clear();
+            }
+            let begin = self.transitions.len();
             put_in_order(&cleaned, gaps, has_names, &mut self.gaps, &mut self.transitions);
-            self.maps
-                .gather_blocks(space, self.transitions.iter().filter_map(Transition::straight));
-            cleaned.transitions = &self.transitions;
+            let transitions = self.transitions.get(begin..).unwrap_or_default();
+            self.maps.gather_blocks(space, transitions.iter().filter_map(Transition::straight));
+            cleaned.transitions = transitions;
             // What was moved says nothing of where the thread stands.
             let gap = !all && self.rest.newest_gap;
             cleaned.goes_on = !head.integrity.cut && !moved && !gap;
-            let last = self.transitions.last().map(|last| last.branch);
+            let last = transitions.last().map(|last| last.branch);
             let last =
                 last.map(|RawBranch { from, to, .. }| Standing { from, to, space: cleaned.space });
             if let Some(last) = last.or(before).filter(|_| cleaned.goes_on) {
@@ -311,7 +311,7 @@ impl Cleaner {
     }
 }
 
-/// The branches of a stack oldest first, each with what lies before it. `gaps`
+/// Adds the branches of a stack oldest first, each with what lies before it. `gaps`
 /// says of each, newest first, whether something unknown does; it is empty
 /// where nothing does.
 fn put_in_order(
@@ -328,7 +328,6 @@ fn put_in_order(
     let mut last = stack.before.map(|before| before.to);
     let mut spanning = last.is_some();
     let mut at = stack.branches.len();
-    transitions.clear();
     stack.branches.for_each_back(|branch| {
         at = at.wrapping_sub(1);
         if gaps.get(at) == Some(&true) {

@@ -5,6 +5,7 @@ use lbr_msr::record::Event;
 use super::Cleaner;
 use super::cleaner::Cleaned;
 use super::quality::{BlockQuality, Quality};
+use super::threads::{self, Run, Waiting};
 use crate::code::maps::Maps;
 use crate::read::perf_data::{EventAttr, ReadError};
 use crate::read::recording::{Item, Recording};
@@ -35,7 +36,7 @@ impl Whole {
 }
 
 /// What looks at the stacks of recordings after they were cleaned.
-pub trait View {
+pub trait View: Send {
     /// What it makes of what it counted.
     type Table;
 
@@ -58,6 +59,32 @@ pub trait View {
 
     /// Everything was counted.
     fn finish(self, whole: Whole) -> Self::Table;
+
+    /// Another one, with nothing counted, for what a thread counts alone; `None`
+    /// where that depends on the order of stacks, or on what lies where.
+    fn part(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Counts a stack in a part.
+    fn count(&mut self, _stack: &Waiting<'_>) {}
+
+    /// How many things it tells apart so far: each has the next number when it
+    /// comes.
+    fn numbers(&self) -> u32 {
+        0
+    }
+
+    /// Takes in what parts counted. `runs` are their numbers, in the order in
+    /// which the recording has the stacks that they came with.
+    fn join(&mut self, _parts: Vec<Self>, _runs: &[Run])
+    where
+        Self: Sized,
+    {
+    }
 }
 
 /// Reads recordings for a view.
@@ -65,13 +92,14 @@ pub trait View {
 pub struct Counter<V> {
     pub(crate) cleaner: Cleaner,
     pub(crate) view: V,
+    threads: usize,
 }
 
 impl<V: View + Default> Counter<V> {
     /// Begins with nothing.
     #[must_use]
     pub fn new() -> Counter<V> {
-        Counter::default()
+        Counter::of(V::default())
     }
 }
 
@@ -79,7 +107,14 @@ impl<V: View> Counter<V> {
     /// Begins with nothing.
     #[must_use]
     pub fn of(view: V) -> Counter<V> {
-        Counter { cleaner: Cleaner::default(), view }
+        Counter { cleaner: Cleaner::default(), view, threads: 1 }
+    }
+
+    /// Counts in so many threads, where the view can be counted in parts: what is
+    /// counted is the same.
+    #[must_use]
+    pub fn in_threads(self, threads: usize) -> Counter<V> {
+        Counter { threads, ..self }
     }
 
     /// Counts one recording to its end, and nothing else; `progress` as in
@@ -125,56 +160,24 @@ impl<V: View> Counter<V> {
         recording: &mut Recording,
         mut progress: impl FnMut(u64, Option<u64>),
     ) -> Result<(), ReadError> {
-        let has_events = recording.is_perf_data();
         let size = recording.size();
+        // Text is parsed in threads before.
+        let parts = if recording.is_perf_data() && self.threads > 1 { self.threads } else { 0 };
+        let parts: Option<Vec<V>> = (0..parts).map(|_| self.view.part()).collect();
+        let Counter { cleaner, view, .. } = self;
+        let mut input = Input::new(recording, cleaner);
+        if let Some(parts) = parts.filter(|parts| !parts.is_empty()) {
+            return threads::count(input, view, parts, |at| progress(at, size));
+        }
         let mut items = 0u32;
-        let mut kept: Vec<RawBranch> = Vec::new();
-        let mut kept_words: Vec<[u8; 8]> = Vec::new();
-        let mut kept_registers: Vec<[u8; 8]> = Vec::new();
-        self.cleaner.events(recording.events());
         loop {
             items = items.wrapping_add(1);
             if items.is_multiple_of(STEP) {
-                progress(recording.position(), size);
+                progress(input.recording.position(), size);
             }
-            let Some(item) = recording.next_item()? else { return Ok(()) };
-            let stack = match item {
-                Item::Stack(stack) => stack,
-                Item::Straight(straight) => {
-                    self.cleaner.straight(&straight, &mut self.view);
-                    continue;
-                }
-                Item::Event(event) => {
-                    self.event(&event);
-                    continue;
-                }
-                Item::Symbol(symbol) => {
-                    self.cleaner.maps.symbol(symbol);
-                    continue;
-                }
-                Item::LeftOut => continue,
-            };
-            if !has_events || self.cleaner.knows(stack.head.event) {
-                self.stack(&stack);
-                continue;
+            if !input.next(view, |view, stack, maps| view.stack(stack, maps))? {
+                return Ok(());
             }
-            // A pipe tells its events on the way: the stack has to wait until
-            // they are looked at.
-            kept.clear();
-            stack.entries.for_each(|branch| kept.push(branch));
-            kept_words.clear();
-            kept_words.extend(stack.counters.iter().flat_map(|counters| counters.words));
-            kept_registers.clear();
-            kept_registers.extend(stack.registers.iter().flat_map(|registers| registers.words));
-            let registers = stack.registers.map(|registers| (registers.mask, registers.big));
-            let (head, counters) = (stack.head, stack.counters.map(|c| (c.big, c.logged)));
-            self.cleaner.events(recording.events());
-            let entries = Entries::Parsed(&kept);
-            let words = &kept_words;
-            let counters = counters.map(|(big, logged)| Counters { words, big, logged });
-            let words = &kept_registers;
-            let registers = registers.map(|(mask, big)| Registers { words, mask, big });
-            self.stack(&Stack { head, entries, counters, registers });
         }
     }
 
@@ -186,7 +189,9 @@ impl<V: View> Counter<V> {
 
     /// Takes a stack in.
     pub fn stack(&mut self, stack: &Stack<'_>) {
-        self.cleaner.stack(stack, &mut self.view);
+        if let Some((cleaned, maps)) = self.cleaner.clean(stack, V::ORDERED) {
+            self.view.stack(&cleaned, maps);
+        }
     }
 
     /// Takes anything else in.
@@ -207,5 +212,79 @@ impl<V: View> Counter<V> {
         let Cleaner { mut quality, gaps, maps, .. } = self.cleaner;
         quality.unkept = maps.unkept();
         self.view.finish(Whole { quality, gaps, maps })
+    }
+}
+
+/// A recording on its way through the cleaner.
+pub(super) struct Input<'a> {
+    pub(super) recording: &'a mut Recording,
+    pub(super) cleaner: &'a mut Cleaner,
+    /// A stack that waits: its entries, counters and registers.
+    entries: Vec<RawBranch>,
+    counters: Vec<[u8; 8]>,
+    registers: Vec<[u8; 8]>,
+}
+
+impl<'a> Input<'a> {
+    fn new(recording: &'a mut Recording, cleaner: &'a mut Cleaner) -> Input<'a> {
+        cleaner.events(recording.events());
+        let (counters, registers) = (Vec::new(), Vec::new());
+        Input { recording, cleaner, entries: Vec::new(), counters, registers }
+    }
+
+    /// Takes the next item; `false` at the end. What is left of a stack goes where
+    /// `stack` says.
+    #[inline]
+    pub(super) fn next<V: View>(
+        &mut self,
+        view: &mut V,
+        mut count: impl FnMut(&mut V, &Cleaned<'_>, &mut Maps),
+    ) -> Result<bool, ReadError> {
+        let has_events = self.recording.is_perf_data();
+        let Some(item) = self.recording.next_item()? else { return Ok(false) };
+        let stack = match item {
+            Item::Stack(stack) => stack,
+            Item::Straight(straight) => {
+                self.cleaner.straight(&straight, view);
+                return Ok(true);
+            }
+            Item::Event(event) => {
+                view.event(&event);
+                self.cleaner.event(&event);
+                return Ok(true);
+            }
+            Item::Symbol(symbol) => {
+                self.cleaner.maps.symbol(symbol);
+                return Ok(true);
+            }
+            Item::LeftOut => return Ok(true),
+        };
+        if !has_events || self.cleaner.knows(stack.head.event) {
+            if let Some((cleaned, maps)) = self.cleaner.clean(&stack, V::ORDERED) {
+                count(view, &cleaned, maps);
+            }
+            return Ok(true);
+        }
+        // A pipe tells its events on the way: the stack has to wait until they
+        // are looked at.
+        self.entries.clear();
+        stack.entries.for_each(|branch| self.entries.push(branch));
+        self.counters.clear();
+        self.counters.extend(stack.counters.iter().flat_map(|counters| counters.words));
+        self.registers.clear();
+        self.registers.extend(stack.registers.iter().flat_map(|registers| registers.words));
+        let registers = stack.registers.map(|registers| (registers.mask, registers.big));
+        let (head, counters) = (stack.head, stack.counters.map(|c| (c.big, c.logged)));
+        self.cleaner.events(self.recording.events());
+        let entries = Entries::Parsed(&self.entries);
+        let words = &self.counters;
+        let counters = counters.map(|(big, logged)| Counters { words, big, logged });
+        let words = &self.registers;
+        let registers = registers.map(|(mask, big)| Registers { words, mask, big });
+        let stack = Stack { head, entries, counters, registers };
+        if let Some((cleaned, maps)) = self.cleaner.clean(&stack, V::ORDERED) {
+            count(view, &cleaned, maps);
+        }
+        Ok(true)
     }
 }

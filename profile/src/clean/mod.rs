@@ -19,10 +19,12 @@ pub(crate) mod pieces;
 pub mod quality;
 mod streams;
 pub(crate) mod table;
+mod threads;
 
 pub use cleaner::{Cleaned, Joins, Standing, Transition};
 pub use counter::{Counter, View, Whole};
 pub use streams::Holds;
+pub(crate) use threads::{Run, Waiting};
 
 pub(crate) use cleaner::{Cleaner, NO_BLOCK};
 pub(crate) use key::{Key, Owned, distinct, firsts, place_hash};

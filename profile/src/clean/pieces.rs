@@ -45,6 +45,14 @@ impl<T> Pieces<T> {
         }
     }
 
+    /// Makes it at least so long.
+    pub(crate) fn grow_to(&mut self, len: usize)
+    where
+        T: Default,
+    {
+        (self.len()..len).for_each(|_| self.push(T::default()));
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pieces.iter().flatten()
     }

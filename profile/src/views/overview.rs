@@ -123,7 +123,7 @@ impl OverviewCounter {
         let before = (std::mem::take(&mut cleaner.quality), std::mem::take(&mut cleaner.gaps));
         self.counter.view.own = Some(flow::FlowCounts::without_clusters());
         self.counter.recording(recording, progress)?;
-        let Counter { cleaner, view } = &mut self.counter;
+        let Counter { cleaner, view, .. } = &mut self.counter;
         let whole = Whole {
             quality: cleaner.quality.clone(),
             gaps: cleaner.gaps,

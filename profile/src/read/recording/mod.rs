@@ -86,7 +86,7 @@ impl Recording {
     ///
     /// # Errors
     /// [`ReadError`].
-    pub fn from_stream(mut stream: Box<dyn Read>) -> Result<Recording, ReadError> {
+    pub fn from_stream(mut stream: Box<dyn Read + Send>) -> Result<Recording, ReadError> {
         let mut magic = first_bytes(&mut stream)?;
         let mut layers = 0;
         while is_wrapped(&magic)? {
@@ -98,12 +98,23 @@ impl Recording {
             magic = first_bytes(&mut stream)?;
         }
         let perf_data = is_perf_data(&magic);
-        let stream: Box<dyn Read> = Box::new(Cursor::new(magic).chain(stream));
+        let stream: Box<dyn Read + Send> = Box::new(Cursor::new(magic).chain(stream));
         Ok(Recording::new(if perf_data {
             Form::PerfData(Box::new(Reader::from_stream(stream)?))
         } else {
             Form::Text(Box::new(TextReader::new(stream, None)))
         }))
+    }
+
+    /// Parses text in so many threads, the one that asks for items among them; of
+    /// perf.data nothing is parsed that would be worth it. To be called before the
+    /// first item.
+    pub fn read_ahead(&mut self, threads: usize) {
+        if let Form::Text(text) = &mut self.form
+            && threads > 1
+        {
+            text.read_ahead(threads);
+        }
     }
 
     /// Leaves out every sample that is not of the selection. What it asks for

@@ -47,8 +47,8 @@ pub(super) fn is_wrapped(magic: &[u8]) -> Result<bool, ReadError> {
 /// What a compressed file holds, unpacked as it is read.
 pub(super) fn unwrapped(
     magic: &[u8],
-    stream: impl Read + 'static,
-) -> Result<Box<dyn Read>, ReadError> {
+    stream: impl Read + Send + 'static,
+) -> Result<Box<dyn Read + Send>, ReadError> {
     if magic.starts_with(&GZIP) {
         return Ok(Box::new(MultiGzDecoder::new(stream)));
     }

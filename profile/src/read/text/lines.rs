@@ -1,25 +1,33 @@
 //! The lines of a stream, where they lie in a buffer.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::ahead::{Ahead, Piece};
 use crate::read::perf_data::ReadError;
 use crate::read::perf_data::error::is_damage;
+use crate::read::stack::RawBranch;
 
 /// No sensible line is longer: 2,700 entries take 200 KB.
 const MAX_LINE: usize = 1 << 20;
 /// A line that has no end within so many bytes has none: nothing follows it.
 pub const ENDLESS: u64 = 1 << 26;
-/// Bytes asked for at a time. Fuzzing reads many short texts, and meets ends of
-/// the buffer more often with a short one.
-const CHUNK: usize = if cfg!(fuzzing) { 1 << 10 } else { 256 * 1024 };
+/// Bytes asked for at a time. Tests read short texts, and meet ends of the buffer
+/// more often with a short one.
+pub(super) const CHUNK: usize =
+    if cfg!(any(fuzzing, debug_assertions)) { 1 << 12 } else { 256 * 1024 };
 /// Bytes that are looked at before the first line is read.
 const HEAD: usize = 64 * 1024;
 
 /// Lines being read.
 pub(super) struct Lines {
-    input: Box<dyn Read>,
+    input: Box<dyn Read + Send>,
+    /// Reads the input where several threads do, and what they have parsed of the
+    /// buffer: where each piece begins in the text, and its lines that were passed.
+    ahead: Option<Ahead>,
+    pieces: VecDeque<(u64, usize, Piece)>,
     buffer: Vec<u8>,
     /// The unread part of the buffer.
     start: usize,
@@ -53,9 +61,11 @@ pub(super) enum Next {
 }
 
 impl Lines {
-    pub(super) fn new(input: Box<dyn Read>, size: Option<u64>) -> Lines {
+    pub(super) fn new(input: Box<dyn Read + Send>, size: Option<u64>) -> Lines {
         Lines {
             input,
+            ahead: None,
+            pieces: VecDeque::new(),
             buffer: vec![0; CHUNK],
             start: 0,
             end: 0,
@@ -68,6 +78,39 @@ impl Lines {
             stop_at: None,
             stopped: false,
         }
+    }
+
+    /// Parses what comes in so many threads.
+    pub(super) fn read_ahead(&mut self, threads: usize) {
+        let input = std::mem::replace(&mut self.input, Box::new(std::io::empty()));
+        self.ahead = Some(Ahead::new(input, threads));
+    }
+
+    /// The entries of the next line, if it is nothing but branches and was parsed
+    /// before: how many bytes they are, else 0.
+    #[inline]
+    pub(super) fn parsed(&mut self, entries: &mut Vec<RawBranch>) -> usize {
+        while let Some((base, passed, piece)) = self.pieces.front_mut() {
+            while let Some(&(start, begun, end)) = piece.lines.get(*passed) {
+                let start = *base + start as u64;
+                if start > self.position {
+                    return 0;
+                }
+                let before = passed.checked_sub(1).and_then(|before| piece.lines.get(before));
+                *passed += 1;
+                if start == self.position {
+                    let all = before.map_or(0, |before| before.2)..end;
+                    entries.clear();
+                    entries.extend_from_slice(piece.entries.get(all).unwrap_or_default());
+                    return begun;
+                }
+            }
+            let piece = self.pieces.pop_front();
+            if let Some((ahead, (_, _, piece))) = self.ahead.as_mut().zip(piece) {
+                ahead.give_back(piece);
+            }
+        }
+        0
     }
 
     /// What was read and not passed.
@@ -151,6 +194,23 @@ impl Lines {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
+    /// Reads behind what is in the buffer: how many bytes.
+    fn read(&mut self) -> std::io::Result<usize> {
+        let Some(ahead) = &mut self.ahead else {
+            return self.input.read(self.buffer.get_mut(self.end..).unwrap_or_default());
+        };
+        let Some(mut piece) = ahead.next()? else { return Ok(0) };
+        let len = piece.bytes.len();
+        if self.end == 0 {
+            std::mem::swap(&mut self.buffer, &mut piece.bytes);
+        } else {
+            self.buffer.truncate(self.end);
+            self.buffer.extend_from_slice(&piece.bytes);
+        }
+        self.pieces.push_back((self.position + self.end as u64, 0, piece));
+        Ok(len)
+    }
+
     /// Reads on; `false` at the end.
     fn more(&mut self) -> Result<bool, ReadError> {
         self.stopped |= self.is_stop_asked();
@@ -160,12 +220,11 @@ impl Lines {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        if self.buffer.len() < self.end + CHUNK / 2 {
+        if self.ahead.is_none() && self.buffer.len() < self.end + CHUNK / 2 {
             self.buffer.resize(self.end + CHUNK, 0);
         }
         loop {
-            let room = self.buffer.get_mut(self.end..).unwrap_or_default();
-            match self.input.read(room) {
+            match self.read() {
                 Ok(read) => {
                     self.end += read;
                     self.ended = read == 0;

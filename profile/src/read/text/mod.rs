@@ -1,6 +1,7 @@
 //! Text of `perf script` being read. Its layout is settled by the lines at its
 //! head; then each sample is put together from the lines that it takes.
 
+mod ahead;
 mod lines;
 mod refused;
 mod samples;
@@ -97,7 +98,7 @@ impl Found {
 }
 
 impl TextReader {
-    pub(crate) fn new(input: Box<dyn Read>, size: Option<u64>) -> TextReader {
+    pub(crate) fn new(input: Box<dyn Read + Send>, size: Option<u64>) -> TextReader {
         TextReader {
             lines: Lines::new(input, size),
             context: Context::default(),
@@ -117,6 +118,11 @@ impl TextReader {
             refused: None,
             telling: None,
         }
+    }
+
+    /// Parses in so many threads, of which this one takes the lines.
+    pub(crate) fn read_ahead(&mut self, threads: usize) {
+        self.lines.read_ahead(threads);
     }
 
     /// Lines that were refused so far.
@@ -234,8 +240,11 @@ impl TextReader {
         }
         loop {
             let over = self.lines.is_over();
+            let begun = match self.lines.parsed(&mut self.entries) {
+                0 => brstack::begin(self.lines.unread(), &mut self.entries),
+                begun => begun,
+            };
             let unread = self.lines.unread();
-            let begun = brstack::begin(unread, &mut self.entries);
             if begun > 0 && !over && self.waiting.is_empty() && self.context.is_plain() {
                 // Most lines end here.
                 let end = match unread.get(begun..) {

@@ -191,13 +191,7 @@ impl Builder {
     fn jump(&mut self, frames: &mut Frames<usize>, (function, offset): (usize, u64), weight: u64) {
         let node = *frames.top();
         let from = self.tree.function_of(node);
-        if function == from || self.is_part(from, function) {
-            return;
-        }
-        let named = |function: usize| {
-            self.tree.functions.get(function).is_some_and(|function| function.name.is_some())
-        };
-        if !named(function) {
+        if function == from || !self.tree.has_name(function) || self.is_part(from, function) {
             return;
         }
         if offset == 0 {

@@ -1,9 +1,13 @@
 //! The tree of calling contexts: a node for each way to come into a function.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 use crate::clean::add;
 use crate::code::maps::{Location, Maps, Named};
+use crate::index::Product;
+
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<Product>>;
 
 /// Frames of a path that are told apart: deeper ones count for the last.
 pub const DEEPEST: u32 = 1024;
@@ -66,10 +70,12 @@ pub struct Node {
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
-    children: HashMap<(usize, usize), usize>,
+    children: Map<(usize, usize), usize>,
     pub(super) functions: Vec<Function>,
-    by_location: HashMap<Location, usize>,
-    by_address: HashMap<(u32, u64), (usize, u64)>,
+    /// Whether each function has a name.
+    named: Vec<bool>,
+    by_location: Map<Location, usize>,
+    by_address: Map<(u32, u64), (usize, u64)>,
     /// Frames that were too deep for a node of their own.
     pub(super) folded: u64,
 }
@@ -84,10 +90,11 @@ impl Tree {
         let nobody = Function { name: None, addr: None, location: None };
         Tree {
             nodes: vec![Node::default()],
-            children: HashMap::new(),
+            children: Map::default(),
             functions: vec![nobody],
-            by_location: HashMap::new(),
-            by_address: HashMap::new(),
+            named: vec![false],
+            by_location: Map::default(),
+            by_address: Map::default(),
             folded: 0,
         }
     }
@@ -114,6 +121,7 @@ impl Tree {
         let function = *self.by_location.entry(start).or_insert(next);
         if function == next {
             let addr = maps.address_of(start, addr.wrapping_sub(offset));
+            self.named.push(name.is_some());
             self.functions.push(Function { name, addr, location: Some(start) });
         }
         self.by_address.insert((space, addr), (function, offset));
@@ -143,6 +151,10 @@ impl Tree {
 
     pub(super) fn function_of(&self, node: usize) -> usize {
         self.nodes.get(node).map_or(NOBODY, |node| node.function)
+    }
+
+    pub(super) fn has_name(&self, function: usize) -> bool {
+        self.named.get(function).copied().unwrap_or(false)
     }
 
     pub(super) fn own(&mut self, node: usize, weight: u64) {

@@ -1,11 +1,21 @@
-//! What the code bytes say about blocks.
+//! What the code bytes say about transitions: how their blocks run, and which
+//! branch each record is of.
+
+use super::counts::Space;
+use super::sites::{SiteSlot, Sites};
+use super::transitions::{Key, NONE, TransitionSlot};
+use crate::clean::pieces::Pieces;
+use crate::clean::table::{Keyed, Table};
+use crate::code::maps::Maps;
+use crate::code::straight::{self, Passed, Straight};
+use crate::index::{self, Index};
 
 /// A conditional branch inside a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inside {
+    pub(super) passed: Passed,
+    /// [`NONE`] where nobody asks for sites.
     pub(super) site: u32,
-    /// Its length, bytes.
-    pub(super) len: u32,
 }
 
 /// What the code bytes said about a block.
@@ -35,15 +45,181 @@ impl Insides {
         self.all.get(start..end(at)).unwrap_or_default()
     }
 
-    /// Adds those of a block: their number, which is 0 where there are none. `None`
+    /// Adds those of a block: their number, which is 0 where there are none, and
     /// where there are more than numbers.
-    pub(super) fn push(&mut self, inside: &[Inside]) -> Option<u32> {
-        if inside.is_empty() {
-            return Some(0);
-        }
-        let end = u32::try_from(self.all.len() + inside.len()).ok()?;
+    fn push(&mut self, inside: &[Inside]) -> u32 {
+        let end = u32::try_from(self.all.len() + inside.len());
+        let Some(end) = end.ok().filter(|_| !inside.is_empty()) else { return 0 };
         self.all.extend_from_slice(inside);
         self.ends.push(end);
-        u32::try_from(self.ends.len()).ok()
+        self.ends.len() as u32
     }
+}
+
+/// What is known of a transition beside its counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decoded {
+    /// The first one with this branch and target; [`NONE`] for straight code
+    /// without its branch.
+    pub(super) edge: u32,
+    /// The branch, or what the code ends at; [`NONE`] where nobody asks.
+    pub(super) site: u32,
+    /// The conditional branches inside the block, by their number there; 0 where
+    /// there are none.
+    pub(super) insides: u32,
+    pub(super) kind: Decoding,
+}
+
+impl Decoded {
+    /// It is known what the code before the branch did.
+    #[inline]
+    pub(super) fn is_settled(&self) -> bool {
+        self.kind == Decoding::Runs
+    }
+}
+
+/// The site of an address that was recorded.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    space: Space,
+    site: u32,
+    addr: u64,
+}
+
+impl Keyed for Name {
+    type Key = (Space, u64);
+
+    fn key(&self) -> (Space, u64) {
+        (self.space, self.addr)
+    }
+
+    fn hash((space, addr): (Space, u64)) -> u32 {
+        index::hash(addr, 0, u64::from(space))
+    }
+}
+
+/// Looks at the code of transitions.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    /// Nobody asks for the sites.
+    pub(super) no_sites: bool,
+    /// By number of the transition.
+    pub(super) list: Pieces<Decoded>,
+    pub(super) insides: Insides,
+    pub(super) sites: Sites,
+    names: Table<Name>,
+    /// The first with each block, and the first with each branch and target.
+    blocks: Index,
+    edges: Index,
+}
+
+fn block_hash((entry, len, space): (u64, u32, Space)) -> u32 {
+    index::hash(entry, u64::from(len), u64::from(space))
+}
+
+fn branch_hash((from, to, space): (u64, u64, Space)) -> u32 {
+    index::hash(from, to, u64::from(space))
+}
+
+impl Decoder {
+    /// For those who ask for blocks alone.
+    pub(super) fn without_sites() -> Decoder {
+        Decoder { no_sites: true, ..Decoder::default() }
+    }
+
+    /// Looks at the next of these.
+    pub(super) fn next(&mut self, slots: &Pieces<TransitionSlot>, maps: &mut Maps) {
+        let number = self.list.len() as u32;
+        let Some(TransitionSlot { key, .. }) = slots.get(number) else { return };
+        let (kind, insides) = match key.block() {
+            Some(block) => self.block(number, block, slots, maps),
+            None => (Decoding::NoCode, 0),
+        };
+        let branch @ (from, to, space) = key.branch();
+        let (mut edge, mut site) = (NONE, NONE);
+        if key.has_branch() {
+            let is = |at: u32| is(slots, at, |key| key.has_branch() && key.branch() == branch);
+            match self.edges.find(branch_hash(branch), is) {
+                Some(first) => {
+                    (edge, site) = (first, self.list.get(first).map_or(NONE, |first| first.site));
+                }
+                None => {
+                    self.edges.insert(branch_hash(branch), number);
+                    (edge, site) = (number, self.site(space, from, Some(to), maps));
+                }
+            }
+        } else if kind == Decoding::Runs {
+            site = self.site(space, from, None, maps);
+        }
+        self.list.push(Decoded { edge, site, insides, kind });
+    }
+
+    /// Without what finds them: nobody will look for any.
+    pub(super) fn into_parts(self) -> (Pieces<Decoded>, Insides, Sites) {
+        (self.list, self.insides, self.sites)
+    }
+
+    /// The site of an address. A record of a fused compare and branch is of
+    /// the branch.
+    fn site(&mut self, space: Space, from: u64, to: Option<u64>, maps: &mut Maps) -> u32 {
+        if self.no_sites {
+            return NONE;
+        }
+        if let Some(site) = self.known_site(space, from) {
+            return site;
+        }
+        let location = maps.locate(space as usize, from);
+        let (code, branch) = straight::branch_at(maps, location, from, to.unwrap_or(from));
+        let at = branch.map_or(from, |branch| branch.ip);
+        let site = self.known_site(space, at).unwrap_or_else(|| {
+            let decoded = branch.map(|branch| branch.branch_type);
+            let site = self.sites.push(SiteSlot::new(at, space, code, decoded));
+            self.names.push(Name { space, addr: at, site });
+            site
+        });
+        if at != from {
+            self.names.push(Name { space, addr: from, site });
+        }
+        site
+    }
+
+    fn known_site(&self, space: Space, addr: u64) -> Option<u32> {
+        let key = (space, addr);
+        let number = self.names.find(Name::hash(key), key)?;
+        self.names.get(number).map(|name| name.site)
+    }
+
+    /// What the code bytes say about the block of a number, and what is inside.
+    fn block(
+        &mut self,
+        number: u32,
+        block: (u64, u32, Space),
+        slots: &Pieces<TransitionSlot>,
+        maps: &mut Maps,
+    ) -> (Decoding, u32) {
+        let hash = block_hash(block);
+        let known = self.blocks.find(hash, |at| is(slots, at, |key| key.block() == Some(block)));
+        if let Some(known) = known.and_then(|at| self.list.get(at)) {
+            return (known.kind, known.insides);
+        }
+        self.blocks.insert(hash, number);
+        let (entry, len, space) = block;
+        let exit = entry.wrapping_add(u64::from(len));
+        match straight::decode(maps, space as usize, entry, exit) {
+            Straight::Runs(passed) => {
+                let inside = passed.into_iter().map(|passed| Inside {
+                    passed,
+                    site: self.site(space, passed.from, None, maps),
+                });
+                let inside: Vec<Inside> = inside.collect();
+                (Decoding::Runs, self.insides.push(&inside))
+            }
+            Straight::NoCode => (Decoding::NoCode, 0),
+            Straight::Contradicts => (Decoding::Contradicts, 0),
+        }
+    }
+}
+
+fn is(slots: &Pieces<TransitionSlot>, at: u32, same: impl Fn(&Key) -> bool) -> bool {
+    slots.get(at).is_some_and(|slot| same(&slot.key))
 }

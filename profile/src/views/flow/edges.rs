@@ -1,23 +1,10 @@
-//! What is known of each branch and one of its targets.
+//! What stacks have of a branch and one of its targets.
 
 use std::collections::HashMap;
 
-use super::counts::Space;
 use super::sites::Sites;
 use crate::clean::add;
 use crate::clean::few::Few;
-
-/// A branch and one of its targets.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct EdgeSlot {
-    /// As recorded: the site may be the branch behind it.
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) count: u64,
-    pub(super) more: MoreThere,
-    pub(super) site: u32,
-    pub(super) space: Space,
-}
 
 /// As in [`Target`](super::Target).
 #[derive(Clone, Copy, Debug, Default)]

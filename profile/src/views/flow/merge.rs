@@ -1,20 +1,20 @@
 //! From what was counted in each address space to the flow of the files.
 
+use std::borrow::Borrow;
 use std::cmp::Reverse;
 
 use lbr_msr::record::BranchType;
 
-use super::blocks::{Decoding, Insides};
-use super::counts::{FlowCounts, Space};
-use super::edges::{EdgeSlot, Repeated};
-use super::sites::{SiteSlot, SiteSums, Sites, Surplus};
-use super::transitions::{NONE, TransitionSlot};
+use super::blocks::{Decoded, Decoding, Insides};
+use super::counts::FlowCounts;
+use super::edges::Repeated;
+use super::sites::{SiteSlot, Sites, Surplus};
+use super::transitions::{Many, NONE, TransitionSlot};
 use super::{Block, Flow, Site, Target};
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::BlockQuality;
 use crate::clean::{self, Key, Owned, Whole, add, place_hash};
 use crate::code::maps::{Location, Maps};
-use crate::code::straight::Passed;
 use crate::index::Index;
 use crate::read::names;
 use crate::views::cycles::Cycles;
@@ -24,109 +24,95 @@ impl FlowCounts {
     /// it.
     pub(crate) fn flow(self, whole: Whole) -> Flow {
         let Whole { quality, gaps, mut maps } = whole;
-        let FlowCounts { no_sites, transitions, insides, names, mut sites, repeated, .. } = self;
+        let FlowCounts { no_clusters, transitions, mut decoder, repeated, .. } = self;
+        let has_other_files = maps.has_other_files();
         // Nobody will look for any more.
-        drop(names);
-        let (mut slots, cycles) = transitions.into_parts();
-        let sums = Sums::of(&slots, &insides, &repeated, sites.slots.len());
-        let Sums { taken, known, missed, .. } = sums;
-        let mut block_quality = block_quality(&slots, gaps);
-        if maps.has_other_files() {
-            forget_other_files(&mut sites, &mut slots, &mut block_quality, &maps);
+        let (mut slots, many, cycles) = transitions.into_parts();
+        if no_clusters {
+            (0..slots.len()).for_each(|_| decoder.next(&slots, &mut maps));
         }
-        let froms: Vec<u64> = sites.slots.iter().map(|slot| slot.from).collect();
-        let ends = |at: usize| sums.edges.get(at).map(|edge| (edge.space, edge.from, edge.to));
-        let distinct = clean::distinct(&maps, ends);
-        // One after the other: each takes more memory than what it was counted
-        // in, which goes.
-        let slots = cycles.map(|cycles| (slots, cycles));
-        let sites = if no_sites {
-            drop((sites, sums));
-            Vec::new()
-        } else {
-            merge_all(sites, sums, &maps)
+        let no_sites = decoder.no_sites;
+        let (mut decoded, insides, mut sites) = decoder.into_parts();
+        if has_other_files {
+            forget_other_files(&mut sites, &slots, &mut decoded, &maps);
+        }
+        let mut flow = Flow {
+            sites: Vec::new(),
+            blocks: Vec::new(),
+            taken: 0,
+            distinct: distinct(&slots, &decoded, &maps),
+            known: 0,
+            mispredicted: None,
+            quality,
+            block_quality: BlockQuality { blocks: 0, without_code: 0, contradicted: 0, ..gaps },
+            maps,
         };
-        let blocks = slots.map(|slots| merge_blocks(slots, &insides, &froms, &maps));
-        let (blocks, mispredicted) = (blocks.unwrap_or_default(), (known > 0).then_some(missed));
-        Flow { sites, blocks, taken, distinct, known, mispredicted, quality, block_quality, maps }
+        flow.add_up(&slots, &decoded, &many);
+        let most = slots.len();
+        if !no_sites {
+            let mut merged = Merge::new(sites, &slots, &decoded, repeated, &flow.maps);
+            // Goes piece by piece as it is merged, where nobody else needs it.
+            if cycles.is_some() {
+                merged.add_all(slots.iter().zip(decoded.iter()), &many, &insides);
+            } else {
+                merged.add_all(slots.take().zip(decoded.take()), &many, &insides);
+                (slots, decoded) = (Pieces::default(), Pieces::default());
+            }
+            flow.sites = merged.finish();
+        }
+        if let Some(cycles) = cycles {
+            let all = (0..).zip(slots.take().zip(decoded.take())).zip(cycles.take());
+            let all = all.map(|((number, (slot, decoded)), cycles)| {
+                (slot, decoded, cycles, many.sums(number, &slot).count)
+            });
+            flow.blocks = merge_blocks(all, most, &insides, &flow.maps);
+        }
+        flow
     }
 }
 
-/// Sums of a recording.
-#[derive(Debug, Default)]
-struct Sums {
-    /// Branches, those known to be predicted or not, and those mispredicted.
-    taken: u64,
-    known: u64,
-    missed: u64,
-    /// By number.
-    sites: Vec<SiteSums>,
-    edges: Vec<EdgeSlot>,
-}
-
-impl Sums {
-    /// From what was counted together to the sums of each.
-    fn of(
-        slots: &Pieces<TransitionSlot>,
-        insides: &Insides,
-        repeated: &Repeated,
-        sites: usize,
-    ) -> Sums {
-        let mut sums = Sums { sites: vec![SiteSums::default(); sites], ..Sums::default() };
-        // The number of each first one's branch and target.
-        let mut numbers = vec![0u32; slots.len()];
-        for (at, slot) in (0u32..).zip(slots.iter()) {
-            let TransitionSlot { count, known, missed, edge, site, .. } = *slot;
-            if edge == at {
-                let (from, to, space) = slot.key.branch();
-                let more = repeated.sums.get(&edge).copied().unwrap_or_default();
-                numbers[at as usize] = sums.edges.len() as u32;
-                sums.edges.push(EdgeSlot { from, to, count: 0, more, site, space });
+impl Flow {
+    /// Adds all up: branches, and what is known of the blocks that ran.
+    fn add_up(&mut self, slots: &Pieces<TransitionSlot>, decoded: &Pieces<Decoded>, many: &Many) {
+        let (mut missed, quality) = (0, &mut self.block_quality);
+        for ((number, slot), decoded) in (0..).zip(slots.iter()).zip(decoded.iter()) {
+            let sums = many.sums(number, slot);
+            add(&mut self.taken, if slot.key.has_branch() { sums.count } else { 0 });
+            add(&mut self.known, sums.known);
+            add(&mut missed, sums.missed);
+            if slot.key.block().is_none() {
+                continue;
             }
-            let number = numbers.get(edge as usize).map(|number| *number as usize);
-            if let Some(edge) = number.and_then(|number| sums.edges.get_mut(number)) {
-                add(&mut edge.count, count);
-                add(&mut sums.taken, count);
-            }
-            add(&mut sums.known, known);
-            add(&mut sums.missed, missed);
-            if let Some(sums) = sums.sites.get_mut(site as usize) {
-                add(&mut sums.taken, if edge == NONE { 0 } else { count });
-                add(&mut sums.known, known);
-                add(&mut sums.missed, missed);
-                add(&mut sums.settled, if slot.is_settled() { count } else { 0 });
-            }
-            for inside in insides.of(slot.insides) {
-                if let Some(sums) = sums.sites.get_mut(inside.site as usize) {
-                    add(&mut sums.passed, count);
-                }
+            let (ran, without) = match decoded.kind {
+                Decoding::Runs => (&mut quality.blocks, false),
+                Decoding::NoCode => (&mut quality.blocks, true),
+                Decoding::Contradicts => (&mut quality.contradicted, false),
+            };
+            add(ran, sums.count);
+            if without {
+                add(&mut quality.without_code, sums.count);
             }
         }
-        sums
+        self.mispredicted = (self.known > 0).then_some(missed);
     }
 }
 
-/// What is known of the blocks that ran.
-fn block_quality(slots: &Pieces<TransitionSlot>, gaps: BlockQuality) -> BlockQuality {
-    let mut quality = BlockQuality { blocks: 0, without_code: 0, contradicted: 0, ..gaps };
-    for slot in slots.iter().filter(|slot| slot.key.block().is_some()) {
-        match slot.kind {
-            Decoding::Runs => add(&mut quality.blocks, slot.count),
-            Decoding::NoCode => {
-                add(&mut quality.blocks, slot.count);
-                add(&mut quality.without_code, slot.count);
-            }
-            Decoding::Contradicts => add(&mut quality.contradicted, slot.count),
-        }
-    }
-    quality
+/// How many branches there are.
+fn distinct(slots: &Pieces<TransitionSlot>, decoded: &Pieces<Decoded>, maps: &Maps) -> u64 {
+    let all = (0..).zip(decoded.iter());
+    let firsts = all.filter(|(number, decoded)| *number == decoded.edge);
+    let firsts: Vec<u32> = firsts.map(|(number, _)| number).collect();
+    clean::distinct(maps, |at| {
+        let (from, to, space) = slots.get(*firsts.get(at)?)?.key.branch();
+        Some((space, from, to))
+    })
 }
 
 /// Takes back what files said that turned out not to be those that ran.
 fn forget_other_files(
     sites: &mut Sites,
-    slots: &mut Pieces<TransitionSlot>,
-    quality: &mut BlockQuality,
+    slots: &Pieces<TransitionSlot>,
+    decoded: &mut Pieces<Decoded>,
     maps: &Maps,
 ) {
     let is_other = |space, addr| maps.is_of_other_file(maps.locate(space as usize, addr));
@@ -135,47 +121,150 @@ fn forget_other_files(
             (slot.code, slot.decoded) = (false, None);
         }
     }
-    for slot in slots.iter_mut().filter(|slot| slot.kind != Decoding::NoCode) {
-        let Some((entry, _, space)) = slot.key.block() else { continue };
-        if !is_other(space, entry) {
-            continue;
+    for (slot, decoded) in slots.iter().zip(decoded.iter_mut()) {
+        if let Some((entry, _, space)) = slot.key.block()
+            && decoded.kind != Decoding::NoCode
+            && is_other(space, entry)
+        {
+            (decoded.kind, decoded.insides) = (Decoding::NoCode, 0);
         }
-        if slot.kind == Decoding::Contradicts {
-            quality.contradicted = quality.contradicted.saturating_sub(slot.count);
-            add(&mut quality.blocks, slot.count);
-        }
-        add(&mut quality.without_code, slot.count);
-        slot.forget_code();
     }
 }
 
-/// Sites with their targets, the most often executed first.
-fn merge_all(counted: Sites, sums: Sums, maps: &Maps) -> Vec<Site> {
-    let Sums { sites: sums, edges, .. } = sums;
-    let (mut sites, of_slot) = merge_sites(&counted, &sums, maps);
-    drop(sums);
-    let spaces: Vec<Space> = counted.slots.iter().map(|slot| slot.space).collect();
-    drop(counted);
-    merge_edges(&mut sites, &edges, &of_slot, &spaces, maps);
-    drop(edges);
-    // Of code that did not run nothing was passed either.
-    sites.retain(|site| site.taken > 0 || site.not_taken.is_some());
-    for site in &mut sites {
-        site.targets.sort_by(|a, b| b.count.cmp(&a.count).then(a.to.cmp(&b.to)));
+/// Sites while transitions are added to them.
+struct Merge<'a> {
+    sites: Vec<Site>,
+    /// The site of each slot.
+    of_slot: Vec<u32>,
+    /// By number of the first transition with a branch and target: the place
+    /// among the targets of its site.
+    targets: Vec<u32>,
+    /// Finds the site and the place among its targets.
+    index: Index,
+    places: Vec<(u32, u32)>,
+    repeated: Repeated,
+    maps: &'a Maps,
+}
+
+impl<'a> Merge<'a> {
+    /// Sites by place, with nothing added yet.
+    fn new(
+        mut counted: Sites,
+        slots: &Pieces<TransitionSlot>,
+        decoded: &Pieces<Decoded>,
+        repeated: Repeated,
+        maps: &'a Maps,
+    ) -> Merge<'a> {
+        for (slot, decoded) in slots.iter().zip(decoded.iter()) {
+            if let Some(recorded) = slot.branch_type()
+                && let Some(site) = counted.slots.get_mut(decoded.site as usize)
+            {
+                site.recorded.get_or_insert(recorded);
+            }
+        }
+        let (sites, of_slot) = merge_sites(&counted, maps);
+        let targets = vec![0; slots.len()];
+        let (index, places) = (Index::default(), Vec::new());
+        Merge { sites, of_slot, targets, index, places, repeated, maps }
     }
-    let times = |site: &Site| site.taken.saturating_add(site.not_taken.unwrap_or(0));
-    sites.sort_by_cached_key(|site| (Reverse(times(site)), site.from));
-    sites
+
+    /// Adds the transitions, in their order.
+    fn add_all(
+        &mut self,
+        all: impl Iterator<Item = (impl Borrow<TransitionSlot>, impl Borrow<Decoded>)>,
+        many: &Many,
+        insides: &Insides,
+    ) {
+        for (number, (slot, decoded)) in (0..).zip(all) {
+            let (slot, decoded) = (slot.borrow(), decoded.borrow());
+            let sums = many.sums(number, slot);
+            for inside in insides.of(decoded.insides) {
+                let site = self.site(inside.site).and_then(|at| self.sites.get_mut(at as usize));
+                if let Some(passed) = site.and_then(|site| site.not_taken.as_mut()) {
+                    add(passed, sums.count);
+                }
+            }
+            let Some(at) = self.site(decoded.site) else { continue };
+            if decoded.edge == number {
+                self.add_target(number, at, slot);
+            }
+            let Some(site) = self.sites.get_mut(at as usize) else { continue };
+            if decoded.is_settled() {
+                add(&mut site.settled, sums.count);
+            }
+            if decoded.edge == NONE {
+                continue;
+            }
+            add(&mut site.taken, sums.count);
+            add(&mut site.known, sums.known);
+            if sums.known > 0 {
+                add(site.mispredicted.get_or_insert(0), sums.missed);
+            }
+            let target = self.targets.get(decoded.edge as usize);
+            let target = target.and_then(|target| site.targets.get_mut(*target as usize));
+            target.into_iter().for_each(|target| add(&mut target.count, sums.count));
+        }
+    }
+
+    fn site(&self, slot: u32) -> Option<u32> {
+        self.of_slot.get(slot as usize).copied()
+    }
+
+    /// Gives a site the target of a transition.
+    fn add_target(&mut self, number: u32, at: u32, slot: &TransitionSlot) {
+        let (_, to, space) = slot.key.branch();
+        let location = self.maps.locate(space as usize, to);
+        let hash = place_hash(location, u64::from(at), None);
+        let Some(site) = self.sites.get_mut(at as usize) else { return };
+        let (places, targets) = (&mut self.places, &mut site.targets);
+        let is = |number: u32| {
+            let place = places.get(number as usize).filter(|(site, _)| *site == at);
+            let target = place.and_then(|(_, target)| targets.get(*target as usize));
+            target.is_some_and(|target| target.location == location)
+        };
+        let found = self.index.find(hash, is).and_then(|n| places.get(n as usize));
+        let target = found.map(|place| place.1).unwrap_or_else(|| {
+            let target = targets.len() as u32;
+            self.index.insert(hash, places.len() as u32);
+            places.push((at, target));
+            // Most branches have one target.
+            targets.reserve_exact(usize::from(targets.is_empty()));
+            targets.push(Target { to, location, count: 0, xy: 0, yy: 0 });
+            target
+        });
+        if let Some(of_edge) = self.targets.get_mut(number as usize) {
+            *of_edge = target;
+        }
+        if let Some(more) = self.repeated.sums.get(&number)
+            && let Some(target) = targets.get_mut(target as usize)
+        {
+            add(&mut target.xy, more.xy);
+            add(&mut target.yy, more.yy);
+        }
+    }
+
+    /// Sites with their targets, the most often executed first.
+    fn finish(self) -> Vec<Site> {
+        let Merge { mut sites, .. } = self;
+        // Of code that did not run nothing was passed either.
+        sites.retain(|site| site.taken > 0 || site.not_taken.is_some());
+        for site in &mut sites {
+            site.targets.sort_by(|a, b| b.count.cmp(&a.count).then(a.to.cmp(&b.to)));
+        }
+        let times = |site: &Site| site.taken.saturating_add(site.not_taken.unwrap_or(0));
+        sites.sort_by_cached_key(|site| (Reverse(times(site)), site.from));
+        sites
+    }
 }
 
 /// Sites by place, and the site of each slot.
-fn merge_sites(sites: &Sites, sums: &[SiteSums], maps: &Maps) -> (Vec<Site>, Vec<u32>) {
+fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<u32>) {
     let mut index = Index::default();
     let mut merged: Vec<Site> = Vec::with_capacity(sites.slots.len());
     let mut firsts: Vec<u32> = Vec::new();
     let mut of_slot = Vec::with_capacity(sites.slots.len());
     let key = |slot: &SiteSlot| Owned::at(maps, slot.space, slot.from);
-    for (number, (slot, sums)) in sites.slots.iter().zip(sums).enumerate() {
+    for (number, slot) in sites.slots.iter().enumerate() {
         let ours = key(slot);
         let location = ours.place;
         let is = |n: u32| {
@@ -192,7 +281,7 @@ fn merge_sites(sites: &Sites, sums: &[SiteSums], maps: &Maps) -> (Vec<Site>, Vec
         });
         of_slot.push(at);
         if let Some(site) = merged.get_mut(at as usize) {
-            merge_site(site, slot, sums, sites.surplus(slot));
+            merge_site(site, slot, sites.surplus(slot));
             // One that nobody knows the place of stands for many.
             if names::is_unknown(slot.from) && maps.unknown(location).is_some() {
                 (site.branch_type, site.conditional) = (None, None);
@@ -200,47 +289,6 @@ fn merge_sites(sites: &Sites, sums: &[SiteSums], maps: &Maps) -> (Vec<Site>, Vec
         }
     }
     (merged, of_slot)
-}
-
-/// Gives sites their targets.
-fn merge_edges(
-    merged: &mut [Site],
-    edges: &[EdgeSlot],
-    of_slot: &[u32],
-    spaces: &[Space],
-    maps: &Maps,
-) {
-    let mut index = Index::default();
-    // The site and the place among its targets of each number in the index.
-    let mut places: Vec<(u32, u32)> = Vec::new();
-    for edge in edges {
-        let site = edge.site as usize;
-        let (Some(&at), Some(&space)) = (of_slot.get(site), spaces.get(site)) else { continue };
-        let location = maps.locate(space as usize, edge.to);
-        let hash = place_hash(location, u64::from(at), None);
-        let targets = merged.get(at as usize).map_or(&[][..], |site| &site.targets);
-        let is = |number: u32| {
-            let place = places.get(number as usize).filter(|(site, _)| *site == at);
-            let target = place.and_then(|(_, target)| targets.get(*target as usize));
-            target.is_some_and(|target| target.location == location)
-        };
-        let found = index.find(hash, is).and_then(|n| places.get(n as usize)).map(|place| place.1);
-        let Some(site) = merged.get_mut(at as usize) else { continue };
-        let target = found.unwrap_or_else(|| {
-            let target = site.targets.len() as u32;
-            index.insert(hash, places.len() as u32);
-            places.push((at, target));
-            // Most branches have one target.
-            site.targets.reserve_exact(usize::from(site.targets.is_empty()));
-            site.targets.push(Target { to: edge.to, location, count: 0, xy: 0, yy: 0 });
-            target
-        });
-        if let Some(target) = site.targets.get_mut(target as usize) {
-            add(&mut target.count, edge.count);
-            add(&mut target.xy, edge.more.xy);
-            add(&mut target.yy, edge.more.yy);
-        }
-    }
 }
 
 fn new_site(slot: &SiteSlot, location: Location) -> Site {
@@ -259,36 +307,27 @@ fn new_site(slot: &SiteSlot, location: Location) -> Site {
     }
 }
 
-fn merge_site(site: &mut Site, slot: &SiteSlot, counted: &SiteSums, more: Option<&Surplus>) {
+fn merge_site(site: &mut Site, slot: &SiteSlot, more: Option<&Surplus>) {
     let branch_type = slot.recorded.or(slot.decoded);
     site.branch_type = site.branch_type.or(branch_type);
     site.conditional = site.conditional.or(branch_type.map(|kind| kind == BranchType::COND));
-    add(&mut site.taken, counted.taken);
-    if let Some(not_taken) = &mut site.not_taken {
-        add(not_taken, counted.passed);
-    }
-    add(&mut site.known, counted.known);
-    if counted.known > 0 {
-        add(site.mispredicted.get_or_insert(0), counted.missed);
-    }
-    add(&mut site.settled, counted.settled);
     if let Some(surplus) = more {
         site.surplus.get_or_insert_default().merge(surplus);
     }
 }
 
-/// Blocks, the most often executed first; `froms` are the addresses of the
-/// sites.
+/// Blocks, the most often executed first: of transitions with what is known of
+/// their code, their cycles, and how often they ran. There are `most` at most.
 fn merge_blocks(
-    (slots, cycles): (Pieces<TransitionSlot>, Pieces<Cycles>),
+    all: impl Iterator<Item = (TransitionSlot, Decoded, Cycles, u64)>,
+    most: usize,
     insides: &Insides,
-    froms: &[u64],
     maps: &Maps,
 ) -> Vec<Block> {
     let mut index = Index::default();
     let mut blocks: Vec<Block> = Vec::new();
-    blocks.reserve_exact(slots.len());
-    for (slot, cycles) in slots.take().zip(cycles.take()) {
+    blocks.reserve_exact(most);
+    for (slot, decoded, cycles, count) in all {
         let Some((entry, len, space)) = slot.key.block() else { continue };
         let exit = entry.wrapping_add(u64::from(len));
         let key = Key::of(maps, space, entry, exit);
@@ -302,26 +341,22 @@ fn merge_blocks(
         let hash = key.hash();
         let known = index.find(hash, is);
         if let Some(block) = known.and_then(|number| blocks.get_mut(number as usize)) {
-            add(&mut block.count, slot.count);
+            add(&mut block.count, count);
             block.cycles.merge(&cycles);
             continue;
         }
-        let passed = insides.of(slot.insides).iter().filter_map(|inside| {
-            let from = *froms.get(inside.site as usize)?;
-            Some(Passed { from, next: from.wrapping_add(u64::from(inside.len)) })
-        });
         index.insert(hash, blocks.len() as u32);
         blocks.push(Block {
             entry,
             exit,
             entry_location,
             exit_location,
-            count: slot.count,
+            count,
             cycles,
-            decoded: slot.kind == Decoding::Runs,
-            contradicted: slot.kind == Decoding::Contradicts,
+            decoded: decoded.kind == Decoding::Runs,
+            contradicted: decoded.kind == Decoding::Contradicts,
             owner,
-            passed: passed.collect(),
+            passed: insides.of(decoded.insides).iter().map(|inside| inside.passed).collect(),
         });
     }
     // By keys alone: blocks are large.

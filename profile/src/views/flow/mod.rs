@@ -19,7 +19,7 @@ use lbr_msr::record::BranchType;
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Counter, View, Whole};
+use crate::clean::{Cleaned, Counter, Run, View, Waiting, Whole};
 use crate::code::maps::{Function, Location, Maps, Owner};
 use crate::code::straight::Passed;
 use crate::read::perf_data::ReadError;
@@ -60,6 +60,25 @@ impl View for FlowCounts {
 
     fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
         self.add_straight(code, weight, maps);
+    }
+
+    fn part(&self) -> Option<FlowCounts> {
+        self.part_of()
+    }
+
+    fn count(&mut self, stack: &Waiting<'_>) {
+        self.transitions.add(stack.space, stack.weight, stack.transitions);
+    }
+
+    fn numbers(&self) -> u32 {
+        self.transitions.list.len() as u32
+    }
+
+    fn join(&mut self, parts: Vec<FlowCounts>, runs: &[Run]) {
+        for Run { part, numbers } in runs {
+            let Some(part) = parts.get(*part) else { continue };
+            numbers.clone().for_each(|at| self.transitions.join(&part.transitions, at));
+        }
     }
 
     fn finish(self, whole: Whole) -> Flow {

@@ -100,16 +100,6 @@ impl Surplus {
     }
 }
 
-/// The sums over all stacks.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SiteSums {
-    pub(super) taken: u64,
-    pub(super) passed: u64,
-    pub(super) known: u64,
-    pub(super) missed: u64,
-    pub(super) settled: u64,
-}
-
 /// Branches.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
@@ -122,9 +112,12 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    pub(super) fn push(&mut self, slot: SiteSlot) {
+    /// Adds one: its number.
+    pub(super) fn push(&mut self, slot: SiteSlot) -> u32 {
+        let number = self.slots.len() as u32;
         self.slots.push(slot);
         self.stamps.push(0);
+        number
     }
 
     /// Begins a stack.

@@ -2,10 +2,13 @@
 //! before them.
 //!
 //! A recording of many branches visits these at random, outside the caches. So
-//! a branch that ran costs one look-up, of one line, and is added up by branch,
-//! by target and by block when all is counted.
+//! a branch that ran costs one look-up, of half a line, and is added up by
+//! branch, by target and by block when all is counted.
 
-use super::blocks::Decoding;
+use std::collections::HashMap;
+
+use lbr_msr::record::BranchType;
+
 use super::counts::Space;
 use crate::clean::pieces::Pieces;
 use crate::clean::{NO_BLOCK, Transition, add};
@@ -16,32 +19,16 @@ use crate::views::cycles::Cycles;
 /// Stands for no number.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A branch, one of its targets, and one of the blocks that end at it: a line of
-/// the cache.
+/// A branch, one of its targets, and one of the blocks that end at it: half a line
+/// of the cache.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
+#[repr(align(32))]
 pub(super) struct TransitionSlot {
     pub(super) key: Key,
-    /// Times it ran.
-    pub(super) count: u64,
-    /// How many of them are known to be predicted or not.
-    pub(super) known: u64,
-    /// How many were mispredicted.
-    pub(super) missed: u64,
-    /// The first one with this branch and target; [`NONE`] for straight code
-    /// without its branch.
-    pub(super) edge: u32,
-    /// The branch, or what the code ends at.
-    pub(super) site: u32,
-    /// The conditional branches inside the block, by their number there; 0 where
-    /// there are none.
-    pub(super) insides: u32,
-    pub(super) kind: Decoding,
-    /// A record of it had a type.
-    pub(super) typed: bool,
+    packed: Packed,
 }
 
-const _: () = assert!(size_of::<TransitionSlot>() == 64);
+const _: () = assert!(size_of::<TransitionSlot>() == 32);
 
 /// What tells it from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,40 +68,135 @@ impl Key {
         (self.len != NO_BLOCK).then_some((self.entry, self.len & !STRAIGHT, self.space))
     }
 
-    /// Where the branch leads from and to.
+    /// Where the branch leads from and to, or the code ends.
     pub(super) fn branch(&self) -> (u64, u64, Space) {
         let len = self.block().map_or(0, |(_, len, _)| u64::from(len));
         (self.entry.wrapping_add(len), self.to, self.space)
     }
+
+    /// Whether its branch is known.
+    pub(super) fn has_branch(&self) -> bool {
+        self.len == NO_BLOCK || self.len & STRAIGHT == 0
+    }
 }
 
-fn block_hash((entry, len, space): (u64, u32, Space)) -> u32 {
-    index::hash(entry, u64::from(len), u64::from(space))
+/// The sums of up to [`Packed::MOST`] runs, so that one addition counts one, and
+/// the type.
+///
+/// | bits | |
+/// |---|---|
+/// | 0 to 18 | runs |
+/// | 19 to 37 | known to be predicted or not |
+/// | 38 to 56 | mispredicted |
+/// | 57 to 63 | perf's code of the type, 0 where no record had one |
+#[derive(Clone, Copy, Debug, Default)]
+struct Packed(u64);
+
+impl Packed {
+    const BITS: u32 = 19;
+    const MOST: u64 = (1 << Packed::BITS) - 1;
+    const TYPE: u32 = 3 * Packed::BITS;
+
+    /// Adds a run, `weight` times; `false` where there is no room.
+    #[inline]
+    fn add(&mut self, flags: EntryFlags, weight: u64) -> bool {
+        /// By the two bits of the prediction, as `mispredicted` reads them.
+        const COUNTED: [u64; 4] = {
+            let (known, missed) = (1 << Packed::BITS, 1 << (2 * Packed::BITS));
+            [1, 1 + known + missed, 1 + known, 1 + known + missed]
+        };
+        let [_, _, _, both] = COUNTED;
+        let prediction = flags.0 & (EntryFlags::MISPREDICTED | EntryFlags::PREDICTED);
+        let counted = COUNTED.get(prediction as usize).copied().unwrap_or(both);
+        if weight > Packed::MOST - (self.0 & Packed::MOST) {
+            return false;
+        }
+        self.0 += weight * counted;
+        if flags.type_code() != self.0 >> Packed::TYPE {
+            self.learn_type(flags.branch_type());
+        }
+        true
+    }
+
+    /// Adds others, and their type; `false` where there is no room for the sums.
+    fn join(&mut self, other: Packed) -> bool {
+        self.learn_type(other.branch_type());
+        let room = self.sums().count + other.sums().count <= Packed::MOST;
+        if room {
+            self.0 += other.0 & ((1 << Packed::TYPE) - 1);
+        }
+        room
+    }
+
+    /// Takes a type in: of several the lowest counts, in whichever order they come.
+    #[inline]
+    fn learn_type(&mut self, branch_type: Option<BranchType>) {
+        let code = branch_type.map_or(0, |branch_type| u64::from(branch_type.0));
+        let known = self.0 >> Packed::TYPE;
+        if code != known && code != 0 && (known == 0 || code < known) {
+            self.0 = self.0 & ((1 << Packed::TYPE) - 1) | code << Packed::TYPE;
+        }
+    }
+
+    /// Takes the sums out, and leaves the type.
+    fn take(&mut self) -> Sums {
+        let sums = self.sums();
+        self.0 = self.0 >> Packed::TYPE << Packed::TYPE;
+        sums
+    }
+
+    fn sums(self) -> Sums {
+        let part = |at: u32| self.0 >> (at * Packed::BITS) & Packed::MOST;
+        Sums { count: part(0), known: part(1), missed: part(2) }
+    }
+
+    fn branch_type(self) -> Option<BranchType> {
+        let code = (self.0 >> Packed::TYPE) as u8;
+        (code != 0).then_some(BranchType(code))
+    }
 }
 
-fn branch_hash((from, to, space): (u64, u64, Space)) -> u32 {
-    index::hash(from, to, u64::from(space))
+/// How often something ran.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    /// All times.
+    pub(super) count: u64,
+    /// How many of them are known to be predicted or not.
+    pub(super) known: u64,
+    /// How many were mispredicted.
+    pub(super) missed: u64,
+}
+
+impl Sums {
+    fn add(&mut self, more: Sums, weight: u64) {
+        add(&mut self.count, more.count.saturating_mul(weight));
+        add(&mut self.known, more.known.saturating_mul(weight));
+        add(&mut self.missed, more.missed.saturating_mul(weight));
+    }
 }
 
 impl TransitionSlot {
-    /// It ran.
-    #[inline]
-    pub(super) fn run(&mut self, flags: EntryFlags, weight: u64) {
-        add(&mut self.count, weight);
-        let known = u64::from(flags.mispredicted().is_some());
-        add(&mut self.known, weight * known);
-        add(&mut self.missed, weight * (flags.0 & EntryFlags::MISPREDICTED));
+    /// perf's type, as a record of it had it.
+    pub(super) fn branch_type(&self) -> Option<BranchType> {
+        self.packed.branch_type()
     }
+}
 
-    /// It is known what the code before the branch did.
-    #[inline]
-    pub(super) fn is_settled(&self) -> bool {
-        self.kind == Decoding::Runs
-    }
+/// Sums of transitions that have no room there, by number.
+#[derive(Debug, Default)]
+pub(super) struct Many(HashMap<u32, Sums>);
 
-    /// Takes back what code bytes said that are not those that ran.
-    pub(super) fn forget_code(&mut self) {
-        (self.kind, self.insides) = (Decoding::NoCode, 0);
+impl Many {
+    /// All that was counted of a transition.
+    pub(super) fn sums(&self, number: u32, slot: &TransitionSlot) -> Sums {
+        let mut sums = slot.packed.sums();
+        // Mostly there are none.
+        if !self.0.is_empty()
+            && let Some(more) = self.0.get(&number)
+        {
+            sums.add(*more, 1);
+        }
+        sums
     }
 }
 
@@ -122,23 +204,22 @@ impl TransitionSlot {
 #[derive(Debug)]
 pub(super) struct Transitions {
     index: Index,
-    /// The first with each block, and the first with each branch and target.
-    blocks: Index,
-    edges: Index,
     pub(super) list: Pieces<TransitionSlot>,
+    pub(super) many: Many,
     /// The cycles of their blocks; `None` where nobody asks for them.
     pub(super) cycles: Option<Pieces<Cycles>>,
+    /// Hash and number of the transitions of a stack.
+    found: Vec<(u32, u32)>,
 }
 
 impl Default for Transitions {
     fn default() -> Transitions {
-        let (index, blocks, edges) = (Index::default(), Index::default(), Index::default());
         Transitions {
-            index,
-            blocks,
-            edges,
+            index: Index::default(),
             list: Pieces::default(),
+            many: Many::default(),
             cycles: Some(Pieces::default()),
+            found: Vec::new(),
         }
     }
 }
@@ -149,11 +230,34 @@ impl Transitions {
         Transitions { cycles: None, ..Transitions::default() }
     }
 
+    /// Without what finds them: nobody will look for any.
+    pub(super) fn into_parts(self) -> (Pieces<TransitionSlot>, Many, Option<Pieces<Cycles>>) {
+        (self.list, self.many, self.cycles)
+    }
+
+    /// Counts a stack, its transitions oldest first.
+    pub(super) fn add(&mut self, space: Space, weight: u64, steps: &[Transition]) {
+        let mut found = std::mem::take(&mut self.found);
+        self.look_up(steps.iter().map(|step| Key::of(space, step)), &mut found);
+        for (step, (hash, number)) in steps.iter().zip(&mut found) {
+            let key = Key::of(space, step);
+            let known = self.find_near(*number, *hash, &key);
+            *number = known.or_else(|| self.push(key, *hash)).unwrap_or(NONE);
+            self.run(*number, (step.branch.flags, step.cycles), weight);
+        }
+        self.found = found;
+    }
+
+    /// The hash and the number of the transitions of the last stack.
+    pub(super) fn found(&self) -> &[(u32, u32)] {
+        &self.found
+    }
+
     /// Where each of some keys will most likely be found: its hash and its
     /// number. What is there is fetched, all of it side by side: one after the
     /// other, each would wait for its own.
     #[inline]
-    pub(super) fn look_up(&self, keys: impl Iterator<Item = Key>, found: &mut Vec<(u32, u32)>) {
+    fn look_up(&self, keys: impl Iterator<Item = Key>, found: &mut Vec<(u32, u32)>) {
         found.clear();
         found.extend(keys.map(|key| (key.hash(), 0)));
         let touched = found.iter().fold(0, |all, (hash, _)| all ^ self.index.touch(*hash));
@@ -164,62 +268,107 @@ impl Transitions {
         let load = |number: u32| {
             let cycles = self.cycles.as_ref().and_then(|cycles| cycles.get(number));
             let cycles = cycles.map_or(0, |cycles| u64::from(cycles.is_few()));
-            self.list.get(number).map_or(0, |slot| slot.count) ^ cycles
+            self.list.get(number).map_or(0, |slot| slot.packed.0) ^ cycles
         };
         std::hint::black_box(found.iter().fold(0, |all, (_, number)| all ^ load(*number)));
     }
 
     /// The number of a key, which `guess` most likely is.
     #[inline]
-    pub(super) fn find_near(&self, guess: u32, hash: u32, key: &Key) -> Option<u32> {
+    fn find_near(&self, guess: u32, hash: u32, key: &Key) -> Option<u32> {
         let is = |number: u32| self.list.get(number).is_some_and(|slot| slot.key == *key);
         if is(guess) { Some(guess) } else { self.index.find(hash, is) }
     }
 
-    /// The number of a key.
-    pub(super) fn find(&self, key: &Key) -> Option<u32> {
-        self.find_near(NONE, key.hash(), key)
-    }
-
-    /// The first that has a block.
-    pub(super) fn with_block(&self, block: (u64, u32, Space)) -> Option<&TransitionSlot> {
-        let is =
-            |number: u32| self.list.get(number).is_some_and(|slot| slot.key.block() == Some(block));
-        self.blocks.find(block_hash(block), is).and_then(|number| self.list.get(number))
-    }
-
-    /// The number of the first that has a branch with this target.
-    pub(super) fn with_branch(&self, branch: (u64, u64, Space)) -> Option<u32> {
-        let is = |number: u32| {
-            let slot = self.list.get(number).filter(|slot| slot.edge != NONE);
-            slot.is_some_and(|slot| slot.key.branch() == branch)
-        };
-        self.edges.find(branch_hash(branch), is)
-    }
-
-    /// The number that the next one will have; `None` where there are more than
-    /// numbers.
-    pub(super) fn next(&self) -> Option<u32> {
-        u32::try_from(self.list.len()).ok().filter(|number| *number != NONE)
+    /// The number of a key; a new one if there was none. `None` where there are
+    /// more than numbers.
+    pub(super) fn number(&mut self, key: Key) -> Option<u32> {
+        let hash = key.hash();
+        self.find_near(NONE, hash, &key).or_else(|| self.push(key, hash))
     }
 
     /// Adds one whose key is not there yet.
-    pub(super) fn push(&mut self, slot: TransitionSlot) -> Option<u32> {
-        let number = self.next()?;
-        if let Some(block) = slot.key.block().filter(|block| self.with_block(*block).is_none()) {
-            self.blocks.insert(block_hash(block), number);
-        }
-        if slot.edge == number {
-            self.edges.insert(branch_hash(slot.key.branch()), number);
-        }
-        self.index.insert(slot.key.hash(), number);
-        self.list.push(slot);
+    #[cold]
+    fn push(&mut self, key: Key, hash: u32) -> Option<u32> {
+        let number = u32::try_from(self.list.len()).ok().filter(|number| *number != NONE)?;
+        self.index.insert(hash, number);
+        self.list.push(TransitionSlot { key, packed: Packed::default() });
         self.cycles.iter_mut().for_each(|cycles| cycles.push(Cycles::default()));
         Some(number)
     }
 
-    /// Without what finds them: nobody will look for any.
-    pub(super) fn into_parts(self) -> (Pieces<TransitionSlot>, Option<Pieces<Cycles>>) {
-        (self.list, self.cycles)
+    /// One ran, `weight` times.
+    #[inline]
+    pub(super) fn run(&mut self, number: u32, (flags, cycles): (EntryFlags, u32), weight: u64) {
+        let Some(slot) = self.list.get_mut(number) else { return };
+        if !slot.packed.add(flags, weight) {
+            self.carry(number, flags, weight);
+        }
+        if cycles != 0
+            && let Some(sums) = self.cycles.as_mut().and_then(|cycles| cycles.get_mut(number))
+        {
+            sums.add(cycles, weight);
+        }
+    }
+
+    /// Takes in what another one counted of its number.
+    pub(super) fn join(&mut self, other: &Transitions, number: u32) {
+        let Some(theirs) = other.list.get(number) else { return };
+        let Some(ours) = self.number(theirs.key) else { return };
+        if let Some(slot) = self.list.get_mut(ours)
+            && !slot.packed.join(theirs.packed)
+        {
+            self.many.0.entry(ours).or_default().add(theirs.packed.sums(), 1);
+        }
+        if let Some(more) = other.many.0.get(&number) {
+            self.many.0.entry(ours).or_default().add(*more, 1);
+        }
+        let cycles = self.cycles.as_mut().and_then(|cycles| cycles.get_mut(ours));
+        let theirs = other.cycles.as_ref().and_then(|cycles| cycles.get(number));
+        if let Some((cycles, theirs)) = cycles.zip(theirs) {
+            cycles.merge(theirs);
+        }
+    }
+
+    /// The same where there is no room: what is there goes elsewhere, and so does
+    /// what never has room.
+    #[cold]
+    fn carry(&mut self, number: u32, flags: EntryFlags, weight: u64) {
+        let Some(slot) = self.list.get_mut(number) else { return };
+        let many = self.many.0.entry(number).or_default();
+        many.add(slot.packed.take(), 1);
+        if !slot.packed.add(flags, weight) {
+            slot.packed.add(flags, 1);
+            many.add(slot.packed.take(), weight);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, Packed, Transitions};
+    use crate::read::stack::EntryFlags;
+    use lbr_msr::record::BranchType;
+
+    /// Sums are the same whether they fit or not, and whatever a stack stands for.
+    #[test]
+    fn sums_have_no_end() {
+        let mut transitions = Transitions::without_cycles();
+        let number = transitions.number(Key::straight((1, 2, 3))).expect("there is room");
+        let typed = EntryFlags(EntryFlags::MISPREDICTED).with_type(Some(BranchType::COND));
+        let weights = [1, Packed::MOST - 1, 1, 1, u64::from(u32::MAX), 7];
+        for weight in weights {
+            transitions.run(number, (typed, 0), weight);
+            transitions.run(number, (EntryFlags(EntryFlags::PREDICTED), 0), weight);
+            transitions.run(number, (EntryFlags(0), 0), weight);
+        }
+        let slot = transitions.list.get(number).expect("it was put there");
+        let sums = transitions.many.sums(number, slot);
+        let all: u64 = weights.iter().sum();
+        assert_eq!((sums.count, sums.known, sums.missed), (3 * all, 2 * all, all));
+        assert_eq!(slot.branch_type(), Some(BranchType::COND));
+        transitions.run(number, (typed, 0), u64::MAX);
+        let slot = transitions.list.get(number).expect("it was put there");
+        assert_eq!(transitions.many.sums(number, slot).count, u64::MAX);
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
+use crate::clean::Run;
+use crate::index::Product;
 use crate::read::stack::{self, Entries, EntryFlags, RawBranch};
 
 /// A branch of an address space.
@@ -38,29 +40,6 @@ impl Hash for BranchKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.from ^ u64::from(self.space) << 32);
         state.write_u64(self.to);
-    }
-}
-
-/// Products: enough for addresses, at a tenth of the price of a hash that
-/// withstands whoever chooses them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Product(u64);
-
-impl Hasher for Product {
-    #[inline]
-    fn finish(&self) -> u64 {
-        // A table looks at the lowest bits, which are mixed the least.
-        self.0 ^ self.0 >> 32
-    }
-
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    #[inline]
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(32) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
 
@@ -115,12 +94,36 @@ impl Packed {
         (self.0 >> Packed::TYPE) as u8
     }
 
-    /// Takes a type in, if there is none yet.
+    /// Takes a type in: of several the lowest counts, in whichever order they come.
     #[inline]
     fn learn_type(&mut self, flags: EntryFlags) {
-        if self.branch_type() == 0 {
-            self.0 |= flags.branch_type().map_or(0, |t| u64::from(t.0)) << Packed::TYPE;
+        // Mostly the same as before, or none.
+        if flags.type_code() != u64::from(self.branch_type()) {
+            self.learn(flags.branch_type().map_or(0, |t| t.0));
         }
+    }
+
+    fn learn(&mut self, branch_type: u8) {
+        let lowest = lowest_type(self.branch_type(), branch_type);
+        self.0 = self.without_type().0 | u64::from(lowest) << Packed::TYPE;
+    }
+
+    /// The sums alone.
+    const fn without_type(self) -> Packed {
+        Packed(self.0 & ((1 << Packed::TYPE) - 1))
+    }
+
+    /// Sums that have room; `None` where they have not.
+    fn with(sums: &Sums) -> Option<Packed> {
+        let Sums { count, mispredicted, known, cycles, with_cycles } = *sums;
+        let room = count < Packed::MOST && cycles <= Packed::MOST_CYCLES;
+        room.then_some(Packed(
+            count
+                | mispredicted << Packed::MISPREDICTED
+                | known << Packed::KNOWN
+                | count.saturating_sub(with_cycles) << Packed::WITHOUT_CYCLES
+                | cycles << Packed::CYCLES,
+        ))
     }
 
     const fn sums(self) -> Sums {
@@ -173,6 +176,11 @@ impl Sums {
     }
 }
 
+/// Of two types the lower; 0 is none.
+fn lowest_type(a: u8, b: u8) -> u8 {
+    if a == 0 || b == 0 { a | b } else { a.min(b) }
+}
+
 /// Sums of four counters; `None` where nothing was counted.
 type Counted = [Option<u64>; 4];
 
@@ -202,9 +210,7 @@ impl Row {
     pub(super) fn merge(&mut self, other: &Row) {
         self.sums.add(&other.sums, 1);
         add_counted(&mut self.counters, &other.counters);
-        if self.branch_type == 0 {
-            self.branch_type = other.branch_type;
-        }
+        self.branch_type = lowest_type(self.branch_type, other.branch_type);
     }
 }
 
@@ -320,6 +326,52 @@ impl BranchCounts {
         spaces.all(|space| space == first).then_some(first)
     }
 
+    /// How many branches there are.
+    pub(super) fn len(&self) -> u32 {
+        self.few.len() as u32
+    }
+
+    /// Takes in what parts counted, in the order of these runs.
+    pub(super) fn join_runs(&mut self, mut parts: Vec<BranchCounts>, runs: &[Run]) {
+        type Numbered = Vec<(BranchKey, Packed)>;
+        let numbered = parts.iter_mut().map(|part| {
+            let mut few: Numbered = std::mem::take(&mut part.few).into_iter().collect();
+            few.sort_unstable_by_key(|(key, _)| key.number);
+            few
+        });
+        let numbered: Vec<Numbered> = numbered.collect();
+        for Run { part, numbers } in runs {
+            let all = numbers.start as usize..numbers.end as usize;
+            let few = numbered.get(*part).and_then(|few| few.get(all)).unwrap_or_default();
+            let Some(part) = parts.get(*part) else { continue };
+            few.iter().for_each(|(key, few)| self.join(&part.row(*key, *few)));
+        }
+    }
+
+    /// Takes in what a part counted of a branch.
+    fn join(&mut self, row: &Row) {
+        let Row { from, to, space, branch_type, mut sums, counters, .. } = *row;
+        let number = self.few.len() as u32;
+        let (key, mut few) = match self.few.get_key_value(&BranchKey { from, to, space, number }) {
+            Some((key, few)) => (*key, *few),
+            None => (BranchKey { from, to, space, number }, Packed::default()),
+        };
+        sums.add(&few.sums(), 1);
+        few.learn(branch_type);
+        let branch_type = few.without_sums().0;
+        few = Packed(Packed::with(&sums).unwrap_or_default().0 | branch_type);
+        let is_few = few.sums().count == sums.count;
+        self.few.insert(key, few);
+        if !is_few && let Some(many) = self.many(&key) {
+            many.add(&sums, 1);
+        }
+        if counters.iter().any(Option::is_some) {
+            let at = key.number as usize;
+            self.counters.resize(self.few.len().max(self.counters.len()), Counted::default());
+            self.counters.get_mut(at).into_iter().for_each(|sum| add_counted(sum, &counters));
+        }
+    }
+
     /// The branches with their sums, in the order in which they came.
     pub(super) fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.few.iter().map(|(key, few)| self.row(*key, *few)).collect();
@@ -328,22 +380,23 @@ impl BranchCounts {
     }
 
     /// The branches with their sums, by number of entries and then by address.
-    pub(super) fn ranked(&self) -> impl Iterator<Item = Row> {
+    pub(super) fn ranked(mut self) -> impl Iterator<Item = Row> {
         struct Ranked {
             /// The count from high to low, and behind it an address.
             rank: u128,
             key: BranchKey,
             few: Packed,
         }
-        let ranked = self.few.iter().map(|(key, few)| {
+        // The table goes before the rows are made.
+        let ranked = std::mem::take(&mut self.few).into_iter().map(|(key, few)| {
             let many = self.many.get(key.number as usize).map_or(0, |many| many.count);
             let count = many.saturating_add(few.sums().count);
             let rank = u128::from(!count) << 64 | u128::from(key.from);
-            Ranked { rank, key: *key, few: *few }
+            Ranked { rank, key, few }
         });
         let mut ranked: Vec<Ranked> = ranked.collect();
         ranked.sort_unstable_by(|a, b| a.rank.cmp(&b.rank).then_with(|| a.key.to.cmp(&b.key.to)));
-        ranked.into_iter().map(|ranked| self.row(ranked.key, ranked.few))
+        ranked.into_iter().map(move |ranked| self.row(ranked.key, ranked.few))
     }
 
     fn row(&self, key: BranchKey, few: Packed) -> Row {

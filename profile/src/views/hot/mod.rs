@@ -7,11 +7,12 @@ use std::cmp::Reverse;
 use lbr_msr::record::BranchType;
 
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Key, View, Whole};
+use crate::clean::{Cleaned, Key, Run, View, Waiting, Whole};
 use crate::code::maps::{Location, Maps};
 use crate::index::Index;
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
+use crate::read::stack::Entries;
 use counts::Row;
 
 pub use counts::BranchCounts;
@@ -145,6 +146,26 @@ impl View for BranchCounts {
                 self.counted(&branch, stack.space, stack.weight, stack.counts(at));
             }
         }
+    }
+
+    fn part(&self) -> Option<BranchCounts> {
+        Some(BranchCounts::default())
+    }
+
+    fn count(&mut self, stack: &Waiting<'_>) {
+        let Waiting { space, weight, branches, counts, .. } = *stack;
+        self.add(&Entries::Parsed(branches), space, weight);
+        for (branch, counts) in branches.iter().zip(counts) {
+            self.counted(branch, space, weight, *counts);
+        }
+    }
+
+    fn numbers(&self) -> u32 {
+        self.len()
+    }
+
+    fn join(&mut self, parts: Vec<BranchCounts>, runs: &[Run]) {
+        self.join_runs(parts, runs);
     }
 
     fn finish(self, whole: Whole) -> HotTable {

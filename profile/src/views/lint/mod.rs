@@ -276,11 +276,14 @@ impl Scan {
         add(&mut self.newest, weight);
         add(&mut self.counted, weight.saturating_mul(entries.len() as u64));
         if stack.user_only {
+            let (mut from_kernel, mut to_kernel) = (0, 0);
             entries.for_each(|branch| {
-                add(&mut self.user_only, weight);
-                add(&mut self.from_kernel, weight * u64::from(branch.from >= KERNEL));
-                add(&mut self.to_kernel, weight * u64::from(branch.to >= KERNEL));
+                from_kernel += u64::from(branch.from >= KERNEL);
+                to_kernel += u64::from(branch.to >= KERNEL);
             });
+            add(&mut self.user_only, weight.saturating_mul(entries.len() as u64));
+            add(&mut self.from_kernel, weight.saturating_mul(from_kernel));
+            add(&mut self.to_kernel, weight.saturating_mul(to_kernel));
         }
         self.cycles(stack.transitions, weight);
     }

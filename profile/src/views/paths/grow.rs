@@ -3,6 +3,7 @@
 
 use super::successors::Followers;
 use super::{Break, Follower};
+use crate::clean::pieces::Pieces;
 use crate::views::walk::{Edge, Transfer};
 
 /// Branches of a chain at most.
@@ -28,7 +29,12 @@ fn dominant(followers: &Followers, least: f64) -> Option<usize> {
     surely.then_some(next)
 }
 
-pub(super) fn grow(edges: &[Edge], followers: &[Followers], least: f64, cross: bool) -> Grown {
+pub(super) fn grow(
+    edges: &[Edge],
+    followers: &Pieces<Followers>,
+    least: f64,
+    cross: bool,
+) -> Grown {
     let count = |edge: usize| edges.get(edge).map_or(0, |edge| edge.count);
     let stops = |edge: usize| {
         let kind = edges.get(edge).map(|edge| edge.kind).unwrap_or_default();
@@ -93,7 +99,7 @@ pub(super) fn grow(edges: &[Edge], followers: &[Followers], least: f64, cross: b
         let (Some(&first), Some(&last)) = (chain.edges.first(), chain.edges.last()) else {
             continue;
         };
-        let after = followers.get(last).copied().unwrap_or_default();
+        let after = followers.get(last as u32).copied().unwrap_or_default();
         let joined = |next: usize| place.get(next).copied().flatten();
         chain.ends = match (stops(last), next.get(last).copied().flatten()) {
             (Some(Transfer::Call), _) => Break::Call,

@@ -16,6 +16,7 @@ mod successors;
 
 use std::collections::HashMap;
 
+use crate::clean::pieces::Pieces;
 use crate::clean::quality::Quality;
 use crate::clean::{Cleaned, Counter, Joins, View, Whole, add};
 use crate::code::maps::{Location, Maps};
@@ -178,17 +179,18 @@ impl Paths {
 /// The first walk.
 #[derive(Debug, Default)]
 struct FirstWalk {
-    followers: Vec<Followers>,
+    followers: Pieces<Followers>,
 }
 
 impl Visit for FirstWalk {
     type Table = PathFinder;
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
-        self.followers.resize(edges.list().len(), Followers::default());
-        touch(steps, |edge| self.followers.get(edge).map_or(0, Followers::touch));
+        self.followers.grow_to(edges.list().len());
+        touch(steps, |edge| self.followers.get(edge as u32).map_or(0, Followers::touch));
         for step in steps {
-            if let Some(after) = step.before.and_then(|before| self.followers.get_mut(before)) {
+            let before = step.before.and_then(|before| self.followers.get_mut(before as u32));
+            if let Some(after) = before {
                 after.add(step.edge, stack.weight);
             }
         }
@@ -197,13 +199,13 @@ impl Visit for FirstWalk {
     /// The same branch of several processes is one: the first.
     fn finish(self, mut edges: Edges, Whole { maps, .. }: Whole) -> PathFinder {
         let FirstWalk { mut followers } = self;
-        followers.resize(edges.list().len(), Followers::default());
+        followers.grow_to(edges.list().len());
         let firsts = edges.firsts(&maps);
         edges.merge(&firsts);
-        for (at, first) in firsts.iter().enumerate() {
+        for (at, first) in (0..).zip(&firsts) {
             // It is not before the first, whose own were looked at then.
             let after = followers.get_mut(at).map(std::mem::take);
-            if let Some((after, into)) = after.zip(followers.get_mut(*first as usize)) {
+            if let Some((after, into)) = after.zip(followers.get_mut(*first)) {
                 into.merge(&after, &firsts);
             }
         }
@@ -211,21 +213,31 @@ impl Visit for FirstWalk {
     }
 }
 
-/// What was counted of a branch in its chain.
+/// Where a branch stands, and what was counted of it there.
 #[derive(Clone, Copy, Debug, Default)]
-struct LinkCounts {
+struct Place {
+    /// The first that is the same: what is counted is its.
+    first: u32,
+    /// Its chain, or [`NO_CHAIN`], and its place there.
+    chain: u32,
+    at: u32,
+    /// It is the last of its chain.
+    last: bool,
     entered: u64,
     left: u64,
     lost: u64,
     bytes: u64,
 }
 
+const NO_CHAIN: u32 = u32::MAX;
+
 /// Where a thread stands: chain, place in it, and whether it came through
 /// the chain's first branch.
 #[derive(Clone, Copy, Debug)]
 struct OnChain {
-    chain: usize,
-    at: usize,
+    chain: u32,
+    at: u32,
+    last: bool,
     from_first: bool,
     edge: usize,
 }
@@ -233,28 +245,21 @@ struct OnChain {
 /// The second walk.
 #[derive(Debug)]
 struct SecondWalk {
-    /// Of each branch the first that is the same: what is counted is its.
-    firsts: Vec<u32>,
     growth: Growth,
     crowded: u64,
     chains: Vec<Chain>,
-    place: Vec<Option<(usize, usize)>>,
-    ran: Vec<LinkCounts>,
+    /// By branch.
+    places: Vec<Place>,
     whole: Vec<u64>,
     bytes: u64,
     threads: HashMap<Thread, OnChain>,
 }
 
 impl SecondWalk {
-    fn ran(&mut self, edge: usize, change: impl FnOnce(&mut LinkCounts)) {
-        if let Some(ran) = self.ran.get_mut(edge) {
+    fn ran(&mut self, edge: usize, change: impl FnOnce(&mut Place)) {
+        if let Some(ran) = self.places.get_mut(edge) {
             change(ran);
         }
-    }
-
-    /// Whether this is the last place of a chain.
-    fn is_last(&self, chain: usize, at: usize) -> bool {
-        self.chains.get(chain).is_some_and(|chain| at + 1 >= chain.edges.len())
     }
 
     /// A chain with its counts.
@@ -268,8 +273,8 @@ impl SecondWalk {
         };
         for edge in chain.edges {
             let Some(branch) = edges.get(edge) else { continue };
-            let LinkCounts { entered, left, lost, bytes } =
-                self.ran.get(edge).copied().unwrap_or_default();
+            let Place { entered, left, lost, bytes, .. } =
+                self.places.get(edge).copied().unwrap_or_default();
             let locate = |addr| maps.locate(branch.space as usize, addr);
             add(&mut path.branches, branch.count);
             add(&mut path.bytes, bytes);
@@ -299,26 +304,25 @@ impl Visit for SecondWalk {
         {
             self.ran(place.edge, |ran| add(&mut ran.lost, weight));
         }
-        touch(steps, |edge| {
-            let first = self.firsts.get(edge).map_or(edge, |first| *first as usize);
-            let place = self.place.get(first).copied().flatten().map_or(0, |(_, at)| at as u64);
-            place ^ self.ran.get(first).map_or(0, |ran| ran.entered ^ ran.bytes)
-        });
+        touch(steps, |edge| self.places.get(edge).map_or(0, |place| place.entered ^ place.bytes));
         for step in steps {
             let ends = step.before.and_then(|before| edges.get(before));
             let ends = ends.zip(edges.get(step.edge));
             let bytes = ends.map_or(0, |(before, edge)| edge.from.saturating_sub(before.to));
             let bytes = bytes.saturating_mul(weight);
             add(&mut self.bytes, bytes);
-            let edge = self.firsts.get(step.edge).map_or(step.edge, |first| *first as usize);
-            let Some(&Some((chain, at))) = self.place.get(edge) else { continue };
-            let goes_on = stands.filter(|place| {
-                step.before.is_some() && place.chain == chain && place.at + 1 == at
-            });
-            let round = stands.filter(|place| {
-                let last = self.is_last(chain, place.at);
-                step.before.is_some() && place.chain == chain && at == 0 && last
-            });
+            let Some(mut place) = self.places.get(step.edge).copied() else { continue };
+            let edge = place.first as usize;
+            if edge != step.edge {
+                place = self.places.get(edge).copied().unwrap_or(place);
+            }
+            let Place { chain, at, last, .. } = place;
+            if chain == NO_CHAIN {
+                continue;
+            }
+            let same = stands.filter(|place| step.before.is_some() && place.chain == chain);
+            let goes_on = same.filter(|place| place.at + 1 == at);
+            let round = same.filter(|place| at == 0 && place.last);
             let from_first = match goes_on.or(round) {
                 Some(place) => {
                     self.ran(edge, |ran| add(&mut ran.bytes, bytes));
@@ -326,9 +330,8 @@ impl Visit for SecondWalk {
                 }
                 None => {
                     if let Some(place) = stands {
-                        let last = self.is_last(place.chain, place.at);
                         self.ran(place.edge, |ran| match step.before {
-                            Some(_) if !last => add(&mut ran.left, weight),
+                            Some(_) if !place.last => add(&mut ran.left, weight),
                             Some(_) => {}
                             None => add(&mut ran.lost, weight),
                         });
@@ -338,12 +341,12 @@ impl Visit for SecondWalk {
                 }
             };
             if from_first
-                && self.is_last(chain, at)
-                && let Some(whole) = self.whole.get_mut(chain)
+                && last
+                && let Some(whole) = self.whole.get_mut(chain as usize)
             {
                 add(whole, weight);
             }
-            stands = Some(OnChain { chain, at, from_first, edge });
+            stands = Some(OnChain { chain, at, last, from_first, edge });
         }
         match stands {
             Some(place) if stack.goes_on => {
@@ -363,7 +366,8 @@ impl Visit for SecondWalk {
 
     fn finish(mut self, mut edges: Edges, whole: Whole) -> Paths {
         self.next_recording();
-        edges.merge(&self.firsts);
+        let firsts: Vec<u32> = self.places.iter().map(|place| place.first).collect();
+        edges.merge(&firsts);
         let complete = whole.is_complete();
         let Whole { quality, gaps, maps } = whole;
         let (taken, distinct) = edges.totals(&maps);
@@ -404,7 +408,7 @@ impl Visit for SecondWalk {
 pub struct PathFinder {
     edges: Edges,
     firsts: Vec<u32>,
-    followers: Vec<Followers>,
+    followers: Pieces<Followers>,
     maps: Maps,
 }
 
@@ -423,14 +427,18 @@ impl PathFinder {
         let crowded = followers.iter().filter(|after| after.missing > 0).count() as u64;
         let Grown { chains, place } =
             grow(edges.list(), &followers, growth.least, growth.cross_calls);
+        drop(followers);
+        let places = firsts.into_iter().zip(place).map(|(first, place)| {
+            let (chain, at) = place.unwrap_or((NO_CHAIN as usize, 0));
+            let last = chains.get(chain).is_some_and(|chain| at + 1 >= chain.edges.len());
+            Place { first, chain: chain as u32, at: at as u32, last, ..Place::default() }
+        });
         let walk = SecondWalk {
-            firsts,
             growth,
             crowded,
-            ran: vec![LinkCounts::default(); place.len()],
+            places: places.collect(),
             whole: vec![0; chains.len()],
             chains,
-            place,
             bytes: 0,
             threads: HashMap::new(),
         };

@@ -173,7 +173,7 @@ pub(crate) fn touch(steps: &[Step], load: impl Fn(usize) -> u64) {
 }
 
 /// What looks at the steps of stacks.
-pub(crate) trait Visit {
+pub(crate) trait Visit: Send {
     /// What it makes of what it saw.
     type Table;
 

@@ -52,7 +52,7 @@ pub enum Record<'a> {
 
 enum Input {
     File(File),
-    Stream(Box<dyn Read>),
+    Stream(Box<dyn Read + Send>),
 }
 
 impl Read for Input {
@@ -133,7 +133,7 @@ impl Reader {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn from_stream(stream: Box<dyn Read>) -> Result<Reader, ReadError> {
+    pub fn from_stream(stream: Box<dyn Read + Send>) -> Result<Reader, ReadError> {
         Reader::start(Input::Stream(stream), None)
     }
 

@@ -1,0 +1,184 @@
+//! Counting in several threads, with the same result.
+//!
+//! One thread at a time reads and cleans: mappings, processes that fork and end,
+//! streams that join, and what a selection leaves out are settled there, in the
+//! order of the recording. What it makes, a batch of stacks, it then counts in a
+//! part of its own, while others read on. Sums are the same in any order, and the
+//! parts are joined in the order in which the recording has what they counted
+//! first: nothing depends on who was faster.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::cleaner::{Cleaned, Transition};
+use super::counter::{Input, View};
+use crate::read::perf_data::ReadError;
+use crate::read::stack::RawBranch;
+
+/// Branches of a batch: as many as the second-level cache keeps. Tests see seams
+/// everywhere.
+const BATCH: usize = if cfg!(any(fuzzing, debug_assertions)) { 1 << 6 } else { 1 << 13 };
+
+/// A cleaned stack that waits to be counted, with what sums are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting<'a> {
+    /// The address space that its addresses mean something in.
+    pub(crate) space: u32,
+    /// How many stacks it stands for.
+    pub(crate) weight: u64,
+    /// Its branches, newest first; of a view that asks for
+    /// [transitions](View::ORDERED) none.
+    pub(crate) branches: &'a [RawBranch],
+    /// The same, oldest first, for such a view.
+    pub(crate) transitions: &'a [Transition],
+    /// What was counted at each branch; empty where nothing was.
+    pub(crate) counts: &'a [[Option<u8>; 4]],
+}
+
+/// Numbers of a part that follow on each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The part.
+    pub(crate) part: usize,
+    /// Its numbers.
+    pub(crate) numbers: std::ops::Range<u32>,
+}
+
+/// Stacks that wait to be counted.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Space and weight, and how many branches and counts each has.
+    stacks: Vec<(u32, u64, usize, usize)>,
+    branches: Vec<RawBranch>,
+    transitions: Vec<Transition>,
+    counts: Vec<[Option<u8>; 4]>,
+}
+
+impl Batch {
+    /// Takes a stack in, its transitions not: the cleaner gathers them.
+    fn push(&mut self, stack: &Cleaned<'_>, ordered: bool) {
+        let len = stack.branches.len();
+        if !ordered {
+            stack.branches.for_each(|branch| self.branches.push(branch));
+        }
+        let counts = if stack.has_counters() { len } else { 0 };
+        self.counts.extend((0..counts).map(|at| stack.counts(at)));
+        self.stacks.push((stack.space, stack.weight, len, counts));
+    }
+
+    /// Counts all of them.
+    fn count<V: View>(&self, part: &mut V) {
+        let (mut branches, mut counted) = (0, 0);
+        for &(space, weight, len, counts) in &self.stacks {
+            let all = branches..branches + len;
+            part.count(&Waiting {
+                space,
+                weight,
+                branches: self.branches.get(all.clone()).unwrap_or_default(),
+                transitions: self.transitions.get(all).unwrap_or_default(),
+                counts: self.counts.get(counted..counted + counts).unwrap_or_default(),
+            });
+            branches += len;
+            counted += counts;
+        }
+    }
+}
+
+/// What one thread at a time has.
+struct Front<'a, V> {
+    input: Input<'a>,
+    view: &'a mut V,
+    /// Batches so far.
+    batches: usize,
+    end: Option<Result<(), ReadError>>,
+}
+
+impl<V: View> Front<'_, V> {
+    /// Reads the next batch: its number.
+    fn fill(&mut self, batch: &mut Batch) -> usize {
+        batch.stacks.clear();
+        batch.branches.clear();
+        batch.counts.clear();
+        batch.transitions.clear();
+        let mut branches = 0;
+        while branches < BATCH && self.end.is_none() {
+            let next = self.input.next(self.view, |_, stack, _| {
+                branches += stack.branches.len();
+                batch.push(stack, V::ORDERED);
+            });
+            self.end = match next {
+                Ok(true) => None,
+                Ok(false) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            };
+        }
+        std::mem::swap(&mut self.input.cleaner.transitions, &mut batch.transitions);
+        self.batches += 1;
+        self.batches
+    }
+}
+
+/// What a thread counted: its part, and the batches with the numbers that the part
+/// had before each.
+type Counted<V> = (V, Vec<(usize, u32)>);
+
+/// Counts a recording to its end, each part in a thread.
+pub(super) fn count<V: View>(
+    input: Input<'_>,
+    view: &mut V,
+    mut parts: Vec<V>,
+    progress: impl FnMut(u64),
+) -> Result<(), ReadError> {
+    input.cleaner.transitions.clear();
+    input.cleaner.gathers = true;
+    let front = Mutex::new(Front { input, view, batches: 0, end: None });
+    let ours = parts.pop();
+    let counted: Vec<Counted<V>> = thread::scope(|scope| {
+        let front = &front;
+        // In fewer where there can be no more.
+        let spawn =
+            |part| thread::Builder::new().spawn_scoped(scope, move || batches(front, part, |_| {}));
+        let others: Vec<_> = parts.into_iter().map_while(|part| spawn(part).ok()).collect();
+        let ours = ours.map(|part| batches(front, part, progress));
+        let others = others.into_iter().map(|other| match other.join() {
+            Ok(counted) => counted,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ours.into_iter().chain(others).collect()
+    });
+    let Front { input, view, end, .. } = front.into_inner().unwrap_or_else(PoisonError::into_inner);
+    input.cleaner.gathers = false;
+    let mut runs: Vec<(usize, Run)> = Vec::new();
+    for (part, (counts, begins)) in counted.iter().enumerate() {
+        let ends = begins.iter().skip(1).map(|(_, begin)| *begin);
+        let ends = ends.chain(std::iter::once(counts.numbers()));
+        let new = begins.iter().zip(ends).filter(|((_, begin), end)| begin < end);
+        runs.extend(new.map(|(&(batch, begin), end)| (batch, Run { part, numbers: begin..end })));
+    }
+    runs.sort_unstable_by_key(|(batch, _)| *batch);
+    let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
+    view.join(counted.into_iter().map(|(part, _)| part).collect(), &runs);
+    end.unwrap_or(Ok(()))
+}
+
+/// Takes batches and counts them, until there are no more.
+fn batches<V: View>(
+    front: &Mutex<Front<'_, V>>,
+    mut part: V,
+    mut progress: impl FnMut(u64),
+) -> Counted<V> {
+    let (mut batch, mut begins) = (Batch::default(), Vec::<(usize, u32)>::new());
+    loop {
+        let mut front = front.lock().unwrap_or_else(PoisonError::into_inner);
+        if front.end.is_some() {
+            return (part, begins);
+        }
+        let number = front.fill(&mut batch);
+        progress(front.input.recording.position());
+        drop(front);
+        // Nothing new may have come with the batch before.
+        begins.pop_if(|(_, begin)| *begin == part.numbers());
+        begins.push((number, part.numbers()));
+        batch.count(&mut part);
+    }
+}

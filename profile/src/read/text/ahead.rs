@@ -1,0 +1,228 @@
+//! Text that other threads read ahead: plain lines of branches are parsed before
+//! anybody asks for them. What a line means beside its branches stays with the one
+//! reader, which takes all lines in their order.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::lines::CHUNK;
+use crate::read::brstack;
+use crate::read::stack::RawBranch;
+
+/// Pieces that wait, for each thread.
+const WAITING: u64 = 2;
+
+/// A part of the text.
+#[derive(Debug, Default)]
+pub(super) struct Piece {
+    pub(super) bytes: Vec<u8>,
+    /// Lines with nothing but branches: where each begins, its length without its
+    /// end, and where its entries end.
+    pub(super) lines: Vec<(usize, usize, usize)>,
+    pub(super) entries: Vec<RawBranch>,
+}
+
+/// Where the text comes from.
+struct Input {
+    stream: Box<dyn Read + Send>,
+    /// The beginning of a line whose end was not read yet.
+    rest: Vec<u8>,
+}
+
+/// What was read of it.
+#[derive(Default)]
+struct Queue {
+    /// Pieces that were begun, and those that were taken.
+    begun: u64,
+    taken: u64,
+    parsed: HashMap<u64, io::Result<Piece>>,
+    /// Pieces to be used again: they have their memory.
+    spare: Vec<Piece>,
+    /// Nothing comes behind those that were begun, or nobody asks any more.
+    ended: bool,
+}
+
+struct Shared {
+    input: Mutex<Input>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    most: u64,
+}
+
+/// Text that is read ahead.
+pub(super) struct Ahead {
+    shared: Arc<Shared>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ahead {
+    /// Reads on in so many threads, the one that asks among them; in fewer where
+    /// there can be no more.
+    pub(super) fn new(stream: Box<dyn Read + Send>, threads: usize) -> Ahead {
+        let input = Mutex::new(Input { stream, rest: Vec::new() });
+        let most = WAITING * threads as u64;
+        let (queue, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { input, queue, changed, most });
+        for _ in 1..threads {
+            let shared = Arc::clone(&shared);
+            if std::thread::Builder::new().spawn(move || shared.work()).is_err() {
+                break;
+            }
+        }
+        Ahead { shared }
+    }
+
+    /// The next piece; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Piece>> {
+        let shared = &self.shared;
+        loop {
+            let mut queue = lock(&shared.queue);
+            let next = queue.taken;
+            if let Some(piece) = queue.parsed.remove(&next) {
+                queue.taken += 1;
+                shared.changed.notify_all();
+                return piece.map(Some);
+            }
+            if queue.ended && next >= queue.begun {
+                return Ok(None);
+            }
+            // Nobody is ready: others are not waited for where there is work.
+            if queue.ended || queue.begun >= next + shared.most {
+                drop(shared.changed.wait(queue));
+            } else {
+                drop(queue);
+                shared.piece();
+            }
+        }
+    }
+
+    /// Takes back what is not needed any more.
+    pub(super) fn give_back(&mut self, piece: Piece) {
+        lock(&self.shared.queue).spare.push(piece);
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).ended = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    /// Reads and parses pieces until there are no more.
+    fn work(&self) {
+        loop {
+            let mut queue = lock(&self.queue);
+            while !queue.ended && queue.begun >= queue.taken + self.most {
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            if queue.ended {
+                return;
+            }
+            drop(queue);
+            self.piece();
+        }
+    }
+
+    /// Reads and parses a piece.
+    fn piece(&self) {
+        let mut input = lock(&self.input);
+        let mut queue = lock(&self.queue);
+        if queue.ended {
+            return;
+        }
+        let number = queue.begun;
+        queue.begun += 1;
+        let mut piece = queue.spare.pop().unwrap_or_default();
+        drop(queue);
+        let read = input.read(&mut piece);
+        if !matches!(read, Ok(true)) {
+            lock(&self.queue).ended = true;
+        }
+        drop(input);
+        // Whoever waits for it must hear of it, whatever happens.
+        let parse = |mut piece: Piece| {
+            piece.parse();
+            piece
+        };
+        let parsed = read.and_then(|_| {
+            std::panic::catch_unwind(|| parse(piece)).map_err(|_| io::Error::other("a bug"))
+        });
+        lock(&self.queue).parsed.insert(number, parsed);
+        self.changed.notify_all();
+    }
+}
+
+impl Input {
+    /// Reads a piece that ends where a line does, if one ends in it. Whether more
+    /// may follow.
+    fn read(&mut self, piece: &mut Piece) -> io::Result<bool> {
+        let bytes = &mut piece.bytes;
+        bytes.clear();
+        bytes.append(&mut self.rest);
+        let known = bytes.len();
+        bytes.resize(known + CHUNK, 0);
+        let mut end = known;
+        let mut more = true;
+        while let Some(room) = bytes.get_mut(end..).filter(|room| more && !room.is_empty()) {
+            match self.stream.read(room) {
+                Ok(read) => {
+                    end += read;
+                    more = read > 0;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // What came before is told first.
+                Err(error) if end == 0 => return Err(error),
+                Err(error) => {
+                    self.stream = Box::new(Failed(Some(error)));
+                    break;
+                }
+            }
+        }
+        bytes.truncate(end);
+        if more && let Some(last) = memchr::memrchr(b'\n', bytes) {
+            self.rest.extend_from_slice(bytes.get(last + 1..).unwrap_or_default());
+            bytes.truncate(last + 1);
+        }
+        Ok(more)
+    }
+}
+
+/// A stream that failed: it says so once more.
+struct Failed(Option<io::Error>);
+
+impl Read for Failed {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+impl Piece {
+    /// Parses the lines that are nothing but branches.
+    fn parse(&mut self) {
+        self.lines.clear();
+        self.entries.clear();
+        let mut entries = Vec::new();
+        let mut at = 0;
+        while let Some(rest) = self.bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            if rest.starts_with(b"\n") {
+                at += 1;
+                continue;
+            }
+            let begun = brstack::begin(rest, &mut entries);
+            let behind = rest.get(begun..).unwrap_or_default();
+            let is_whole = begun > 0 && matches!(behind, [b'\n', ..] | [b' ', b'\n', ..]);
+            if is_whole {
+                self.entries.append(&mut entries);
+                self.lines.push((at, begun, self.entries.len()));
+            }
+            let Some(end) = memchr::memchr(b'\n', behind) else { return };
+            at += begun + end + 1;
+        }
+    }
+}
