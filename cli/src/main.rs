@@ -8,6 +8,7 @@ use lbr_commands::memory::Memory;
 static MEMORY: Memory = Memory;
 
 fn main() -> std::process::ExitCode {
+    Memory::give_back();
     // A file that grows beyond what is allowed is an error of its own, not an end.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     lbr_commands::run(std::env::args_os())

@@ -16,6 +16,22 @@ use crate::present::escape::escaped;
 #[derive(Debug)]
 pub struct Memory;
 
+impl Memory {
+    /// Gives large blocks back to the system as soon as they are not needed, each
+    /// for itself: otherwise the C library keeps them in the middle of others once
+    /// it has seen a larger one go.
+    pub fn give_back() {
+        /// The size from which on it begins with that, bytes.
+        #[cfg(target_env = "gnu")]
+        const LARGE: libc::c_int = 128 << 10;
+        // SAFETY: it changes a setting, before there is another thread.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE)
+        };
+    }
+}
+
 /// What stays where this process ends here.
 static KEPT: OnceLock<String> = OnceLock::new();
 

@@ -48,6 +48,11 @@ pub(crate) struct SelectArgs {
     /// Read recordings that belong to another user too, as perf's --force.
     #[arg(short, long)]
     force: bool,
+    /// Threads that read and count [default: one for each CPU that may be used]. What
+    /// comes out is the same: text is parsed in all of them; of perf.data the branches
+    /// (view hot) and blocks are counted in all, every other view in one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 }
 
 /// Times, as an argument.
@@ -63,6 +68,7 @@ impl SelectArgs {
     /// The selection. From here on recordings of others are opened as it says.
     pub(crate) fn selection(&self) -> Arc<Selection> {
         input::force(self.force);
+        input::use_threads(self.threads);
         let numbers = |list: &[i32]| list.iter().map(|number| *number as u32).collect();
         Arc::new(Selection {
             events: self.event.iter().flat_map(|names| split(names)).collect(),

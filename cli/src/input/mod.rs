@@ -7,9 +7,10 @@ pub(crate) mod selected;
 use lbr_msr::text::AsText;
 use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,7 @@ impl Inputs {
 pub(crate) fn open(path: &Path, selection: &Arc<Selection>) -> Result<Recording, Failure> {
     let mut recording = open_whole(path)?;
     recording.stop_when(interrupted()?);
+    recording.read_ahead(threads());
     select(path, &mut recording, selection)?;
     Ok(recording)
 }
@@ -107,6 +109,23 @@ static FORCE: AtomicBool = AtomicBool::new(false);
 /// Does as the command line says: `--force`.
 pub(crate) fn force(yes: bool) {
     FORCE.store(yes, Ordering::Relaxed);
+}
+
+/// How many threads read and count; 0 where nobody said it.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Does as the command line says: `--threads`.
+pub(crate) fn use_threads(threads: Option<u16>) {
+    THREADS.store(threads.map_or(0, usize::from), Ordering::Relaxed);
+}
+
+/// How many threads read and count: where nobody said it, one for each CPU that
+/// this process may use.
+pub(crate) fn threads() -> usize {
+    match THREADS.load(Ordering::Relaxed) {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+        threads => threads,
+    }
 }
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();

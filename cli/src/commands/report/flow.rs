@@ -25,13 +25,13 @@ pub(super) fn run(
     head: impl FnOnce(&mut Out<'_>, &Flow) -> io::Result<()>,
     print: impl FnOnce(&mut Out<'_>, &mut Flow) -> io::Result<Option<u8>>,
 ) -> Outcome {
-    let mut counter =
-        if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
+    let selection = args.select.selection();
+    let counter = if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
+    let mut counter = counter.in_threads(input::threads());
     args.symbols.apply(counter.maps());
-    let sources =
-        input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-            counter.recording(recording, at)
-        })?;
+    let sources = input::read_all(args.inputs.paths(), &selection, |recording, at| {
+        counter.recording(recording, at)
+    })?;
     let mut flow = counter.finish();
     let totals = Totals::from(&flow);
     let rows = args.shown.keep_flow(&mut flow, blocks)?;

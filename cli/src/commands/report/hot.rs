@@ -85,12 +85,12 @@ fn table<'a>() -> Table<'a, Whole<'a>, Row<'a>> {
 }
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
-    let mut counter = Counter::new();
+    let selection = args.select.selection();
+    let mut counter = Counter::new().in_threads(input::threads());
     args.symbols.apply(counter.maps());
-    let sources =
-        input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-            counter.recording(recording, at)
-        })?;
+    let sources = input::read_all(args.inputs.paths(), &selection, |recording, at| {
+        counter.recording(recording, at)
+    })?;
     let mut hot = counter.finish();
     if let Some(sort) = args.sort {
         hot.sort(sort.into());
