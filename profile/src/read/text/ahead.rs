@@ -11,7 +11,7 @@ use crate::read::brstack;
 use crate::read::stack::RawBranch;
 
 /// Pieces that wait, for each thread.
-const WAITING: u64 = 2;
+const WAITING: u64 = 4;
 
 /// A part of the text.
 #[derive(Debug, Default)]

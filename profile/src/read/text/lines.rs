@@ -17,7 +17,7 @@ pub const ENDLESS: u64 = 1 << 26;
 /// Bytes asked for at a time. Tests read short texts, and meet ends of the buffer
 /// more often with a short one.
 pub(super) const CHUNK: usize =
-    if cfg!(any(fuzzing, debug_assertions)) { 1 << 12 } else { 256 * 1024 };
+    if cfg!(any(fuzzing, debug_assertions)) { 1 << 15 } else { 256 * 1024 };
 /// Bytes that are looked at before the first line is read.
 const HEAD: usize = 64 * 1024;
 

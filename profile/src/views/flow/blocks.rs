@@ -98,6 +98,9 @@ impl Keyed for Name {
     }
 }
 
+/// Beside the number of a site, which is lower: branches are inside the block.
+pub(super) const HAS_INSIDES: u32 = 1 << 31;
+
 /// Looks at the code of transitions.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
@@ -105,6 +108,9 @@ pub(super) struct Decoder {
     pub(super) no_sites: bool,
     /// By number of the transition.
     pub(super) list: Pieces<Decoded>,
+    /// The same of what each run asks for, so that it lies close together: the site,
+    /// and whether there is a branch [inside](HAS_INSIDES).
+    pub(super) asked: Vec<u32>,
     pub(super) insides: Insides,
     pub(super) sites: Sites,
     names: Table<Name>,
@@ -150,6 +156,9 @@ impl Decoder {
             }
         } else if kind == Decoding::Runs {
             site = self.site(space, from, None, maps);
+        }
+        if !self.no_sites {
+            self.asked.push(site & !HAS_INSIDES | if insides == 0 { 0 } else { HAS_INSIDES });
         }
         self.list.push(Decoded { edge, site, insides, kind });
     }

@@ -1,6 +1,6 @@
 //! Counting branches and the straight code between them.
 
-use super::blocks::Decoder;
+use super::blocks::{Decoder, HAS_INSIDES};
 use super::edges::Repeated;
 use super::transitions::{Key, NONE, Transitions};
 use crate::clean::Cleaned;
@@ -68,17 +68,21 @@ impl FlowCounts {
     /// each.
     fn add_clusters(&mut self, stack: &Cleaned<'_>) {
         let found = self.transitions.found();
-        let Decoder { list, insides, sites, .. } = &mut self.decoder;
-        let site = |number| list.get(number).map_or(NONE, |decoded| decoded.site);
-        let touched = found.iter().fold(0, |all, (_, number)| all ^ sites.touch(site(*number)));
-        std::hint::black_box(touched);
+        let Decoder { list, asked, insides, sites, .. } = &mut self.decoder;
+        let asked = |number: u32| asked.get(number as usize).copied().unwrap_or(NONE);
+        let touch = |number| sites.touch(asked(number) & !HAS_INSIDES);
+        std::hint::black_box(found.iter().fold(0, |all, (_, number)| all ^ touch(*number)));
         sites.begin();
         let mut again = false;
         for (_, number) in found {
-            let Some(decoded) = list.get(*number) else { continue };
-            again |= sites.visit(decoded.site);
-            for inside in insides.of(decoded.insides) {
-                again |= sites.visit(inside.site);
+            let asked = asked(*number);
+            again |= sites.visit(asked & !HAS_INSIDES);
+            if asked & HAS_INSIDES != 0
+                && let Some(decoded) = list.get(*number)
+            {
+                for inside in insides.of(decoded.insides) {
+                    again |= sites.visit(inside.site);
+                }
             }
         }
         if !again {
