@@ -19,7 +19,7 @@ pub(super) struct Chain {
 /// Chains, and for each branch the chain it belongs to and its place in it.
 pub(super) struct Grown {
     pub(super) chains: Vec<Chain>,
-    pub(super) place: Vec<Option<(usize, usize)>>,
+    pub(super) place: Vec<Option<(u32, u32)>>,
 }
 
 /// What follows a branch often enough.
@@ -40,19 +40,18 @@ pub(super) fn grow(
         let kind = edges.get(edge).map(|edge| edge.kind).unwrap_or_default();
         if cross || kind.is_jump() { None } else { Some(kind) }
     };
-    let next: Vec<Option<usize>> = followers
-        .iter()
-        .enumerate()
-        .map(|(edge, after)| dominant(after, least).filter(|_| stops(edge).is_none()))
-        .collect();
+    let following = |(edge, after): (usize, &Followers)| {
+        dominant(after, least).filter(|_| stops(edge).is_none()).map(|next| next as u32)
+    };
+    let followed: Vec<Option<u32>> = followers.iter().enumerate().map(following).collect();
+    let next = |edge: usize| followed.get(edge).copied().flatten().map(|next| next as usize);
     // The most frequent of those that each mostly follows.
-    let mut before: Vec<Option<(u64, usize)>> = vec![None; edges.len()];
-    for (edge, next) in next.iter().enumerate() {
-        if let Some(place) = next.and_then(|next| before.get_mut(next)) {
-            let candidate = (count(edge), edge);
-            if place.is_none_or(|known| candidate.0 > known.0) {
-                *place = Some(candidate);
-            }
+    let mut before: Vec<Option<u32>> = vec![None; edges.len()];
+    for edge in 0..edges.len() {
+        if let Some(place) = next(edge).and_then(|next| before.get_mut(next))
+            && place.is_none_or(|known| count(edge) > count(known as usize))
+        {
+            *place = Some(edge as u32);
         }
     }
     // What is counted at another stands in no chain.
@@ -67,12 +66,12 @@ pub(super) fn grow(
         let mut chain = std::collections::VecDeque::from([seed]);
         let mut mark = |edge: usize| {
             let free = grown.place.get_mut(edge).filter(|place| place.is_none());
-            free.map(|place| *place = Some((number, 0))).is_some()
+            free.map(|place| *place = Some((number as u32, 0))).is_some()
         };
         mark(seed);
         let mut at = seed;
         while chain.len() < LONGEST
-            && let Some(after) = next.get(at).copied().flatten().filter(|edge| mark(*edge))
+            && let Some(after) = next(at).filter(|edge| mark(*edge))
         {
             chain.push_back(after);
             at = after;
@@ -80,7 +79,7 @@ pub(super) fn grow(
         // Not round: what leads back to the first is the end, not the beginning.
         let mut at = seed;
         while chain.len() < LONGEST
-            && let Some((_, ahead)) = before.get(at).copied().flatten()
+            && let Some(ahead) = before.get(at).copied().flatten().map(|ahead| ahead as usize)
             && mark(ahead)
         {
             chain.push_front(ahead);
@@ -89,7 +88,7 @@ pub(super) fn grow(
         let chain: Vec<usize> = chain.into();
         for (at, edge) in chain.iter().enumerate() {
             if let Some(place) = grown.place.get_mut(*edge) {
-                *place = Some((number, at));
+                *place = Some((number as u32, at as u32));
             }
         }
         grown.chains.push(Chain { edges: chain, ends: Break::Unknown });
@@ -101,13 +100,13 @@ pub(super) fn grow(
         };
         let after = followers.get(last as u32).copied().unwrap_or_default();
         let joined = |next: usize| place.get(next).copied().flatten();
-        chain.ends = match (stops(last), next.get(last).copied().flatten()) {
+        chain.ends = match (stops(last), next(last)) {
             (Some(Transfer::Call), _) => Break::Call,
             (Some(_), _) => Break::Return,
             (None, Some(next)) if next == first => Break::Round,
             (None, Some(_)) if chain.edges.len() >= LONGEST => Break::Long,
             (None, Some(next)) => match joined(next) {
-                Some((number, at)) => Break::Joins { chain: number, at },
+                Some((number, at)) => Break::Joins { chain: number as usize, at: at as usize },
                 None => Break::Unknown,
             },
             (None, None) if after.all == 0 => Break::Unknown,

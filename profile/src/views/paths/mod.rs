@@ -429,9 +429,10 @@ impl PathFinder {
             grow(edges.list(), &followers, growth.least, growth.cross_calls);
         drop(followers);
         let places = firsts.into_iter().zip(place).map(|(first, place)| {
-            let (chain, at) = place.unwrap_or((NO_CHAIN as usize, 0));
-            let last = chains.get(chain).is_some_and(|chain| at + 1 >= chain.edges.len());
-            Place { first, chain: chain as u32, at: at as u32, last, ..Place::default() }
+            let (chain, at) = place.unwrap_or((NO_CHAIN, 0));
+            let of = chains.get(chain as usize);
+            let last = of.is_some_and(|of| at as usize + 1 >= of.edges.len());
+            Place { first, chain, at, last, ..Place::default() }
         });
         let walk = SecondWalk {
             growth,
