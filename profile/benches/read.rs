@@ -28,7 +28,8 @@ fn recording() -> Vec<u8> {
     for time in 0..STACKS {
         let entries = program.stack();
         let stack = BranchStack { entries, integrity: Integrity::UNKNOWN };
-        let sample = Sample { time, pid: 1, tid: 1, cpu: 0, ip: 0, period: 1, stack };
+        let sample =
+            Sample { time, pid: 1, tid: 1, cpu: 0, ip: 0, period: 1, arguments: None, stack };
         out.event(&Event::Sample(sample)).expect("memory takes everything");
     }
     out.finish_stream().expect("memory takes everything");

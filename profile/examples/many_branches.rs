@@ -87,6 +87,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             newest.cycles = None;
         }
         out.event(&Event::Sample(Sample {
+            arguments: None,
             time: 1_000 + index * 1_000,
             pid: PID,
             tid: PID,

@@ -257,7 +257,16 @@ fn write(path: &Path, meta: Meta, map: Event, branches: &[(u64, u64, String)]) {
         let entry = BranchEntry { from: BASE + from, to: BASE + to, ..BranchEntry::default() };
         let stack = BranchStack { entries: vec![entry], integrity };
         let time = 1000 + time as u64;
-        let sample = Sample { time, pid: 7, tid: 7, cpu: 0, ip: BASE + to, period: 1, stack };
+        let sample = Sample {
+            time,
+            pid: 7,
+            tid: 7,
+            cpu: 0,
+            ip: BASE + to,
+            period: 1,
+            arguments: None,
+            stack,
+        };
         writer.event(&Event::Sample(sample)).unwrap();
     }
     writer.finish_file().unwrap();

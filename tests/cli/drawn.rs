@@ -33,6 +33,7 @@ pub(crate) fn meta(source: Source) -> Meta {
         knowledge: SourceKnowledge::HARDWARE,
         source,
         types: true,
+        arguments: false,
         compression: None,
     }
 }
@@ -68,6 +69,7 @@ pub(crate) fn record(path: &Path, meta: Meta, mapped: Option<Mapped<'_>>, runs: 
         }
         entries.reverse();
         let sample = Sample {
+            arguments: None,
             time: 1_000 + index as u64,
             pid: PID,
             tid: PID,

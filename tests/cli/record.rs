@@ -400,3 +400,66 @@ fn a_rate_gives_samples_and_reports_its_seed() {
     assert!(!said.contains("complete: every"), "a rate promises nothing: {said}");
     assert_eq!(recorded.out.status.code(), Some(7));
 }
+
+/// `arguments.S`: the values of each call by hand.
+#[test]
+fn arguments_of_a_function() {
+    let Some(program) = build("arguments.S", BARE) else { return };
+    let recorded = record(&["--args", "work"], &program);
+    if recorded.out.status.code() == Some(4) {
+        return skipped(text(&recorded.out.stderr));
+    }
+    assert_eq!(recorded.out.status.code(), Some(0), "{}", text(&recorded.out.stderr));
+    let out = lbr(&["report", "--view", "args", "--json", "-i", recorded.file.to_str().unwrap()]);
+    let lines: Vec<Value> =
+        text(&out.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let quality = lines.iter().find(|line| line["view"] == "quality").unwrap();
+    // Eight calls, of which one falls into the function.
+    assert_eq!(quality["samples_with_registers"], 7, "{quality}");
+    let values = |caller: &str, register: &str| -> Vec<(String, u64)> {
+        let row = |line: &&Value| line["caller_symbol"] == caller && line["register"] == register;
+        let row = lines.iter().find(row).unwrap_or_else(|| panic!("{caller} {register}"));
+        assert_eq!(row["callee_symbol"], "work");
+        let values = row["values"].as_array().unwrap().iter();
+        values
+            .map(|had| (had["value"].as_str().unwrap().to_owned(), had["count"].as_u64().unwrap()))
+            .collect()
+    };
+    let all = |values: &[(&str, u64)]| {
+        values.iter().map(|(value, n)| ((*value).to_owned(), *n)).collect::<Vec<_>>()
+    };
+    let down = [("0x1", 1), ("0x2", 1), ("0x3", 1), ("0x4", 1), ("0x5", 1)];
+    assert_eq!(values("_start", "rdi"), all(&down));
+    for (caller, register, value, n) in [
+        ("_start", "rsi", "0x64", 5),
+        ("_start", "rdx", "0x3", 5),
+        ("_start", "r9", "0x0", 5),
+        ("indirect", "rdi", "0xffffffffffffffff", 1),
+        ("indirect", "rsi", "0x7", 1),
+        ("indirect", "r9", "0x9", 1),
+        ("conditional", "rdi", "0x21", 1),
+    ] {
+        assert_eq!(values(caller, register), all(&[(value, n)]), "{caller} {register}");
+    }
+    // Nothing else changes: all branches are there, as without it.
+    assert_eq!(recorded.edges(), record(&["--source", "ptrace"], &program).edges());
+    // perf reads the registers by the same numbers.
+    let Ok(script) =
+        tool("perf").args(["script", "-F", "uregs", "-i"]).arg(&recorded.file).output()
+    else {
+        return skipped("no perf to read the registers");
+    };
+    let first = text(&script.stdout);
+    let first: Vec<&str> = first.lines().next().unwrap_or_default().split_whitespace().collect();
+    assert_eq!(first, ["ABI:2", "CX:0x0", "DX:0x3", "SI:0x64", "DI:0x5", "R8:0x0", "R9:0x0"]);
+}
+
+#[test]
+fn arguments_where_they_cannot_be_had() {
+    let Some(program) = build("arguments.S", BARE) else { return };
+    let no_such = record(&["--args", "nobody"], &program);
+    assert_eq!(no_such.out.status.code(), Some(2), "{}", text(&no_such.out.stderr));
+    let qemu = record(&["--source", "qemu", "--args", "work"], &program);
+    assert_eq!(qemu.out.status.code(), Some(1), "{}", text(&qemu.out.stderr));
+    assert!(!qemu.file.exists());
+}

@@ -40,7 +40,16 @@ fn software(dir: &Path) -> std::path::PathBuf {
     };
     let sample = |time, entries: Vec<BranchEntry>, integrity| {
         let stack = BranchStack { entries, integrity };
-        Event::Sample(Sample { time, pid: 1, tid: 1, cpu: 0, ip: 0x20, period: 0, stack })
+        Event::Sample(Sample {
+            time,
+            pid: 1,
+            tid: 1,
+            cpu: 0,
+            ip: 0x20,
+            period: 0,
+            arguments: None,
+            stack,
+        })
     };
     let gap = Integrity { head: Head::Lost, label: Label::Gap, ..exact };
     let mut writer = Writer::create(&file, meta).unwrap();

@@ -51,7 +51,7 @@ fn stack(time: u64, (pid, tid): (u32, u32), cpu: u32, entries: Vec<BranchEntry>)
     let ip = entries.first().map_or(0, |entry| entry.to);
     let period = entries.len() as u64;
     let stack = BranchStack { entries, integrity };
-    Event::Sample(Sample { time, pid, tid, cpu, ip, period, stack })
+    Event::Sample(Sample { time, pid, tid, cpu, ip, period, arguments: None, stack })
 }
 
 /// Two processes, three threads, three names, two CPUs, eight seconds, two

@@ -88,6 +88,7 @@ fn write(
         knowledge: SourceKnowledge::HARDWARE,
         source: Source::Hardware,
         types: true,
+        arguments: false,
         compression: None,
     };
     let mut writer = Writer::create(path, meta).unwrap();
@@ -97,6 +98,7 @@ fn write(
         Integrity { head: Head::Unknown, cut: true, label, truncated: false, underflow: false };
     for (time, entries) in (2..).zip(stacks) {
         let sample = Sample {
+            arguments: None,
             time,
             pid: 100,
             tid: 100,

@@ -332,6 +332,7 @@ fn a_recording_of_this_kernel() {
     let entry = BranchEntry { from: schedule + 2, to: schedule, ..BranchEntry::default() };
     writer
         .event(&Event::Sample(Sample {
+            arguments: None,
             time: 2,
             pid: 7,
             tid: 7,

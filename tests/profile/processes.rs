@@ -32,6 +32,7 @@ fn others() -> Meta {
 /// A stack of such a recorder.
 fn stack(pid: u32, entries: Vec<BranchEntry>) -> Event {
     Event::Sample(Sample {
+        arguments: None,
         time: 1,
         pid,
         tid: pid,

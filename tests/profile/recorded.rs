@@ -29,6 +29,7 @@ pub(crate) fn meta() -> Meta {
         knowledge: SourceKnowledge::HARDWARE,
         source: Source::Software,
         types: true,
+        arguments: false,
         compression: None,
     }
 }
@@ -49,6 +50,7 @@ pub(crate) fn entry(from: u64, to: u64) -> BranchEntry {
 
 pub(crate) fn sample(time: u64, entries: Vec<BranchEntry>, integrity: Integrity) -> Event {
     Event::Sample(Sample {
+        arguments: None,
         time,
         pid: 100,
         tid: 101,

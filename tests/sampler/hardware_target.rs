@@ -20,6 +20,7 @@ fn launch(words: &[&str]) -> Result<Program, SourceError> {
         program: words[0].to_owned(),
         args: words[1..].iter().map(|word| (*word).to_owned()).collect(),
         from: None,
+        arguments_of: None,
         follow_children: false,
         cpu: None,
         user: None,

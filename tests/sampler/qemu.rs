@@ -340,6 +340,7 @@ fn what_cannot_run_is_refused_before_it_does() {
         program: program.to_owned(),
         args: Vec::new(),
         from: None,
+        arguments_of: None,
         follow_children: false,
         user: None,
         cpu: None,

@@ -13,6 +13,7 @@ fn command(program: &str) -> Command {
         program: program.to_owned(),
         args: vec![],
         from: None,
+        arguments_of: None,
         follow_children: false,
         cpu: None,
         user: None,

@@ -19,6 +19,10 @@ pub struct Sample {
     pub ip: u64,
     /// Branches the sample stands for; 0 where that is not known.
     pub period: u64,
+    /// RDI, RSI, RDX, RCX, R8 and R9, where the sample was taken at the entry of a
+    /// function whose arguments are recorded (System V ABI, AMD64 supplement,
+    /// 3.2.3).
+    pub arguments: Option<[u64; 6]>,
     /// The branches.
     pub stack: BranchStack,
 }

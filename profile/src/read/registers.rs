@@ -8,6 +8,11 @@
 pub const ARGUMENTS: [(u32, &str); 6] =
     [(5, "rdi"), (4, "rsi"), (3, "rdx"), (2, "rcx"), (16, "r8"), (17, "r9")];
 
+/// These registers as `sample_regs_user` names them.
+pub(crate) fn argument_mask() -> u64 {
+    ARGUMENTS.iter().fold(0, |mask, (register, _)| mask | 1 << register)
+}
+
 /// The registers of a 64-bit program at a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers<'a> {

@@ -219,6 +219,7 @@ impl Stack<'_> {
             }
         }
         Sample {
+            arguments: None,
             time: head.time.unwrap_or(0),
             pid: head.pid.unwrap_or(0),
             tid: head.tid.unwrap_or(0),

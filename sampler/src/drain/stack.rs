@@ -47,6 +47,9 @@ pub struct RawStack {
     pub starts_after_thaw: bool,
     /// Branches that it stands for, where its source counted them; else 0.
     pub period: u64,
+    /// Registers of the thread at its newest branch; see
+    /// [`Sample::arguments`](lbr_msr::record::Sample::arguments).
+    pub arguments: Option<[u64; 6]>,
     /// What the drain cost.
     pub accesses: Accesses,
 }
@@ -71,6 +74,7 @@ impl RawStack {
             new_slots: 0,
             starts_after_thaw: false,
             period: 0,
+            arguments: None,
             accesses: Accesses { reads: 0, writes: 0 },
         }
     }
@@ -101,6 +105,7 @@ impl std::fmt::Debug for RawStack {
             .field("new_slots", &self.new_slots)
             .field("starts_after_thaw", &self.starts_after_thaw)
             .field("period", &self.period)
+            .field("arguments", &self.arguments)
             .field("accesses", &self.accesses)
             .finish()
     }

@@ -178,6 +178,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
             cpu: raw.cpu,
             ip: newest.to,
             period: if is_joined { branches } else { raw.period },
+            arguments: raw.arguments,
             stack: BranchStack { entries, integrity },
         };
         self.decoded.samples += 1;

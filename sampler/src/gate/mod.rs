@@ -149,6 +149,19 @@ impl Ring {
         Ok(())
     }
 
+    /// Retires the branch that enters a function, with the registers in which its
+    /// arguments are: the newest of the stack that is drained then.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn retire_entry(&mut self, branch: &Retired, arguments: [u64; 6]) -> Result<(), Closed> {
+        if self.gate.is_closed() {
+            return Err(Closed);
+        }
+        self.retired += self.gate.rings.feed_entry(&self.cell, branch, arguments);
+        Ok(())
+    }
+
     /// Whether the clock wants this ring drained. A source that keeps branches
     /// back has to hand them over now, and to [`flush`](Self::flush).
     #[must_use]

@@ -33,6 +33,9 @@ struct State {
     drain: Drain,
     /// Ring changes since the last drain.
     since_drain: u64,
+    /// What the thread's registers hold behind the newest branch, for the next
+    /// drain.
+    arguments: Option<[u64; 6]>,
 }
 
 impl Cell {
@@ -108,7 +111,7 @@ impl Rings {
     fn armed(&self, thread: ThreadId) -> Result<State, OpenError> {
         let mut registers = self.registers(thread)?;
         let drain = Drain::begin(&self.caps, self.mode, Placement::SourceWaits, &mut *registers)?;
-        Ok(State { registers, drain, since_drain: 0 })
+        Ok(State { registers, drain, since_drain: 0, arguments: None })
     }
 
     pub(super) fn model(&self) -> Option<SoftLbr> {
@@ -149,6 +152,19 @@ impl Rings {
         changes
     }
 
+    /// Feeds a ring one branch, behind which the registers hold these arguments,
+    /// and drains it unless the filter leaves the branch out. How often the ring
+    /// changed.
+    pub(super) fn feed_entry(&self, cell: &Cell, branch: &Retired, arguments: [u64; 6]) -> u64 {
+        let state = &mut *lock(&cell.state);
+        let changed = u64::from(state.registers.retire(branch));
+        if changed > 0 {
+            state.arguments = Some(arguments);
+            self.drain_state(cell, state);
+        }
+        changed
+    }
+
     /// Drains a ring now.
     pub(super) fn drain(&self, cell: &Cell) {
         self.drain_state(cell, &mut lock(&cell.state));
@@ -159,7 +175,11 @@ impl Rings {
         let Some(outlet) = &mut *lock(&self.outlet) else { return };
         cell.due.store(false, Ordering::Relaxed);
         state.since_drain = 0;
-        match state.registers.drained(&mut state.drain, cell.thread) {
+        let drained = state.registers.drained(&mut state.drain, cell.thread).map(|mut stack| {
+            stack.arguments = state.arguments.take();
+            stack
+        });
+        match drained {
             Ok(stack) if outlet.push(stack) => {}
             Ok(_) => state.drain.stack_dropped(),
             Err(error) => self.fail(error),

@@ -54,6 +54,9 @@ pub struct Command {
     /// Recording starts when execution first reaches this address of the
     /// program's file (as its symbol table counts, before relocation).
     pub from: Option<u64>,
+    /// A function of the program whose arguments are recorded each time it is
+    /// entered: its first address, counted as that of [`from`](Self::from).
+    pub arguments_of: Option<u64>,
     /// Whether child processes are recorded too.
     pub follow_children: bool,
     /// Logical CPU to pin the target to.

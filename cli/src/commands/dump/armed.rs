@@ -163,6 +163,7 @@ fn hold(args: &DumpArgs, affinity: &Affinity) -> Result<Child, Failure> {
         program: program.clone(),
         args: words.collect(),
         from: None,
+        arguments_of: None,
         follow_children: false,
         user: args.rights.user.clone(),
         cpu: Some(args.cpu),

@@ -50,6 +50,7 @@ fn run(args: &DumpArgs, ring: SoftLbr) -> Result<SoftLbr, Failure> {
         program: program.to_owned(),
         args: arguments.to_vec(),
         from: None,
+        arguments_of: None,
         follow_children: false,
         cpu: None,
         user: args.rights.user.clone(),

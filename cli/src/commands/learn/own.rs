@@ -36,6 +36,7 @@ pub(super) fn subject(args: &Learn) -> Result<Subject, Failure> {
         program: program.clone(),
         args: arguments.to_vec(),
         from: address,
+        arguments_of: None,
         follow_children: false,
         cpu: None,
         user: args.rights.user.clone(),

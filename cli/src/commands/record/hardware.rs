@@ -146,6 +146,8 @@ fn refuse_what_needs_software(args: &Record) -> Result<(), Failure> {
          that a program could wait for; give a rate (-F), take perf events (--backend perf)"
     } else if args.from.is_some() {
         "--from: hardware records from the program's start"
+    } else if args.args.is_some() {
+        "--args: branch records hold no registers"
     } else if args.children {
         "--children: hardware records a CPU, and cannot tell a program's children from others; \
          record the whole CPU (-C without a program), take perf events (--backend perf)"
@@ -294,6 +296,7 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>, Failure> {
         program: program.clone(),
         args: arguments.to_vec(),
         from: None,
+        arguments_of: None,
         follow_children: false,
         cpu: None,
         user: args.rights.user.clone(),

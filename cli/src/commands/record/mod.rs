@@ -133,6 +133,11 @@ pub(crate) struct Record {
     #[arg(long, value_name = "SYMBOL")]
     from: Option<String>,
 
+    /// Record the registers that hold the arguments of this function of the program each time it is
+    /// entered, for lbr report --view args; the program is single-stepped then
+    #[arg(long, value_name = "FUNCTION")]
+    args: Option<String>,
+
     /// Record child processes too
     #[arg(long)]
     children: bool,

@@ -58,6 +58,8 @@ fn refused_options(args: &Record) -> Option<&'static str> {
         "perf events are the kernel's that runs here: leave out --msr-root and --cpuid"
     } else if args.from.is_some() {
         "--from: the kernel records from the program's start"
+    } else if args.args.is_some() {
+        "--args: the kernel takes a sample wherever a counter is full, not where a function begins"
     } else if args.seed.is_some() {
         "--seed: the kernel decides when it takes a sample"
     } else if args.placement != Placing::Auto {
@@ -116,6 +118,7 @@ fn open(args: &Record, caps: LbrCaps) -> Result<Chosen, Failure> {
                 program: program.clone(),
                 args: arguments.to_vec(),
                 from: None,
+                arguments_of: None,
                 follow_children: args.children,
                 cpu: None,
                 user: args.rights.user.clone(),

@@ -46,6 +46,7 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
     let origin = profile::note::Source::Software;
     let mut meta = meta(&cpu.caps, desc.clone(), filter, origin, knowledge, sampling);
     meta.cmdline.push(format!("# {desc}"));
+    meta.arguments = args.args.is_some();
     let mut recording = Recording::create(args, output, meta)?;
     let config = RecordConfig { sampling, keep: ring.keep, ..config };
     let recorded = recording.record(&mut *tracer.source, config);
@@ -145,17 +146,18 @@ fn tracer(args: &Record) -> Result<Tracer, Failure> {
 
 fn command(args: &Record) -> Result<Command, Failure> {
     let (program, arguments) = args.command.split_first().context("no program is given")?;
-    let from = match &args.from {
-        None => None,
+    let address = |symbol: &Option<String>| match symbol {
+        None => Ok(None),
         Some(symbol) => {
             let path = target::find(program).map_err(|error| refused(error, args))?;
-            Some(find_symbol(&path, symbol).or_exit(USAGE)?)
+            find_symbol(&path, symbol).map(Some).or_exit(USAGE)
         }
     };
     Ok(Command {
         program: program.clone(),
         args: arguments.to_vec(),
-        from,
+        from: address(&args.from)?,
+        arguments_of: address(&args.args)?,
         follow_children: args.children,
         cpu: one_cpu(args)?,
         user: args.rights.user.clone(),

@@ -6,6 +6,7 @@ use lbr_msr::record::SourceKnowledge;
 use super::attr::EventAttr;
 use super::layout::{attr_flags, branch, sample_type};
 use crate::read::note::Source;
+use crate::read::registers::argument_mask;
 
 /// Id of the one event.
 pub(crate) const EVENT_ID: u64 = 0x4242;
@@ -63,6 +64,8 @@ pub struct Meta {
     /// Keeps types and speculation of entries. AutoFDO's create_llvm_prof logs
     /// a warning for every entry that has one: leave them out for it.
     pub types: bool,
+    /// Samples may have the registers in which a function's arguments are.
+    pub arguments: bool,
     /// zstd's level (1 to 22) for what happens; `None` leaves it as it is.
     pub compression: Option<i32>,
 }
@@ -94,6 +97,7 @@ impl Meta {
             knowledge: SourceKnowledge { mispredict: false, cycles: false, kernel: false },
             source: Source::Software,
             types: true,
+            arguments: false,
             compression: None,
         }
     }
@@ -122,11 +126,11 @@ impl Meta {
             size: 128,
             config: EVENT.1,
             sample_period,
-            sample_type: SAMPLE_TYPE,
+            sample_type: SAMPLE_TYPE | if self.arguments { sample_type::REGS_USER } else { 0 },
             read_format: 0,
             flags,
             branch_sample_type: self.branch_sample_type(),
-            sample_regs_user: 0,
+            sample_regs_user: if self.arguments { argument_mask() } else { 0 },
             sample_regs_intr: 0,
             ids: vec![EVENT_ID],
             name: Some(self.event.clone()),

@@ -118,8 +118,15 @@ impl Code {
         (Decoded::new(bytes.get(..length).unwrap_or_default(), ip), true)
     }
 
-    /// The path from `ip`; `tell` is called for each branch that is decoded anew.
-    pub(super) fn path(&mut self, tid: i32, ip: u64, tell: impl Fn(&BranchInsn)) -> Arc<Path> {
+    /// The path from `ip`, up to `function` where it gets there; `tell` is called for
+    /// each branch that is decoded anew.
+    pub(super) fn path(
+        &mut self,
+        tid: i32,
+        ip: u64,
+        function: Option<u64>,
+        tell: impl Fn(&BranchInsn),
+    ) -> Arc<Path> {
         if let Some(path) = self.paths.get(&ip) {
             return Arc::clone(path);
         }
@@ -148,6 +155,9 @@ impl Code {
             path.jumps.extend(jump.map(|jump| (path.instructions.len(), jump)));
             path.instructions.push(path.end);
             path.end = next;
+            if function == Some(next) {
+                break;
+            }
         }
         let path = Arc::new(path);
         self.paths.insert(ip, Arc::clone(&path));

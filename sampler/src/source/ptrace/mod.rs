@@ -108,6 +108,14 @@ pub trait Retire {
         run.iter().try_for_each(|branch| self.retire(branch))
     }
 
+    /// See [`Ring::retire_entry`].
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn retire_entry(&mut self, branch: &Retired, _arguments: [u64; 6]) -> Result<(), Closed> {
+        self.retire(branch)
+    }
+
     /// See [`Ring::retire_newest`]; called where the recorder has a
     /// [model](Recorder::model), and then followed by a flush where it has no
     /// [period](Recorder::period).
@@ -173,6 +181,10 @@ impl Retire for Ring {
 
     fn retire_run(&mut self, run: &[Retired]) -> Result<(), Closed> {
         Ring::retire_run(self, run)
+    }
+
+    fn retire_entry(&mut self, branch: &Retired, arguments: [u64; 6]) -> Result<(), Closed> {
+        Ring::retire_entry(self, branch, arguments)
     }
 
     fn retire_newest(&mut self, left_out: u64, run: &[Retired]) -> Result<(), Closed> {

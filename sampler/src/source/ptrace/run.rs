@@ -49,6 +49,7 @@ impl<R: Recorder> Tracer<'_, R> {
             _ => return Ok(false),
         }
         let (pid, before) = (task.id.pid, task.breakpoint);
+        let function = self.function.filter(|_| pid == self.main);
         let sites = &self.shared.sites;
         let tell = |branch: &BranchInsn| {
             sites.insert(pid, branch.ip, branch.branch_type);
@@ -70,7 +71,11 @@ impl<R: Recorder> Tracer<'_, R> {
                 }
             }
         }
-        let path = code.path(tid, start, tell);
+        if start != ip && function == Some(start) {
+            // Its arguments are seen at a stop only.
+            return Ok(false);
+        }
+        let path = code.path(tid, start, function, tell);
         let steps = path.instructions.len() + usize::from(first.is_some());
         let comes_back = path.end == ip && regs.eflags & RESUME_FLAG == 0;
         if steps < 2 || comes_back || sys::break_at(tid, before, path.end).is_err() {
@@ -119,7 +124,7 @@ impl<R: Recorder> Tracer<'_, R> {
         for (_, jump) in path.jumps.iter().filter(|(place, _)| lead + place < executed) {
             let retired = Retired::user(jump.ip, jump.target.unwrap_or_default(), jump.class);
             let zero_length_call = jump.is_zero_length_call();
-            self.retire(tid, &Retired { zero_length_call, ..retired })?;
+            self.retire_to(tid, &Retired { zero_length_call, ..retired }, regs)?;
         }
         Ok(())
     }

@@ -24,8 +24,7 @@ impl Start {
     /// Puts a breakpoint at `asked` of the program that process `pid` has just
     /// started. `entry` is `e_entry` of its file.
     pub(super) fn arm(pid: u32, asked: u64, entry: u64) -> io::Result<Start> {
-        let relocation = runtime_entry(pid)?.wrapping_sub(entry);
-        let address = asked.wrapping_add(relocation);
+        let address = relocated(pid, asked, entry)?;
         let mut original = [0u8];
         let memory = memory(pid)?;
         memory.read_exact_at(&mut original, address)?;
@@ -72,6 +71,12 @@ impl Start {
 /// need no stop.
 fn memory(pid: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))
+}
+
+/// Where an address of the program that process `pid` has just started lies in it.
+/// `entry` is `e_entry` of its file.
+pub(super) fn relocated(pid: u32, asked: u64, entry: u64) -> io::Result<u64> {
+    Ok(asked.wrapping_add(runtime_entry(pid)?.wrapping_sub(entry)))
 }
 
 fn runtime_entry(pid: u32) -> io::Result<u64> {

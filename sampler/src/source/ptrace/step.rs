@@ -185,7 +185,7 @@ impl<R: Recorder> Tracer<'_, R> {
                 } else if taken {
                     let mut retired = Retired::user(from, to, branch.class);
                     retired.zero_length_call = branch.is_zero_length_call();
-                    self.retire(tid, &retired)?;
+                    self.retire_to(tid, &retired, regs)?;
                 }
             }
             Insn::Straight { len } => {
@@ -204,6 +204,26 @@ impl<R: Recorder> Tracer<'_, R> {
             Insn::Invalid => self.notes.undecoded += 1,
         }
         Ok(())
+    }
+
+    /// Retires a branch of which the thread may stand right behind: where that is
+    /// the entry of the function, with its arguments.
+    pub(super) fn retire_to(
+        &mut self,
+        tid: i32,
+        branch: &Retired,
+        regs: &user_regs_struct,
+    ) -> Result<(), Stop> {
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        let enters =
+            task.id.pid == self.main && self.function == Some(branch.to) && regs.rip == branch.to;
+        match task.ring.as_mut().filter(|_| enters) {
+            Some(ring) => {
+                let arguments = [regs.rdi, regs.rsi, regs.rdx, regs.rcx, regs.r8, regs.r9];
+                Ok(ring.retire_entry(branch, arguments)?)
+            }
+            None => self.retire(tid, branch),
+        }
     }
 
     pub(super) fn retire(&mut self, tid: i32, branch: &Retired) -> Result<(), Stop> {

@@ -10,7 +10,7 @@ use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 
 use super::run::Breakpoints;
-use super::start::Start;
+use super::start::{Start, relocated};
 use super::task::{Passage, Process, Task};
 use super::{Ptrace, Recorder, sys};
 use crate::clock::monotonic_ns;
@@ -98,6 +98,8 @@ pub(super) struct Tracer<'a, R: Recorder> {
     pub(super) exit: Option<Exit>,
     /// The breakpoint that recording starts at.
     pub(super) start: Option<Start>,
+    /// The function whose arguments are recorded, in the program.
+    pub(super) function: Option<u64>,
     pub(super) recording: bool,
     pub(super) notes: SourceNotes,
     pub(super) breakpoints: Breakpoints,
@@ -148,6 +150,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             main: pid.as_raw().unsigned_abs(),
             exit: None,
             start: None,
+            function: None,
             recording: false,
             notes: SourceNotes::default(),
             breakpoints: Breakpoints::Unknown,
@@ -260,6 +263,14 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         self.tasks.insert(self.main as i32, task);
         self.processes.insert(self.main, Process::default());
         let program = target::inspect(&self.exe(self.main)).map_err(|e| self.named(e))?;
+        if let (Some(function), Program::Elf { entry }) =
+            (self.source.command.arguments_of, &program)
+        {
+            let entry = self.source.entry.unwrap_or(*entry);
+            let function = relocated(self.main, function, entry)
+                .map_err(|e| os("finding where the program was loaded", e))?;
+            self.function = Some(function);
+        }
         match (self.source.command.from, program) {
             (Some(from), Program::Elf { entry }) => {
                 let entry = self.source.entry.unwrap_or(entry);

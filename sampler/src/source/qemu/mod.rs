@@ -90,8 +90,13 @@ impl Qemu {
     /// # Errors
     /// [`SourceError::NotFound`], [`SourceError::NotExecutable`],
     /// [`SourceError::NotX86_64`] (also for a script), and
-    /// [`SourceError::NoSuchCpu`].
+    /// [`SourceError::NoSuchCpu`]; [`SourceError::Unavailable`] where arguments of a
+    /// function are asked for.
     pub fn program(self, command: Command) -> Result<Emulated, SourceError> {
+        if command.arguments_of.is_some() {
+            let why = "plugins of QEMU 7.2 see no registers, and so no arguments".to_owned();
+            return Err(SourceError::Unavailable { why });
+        }
         let path = target::find(&command.program)?;
         if let target::Program::Script = target::inspect(&path)? {
             let what = "a script, which qemu-x86_64 cannot run".to_owned();

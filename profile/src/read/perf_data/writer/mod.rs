@@ -28,6 +28,7 @@ use super::layout::{HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, misc, record};
 use super::meta::{EVENT_ID, Meta};
 use super::side::{LOST_NOTE, NO_LABEL};
 use crate::read::note::{StackNote, label_code};
+use crate::read::registers::ARGUMENTS;
 use crate::read::stack::EntryFlags;
 
 /// Where the records of a seekable file may begin: after header, one id, and
@@ -240,9 +241,12 @@ impl<W: Write> Writer<W> {
         let entries = &sample.stack.entries;
         let tsx_known = entries.iter().any(|e| e.in_tx.is_some() || e.abort.is_some());
         let note = StackNote { integrity, source: self.meta.source, tsx_known }.encode();
-        // Header, six words, the note with its length, how many entries there are.
+        // Header, six words, the note with its length, how many entries there are, and
+        // behind them the registers.
         let count = entries.iter().filter(|entry| entry.from != 0 || entry.to != 0).count();
-        let size = 8 + 6 * 8 + 4 + note.len() + 8 + 24 * count;
+        let registers = self.meta.arguments.then(|| registers(sample.arguments));
+        let registers = registers.unwrap_or_default();
+        let size = 8 + 6 * 8 + 4 + note.len() + 8 + 24 * count + 8 * registers.len();
         let Ok(size) = u16::try_from(size) else {
             return Err(WriteError::StackTooLarge { entries: count });
         };
@@ -264,6 +268,7 @@ impl<W: Write> Writer<W> {
             let words = [entry.from, entry.to, flags.0].map(u64::to_le_bytes);
             pending.extend_from_slice(words.as_flattened());
         }
+        registers.iter().for_each(|word| pending.extend_from_slice(&word.to_le_bytes()));
         let (first, last) = self.sample_time.unwrap_or((sample.time, sample.time));
         self.sample_time = Some((first.min(sample.time), last.max(sample.time)));
         Ok(())
@@ -321,6 +326,18 @@ impl<W: Write> Writer<W> {
         put_trailer(&mut body, lost.pid, lost.tid, lost.time, lost.cpu);
         self.record(record::LOST, 0, &body);
     }
+}
+
+/// `PERF_SAMPLE_REGS_USER`: which kind of program, and the registers in the order
+/// of their numbers; where they were not taken, that there are none.
+fn registers(arguments: Option<[u64; 6]>) -> Vec<u64> {
+    /// `PERF_SAMPLE_REGS_ABI_64`
+    const ABI_64: u64 = 2;
+    let Some(values) = arguments else { return vec![0] };
+    let mut numbered: Vec<(u32, u64)> =
+        ARGUMENTS.iter().zip(values).map(|((number, _), value)| (*number, value)).collect();
+    numbered.sort_unstable();
+    std::iter::once(ABI_64).chain(numbered.into_iter().map(|(_, value)| value)).collect()
 }
 
 impl<W: Write> Sink for Writer<W> {
