@@ -203,6 +203,28 @@ mod tests {
     }
 
     #[test]
+    fn the_short_way_says_what_the_long_one_says() {
+        let handlers = Handlers::new();
+        handlers.add(0x9000);
+        let (jnz, ret) = (block(0x1000, &[0x75, 0x20]), block(0x2000, &[0xc3]));
+        for (from, to, says) in [
+            (jnz, 0x1030, Some(Some(jnz))),
+            (jnz, 0x1010, Some(None)),
+            (ret, 0x4444, Some(Some(ret))),
+            (jnz, 0x1011, None),
+            (ret, 0x9000, None),
+        ] {
+            let mut flow = Flow::default();
+            flow.branch(from);
+            assert_eq!(flow.pass(to, &handlers), says, "to {to:#x}");
+            if says.is_some() {
+                flow.passed();
+                assert_eq!(flow.enter(0x5000, &handlers), Arrival::Straight, "it was entered");
+            }
+        }
+    }
+
+    #[test]
     fn a_signal_puts_the_branch_off_until_its_handler_returns() {
         let handlers = Handlers::new();
         handlers.add(0x9000);
