@@ -50,7 +50,8 @@ pub(crate) struct SelectArgs {
     force: bool,
     /// Threads that read and count [default: one for each CPU that may be used]. What
     /// comes out is the same: text is parsed in all of them; of perf.data the branches
-    /// (view hot) and blocks are counted in all, every other view in one.
+    /// (view hot) and blocks are counted in all, where nobody says it from 512 MiB on,
+    /// every other view in one.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }

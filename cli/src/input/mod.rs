@@ -119,9 +119,20 @@ pub(crate) fn use_threads(threads: Option<u16>) {
     THREADS.store(threads.map_or(0, usize::from), Ordering::Relaxed);
 }
 
-/// How many threads read and count: where nobody said it, one for each CPU that
-/// this process may use.
-pub(crate) fn threads() -> usize {
+/// Recordings that are counted in several threads where nobody said it, bytes
+/// together: joining what the parts counted costs more than smaller ones gain.
+const LARGE: u64 = 512 << 20;
+
+/// How many threads count the branches of recordings.
+pub(crate) fn threads_for(paths: &[PathBuf]) -> usize {
+    let sizes = paths.iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len()));
+    let is_asked_for = THREADS.load(Ordering::Relaxed) > 0;
+    if is_asked_for || sizes.sum::<u64>() >= LARGE { threads() } else { 1 }
+}
+
+/// How many threads read text: where nobody said it, one for each CPU that this
+/// process may use.
+fn threads() -> usize {
     match THREADS.load(Ordering::Relaxed) {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
         threads => threads,

@@ -27,7 +27,7 @@ pub(super) fn run(
 ) -> Outcome {
     let selection = args.select.selection();
     let counter = if blocks { FlowCounter::without_sites() } else { FlowCounter::without_blocks() };
-    let mut counter = counter.in_threads(input::threads());
+    let mut counter = counter.in_threads(input::threads_for(args.inputs.paths()));
     args.symbols.apply(counter.maps());
     let sources = input::read_all(args.inputs.paths(), &selection, |recording, at| {
         counter.recording(recording, at)

@@ -86,7 +86,7 @@ fn table<'a>() -> Table<'a, Whole<'a>, Row<'a>> {
 
 fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
     let selection = args.select.selection();
-    let mut counter = Counter::new().in_threads(input::threads());
+    let mut counter = Counter::new().in_threads(input::threads_for(args.inputs.paths()));
     args.symbols.apply(counter.maps());
     let sources = input::read_all(args.inputs.paths(), &selection, |recording, at| {
         counter.recording(recording, at)
