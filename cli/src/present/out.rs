@@ -57,7 +57,7 @@ impl<'a> Out<'a> {
         let stdout = io::stdout();
         let width = width_of(&stdout);
         let color = AutoStream::choice(&stdout) != ColorChoice::Never;
-        Out { to: BufWriter::with_capacity(64 * 1024, pager::stdout()), width, color }
+        Out { to: BufWriter::with_capacity(64 * 1024, Box::new(pager::stdout())), width, color }
     }
 
     /// A file or a text in memory: as wide as its lines are.

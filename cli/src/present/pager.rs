@@ -18,11 +18,32 @@ pub(super) fn unwanted() {
     UNWANTED.store(true, Ordering::Relaxed);
 }
 
-/// Standard output, through a pager where somebody sits before it.
-pub(crate) fn stdout() -> Box<dyn Write> {
-    match Pager::start() {
-        Some(pager) => Box::new(pager),
-        None => Box::new(io::stdout().lock()),
+/// Standard output, through a pager where somebody sits before it. The pager
+/// starts with the first text: until then the terminal and its Ctrl-C are ours.
+pub(crate) fn stdout() -> impl Write {
+    Standard { to: None }
+}
+
+struct Standard {
+    to: Option<Box<dyn Write>>,
+}
+
+impl Standard {
+    fn to(&mut self) -> &mut dyn Write {
+        self.to.get_or_insert_with(|| match Pager::start() {
+            Some(pager) => Box::new(pager),
+            None => Box::new(io::stdout().lock()),
+        })
+    }
+}
+
+impl Write for Standard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.as_mut().map_or(Ok(()), |to| to.flush())
     }
 }
 
