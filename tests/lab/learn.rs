@@ -259,12 +259,8 @@ fn programs_run_as_on_paper() {
         }
         let command = Command {
             program: program.to_str().unwrap().to_owned(),
-            args: vec![],
             from: Some(0x40_1000),
-            arguments_of: None,
-            follow_children: false,
-            cpu: None,
-            user: None,
+            ..Command::default()
         };
         let own = match run(command, 1000) {
             Ok(own) => own,
@@ -284,11 +280,7 @@ fn a_program_is_cut_after_so_many_steps() {
     let command = Command {
         program: "sh".to_owned(),
         args: ["-c", "while :; do :; done"].map(str::to_owned).to_vec(),
-        from: None,
-        arguments_of: None,
-        follow_children: false,
-        cpu: None,
-        user: None,
+        ..Command::default()
     };
     let own = match run(command, 500) {
         Ok(own) => own,

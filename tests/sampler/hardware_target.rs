@@ -19,11 +19,7 @@ fn launch(words: &[&str]) -> Result<Program, SourceError> {
     let command = Command {
         program: words[0].to_owned(),
         args: words[1..].iter().map(|word| (*word).to_owned()).collect(),
-        from: None,
-        arguments_of: None,
-        follow_children: false,
-        cpu: None,
-        user: None,
+        ..Command::default()
     };
     let cpus = Affinity::current().unwrap();
     Program::launch(&find(words[0])?, &command, &cpus)

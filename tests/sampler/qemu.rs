@@ -336,15 +336,7 @@ fn what_cannot_run_is_refused_before_it_does() {
     std::fs::write(&script, "#!/bin/sh\n").expect("written");
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("no panic");
-    let command = |program: &str| Command {
-        program: program.to_owned(),
-        args: Vec::new(),
-        from: None,
-        arguments_of: None,
-        follow_children: false,
-        user: None,
-        cpu: None,
-    };
+    let command = |program: &str| Command { program: program.to_owned(), ..Command::default() };
     let refused = |program: &str| qemu.clone().program(command(program)).expect_err("refused");
     assert!(matches!(refused(script.to_str().expect("UTF-8")), SourceError::NotX86_64 { .. }));
     assert!(matches!(refused("no-such-program-anywhere"), SourceError::NotFound { .. }));

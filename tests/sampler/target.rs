@@ -9,15 +9,7 @@ use sampler::source::{Command, Exit};
 use crate::program::{BARE, build, run, try_run};
 
 fn command(program: &str) -> Command {
-    Command {
-        program: program.to_owned(),
-        args: vec![],
-        from: None,
-        arguments_of: None,
-        follow_children: false,
-        cpu: None,
-        user: None,
-    }
+    Command { program: program.to_owned(), ..Command::default() }
 }
 
 #[track_caller]

@@ -65,11 +65,7 @@ impl Program {
         Command {
             program: self.path.to_str().expect("UTF-8").to_owned(),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
-            from: None,
-            arguments_of: None,
-            follow_children: false,
-            cpu: None,
-            user: None,
+            ..Command::default()
         }
     }
 }

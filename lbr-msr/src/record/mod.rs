@@ -191,6 +191,20 @@ impl HwBranchType {
             HwBranchType::Other => "other",
         }
     }
+
+    /// perf's type, as Linux maps them; it has none for `Other`.
+    #[must_use]
+    pub const fn branch_type(self) -> Option<BranchType> {
+        Some(match self {
+            HwBranchType::Cond => BranchType::COND,
+            HwBranchType::IndJmp => BranchType::IND,
+            HwBranchType::RelJmp => BranchType::UNCOND,
+            HwBranchType::IndCall => BranchType::IND_CALL,
+            HwBranchType::RelCall => BranchType::CALL,
+            HwBranchType::Ret => BranchType::RET,
+            HwBranchType::Other => return None,
+        })
+    }
 }
 
 /// One taken branch, decoded. A field the record does not carry is `None`:

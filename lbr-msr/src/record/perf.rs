@@ -150,23 +150,9 @@ impl EntryFlags {
         if !types {
             return flags;
         }
-        let branch_type = entry.branch_type.or(entry.hw_type.and_then(perf_type));
+        let branch_type = entry.branch_type.or(entry.hw_type.and_then(HwBranchType::branch_type));
         flags.with_type(branch_type).with_spec(entry.spec)
     }
-}
-
-/// perf's type of a type that Architectural LBR recorded, as Linux maps them;
-/// it has none for `Other`.
-const fn perf_type(hw: HwBranchType) -> Option<BranchType> {
-    Some(match hw {
-        HwBranchType::Cond => BranchType::COND,
-        HwBranchType::IndJmp => BranchType::IND,
-        HwBranchType::RelJmp => BranchType::UNCOND,
-        HwBranchType::IndCall => BranchType::IND_CALL,
-        HwBranchType::RelCall => BranchType::CALL,
-        HwBranchType::Ret => BranchType::RET,
-        HwBranchType::Other => return None,
-    })
 }
 
 /// One entry of a stack: the two addresses and the flags word.

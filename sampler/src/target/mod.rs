@@ -45,7 +45,7 @@ impl Exit {
 }
 
 /// What to run and from where to record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     /// Program, as typed; looked up in PATH where it has no slash.
     pub program: String,

@@ -162,11 +162,9 @@ fn hold(args: &DumpArgs, affinity: &Affinity) -> Result<Child, Failure> {
     let command = Command {
         program: program.clone(),
         args: words.collect(),
-        from: None,
-        arguments_of: None,
-        follow_children: false,
         user: args.rights.user.clone(),
         cpu: Some(args.cpu),
+        ..Command::default()
     };
     let pinned = affinity.only(args.cpu).or_exit(USAGE)?;
     let held = Held::spawn(&path, &command)?;

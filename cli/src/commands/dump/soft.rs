@@ -49,11 +49,8 @@ fn run(args: &DumpArgs, ring: SoftLbr) -> Result<SoftLbr, Failure> {
     let command = Command {
         program: program.to_owned(),
         args: arguments.to_vec(),
-        from: None,
-        arguments_of: None,
-        follow_children: false,
-        cpu: None,
         user: args.rights.user.clone(),
+        ..Command::default()
     };
     let first = First {
         ring: Arc::new(Mutex::new(ring)),

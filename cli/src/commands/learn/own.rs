@@ -36,10 +36,8 @@ pub(super) fn subject(args: &Learn) -> Result<Subject, Failure> {
         program: program.clone(),
         args: arguments.to_vec(),
         from: address,
-        arguments_of: None,
-        follow_children: false,
-        cpu: None,
         user: args.rights.user.clone(),
+        ..Command::default()
     };
     args.rights.announce();
     let mut own = learn::run(asked, args.steps as usize).map_err(not_started)?;

@@ -295,11 +295,8 @@ fn target(args: &Record, cpus: &Affinity) -> Result<Box<dyn Target>, Failure> {
     let command = Command {
         program: program.clone(),
         args: arguments.to_vec(),
-        from: None,
-        arguments_of: None,
-        follow_children: false,
-        cpu: None,
         user: args.rights.user.clone(),
+        ..Command::default()
     };
     let launched = Program::launch(&path, &command, cpus);
     Ok(Box::new(launched.map_err(|error| software::refused(error, args))?))

@@ -117,11 +117,9 @@ fn open(args: &Record, caps: LbrCaps) -> Result<Chosen, Failure> {
             let command = Box::new(Command {
                 program: program.clone(),
                 args: arguments.to_vec(),
-                from: None,
-                arguments_of: None,
                 follow_children: args.children,
-                cpu: None,
                 user: args.rights.user.clone(),
+                ..Command::default()
             });
             let pin = args.cpu.as_ref().map(|list| allowed.only_these(list.cpus()));
             let pin = pin.transpose().or_exit(USAGE)?;

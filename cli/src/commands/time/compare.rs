@@ -107,7 +107,7 @@ pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [Code]) -> Outc
         }
         // Stepping takes thousands of times as long: a part of a long loop tells
         // the instructions of an iteration.
-        *session.options() = Options { repeat: 1, ..session.options().clone() };
+        session.options().repeat = 1;
         for (i, body) in bodies.iter().enumerate().filter(|_| stepped > 0) {
             at = i;
             let rounds = body.rounds.map(|rounds| rounds.min(STEPPED_ROUNDS));
@@ -118,7 +118,8 @@ pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [Code]) -> Outc
                     .map(|counts| counts.instructions as f64 / counted.iterations.max(1) as f64),
             );
         }
-        *session.options() = Options { repeat, stepped: 0, ..session.options().clone() };
+        session.options().repeat = repeat;
+        session.options().stepped = 0;
         for turn in 0..TURNS {
             for (i, (body, own)) in bodies.iter().zip(&mut turns).enumerate() {
                 at = i;

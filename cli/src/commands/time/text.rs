@@ -137,6 +137,17 @@ fn spreads(heading: &'static str, show: fn(f64) -> Cell) -> Table<'static, (), T
         .prose("", " ", |(), (.., sure)| Cell::Word(sure.clone().into()))
 }
 
+/// Where times gather, unless that is one place.
+fn gathering(modes: &[f64]) -> String {
+    match modes {
+        [] | [_] => String::new(),
+        modes => {
+            let modes: Vec<String> = modes.iter().copied().map(number).collect();
+            format!("; they gather at {}", modes.join(" and "))
+        }
+    }
+}
+
 fn times(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
     let modelled = if all.source.modelled { ", modelled" } else { "" };
     let of = |spread: &Spread, less: Option<Spread>| {
@@ -148,10 +159,7 @@ fn times(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
     let sure = match all.cycles {
         Some(spread) => {
             let mut sure = of(&spread, all.overhead_cycles) + modelled;
-            if all.cycle_modes.len() > 1 {
-                let modes: Vec<String> = all.cycle_modes.iter().map(|mode| number(*mode)).collect();
-                sure += &format!("; they gather at {}", modes.join(" and "));
-            }
+            sure += &gathering(&all.cycle_modes);
             if all.saturated > 0 {
                 sure += &format!("; at least: {} saturated", grouped(all.saturated));
             }
@@ -173,10 +181,7 @@ fn times(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
     {
         ticks += "; less than the overhead varies by: --loop auto or --unroll tells more";
     }
-    if all.tick_modes.len() > 1 {
-        let modes: Vec<String> = all.tick_modes.iter().map(|mode| number(*mode)).collect();
-        ticks += &format!("; they gather at {}", modes.join(" and "));
-    }
+    ticks += &gathering(&all.tick_modes);
     rows.push(("TSC ticks", all.ticks, ticks));
     spreads("per iteration", two_places).write_text(out, &mut (), rows.into_iter())?;
     let sure = if all.ipc().is_some() { modelled } else { "" };

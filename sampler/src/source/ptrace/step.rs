@@ -214,10 +214,9 @@ impl<R: Recorder> Tracer<'_, R> {
         branch: &Retired,
         regs: &user_regs_struct,
     ) -> Result<(), Stop> {
-        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
-        let enters =
-            task.id.pid == self.main && self.function == Some(branch.to) && regs.rip == branch.to;
-        match task.ring.as_mut().filter(|_| enters) {
+        let enters = self.function == Some(branch.to) && regs.rip == branch.to;
+        let task = if enters { self.tasks.get_mut(&tid) } else { None };
+        match task.filter(|task| task.id.pid == self.main).and_then(|task| task.ring.as_mut()) {
             Some(ring) => {
                 let arguments = [regs.rdi, regs.rsi, regs.rdx, regs.rcx, regs.r8, regs.r9];
                 Ok(ring.retire_entry(branch, arguments)?)

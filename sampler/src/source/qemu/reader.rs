@@ -9,7 +9,7 @@ use std::process::{Child, Command as Process, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lbr_msr::record::{BranchType, Comm, Event, HwBranchType, Mmap, Task};
+use lbr_msr::record::{Comm, Event, HwBranchType, Mmap, Task};
 use lbr_msr::soft::Retired;
 
 use super::channel::{Consumer, Counts, RINGS, Region, Ring};
@@ -25,18 +25,6 @@ use crate::target::ThreadId;
 
 /// Records taken from one ring before the next has its turn.
 const BATCH: u64 = 2048;
-
-fn branch_type(class: HwBranchType) -> Option<BranchType> {
-    Some(match class {
-        HwBranchType::Cond => BranchType::COND,
-        HwBranchType::IndJmp => BranchType::IND,
-        HwBranchType::RelJmp => BranchType::UNCOND,
-        HwBranchType::IndCall => BranchType::IND_CALL,
-        HwBranchType::RelCall => BranchType::CALL,
-        HwBranchType::Ret => BranchType::RET,
-        HwBranchType::Other => return None,
-    })
-}
 
 /// Why reading stops before the program's end.
 enum Stop {
@@ -539,7 +527,7 @@ impl<'a> SiteCache<'a> {
 
     #[cold]
     fn add(&self, pid: u32, from: u64, class: HwBranchType) {
-        if let Some(branch_type) = branch_type(class) {
+        if let Some(branch_type) = class.branch_type() {
             self.shared.insert(pid, from, branch_type);
         }
     }
