@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::hint::black_box;
 
-use lab::measure::Session;
+use lbr_lab::measure::Session;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let sorted: Vec<u32> = (0..1000).collect();

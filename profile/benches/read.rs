@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use lbr_msr::record::{BranchStack, Event, Integrity, Sample, Sink, SourceKnowledge};
-use profile::brstack::Printed;
-use profile::note::Source;
-use profile::perf_data::{Meta, Writer};
-use profile::{HotTable, Item, Recording};
+use lbr_profile::brstack::Printed;
+use lbr_profile::note::Source;
+use lbr_profile::perf_data::{Meta, Writer};
+use lbr_profile::{HotTable, Item, Recording};
 
 const STACKS: u64 = 60_000;
 
@@ -124,15 +124,15 @@ fn read(c: &mut Criterion) {
     };
     group.bench_function("perf.data, hot table", |b| b.iter(|| count(&data)));
     let flow = |bytes: &Arc<[u8]>| {
-        profile::Flow::count(&mut open(bytes), |_, _| {}).expect("a sound recording").taken
+        lbr_profile::Flow::count(&mut open(bytes), |_, _| {}).expect("a sound recording").taken
     };
     group.bench_function("perf.data, flow", |b| b.iter(|| flow(&data)));
     let lint = |bytes: &Arc<[u8]>| {
-        let stride = profile::lint::DEFAULT_STRIDE;
-        let lint = profile::lint::Lint::check(
+        let stride = lbr_profile::lint::DEFAULT_STRIDE;
+        let lint = lbr_profile::lint::Lint::check(
             &mut open(bytes),
             stride,
-            profile::symbols::Sources::default(),
+            lbr_profile::symbols::Sources::default(),
             |_, _| {},
         );
         lint.expect("a sound recording").entries

@@ -12,9 +12,9 @@ mod made_up;
 use std::path::{Path, PathBuf};
 
 use lbr_msr::record::{BranchStack, Comm, Event, Integrity, Mmap, Sample, Sink};
+use lbr_profile::note::Source;
+use lbr_profile::perf_data::{Meta, Writer};
 use object::{Object, ObjectSegment};
-use profile::note::Source;
-use profile::perf_data::{Meta, Writer};
 
 const PID: u32 = 4242;
 const BASE: u64 = 0x5555_5555_4000;

@@ -1,6 +1,9 @@
 //! Table of contents of this test target; a file for each subject.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+// The name that the rest of the workspace has for it.
+extern crate lbr_profile as profile;
+
 /// What tests share; each target names the parts that it needs.
 #[path = "../support"]
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]

@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(unreachable_pub, reason = "modules of a test are reachable by nobody else")]
 
+// The name that the rest of the workspace has for it.
+extern crate lbr_sampler as sampler;
+
 /// What tests share; each target names the parts that it needs.
 #[path = "../support"]
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]

@@ -40,7 +40,7 @@ impl Session {
     /// the return from it are taken off.
     ///
     /// ```
-    /// use lab::measure::Session;
+    /// use lbr_lab::measure::Session;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut session = Session::stepping()?;
