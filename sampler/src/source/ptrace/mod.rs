@@ -31,6 +31,7 @@
 pub mod code;
 mod family;
 mod run;
+mod shared;
 mod start;
 mod step;
 pub mod sys;
@@ -49,7 +50,8 @@ use super::{Command, Decoding, Exit, Software, Source, SourceError, SourceNotes}
 use crate::gate::{Closed, Gate, Ring};
 use crate::target::ThreadId;
 use crate::target::{self, Affinity};
-use tracer::{Shared, Tracer};
+use shared::Shared;
+use tracer::Tracer;
 
 /// Single-stepping as a choice.
 pub const SOFTWARE: Software = Software {

@@ -1,7 +1,6 @@
 //! The loop that waits for the target's threads and sends them on.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
 
 use lbr_msr::record::{Event, Task as TaskEvent};
 use nix::errno::Errno;
@@ -10,13 +9,13 @@ use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 
 use super::run::Breakpoints;
+use super::shared::Shared;
 use super::start::{Start, relocated};
 use super::task::{Passage, Process, Task};
 use super::{Ptrace, Recorder, sys};
 use crate::clock::monotonic_ns;
 use crate::gate::Closed;
 use crate::interrupt::Delivered;
-use crate::source::sites::Sites;
 use crate::source::{Exit, SourceError, SourceNotes};
 use crate::target::ThreadId;
 use crate::target::{self, Held, Program};
@@ -39,37 +38,6 @@ impl From<Closed> for Stop {
 impl From<SourceError> for Stop {
     fn from(error: SourceError) -> Stop {
         Stop::Failed(error)
-    }
-}
-
-/// What the tracer and the thread that waits for it both see.
-#[derive(Debug)]
-pub(super) struct Shared {
-    /// Processes that run under us.
-    pub(super) running: Mutex<HashSet<u32>>,
-    pub(super) sites: Sites,
-}
-
-impl Shared {
-    /// Kills every process of the target.
-    pub(super) fn kill(&self) {
-        for &pid in self.running.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let _ = nix::sys::signal::kill(pid_of(pid), nix::sys::signal::Signal::SIGKILL);
-        }
-    }
-
-    /// A process runs under us from here on.
-    pub(super) fn runs(&self, pid: u32) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
-    }
-
-    /// A process is no longer ours; whether it was.
-    pub(super) fn left(&self, pid: u32) -> bool {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid)
-    }
-
-    fn none_left(&self) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

@@ -1,0 +1,154 @@
+//! Which address space a process has at present, and which are given up where
+//! there are too many.
+
+use std::sync::Arc;
+
+use super::Maps;
+use super::files::{FileKind, MappedFile};
+use super::space::{Mappings, Owner, Space, put};
+use crate::code::symbols::JitMap;
+
+/// Processes that have ended and whose mappings are kept: records of different
+/// CPUs come in no exact order.
+const ENDED: usize = 4096;
+/// Processes that are known at a time, and the mappings of all of them.
+const MOST_PROCESSES: usize = 1 << 16;
+const MOST_HELD: usize = 1 << 20;
+
+impl Maps {
+    /// Gives up the quarter of the processes of which nothing was heard for
+    /// longest, where there are too many.
+    pub(super) fn forget_some(&mut self) {
+        if self.current.len() <= MOST_PROCESSES {
+            if self.held <= MOST_HELD {
+                return;
+            }
+            // Of those that have ended since it was counted last, nothing is held.
+            self.count_held();
+            if self.held <= MOST_HELD / 4 * 3 {
+                return;
+            }
+        }
+        let of =
+            |(pid, at): (&Option<u32>, &usize)| Some((self.spaces.get(*at)?.heard, (*pid)?, *at));
+        let mut heard: Vec<(u64, u32, usize)> = self.current.iter().filter_map(of).collect();
+        let quarter = heard.len() / 4;
+        if quarter == 0 {
+            return;
+        }
+        heard.select_nth_unstable(quarter);
+        for (_, pid, at) in heard.drain(..quarter) {
+            self.current.remove(&Some(pid));
+            let Some(space) = self.spaces.get_mut(at) else { continue };
+            self.unkept.processes += u64::from(!space.ended && !space.mappings.is_empty());
+            if !space.used {
+                *space = Space::new(space.owner, Arc::default());
+                self.free.push(at);
+            }
+        }
+        self.count_held();
+    }
+
+    /// Counts the mappings of the current processes; what they share once.
+    fn count_held(&mut self) {
+        let each = self.current.values().filter_map(|at| self.spaces.get(*at));
+        let each = each.map(|space| &space.mappings);
+        self.held = each.map(|mappings| mappings.len() / Arc::strong_count(mappings)).sum();
+    }
+
+    /// A process has ended. Its number may be another's next.
+    pub(super) fn end(&mut self, pid: u32) {
+        let Some(&index) = self.current.get(&Some(pid)) else { return };
+        let Some(space) = self.spaces.get_mut(index).filter(|space| !space.ended) else { return };
+        space.ended = true;
+        self.ended.push_back((pid, index));
+        if self.ended.len() <= ENDED {
+            return;
+        }
+        let Some((pid, index)) = self.ended.pop_front() else { return };
+        // It may have been given up, and be another's.
+        let free = |space: &&mut Space| !space.used && space.ended && space.owner.pid == Some(pid);
+        let Some(space) = self.spaces.get_mut(index).filter(free) else { return };
+        *space = Space::new(space.owner, Arc::default());
+        if self.current.get(&Some(pid)) == Some(&index) {
+            self.current.remove(&Some(pid));
+        }
+        self.free.push(index);
+    }
+
+    /// The present address space of a process, for a sample to refer to.
+    /// Samples of text may not say their process: they share one space, which
+    /// has every mapping.
+    pub fn space(&mut self, pid: Option<u32>) -> usize {
+        let space = self.current_space(pid);
+        if let Some(space) = self.spaces.get_mut(space) {
+            space.used = true;
+        }
+        space
+    }
+
+    /// What a process has at present, if anything is known of it.
+    pub(super) fn process(&self, pid: u32) -> Option<&Space> {
+        self.current.get(&Some(pid)).and_then(|&space| self.spaces.get(space))
+    }
+
+    pub(super) fn current_space(&mut self, pid: Option<u32>) -> usize {
+        match self.current.get(&pid) {
+            Some(&at) => {
+                self.clock += 1;
+                if let Some(space) = self.spaces.get_mut(at) {
+                    space.heard = self.clock;
+                }
+                at
+            }
+            None if pid.is_some() => self.add_space(pid, Arc::default()),
+            None => {
+                let mut all = Mappings::new();
+                let ours = |space: &&Space| {
+                    space.owner.pid.is_some() && space.owner.recording == self.recording
+                };
+                for space in self.spaces.iter().filter(ours) {
+                    space.mappings.values().for_each(|map| put(&mut all, *map));
+                }
+                self.add_space(None, Arc::new(all))
+            }
+        }
+    }
+
+    pub(super) fn add_space(&mut self, pid: Option<u32>, mappings: Arc<Mappings>) -> usize {
+        // Where nobody says which process, equal numbers are all there is.
+        let recording = if pid.is_some() { self.recording } else { 0 };
+        let owner = Owner { recording, pid };
+        let generated = pid.and_then(|pid| self.generated(pid));
+        let named = self.named.current();
+        self.forget_some();
+        self.clock += 1;
+        let heard = self.clock;
+        let new = Space { generated, named, heard, ..Space::new(owner, mappings) };
+        let space = match self.free.pop() {
+            Some(free) => {
+                if let Some(space) = self.spaces.get_mut(free) {
+                    *space = new;
+                }
+                free
+            }
+            None => {
+                self.spaces.push(new);
+                self.spaces.len() - 1
+            }
+        };
+        self.current.insert(pid, space);
+        space
+    }
+
+    /// The list of a process's generated code.
+    fn generated(&mut self, pid: u32) -> Option<usize> {
+        let list = JitMap::path(&self.sources.jit, pid)?;
+        if let Some(known) = self.process(pid).and_then(|space| space.generated) {
+            return Some(known);
+        }
+        let path = format!("[JIT] tid {pid}");
+        self.files.push(MappedFile::new(path, None, FileKind::Jit { list }));
+        Some(self.files.len() - 1)
+    }
+}
