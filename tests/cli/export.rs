@@ -311,46 +311,42 @@ fn text_says_the_same_branches() {
     }
 }
 
-/// Task, time and branches of each sample that has branches, as perf reads them.
-/// Of a pipe it prints more columns than it was asked for, and frames between.
+/// Task, time and branches of each sample, as perf prints them.
 fn read_by_perf(input: &Path) -> Option<Vec<String>> {
     let fields = "pid,tid,time,brstack";
     let read = run_tool(tool("perf").args(["script", "-F", fields, "-i"]).arg(input))?;
-    let read = String::from_utf8(read.stdout).unwrap();
-    let (mut task, mut samples) = ("", Vec::new());
-    for line in read.lines() {
-        if let Some((before, _)) = line.split_once(": ").filter(|(head, _)| head.contains('/')) {
-            task = before.trim();
-        }
-        if let Some((_, branches)) = line.split_once(" 0x") {
-            samples.push(format!("{task} 0x{}", branches.trim()));
-        }
-    }
-    Some(samples)
+    Some(String::from_utf8(read.stdout).unwrap().lines().map(str::to_owned).collect())
 }
 
-/// perf reads the part as it reads those samples of the whole.
+/// perf reads the part as it reads those samples of the whole, also where the
+/// whole came through a pipe; and what goes into a pipe, we read as well.
 #[test]
 fn a_part_of_a_recording_is_a_recording() {
     let dir = tempfile::tempdir().unwrap();
     for input in recordings() {
         let Some(whole) = read_by_perf(&input) else { return };
         // The thread of the sample in the middle, and all of them.
-        let task = whole[whole.len() / 2].split_once('/').unwrap().1;
-        let tid = task.split_ascii_whitespace().next().unwrap();
-        for select in [&["--tid", tid][..], &[]] {
-            let part = dir.path().join("part");
-            export(&input, &[&["--to", "perfdata", "-o", part.to_str().unwrap()], select].concat());
-            let is_of = |line: &&String| {
-                let task = line.split_once('/').unwrap().1.split_ascii_whitespace().next();
-                select.is_empty() || task == Some(tid)
-            };
-            let expected: Vec<&String> = whole.iter().filter(is_of).collect();
-            let read = read_by_perf(&part).unwrap();
-            assert_eq!(read.len(), expected.len(), "{}", input.display());
-            let differs = read.iter().zip(&expected).find(|(read, whole)| read != *whole);
-            assert_eq!(differs, None, "{}", input.display());
-            assert_eq!(rows(&part, &[]), rows(&input, select), "{}", input.display());
+        let tid_of = |line: &str| {
+            let (_, behind) = line.split_once('/').unwrap();
+            behind.split_ascii_whitespace().next().unwrap().to_owned()
+        };
+        let tid = tid_of(&whole[whole.len() / 2]);
+        let of_tid = whole.iter().filter(|line| tid_of(line) == tid).cloned().collect();
+        for (select, expected) in [(&["--tid", &tid][..], &of_tid), (&[], &whole)] {
+            let piped = dir.path().join("piped");
+            let to_pipe = [&["export", "-i", input.to_str().unwrap(), "--to", "perfdata"], select];
+            std::fs::write(&piped, lbr(&to_pipe.concat()).stdout).unwrap();
+            assert_eq!(rows(&piped, &[]), rows(&input, select), "{}", input.display());
+            for (from, select) in [(&input, select), (&piped, &[])] {
+                let part = dir.path().join("part");
+                let to_part = ["--to", "perfdata", "-o", part.to_str().unwrap()];
+                export(from, &[&to_part, select].concat());
+                let read = read_by_perf(&part).unwrap();
+                assert_eq!(read.len(), expected.len(), "{}", input.display());
+                let differs = read.iter().zip(expected).find(|(read, whole)| read != whole);
+                assert_eq!(differs, None, "{}", input.display());
+                assert_eq!(rows(&part, &[]), rows(&piped, &[]), "{}", input.display());
+            }
         }
     }
 }

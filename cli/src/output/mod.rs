@@ -13,7 +13,7 @@ pub(crate) mod stream;
 
 use lbr_msr::text::AsText;
 use std::fs::{File, Metadata, Permissions};
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -73,6 +73,13 @@ impl Output {
         matches!(self.to, To::File)
     }
 
+    /// Whether it is standard output or another of our descriptors, and leads to a
+    /// file.
+    pub(crate) fn is_redirected(&self) -> bool {
+        let is_file = |file: &File| file.metadata().is_ok_and(|there| there.is_file());
+        matches!(&self.to, To::Ours(file) if is_file(file))
+    }
+
     /// Writes all of it.
     pub(crate) fn write(&self, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
         self.stream(|to| to.write_all(bytes.as_ref()).map(Ok)).map_err(|failure| failure.error)
@@ -84,6 +91,15 @@ impl Output {
         &self,
         write: impl FnOnce(&mut Out<'_>) -> std::io::Result<Result<T, Failure>>,
     ) -> Result<T, Failure> {
+        self.stream_with_header(|out| Ok(write(out)?.map(|made| (made, Vec::new()))))
+    }
+
+    /// The same; with what is made come the first bytes of a file, which are
+    /// written over those that stand there.
+    pub(crate) fn stream_with_header<T>(
+        &self,
+        write: impl FnOnce(&mut Out<'_>) -> std::io::Result<Result<(T, Vec<u8>), Failure>>,
+    ) -> Result<T, Failure> {
         let all = |to: &mut dyn Write| {
             let mut out = Out::plain(to);
             let made = write(&mut out)?;
@@ -91,17 +107,20 @@ impl Output {
         };
         let made = match &self.to {
             // An error without a name is one of standard output.
-            To::Ours(file) => return all(&mut Stream::new(file.try_clone()?, None))?,
+            To::Ours(file) => Ok(all(&mut Stream::new(file.try_clone()?, None))?),
             To::Device => Stream::open(&self.path, None).and_then(|mut to| all(&mut to)),
             To::File => beside(&self.path).and_then(|mut file| {
                 let made = all(&mut file)?;
-                if made.is_ok() {
+                if let Ok((_, header)) = &made {
+                    file.rewind()?;
+                    file.write_all(header)?;
                     file.persist(&self.path).map_err(|error| error.error)?;
                 }
                 Ok(made)
             }),
         };
-        made.with_context(|| format!("{} cannot be written", self.path.as_text()))?
+        let made = made.with_context(|| format!("{} cannot be written", self.path.as_text()))?;
+        made.map(|(made, _)| made)
     }
 }
 

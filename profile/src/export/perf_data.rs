@@ -11,17 +11,20 @@ use crate::read::recording::{Item, Recording};
 const CHUNK: usize = 256 * 1024;
 
 /// Copies what is selected of a recording of this form; text gives nothing. The
-/// outer error is one of reading.
+/// outer error is one of reading. A copy that can be sought lacks the header, which
+/// is handed out: it is to be written over the first bytes. Any other has the form
+/// of a pipe, and the header is empty.
 ///
 /// # Errors
 /// [`ReadError`].
 pub fn perf_data(
     recording: &mut Recording,
+    seekable: bool,
     to: &mut impl Write,
     mut progress: impl FnMut(u64, Option<u64>),
-) -> Result<std::io::Result<()>, ReadError> {
-    let mut bytes = Vec::with_capacity(2 * CHUNK);
-    recording.begin_copy(&mut bytes);
+) -> Result<std::io::Result<Vec<u8>>, ReadError> {
+    let (mut bytes, mut written) = (Vec::with_capacity(2 * CHUNK), 0);
+    recording.begin_copy(seekable);
     loop {
         let (head, is_left_out, is_end) = match recording.next_item()? {
             Some(Item::Stack(stack)) => (Some(stack.head.integrity.head), false, false),
@@ -29,7 +32,20 @@ pub fn perf_data(
             Some(_) => (None, false, false),
             None => (None, false, true),
         };
+        if written == 0 {
+            let head = recording.copy_head();
+            written = head.len() as u64;
+            bytes.extend(head);
+        }
+        let records = bytes.len();
         recording.copy_record(head, !is_left_out, &mut bytes);
+        written += (bytes.len() - records) as u64;
+        let mut header = Vec::new();
+        if is_end {
+            let tail;
+            (tail, header) = recording.copy_tail(written);
+            bytes.extend(tail);
+        }
         if bytes.len() >= CHUNK || is_end {
             progress(recording.position(), recording.size());
             if let Err(error) = to.write_all(&bytes) {
@@ -38,7 +54,7 @@ pub fn perf_data(
             bytes.clear();
         }
         if is_end {
-            return Ok(Ok(()));
+            return Ok(Ok(header));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::present::escape::escaped;
 use crate::present::out::{Out, say};
 
 /// Reads recordings into an output, each by `copy`, whose inner error is one of
-/// writing.
+/// writing; it hands out what the first bytes of a file become.
 fn copy(
     args: &Export,
     output: &Output,
@@ -26,12 +26,12 @@ fn copy(
         &mut Recording,
         &mut Out<'_>,
         &mut dyn FnMut(u64, Option<u64>),
-    ) -> Result<io::Result<()>, ReadError>,
+    ) -> Result<io::Result<Vec<u8>>, ReadError>,
 ) -> Outcome {
     let selection = args.select.selection();
     let mut left = Vec::new();
-    let read: Vec<Source> = output.stream(|out| {
-        let mut written = Ok(());
+    let read: Vec<Source> = output.stream_with_header(|out| {
+        let mut written = Ok(Vec::new());
         let read = input::read_all(args.inputs.paths(), &selection, |recording, progress| {
             if written.is_ok() {
                 written = copy(recording, out, progress)?;
@@ -39,7 +39,7 @@ fn copy(
             left.push(recording.left_out());
             Ok(())
         });
-        written.map(|()| read)
+        written.map(|header| read.map(|read| (read, header)))
     })?;
     for (source, left) in read.iter().zip(&left) {
         input::warn(source);
@@ -69,11 +69,11 @@ pub(super) fn text(args: &Export, output: &Output) -> Outcome {
                 }
                 Item::Straight(_) | Item::LeftOut => Ok(()),
             };
-            if written.is_err() {
-                return Ok(written);
+            if let Err(error) = written {
+                return Ok(Err(error));
             }
         }
-        Ok(Ok(()))
+        Ok(Ok(Vec::new()))
     })
 }
 
@@ -90,7 +90,7 @@ fn fields(head: &SampleHead) -> Vec<Field> {
     known.into_iter().filter(|(is_known, _)| *is_known).map(|(_, field)| field).collect()
 }
 
-/// What is selected of a recording, in its own form.
+/// What is selected of a perf.data, as perf.data: a file, or in the form of a pipe.
 pub(super) fn perf_data(args: &Export, output: &Output) -> Outcome {
     if args.inputs.paths().len() > 1 {
         return usage("perf.data has one header, and a copy is of one recording: give one file");
@@ -101,8 +101,13 @@ pub(super) fn perf_data(args: &Export, output: &Output) -> Outcome {
         if is_text {
             return Ok(Err(io::ErrorKind::Unsupported.into()));
         }
-        export::perf_data(recording, out, progress)
+        export::perf_data(recording, output.is_file(), out, progress)
     });
+    if done.is_ok() && output.is_redirected() {
+        say!(
+            "written in the form of a pipe, which perf2bolt and llvm-profgen misread: give -o FILE"
+        );
+    }
     match done {
         Err(Failure { .. }) if is_text => {
             usage("text has no records to copy: a part of it is --to brstack")

@@ -290,11 +290,26 @@ impl Recording {
     }
 
     /// Begins a copy of what [`next_item`](Self::next_item) will hand out, as
-    /// [`export::perf_data`](crate::export::perf_data) makes it: appends what
-    /// stands before it.
-    pub(crate) fn begin_copy(&mut self, to: &mut Vec<u8>) {
+    /// [`export::perf_data`](crate::export::perf_data) makes it.
+    pub(crate) fn begin_copy(&mut self, seekable: bool) {
         if let Form::PerfData(reader) = &mut self.form {
-            reader.begin_copy(self.choice.is_some(), to);
+            reader.begin_copy(seekable, self.choice.is_some());
+        }
+    }
+
+    /// What stands before the records of the copy.
+    pub(crate) fn copy_head(&mut self) -> Vec<u8> {
+        match &mut self.form {
+            Form::PerfData(reader) => reader.copy_head(),
+            Form::Text(_) => Vec::new(),
+        }
+    }
+
+    /// What stands behind them, and the header, where so many bytes are written.
+    pub(crate) fn copy_tail(&mut self, written: u64) -> (Vec<u8>, Vec<u8>) {
+        match &mut self.form {
+            Form::PerfData(reader) => reader.copy_tail(written),
+            Form::Text(_) => (Vec::new(), Vec::new()),
         }
     }
 

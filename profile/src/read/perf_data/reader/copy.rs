@@ -1,14 +1,18 @@
-//! Records as they stand in a file, for a copy of some of them. The copy has the
-//! form of a pipe: nothing in it says how long it will be, and what a file says
-//! at its end or its begin becomes records.
+//! Records as they stand in a file, for a copy of some of them. A copy that can be
+//! sought is a file as perf makes it: attributes, records, features. One that
+//! cannot has the form of a pipe, in which these are records too.
+
+use std::collections::BTreeMap;
 
 use lbr_msr::record::Head;
 
 use super::Reader;
 use super::frames::Frame;
 use crate::read::note::{HEAD_AT, head_code};
-use crate::read::perf_data::bytes::{Bytes, Order};
-use crate::read::perf_data::layout::{MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature, record};
+use crate::read::perf_data::bytes::{Bytes, Order, u64_at};
+use crate::read::perf_data::layout::{
+    HEADER_SIZE, MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature, record,
+};
 
 /// A feature that does not fit a record is left out.
 const LARGEST: usize = u16::MAX as usize - 16;
@@ -16,14 +20,16 @@ const LARGEST: usize = u16::MAX as usize - 16;
 /// What the copy is made of that the reader does not pass by again.
 #[derive(Debug, Default)]
 pub(super) struct Copied {
-    /// Attributes, as records.
-    attrs: Vec<u8>,
+    /// Attributes, each with the numbers of its event.
+    attrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Features, by bit.
-    features: Vec<(u8, Vec<u8>)>,
+    features: BTreeMap<u8, Vec<u8>>,
     /// Records are kept until they are asked for.
     on: bool,
     /// Samples are left out: first and last may be others.
     is_part: bool,
+    /// The header of a copy that can be sought, as far as it is known.
+    header: Option<Vec<u8>>,
     /// Those that are no samples.
     records: Vec<u8>,
     /// Where the last of them begins.
@@ -34,15 +40,31 @@ pub(super) struct Copied {
 
 impl Copied {
     /// An attribute with the numbers of its event.
-    pub(super) fn attr(&mut self, order: Order, attr: &[u8], ids: &[u8]) {
-        put(&mut self.attrs, order, (record::HEADER_ATTR, 0), &[attr, ids]);
+    pub(super) fn attr(&mut self, attr: &[u8], ids: &[u8]) {
+        self.attrs.push((attr.to_vec(), ids.to_vec()));
     }
 
-    /// A feature of a file.
+    /// A feature. Of trace data only the bits would be left, and what was packed
+    /// is not.
     pub(super) fn feature(&mut self, bit: u8, payload: &[u8]) {
-        if is_copied(bit) && payload.len() <= LARGEST {
-            self.features.push((bit, payload.to_vec()));
+        if !matches!(bit, 1 | 18 | 19 | 24 | feature::COMPRESSED) {
+            self.features.insert(bit, payload.to_vec());
         }
+    }
+
+    /// The features that were passed since the last call.
+    fn features(&mut self) -> BTreeMap<u8, Vec<u8>> {
+        let mut features = std::mem::take(&mut self.features);
+        if self.is_part {
+            features.remove(&feature::SAMPLE_TIME);
+        }
+        features
+    }
+
+    /// A build id that is a record.
+    pub(super) fn build_id(&mut self, order: Order, misc: u16, body: &[u8]) {
+        let ids = self.features.entry(feature::BUILD_ID).or_default();
+        put(ids, order, (record::BUILD_ID, misc), &[body]);
     }
 
     /// A sample that is handed out.
@@ -56,7 +78,7 @@ impl Copied {
     /// Anything else, as it comes.
     #[inline]
     pub(super) fn other(&mut self, frame: Frame, body: &[u8], order: Order) {
-        if self.on && stays(frame.kind, body, order) {
+        if self.on && stays(frame.kind) {
             self.sample = None;
             self.last = self.records.len();
             put(&mut self.records, order, (frame.kind, frame.misc), &[body]);
@@ -64,33 +86,32 @@ impl Copied {
     }
 }
 
-/// Whether a feature stays true of a copy, and whole behind the bytes that pad
-/// a record: build ids, host, CPU, command line, events, units and groups of
-/// events, times, clocks.
-const fn is_copied(bit: u8) -> bool {
+/// Whether a feature is whole behind the bytes that pad a record: build ids, host,
+/// CPU, command line, events, units and groups of events, times, clocks.
+const fn fits_record(bit: u8) -> bool {
     matches!(bit, 2..=12 | 16 | 17 | feature::SAMPLE_TIME | 23 | 29)
 }
 
-/// Whether a record stays as it is: what is compressed comes unpacked, and of
-/// trace data only the records would be left.
-fn stays(kind: u32, body: &[u8], order: Order) -> bool {
-    match kind {
-        record::COMPRESSED | record::COMPRESSED2 | record::TRACING_DATA => false,
-        // AUXTRACE_INFO to AUXTRACE_ERROR.
-        70..=72 => false,
-        record::HEADER_FEATURE => {
-            let bit = Bytes::new(body, order).u64().and_then(|bit| u8::try_from(bit).ok());
-            bit.is_some_and(is_copied)
-        }
-        _ => true,
-    }
+/// Whether a record stays where it is: what is compressed comes unpacked, of trace
+/// data only the records would be left, and attributes and features are apart.
+const fn stays(kind: u32) -> bool {
+    // 70 to 72 are AUXTRACE_INFO to AUXTRACE_ERROR.
+    !matches!(
+        kind,
+        record::HEADER_ATTR
+            | record::HEADER_FEATURE
+            | record::BUILD_ID
+            | record::COMPRESSED
+            | record::COMPRESSED2
+            | record::TRACING_DATA
+            | 70..=72
+    )
 }
 
 /// Appends a record, padded to 8 bytes; one that is too long is left out.
 fn put(to: &mut Vec<u8>, order: Order, (kind, misc): (u32, u16), parts: &[&[u8]]) {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let Ok(size) = u16::try_from(len.next_multiple_of(8) + 8) else { return };
-    // The two orders are each other's mirror.
     to.extend_from_slice(&order.u32(kind.to_ne_bytes()).to_ne_bytes());
     to.extend_from_slice(&order.u16(misc.to_ne_bytes()).to_ne_bytes());
     to.extend_from_slice(&order.u16(size.to_ne_bytes()).to_ne_bytes());
@@ -98,18 +119,86 @@ fn put(to: &mut Vec<u8>, order: Order, (kind, misc): (u32, u16), parts: &[&[u8]]
     to.resize(to.len() + len.next_multiple_of(8) - len, 0);
 }
 
+/// Appends numbers. The two orders are each other's mirror.
+fn put_words(to: &mut Vec<u8>, order: Order, words: &[u64]) {
+    words.iter().for_each(|word| to.extend(order.u64(word.to_ne_bytes()).to_ne_bytes()));
+}
+
 impl Reader {
-    /// From now on keeps the records that it passes. Appends what stands before
-    /// them in a copy.
-    pub(crate) fn begin_copy(&mut self, is_part: bool, to: &mut Vec<u8>) {
-        (self.copied.on, self.copied.is_part) = (true, is_part);
-        to.extend_from_slice(match self.order {
-            Order::Little => &MAGIC,
-            Order::Big => &MAGIC_BIG,
-        });
-        to.extend_from_slice(&self.order.u64(PIPE_HEADER_SIZE.to_ne_bytes()).to_ne_bytes());
-        to.append(&mut self.copied.attrs);
-        self.copy_features(to);
+    /// From now on keeps the records that it passes, for a copy that can be sought
+    /// or not.
+    pub(crate) fn begin_copy(&mut self, seekable: bool, is_part: bool) {
+        self.copied.on = true;
+        self.copied.is_part = is_part;
+        self.copied.header = seekable.then(Vec::new);
+    }
+
+    /// What stands before the records of the copy. All attributes stand before the
+    /// first sample.
+    pub(crate) fn copy_head(&mut self) -> Vec<u8> {
+        let order = self.order;
+        let attrs = std::mem::take(&mut self.copied.attrs);
+        let magic = if order == Order::Little { MAGIC } else { MAGIC_BIG };
+        let mut head = magic.to_vec();
+        let Some(header) = &mut self.copied.header else {
+            put_words(&mut head, order, &[PIPE_HEADER_SIZE]);
+            for (attr, ids) in &attrs {
+                put(&mut head, order, (record::HEADER_ATTR, 0), &[attr, ids]);
+            }
+            self.copy_features(&mut head);
+            return head;
+        };
+        // Attributes of one length, each with where its numbers stand.
+        let length = attrs.iter().map(|(attr, _)| attr.len()).max().unwrap_or(0);
+        let length = length.next_multiple_of(8);
+        let (mut table, mut numbers) = (Vec::new(), Vec::new());
+        let table_size = attrs.len() * (length + 16);
+        for (attr, ids) in &attrs {
+            let at = table.len();
+            table.extend_from_slice(attr);
+            table.resize(at + length, 0);
+            let size = order.u32((length as u32).to_ne_bytes()).to_ne_bytes();
+            table.iter_mut().skip(at + 4).zip(size).for_each(|(byte, of)| *byte = of);
+            let ids_at = HEADER_SIZE + (table_size + numbers.len()) as u64;
+            put_words(&mut table, order, &[ids_at, ids.len() as u64]);
+            numbers.extend_from_slice(ids);
+        }
+        let data_at = HEADER_SIZE + (table_size + numbers.len()) as u64;
+        let (each, size) = ((length + 16) as u64, table_size as u64);
+        put_words(&mut head, order, &[HEADER_SIZE, each, HEADER_SIZE, size, data_at]);
+        header.clone_from(&head);
+        head.resize(HEADER_SIZE as usize, 0);
+        head.append(&mut table);
+        head.append(&mut numbers);
+        head
+    }
+
+    /// What stands behind the records of the copy, and the header, which a copy that
+    /// can be sought then begins with; `written` is how long the copy is so far.
+    pub(crate) fn copy_tail(&mut self, written: u64) -> (Vec<u8>, Vec<u8>) {
+        let order = self.order;
+        let (mut tail, mut payloads) = (Vec::new(), Vec::new());
+        let Some(mut header) = self.copied.header.take() else {
+            self.copy_features(&mut tail);
+            return (tail, Vec::new());
+        };
+        let features = self.copied.features();
+        let mut bits = [0; 4];
+        for (bit, payload) in &features {
+            if let Some(word) = bits.get_mut(usize::from(bit / 64)) {
+                *word |= 1 << (bit % 64);
+            }
+            let at = written + (16 * features.len() + payloads.len()) as u64;
+            put_words(&mut tail, order, &[at, payload.len() as u64]);
+            payloads.extend_from_slice(payload);
+        }
+        tail.append(&mut payloads);
+        let data_at = header.len().checked_sub(8).and_then(|at| u64_at(&header, at, order));
+        let size = written.saturating_sub(data_at.unwrap_or(0));
+        // No event types: they are gone since Linux 3.0.
+        put_words(&mut header, order, &[size, 0, 0]);
+        put_words(&mut header, order, &bits);
+        (tail, header)
     }
 
     /// Appends what was passed since the last call and is no sample; the event at
@@ -121,7 +210,6 @@ impl Reader {
         }
         to.append(&mut copied.records);
         copied.last = 0;
-        self.copy_features(to);
     }
 
     /// Appends the sample at hand, whose stack joins to the one before as `head`
@@ -135,17 +223,16 @@ impl Reader {
         of_note.into_iter().for_each(|code| *code = head_code(head));
     }
 
-    /// Appends the features that a file has said so far: some say them at their
-    /// end.
+    /// Appends the features that a file has said so far, as records: some say them
+    /// at their end.
     fn copy_features(&mut self, to: &mut Vec<u8>) {
         let order = self.order;
-        for (bit, payload) in std::mem::take(&mut self.copied.features) {
-            if bit == feature::SAMPLE_TIME && self.copied.is_part {
-                continue;
-            }
+        for (bit, payload) in self.copied.features() {
             if bit != feature::BUILD_ID {
                 let number = order.u64(u64::from(bit).to_ne_bytes()).to_ne_bytes();
-                put(to, order, (record::HEADER_FEATURE, 0), &[&number, &payload]);
+                if fits_record(bit) && payload.len() <= LARGEST {
+                    put(to, order, (record::HEADER_FEATURE, 0), &[&number, &payload]);
+                }
                 continue;
             }
             let mut bytes = Bytes::new(&payload, order);

@@ -165,7 +165,7 @@ impl Reader {
                 let mut bytes = Bytes::new(&numbers, self.order);
                 attr.ids = std::iter::from_fn(|| bytes.u64()).collect();
             }
-            self.copied.attr(self.order, raw, &numbers);
+            self.copied.attr(raw, &numbers);
             self.add_event(attr);
         }
         if self.events.is_empty() {
@@ -208,7 +208,8 @@ impl Reader {
             self.malformed(frame);
             return;
         };
-        let ids = body.get(attr.size as usize..).unwrap_or_default();
+        let (raw, ids) = body.split_at_checked(attr.size as usize).unwrap_or((body, &[]));
+        self.copied.attr(raw, ids);
         let mut bytes = Bytes::new(ids, self.order);
         attr.ids = std::iter::from_fn(|| bytes.u64()).collect();
         self.add_event(attr);
@@ -219,6 +220,7 @@ impl Reader {
         let mut bytes = Bytes::new(body, self.order);
         let Some(bit) = bytes.u64().and_then(|bit| u8::try_from(bit).ok()) else { return };
         let payload = bytes.rest().to_vec();
+        self.copied.feature(bit, &payload);
         self.take_feature(bit, payload);
     }
 

@@ -315,6 +315,7 @@ impl Reader {
             record::HEADER_FEATURE => self.header_feature(frame),
             record::BUILD_ID => {
                 let body = frame.body(&self.buffer, self.unpacker.as_deref());
+                self.copied.build_id(order, frame.misc, body);
                 self.info.take_build_id(frame.misc, body, order);
             }
             record::COMPRESSED | record::COMPRESSED2 if !frame.unpacked => {
