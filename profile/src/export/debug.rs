@@ -225,11 +225,10 @@ impl Functions {
                 rows
             }
         };
-        let holds = |run: &&Vec<Row>| match (run.first(), run.last()) {
-            (Some(first), Some(last)) => first.addr <= addr && addr < last.addr,
-            _ => false,
-        };
-        let run = rows.iter().find(holds)?;
+        // Functions that the linker dropped all begin at 0: of runs that overlap, that
+        // which ends first (`LineTable::lookupAddressImpl`).
+        let end = |run: &&Vec<Row>| run.last().map_or(0, |last| last.addr);
+        let run = rows.iter().filter(|run| addr < end(run)).min_by_key(end)?;
         let row = run.get(run.partition_point(|row| row.addr <= addr).checked_sub(1)?)?;
         Some((row.line, row.discriminator))
     }
@@ -327,7 +326,8 @@ impl Functions {
             }
             let Ok(die) = unit.entry(offset) else { continue };
             let ranges = self.ranges(&unit, &die);
-            if ranges.is_empty() {
+            // A call of which no code is left still stands between others.
+            if ranges.is_empty() && !inlined {
                 continue;
             }
             let number = |value: Option<AttributeValue<DebugReader>>| {
