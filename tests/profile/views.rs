@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use lbr_msr::BranchFilter;
 use lbr_msr::record::{BranchEntry, BranchType, Event, Head, Label, Lost};
-use profile::basic::{Edge, basic_blocks};
+use profile::basic::{Bound, basic_blocks};
 use profile::cycles::Cycles;
 use profile::flow::{Flow, FlowCounter, Site};
 use profile::note::Source;
@@ -291,10 +291,10 @@ fn basic_blocks_cut_at_every_end() {
     let mut basics: Vec<_> =
         basic_blocks(&flow.blocks).iter().map(|b| (b.start, b.end, b.count)).collect();
     basics.sort_unstable();
-    let a = |offset| Edge::At(at(offset));
+    let a = |offset| Bound::At(at(offset));
     assert_eq!(
         basics,
-        [(a(0), a(0), 3), (a(2), a(4), 3), (a(6), Edge::Before(at(8)), 1), (a(8), a(8), 4)]
+        [(a(0), a(0), 3), (a(2), a(4), 3), (a(6), Bound::Before(at(8)), 1), (a(8), a(8), 4)]
     );
     // Without code bytes the start behind a branch is not known.
     let flow = count(&[ran(1, &[(8, 0), (8, 0), (4, 4), (4, 0)])]);
@@ -303,7 +303,7 @@ fn basic_blocks_cut_at_every_end() {
     basics.sort_unstable();
     assert_eq!(
         basics,
-        [(a(0), Edge::Before(at(4)), 2), (a(4), a(4), 3), (Edge::Behind(at(4)), a(8), 1)]
+        [(a(0), Bound::Before(at(4)), 2), (a(4), a(4), 3), (Bound::Behind(at(4)), a(8), 1)]
     );
 }
 

@@ -42,17 +42,17 @@ pub enum LocationSpec {
 #[error(
     "{text:?} is no place: an address (0x401136), a function (main, main+0x1a, libc.so.6:malloc) or a line (foo.c:12)"
 )]
-pub struct NotAPlace {
+pub struct ParsePlaceError {
     /// The text.
     pub text: String,
 }
 
 impl FromStr for LocationSpec {
-    type Err = NotAPlace;
+    type Err = ParsePlaceError;
 
-    fn from_str(text: &str) -> Result<LocationSpec, NotAPlace> {
+    fn from_str(text: &str) -> Result<LocationSpec, ParsePlaceError> {
         let text = text.trim();
-        let wrong = || NotAPlace { text: text.to_owned() };
+        let wrong = || ParsePlaceError { text: text.to_owned() };
         if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             return hex(digits).map(LocationSpec::Address).ok_or_else(wrong);
         }

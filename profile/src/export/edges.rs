@@ -12,7 +12,7 @@ use crate::views::hot::{BranchCounts, HotBranch};
 /// event. What is not known is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
-pub struct Edge {
+pub struct EdgeRow {
     /// Who recorded it.
     pub host: Option<String>,
     /// On which day: `2026-01-31`.
@@ -59,7 +59,7 @@ pub struct EdgeCounts {
 
 /// What was counted.
 #[derive(Debug)]
-pub struct Edges {
+pub struct EdgeRows {
     /// By event, as the recording numbers them.
     by_event: Vec<Vec<HotBranch>>,
     /// Mappings and files.
@@ -67,7 +67,7 @@ pub struct Edges {
 }
 
 impl View for EdgeCounts {
-    type Table = Edges;
+    type Table = EdgeRows;
 
     const ORDERED: bool = false;
 
@@ -79,21 +79,21 @@ impl View for EdgeCounts {
         self.by_event.get_mut(event).into_iter().for_each(|counts| counts.stack(stack, maps));
     }
 
-    fn finish(self, Whole { maps, .. }: Whole) -> Edges {
+    fn finish(self, Whole { maps, .. }: Whole) -> EdgeRows {
         let by_event = self.by_event.into_iter().map(|counts| counts.branches(&maps)).collect();
-        Edges { by_event, maps }
+        EdgeRows { by_event, maps }
     }
 }
 
-impl Edges {
+impl EdgeRows {
     /// The rows, by event and the hottest first. `of` says what all rows of an
     /// event have in common, by its number.
     pub fn each<E>(
         self,
-        of: impl Fn(usize) -> Edge,
-        mut row: impl FnMut(Edge) -> Result<(), E>,
+        of: impl Fn(usize) -> EdgeRow,
+        mut row: impl FnMut(EdgeRow) -> Result<(), E>,
     ) -> Result<Maps, E> {
-        let Edges { by_event, mut maps } = self;
+        let EdgeRows { by_event, mut maps } = self;
         let ends = |branch: &HotBranch| [branch.from_location, branch.to_location];
         maps.look_up_lines(by_event.iter().flatten().flat_map(ends));
         for (event, branches) in by_event.into_iter().enumerate() {
@@ -101,7 +101,7 @@ impl Edges {
             for branch in branches {
                 let from = End::of(&mut maps, branch.from_location, branch.from);
                 let to = End::of(&mut maps, branch.to_location, branch.to);
-                row(Edge {
+                row(EdgeRow {
                     from_build_id: from.build_id,
                     from_file: from.file,
                     from_offset: from.offset,

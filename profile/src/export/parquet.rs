@@ -1,4 +1,4 @@
-//! Apache Parquet: the rows of [`Edge`], whose fields are the columns.
+//! Apache Parquet: the rows of [`EdgeRow`], whose fields are the columns.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::record::RecordWriter;
 
-use super::edges::Edge;
+use super::edges::EdgeRow;
 
 /// Rows that are packed together: those that stand in memory at once.
 const GROUP: usize = 1 << 16;
@@ -17,7 +17,7 @@ const GROUP: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Parquet {
     writer: SerializedFileWriter<Vec<u8>>,
-    rows: Vec<Edge>,
+    rows: Vec<EdgeRow>,
 }
 
 impl Parquet {
@@ -26,7 +26,7 @@ impl Parquet {
     /// # Errors
     /// [`ParquetError`].
     pub fn new() -> Result<Parquet, ParquetError> {
-        let schema = [Edge::default()].as_slice().schema()?;
+        let schema = [EdgeRow::default()].as_slice().schema()?;
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
         Ok(Parquet { writer, rows: Vec::new() })
@@ -36,7 +36,7 @@ impl Parquet {
     ///
     /// # Errors
     /// [`ParquetError`].
-    pub fn row(&mut self, row: Edge) -> Result<(), ParquetError> {
+    pub fn row(&mut self, row: EdgeRow) -> Result<(), ParquetError> {
         self.rows.push(row);
         if self.rows.len() >= GROUP { self.pack() } else { Ok(()) }
     }

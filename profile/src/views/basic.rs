@@ -7,7 +7,7 @@ use crate::views::flow::Block;
 
 /// One end of a basic block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Edge {
+pub enum Bound {
     /// At this instruction: the first of the block, or the branch that ends
     /// it.
     At(u64),
@@ -22,10 +22,10 @@ pub enum Edge {
 /// the recording shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BasicBlock {
-    /// Where it begins: [`Edge::At`] or [`Edge::Behind`].
-    pub start: Edge,
-    /// Where it ends: [`Edge::At`] or [`Edge::Before`].
-    pub end: Edge,
+    /// Where it begins: [`Bound::At`] or [`Bound::Behind`].
+    pub start: Bound,
+    /// Where it ends: [`Bound::At`] or [`Bound::Before`].
+    pub end: Bound,
     /// Where the address of `start` lies.
     pub location: Location,
     /// Times it ran.
@@ -95,26 +95,26 @@ impl Group {
     }
 
     /// Walks up the addresses. `running` is how often the code at hand ran.
-    fn sweep(&self, mut found: impl FnMut(Edge, Edge, u64)) {
+    fn sweep(&self, mut found: impl FnMut(Bound, Bound, u64)) {
         let mut running = 0u64;
-        let mut start: Option<Edge> = None;
+        let mut start: Option<Bound> = None;
         let mut next: Option<u64> = None;
         for (&addr, point) in self.addrs.iter().zip(&self.points) {
             if point.leads {
                 // Right behind a branch nothing lies in between.
                 if let Some(start) = start.filter(|_| next != Some(addr)) {
-                    found(start, Edge::Before(addr), running);
+                    found(start, Bound::Before(addr), running);
                 }
                 running = running.saturating_add(point.begins);
-                start = (running > 0).then_some(Edge::At(addr));
+                start = (running > 0).then_some(Bound::At(addr));
                 next = None;
             }
             if point.leaves {
                 if let Some(start) = start {
-                    found(start, Edge::At(addr), running);
+                    found(start, Bound::At(addr), running);
                 }
                 running = running.saturating_sub(point.ends);
-                start = (running > 0).then_some(Edge::Behind(addr));
+                start = (running > 0).then_some(Bound::Behind(addr));
                 next = point.next;
             }
         }
@@ -170,8 +170,8 @@ impl Cuts {
         self.groups.values().for_each(|group| group.sweep(|_, _, _| all += 1));
         let mut found = Vec::with_capacity(all);
         for ((file, _), group) in self.groups {
-            let location = |edge: Edge| {
-                let (Edge::At(addr) | Edge::Behind(addr) | Edge::Before(addr)) = edge;
+            let location = |edge: Bound| {
+                let (Bound::At(addr) | Bound::Behind(addr) | Bound::Before(addr)) = edge;
                 let offset = (i128::from(addr) - group.shift) as u64;
                 file.map_or(Location::Address(addr), |file| Location::File { file, offset })
             };

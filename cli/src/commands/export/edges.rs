@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use profile::Counter;
-use profile::export::{Edge, EdgeCounts};
+use profile::export::{EdgeCounts, EdgeRow};
 
 use super::Export;
 use crate::exit::{DONE, Failure, Outcome};
@@ -46,7 +46,7 @@ pub(super) fn parquet(_: &Export, _: &Output) -> Outcome {
 }
 
 /// Each recording by itself: it is of a host and a day of its own.
-fn each(args: &Export, mut row: impl FnMut(Edge) -> Result<(), Failure>) -> Outcome {
+fn each(args: &Export, mut row: impl FnMut(EdgeRow) -> Result<(), Failure>) -> Outcome {
     let selection = args.select.selection();
     for path in args.inputs.paths() {
         let mut counter = Counter::of(EdgeCounts::default());
@@ -62,11 +62,11 @@ fn each(args: &Export, mut row: impl FnMut(Edge) -> Result<(), Failure>) -> Outc
             Ok(())
         })?;
         let date = args.date.clone().or_else(|| written(path));
-        let common = |event: usize| Edge {
+        let common = |event: usize| EdgeRow {
             host: host.clone(),
             date: date.clone(),
             event: events.get(event).filter(|name| !name.is_empty()).cloned(),
-            ..Edge::default()
+            ..EdgeRow::default()
         };
         let maps = counter.finish().each(common, &mut row)?;
         finish(&read, &maps);

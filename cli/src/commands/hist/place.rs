@@ -5,7 +5,7 @@ use std::str::FromStr;
 use profile::Flow;
 use profile::flow::{Block, share_of};
 use profile::maps::{Function, Location};
-use profile::place::{LocationSpec, NotAPlace, PlaceError, Span};
+use profile::place::{LocationSpec, ParsePlaceError, PlaceError, Span};
 
 /// A block that is asked for: by its entry, or by both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,9 +17,9 @@ pub(crate) struct Wanted {
 }
 
 impl FromStr for Wanted {
-    type Err = NotAPlace;
+    type Err = ParsePlaceError;
 
-    fn from_str(text: &str) -> Result<Wanted, NotAPlace> {
+    fn from_str(text: &str) -> Result<Wanted, ParsePlaceError> {
         match text.split_once("..") {
             Some((entry, exit)) => Ok(Wanted { entry: begin(entry)?, exit: Some(exit.parse()?) }),
             None => Ok(Wanted { entry: begin(text)?, exit: None }),
@@ -28,7 +28,7 @@ impl FromStr for Wanted {
 }
 
 /// A block of a function is the one at its first byte.
-fn begin(text: &str) -> Result<LocationSpec, NotAPlace> {
+fn begin(text: &str) -> Result<LocationSpec, ParsePlaceError> {
     Ok(match text.parse()? {
         LocationSpec::Symbol { file, name, offset: None } => {
             LocationSpec::Symbol { file, name, offset: Some(0) }

@@ -5,7 +5,7 @@ use std::io;
 
 use maud::{Markup, PreEscaped, html};
 use profile::Flow;
-use profile::basic::{BasicBlock, Cuts, Edge};
+use profile::basic::{BasicBlock, Bound, Cuts};
 use profile::cycles::Cycles;
 use profile::flow::{Block, share_of};
 use profile::maps::{Location, Maps};
@@ -274,7 +274,7 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         .heat()
         .place("", "basic block", &[], |maps, (_, basic)| {
             let start = Place::of(maps, basic.location, address(basic.start));
-            Some(start.after(if matches!(basic.start, Edge::Behind(_)) { "behind " } else { "" }))
+            Some(start.after(if matches!(basic.start, Bound::Behind(_)) { "behind " } else { "" }))
         })
         .place("", " ", &[], |maps, (_, basic)| {
             let location = end_location(basic);
@@ -282,7 +282,7 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
             // The symbol is the same as that of its start, mostly.
             let known = end.address.filter(|_| end.symbol.is_some());
             let end = known.map_or(end, Place::at);
-            let before = if matches!(basic.end, Edge::Before(_)) { " up to " } else { " .. " };
+            let before = if matches!(basic.end, Bound::Before(_)) { " up to " } else { " .. " };
             Some(end.after(before))
         })
         .behind("")
@@ -291,10 +291,12 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
         })
         .only("start", move |maps, (_, basic)| edge(maps, basic, at(basic.start)))
         .only("starts_behind", move |maps, (_, basic)| edge(maps, basic, beside(basic.start)))
-        .only("start_is_behind", |_, (_, basic)| Cell::Flag(matches!(basic.start, Edge::Behind(_))))
+        .only("start_is_behind", |_, (_, basic)| {
+            Cell::Flag(matches!(basic.start, Bound::Behind(_)))
+        })
         .only("end", move |maps, (_, basic)| edge(maps, basic, at(basic.end)))
         .only("ends_before", move |maps, (_, basic)| edge(maps, basic, beside(basic.end)))
-        .only("end_is_before", |_, (_, basic)| Cell::Flag(matches!(basic.end, Edge::Before(_))))
+        .only("end_is_before", |_, (_, basic)| Cell::Flag(matches!(basic.end, Bound::Before(_))))
         .place(
             "start",
             "",
@@ -304,20 +306,20 @@ fn basic_table<'a>() -> Table<'a, Maps, (usize, &'a BasicBlock)> {
 }
 
 /// The address at an end, or beside it.
-fn address(edge: Edge) -> u64 {
+fn address(edge: Bound) -> u64 {
     match edge {
-        Edge::At(addr) | Edge::Behind(addr) | Edge::Before(addr) => addr,
+        Bound::At(addr) | Bound::Behind(addr) | Bound::Before(addr) => addr,
     }
 }
 
 /// The address of an end; `None` where only its neighbour is known.
-fn at(edge: Edge) -> Option<u64> {
-    matches!(edge, Edge::At(_)).then(|| address(edge))
+fn at(edge: Bound) -> Option<u64> {
+    matches!(edge, Bound::At(_)).then(|| address(edge))
 }
 
 /// The address beside an end that is not known itself.
-fn beside(edge: Edge) -> Option<u64> {
-    (!matches!(edge, Edge::At(_))).then(|| address(edge))
+fn beside(edge: Bound) -> Option<u64> {
+    (!matches!(edge, Bound::At(_))).then(|| address(edge))
 }
 
 /// Where the end of a basic block lies, or what is beside it: as far behind its
