@@ -112,6 +112,18 @@ fn ranges_and_branches_count_from_the_first_page_of_code() {
     assert_eq!((losses.ranges, losses.branches, losses.recorded), ((4, 4), (5, 5), 5));
 }
 
+/// Text that says nothing of mappings, of a program that lies where it was linked.
+#[test]
+fn addresses_of_no_mapping_are_those_of_the_program() {
+    let mapped = text(&[&RUN]);
+    let behind = mapped.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for kind in [ProfileKind::LlvmRaw, ProfileKind::Preagg, ProfileKind::PreaggTraces] {
+        let (unmapped, losses) = made::<false>(mapped[behind..].to_vec(), kind);
+        assert_eq!(unmapped, made::<false>(mapped.clone(), kind).0);
+        assert_eq!((losses.recorded, losses.outside), (5, 0));
+    }
+}
+
 #[test]
 fn bolt_is_told_what_was_entered_from_outside_or_by_a_return() {
     let more = [(CODE + 0x10, CODE + 8, 'P'), (CODE + 8, CODE, 'P')];

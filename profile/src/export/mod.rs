@@ -33,13 +33,16 @@ use program::Program;
 
 #[cfg(feature = "parquet")]
 pub use self::parquet::Parquet;
-pub use edges::{Edge, EdgeCounts, Edges};
+pub use edges::{EdgeCounts, EdgeRow, EdgeRows};
 pub use firefox::firefox;
 pub use flamegraph::flamegraph;
 pub use perf_data::perf_data;
 pub use pprof::pprof;
 pub use speedscope::speedscope;
 pub use traces::{Rules, Tally, Traced, Traces};
+
+/// Files that are named where one is not there.
+const NAMED: usize = 5;
 
 /// A profile of one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,13 +102,23 @@ pub struct Losses {
 #[non_exhaustive]
 pub enum ExportError {
     /// No file of the recording has the name that was asked for.
-    #[error("no file of the recording is called {0:?}")]
-    NoSuchFile(String),
+    #[error("no file of the recording is called {name:?}; branches go to {instead}")]
+    NoSuchFile {
+        /// What was asked for.
+        name: String,
+        /// The files that most branches go to.
+        instead: String,
+    },
     /// Nothing that was recorded lies in a program.
-    #[error("none of the branches lies in a file")]
+    #[error(
+        "none of the branches lies in a file that was mapped: text says what was by perf script \
+         --show-mmap-events; a program that lies where it was linked is named by --binary FILE"
+    )]
     NoFile,
     /// The program is not here.
-    #[error("{name} is needed, which was recorded: {why}")]
+    #[error(
+        "{name} is needed, which was recorded: {why} (--binary FILE or --symfs DIR says where)"
+    )]
     NotFound {
         /// As the recording calls it.
         name: String,
@@ -169,8 +182,9 @@ impl Traced {
             Wanted::File(path) => Some(path.as_path()),
             Wanted::Hottest | Wanted::Named(_) => None,
         };
-        let program = self.maps.path(file).unwrap_or("[unknown]").to_owned();
         if kind == ProfileKind::AutoFdo {
+            let file = file.ok_or(ExportError::NoFile)?;
+            let program = self.maps.path(file).unwrap_or("[unknown]").to_owned();
             let (text, losses) = autofdo::text(self, file);
             return Ok(Profile { text, program, losses });
         }
@@ -182,10 +196,15 @@ impl Traced {
             ProfileKind::PreaggTraces => preagg::traces(&mut of),
             ProfileKind::AutoFdo => String::new(),
         };
-        Ok(Profile { text, program, losses: of.losses })
+        Ok(Profile { text, program: of.name, losses: of.losses })
     }
 
-    fn file(&self, of: &Wanted) -> Result<usize, ExportError> {
+    /// The file; `None` where nothing says what was mapped: addresses then are those
+    /// of the program that is named.
+    fn file(&self, of: &Wanted) -> Result<Option<usize>, ExportError> {
+        if matches!(of, Wanted::File(_)) && self.maps.files().next().is_none() {
+            return Ok(None);
+        }
         let name = match of {
             Wanted::Hottest => None,
             Wanted::Named(name) => Some(name.clone()),
@@ -195,14 +214,21 @@ impl Traced {
         };
         let counts = program::by_file(self);
         let within = Within::files(&self.maps, name.as_slice());
-        let counted = self.maps.files().filter(|file| within.has_file(*file)).map(|file| {
-            // The first of those that are alike.
-            (counts.get(&file).copied().unwrap_or(0), std::cmp::Reverse(file))
-        });
-        match (counted.max(), name) {
-            (None, Some(name)) => Err(ExportError::NoSuchFile(name)),
-            (None | Some((0, _)), None) => Err(ExportError::NoFile),
-            (Some((_, std::cmp::Reverse(file))), _) => Ok(file),
-        }
+        let path = |file: usize| self.maps.path(file).unwrap_or_default();
+        let mut files: Vec<(u64, usize)> =
+            self.maps.files().map(|file| (counts.get(&file).copied().unwrap_or(0), file)).collect();
+        // Of those that are alike the first.
+        files.sort_by_key(|(count, file)| (std::cmp::Reverse(*count), *file));
+        let Some(name) = name else {
+            // The kernel and what it lends a process are no programs.
+            let found =
+                files.iter().find(|(count, file)| *count > 0 && !path(*file).starts_with('['));
+            return found.map(|(_, file)| Some(*file)).ok_or(ExportError::NoFile);
+        };
+        let found = files.iter().find(|(_, file)| within.has_file(*file));
+        found.map(|(_, file)| Some(*file)).ok_or_else(|| {
+            let some = files.iter().take(NAMED).map(|(_, file)| path(*file));
+            ExportError::NoSuchFile { name, instead: some.collect::<Vec<_>>().join(", ") }
+        })
     }
 }

@@ -17,7 +17,7 @@ const FALLS: [char; 2] = ['F', 'f'];
 /// does not ask that its start be the target of a branch
 /// (`DataAggregator::getFallthroughsInTrace`).
 pub(super) fn text(program: &mut Program) -> String {
-    let Program { binary, steps, losses } = program;
+    let Program { binary, steps, losses, .. } = program;
     let (mut branches, mut falls) = (BTreeMap::new(), BTreeMap::new());
     for step in steps.iter() {
         let Some([from, to]) = ends(binary, step) else {
@@ -54,7 +54,7 @@ pub(super) fn text(program: &mut Program) -> String {
 /// for branches behind which none is known. A trace has no room for
 /// mispredictions.
 pub(super) fn traces(program: &mut Program) -> String {
-    let Program { binary, steps, losses } = program;
+    let Program { binary, steps, losses, .. } = program;
     let mut traces = BTreeMap::new();
     for step in steps.iter() {
         let Some([from, to]) = ends(binary, step) else {

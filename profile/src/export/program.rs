@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use lbr_msr::record::BranchType;
+use lbr_msr::text::AsText;
 
 use super::binary::Binary;
 use super::traces::{NOT_KNOWN, Trace, Traced};
@@ -31,6 +32,8 @@ pub(super) struct Step {
 /// A program and what ran of it.
 #[derive(Debug)]
 pub(super) struct Program {
+    /// As the recording calls it.
+    pub(super) name: String,
     pub(super) binary: Binary,
     pub(super) steps: Vec<Step>,
     pub(super) losses: Losses,
@@ -49,14 +52,19 @@ pub(super) fn by_file(traced: &Traced) -> HashMap<usize, u64> {
 
 impl Program {
     /// Takes what ran of the file of an index. It is opened where it was
-    /// recorded, unless somebody says that it is another.
+    /// recorded, unless somebody says that it is another. Without an index the
+    /// addresses are its own: what nobody says to be elsewhere, llvm-profgen takes
+    /// to lie where it was linked (`warnIfMissingMMap`).
     pub(super) fn of(
         traced: &mut Traced,
-        file: usize,
+        file: Option<usize>,
         instead: Option<&Path>,
     ) -> Result<Program, ExportError> {
         let Traced { traces, maps, .. } = traced;
-        let name = maps.path(file).unwrap_or("[unknown]").to_owned();
+        let name = match (file, instead) {
+            (None, Some(path)) => path.as_text().into_owned(),
+            _ => file.and_then(|file| maps.path(file)).unwrap_or("[unknown]").to_owned(),
+        };
         let mut losses = Losses::default();
         let mut offsets = Vec::new();
         for trace in traces.iter().filter(|trace| trace.taken | trace.ran > 0) {
@@ -69,15 +77,19 @@ impl Program {
             }
         }
         let mut opened = instead.map(Module::open).transpose()?;
-        if let Some(module) = &opened {
+        if let (Some(file), Some(module)) = (file, &opened) {
             maps.check_build(file, module)?;
         }
-        let Some(module) = opened.as_mut().or_else(|| maps.elf(file)) else {
-            let why = maps.failures().next().map(ToString::to_string).unwrap_or_default();
+        let Some(module) = opened.as_mut().or_else(|| maps.elf(file?)) else {
+            let why = maps.failures().next().map(ToString::to_string);
+            let why = why.unwrap_or_else(|| "it is no file".to_owned());
             return Err(ExportError::NotFound { name, why });
         };
         let binary = Binary::open(module.path())?;
-        let address = |offset: Option<u64>| offset.and_then(|at| module.address_of_offset(at));
+        let address = |at: Option<u64>| match file {
+            Some(_) => at.and_then(|at| module.address_of_offset(at)),
+            None => at,
+        };
         let step = |(trace, [from, to, next]): (&Trace, [Option<u64>; 3])| Step {
             from: address(from),
             to: address(to),
@@ -88,14 +100,19 @@ impl Program {
             ran: trace.ran,
         };
         let steps = offsets.into_iter().map(step).collect();
-        Ok(Program { binary, steps, losses })
+        Ok(Program { name, binary, steps, losses })
     }
 }
 
-/// The byte of a file that an address of a trace is.
-fn inside(maps: &Maps, trace: &Trace, addr: u64, file: usize) -> Option<u64> {
+/// The byte of a file that an address of a trace is; without a file, the address.
+fn inside(maps: &Maps, trace: &Trace, addr: u64, file: Option<usize>) -> Option<u64> {
+    let file = match file {
+        _ if addr == NOT_KNOWN => return None,
+        None => return Some(addr),
+        Some(file) => file,
+    };
     match maps.locate(trace.space as usize, addr) {
-        Location::File { file: of, offset } if of == file && addr != NOT_KNOWN => Some(offset),
+        Location::File { file: of, offset } if of == file => Some(offset),
         _ => None,
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Ranges {
 impl Ranges {
     /// As `LBRPerfReader::computeCounterFromLBR` counts.
     pub(super) fn of(program: &mut Program) -> Ranges {
-        let Program { binary, steps, losses } = program;
+        let Program { binary, steps, losses, .. } = program;
         let mut counts = Ranges::default();
         for step in steps.iter() {
             let mut code = |addr: Option<u64>| addr.filter(|addr| binary.at(*addr).is_some());

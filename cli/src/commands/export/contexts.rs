@@ -2,7 +2,7 @@
 
 use profile::export;
 
-use super::{Export, Kind};
+use super::{Export, Kind, usage};
 use crate::commands::report;
 use crate::exit::{DONE, OrExit, Outcome, USAGE};
 use crate::head;
@@ -21,6 +21,9 @@ pub(super) fn write(args: &Export, output: &Output) -> Outcome {
         _ => report::print_folded(&mut text, &graph, |_| true)?,
     }
     if args.to == Kind::Flamegraph {
+        if text.is_empty() {
+            return usage("there is no branch to draw: nothing was recorded of what is selected");
+        }
         let title = format!("{name}: {}", graph.unit.name());
         text = export::flamegraph(&text, &title, graph.unit.name()).or_exit(USAGE)?;
     }
