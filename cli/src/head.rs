@@ -196,5 +196,5 @@ pub(crate) fn sureness(flow: &Flow) -> &'static str {
 /// What was odd about the recordings and their files.
 pub(crate) fn finish(sources: &[Source], maps: &Maps) {
     sources.iter().for_each(input::warn);
-    symbols::warn(maps);
+    symbols::warn(&[maps]);
 }

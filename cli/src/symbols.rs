@@ -1,5 +1,6 @@
 //! Where names of addresses come from, as arguments.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use crate::present::number::counted;
@@ -70,12 +71,14 @@ impl SymbolArgs {
 }
 
 /// Says on standard error why files gave no names, and what would help.
-pub(crate) fn warn(maps: &Maps) {
+pub(crate) fn warn(all: &[&Maps]) {
     for file in profile::lines::cut_files() {
         say!("{} was cut short while it was read: its source lines are left out", file.as_text());
     }
-    let Unkept { mappings, processes } = maps.unkept();
-    if mappings + processes > 0 {
+    for Unkept { mappings, processes } in all.iter().map(|maps| maps.unkept()) {
+        if mappings + processes == 0 {
+            continue;
+        }
         say!(
             "more is mapped than is kept in memory (131,072 mappings of a process, 262,144 files, \
              65,536 processes at a time): {} and {} were given up, whose branches have no names",
@@ -84,7 +87,11 @@ pub(crate) fn warn(maps: &Maps) {
         );
     }
     let (mut by_id, mut by_path, mut kernel) = (false, false, false);
-    for failure in maps.failures() {
+    let mut said = HashSet::new();
+    for failure in all.iter().flat_map(|maps| maps.failures()) {
+        if !said.insert(failure.to_string()) {
+            continue;
+        }
         match failure {
             SymbolError::NotFound { build_id: Some(_), .. } | SymbolError::BuildId { .. } => {
                 by_id = true

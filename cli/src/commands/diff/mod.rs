@@ -15,12 +15,11 @@ use profile::select::Selection;
 
 use self::print::{html_page, print};
 use crate::exit::{DIFFERS, DONE, Failure, OrExit, Outcome, USAGE};
-use crate::head::finish;
-use crate::input::{Reread, Source};
+use crate::input::{self, Reread, Source};
 use crate::output::Output;
 use crate::present::number::{counted, grouped};
 use crate::select::{RowArgs, SelectArgs, Spans, spans};
-use crate::symbols::SymbolArgs;
+use crate::symbols::{self, SymbolArgs};
 
 /// Compare two recordings: what changed from one build to the next
 ///
@@ -151,9 +150,8 @@ pub(crate) fn run(args: &Diff) -> Outcome {
         Some(output) => output.write(html_page(args, &compared, &mut names))?,
         None => print(args, &compared, &mut names)?,
     }
-    for (side, maps) in compared.sides.iter().zip(&names.branches) {
-        finish(&side.sources, maps);
-    }
+    compared.sides.iter().flat_map(|side| &side.sources).for_each(input::warn);
+    symbols::warn(&names.branches.each_ref());
     Ok(if compared.grew(args.fail_above) > 0 { DIFFERS } else { DONE })
 }
 

@@ -92,7 +92,8 @@ fn run(args: &Report, out: &mut Out<'_>) -> Outcome {
 /// What the rows are worth.
 fn sureness(with_registers: u64, at_entry: u64) -> String {
     if with_registers == 0 {
-        return "no sample has registers: record branches with --intr-regs=di,si,dx,cx,r8,r9, \
+        return "no sample has registers: lbr record --args FUNCTION takes them at the entries of \
+                a function, if it is entered; perf record -b needs --intr-regs=di,si,dx,cx,r8,r9, \
                 sampling at calls"
             .to_owned();
     }
