@@ -12,4 +12,5 @@ lbr doctor | grep -q '^ok  *backends  *msr, soft$' || fail "doctor: $(lbr doctor
 # Left to itself it says why of each, and records all the same.
 expect 0 "as perf events: $none" su -s /bin/sh tester -c 'lbr record -o /tmp/soft.data -- true'
 grep -q 'recording on the software LBR' /tmp/stderr || fail "no software LBR: $(cat /tmp/stderr)"
+expect 3 'no performance counters' lbr time --backend perf --hex 90
 finish

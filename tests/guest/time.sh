@@ -46,6 +46,33 @@ case $CPU in
     ;;
 esac
 
+# The same by counters of the kernel's perf events: what the bracket counts of itself is taken off,
+# and the guest's counters are exact. JNZ is three branches, of which the model mispredicts the last.
+lbr time -C 1 --backend perf --hex "$loop" --repeat 50 --json >/tmp/out 2>/tmp/stderr ||
+  fail "perf: status $?: $(cat /tmp/stderr)"
+grep -q '"source":"perf","modelled":true' /tmp/out || fail "not from counters: $(head -n1 /tmp/out)"
+for count in cycles_per_iteration:7 counted_instructions_per_iteration:7 counted_branches_per_iteration:3; do
+  grep -q "\"${count%:*}\":{\"max\":${count#*:}.0,\"median\":${count#*:}.0,\"min\":${count#*:}.0," /tmp/out ||
+    fail "not $count: $(head -n1 /tmp/out)"
+done
+# Where branch stacks carry cycles, they tell those of the blocks: mov, dec, jnz; dec, jnz; dec, jnz and
+# the closing jump.
+cycles=$(sed -n 's/.*"kind":"block".*"min":\([^,]*\).*/\1/p' /tmp/out | sort | tr '\n' ' ')
+case $CPU in
+  06_3C | 19_11) [ "$cycles" = "null null null " ] || fail "cycles of blocks: $cycles" ;;
+  *) [ "$cycles" = "2 3 3 " ] || fail "cycles of blocks: $cycles: $(cat /tmp/out)" ;;
+esac
+echo 'tester:x:1000:1000::/:/bin/sh' >/etc/passwd
+[ -e /bin/sh ] || ln -s busybox /bin/sh
+echo 2 >/proc/sys/kernel/perf_event_paranoid
+su -s /bin/sh tester -c "lbr time --hex '$loop' --repeat 5 --json" >/tmp/out 2>/tmp/stderr
+grep -q '"source":"perf"' /tmp/out || fail "an ordinary user's counters: $(cat /tmp/stderr)"
+echo 3 >/proc/sys/kernel/perf_event_paranoid
+expect 4 'kernel.perf_event_paranoid is 3' su -s /bin/sh tester -c "lbr time --backend perf --hex 90"
+echo 0 >/sys/bus/event_source/devices/cpu/rdpmc
+expect 4 'echo 1 > /sys/bus/event_source/devices/cpu/rdpmc' lbr time --backend perf --hex 90
+echo 1 >/sys/bus/event_source/devices/cpu/rdpmc
+
 # More branches than records: the last ones, and it says so.
 lbr time -C 1 --hex "b9 64 00 00 00 ff c9 75 fc" --repeat 5 >/tmp/out 2>/tmp/stderr || fail "overflow: $(cat /tmp/stderr)"
 grep -q 'more branches than the' /tmp/out || fail "nothing about the depth: $(cat /tmp/out)"

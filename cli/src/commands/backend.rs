@@ -10,12 +10,14 @@ use lbr_msr::{
     access::Root,
     address::IA32_PERF_CAPABILITIES,
     arm::{ArmError, ArmPlan, Need},
+    caps::CpuIdentity,
     filter::FilterError,
     probe::{GivenPerfCapabilities, Unsupported, Why, probe_assuming},
 };
 use sampler::guard::GuardError;
 use sampler::source::SourceError;
 use sampler::source::cpu::registers::{self, Registers};
+use sampler::source::perf::Refused;
 
 use super::machine::MachineArgs;
 use super::probe::is_wrong_assumption;
@@ -25,13 +27,13 @@ use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, USAGE};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
     /// The CPU's registers where they can be used (msr-safe before msr), else what stands in for
-    /// them: the kernel's perf events (lbr record), or software
+    /// them: the kernel's perf events (record, time), or software
     Auto,
     /// The CPU's registers through the msr driver, /dev/cpu/N/msr
     Msr,
     /// The CPU's registers through msr-safe, /dev/cpu/N/msr_safe and /dev/cpu/msr_batch
     MsrSafe,
-    /// The kernel's perf events with branch stacks (lbr record)
+    /// The kernel's perf events: with branch stacks (record), as counters (time)
     Perf,
     /// No registers of the CPU: the software LBR (`lbr time`: single-stepping alone)
     Soft,
@@ -87,7 +89,7 @@ impl Backend {
 }
 
 fn not_with_perf<T>() -> Result<T, Failure> {
-    Err(anyhow!("--backend perf is for lbr record")).or_exit(USAGE)
+    Err(anyhow!("--backend perf is for lbr record and lbr time")).or_exit(USAGE)
 }
 
 /// `--backend` of commands that need registers.
@@ -227,6 +229,34 @@ pub(crate) fn refused(error: MsrError) -> Failure {
     Failure { code, error: error.into() }
 }
 
+/// The exit status of what the kernel's perf events refuse on a CPU, and what helps.
+pub(crate) fn refused_by_perf(refused: Refused, cpu: &CpuIdentity) -> Failure {
+    let code = match refused {
+        Refused::Level { .. } | Refused::Rate { .. } | Refused::Forbidden | Refused::NoRdpmc => {
+            NOT_PERMITTED
+        }
+        Refused::NoProcess { .. } => USAGE,
+        Refused::NoEvents
+        | Refused::NoCounters
+        | Refused::NoStacks
+        | Refused::NoCpu
+        | Refused::Filter { .. }
+        | Refused::Busy => NO_LBR,
+        _ => FAILED,
+    };
+    let hides = matches!(refused, Refused::NoCounters | Refused::NoStacks);
+    let error = match (&cpu.hypervisor, refused.remedy()) {
+        (Some(hypervisor), _) if hides => {
+            anyhow!(
+                "{refused}: {hypervisor} hides them; run on the host, or give them to the guest"
+            )
+        }
+        (_, Some(remedy)) => anyhow!("{refused}; {remedy}"),
+        _ => refused.into(),
+    };
+    Failure { code, error }
+}
+
 /// The exit status of a program that could not be started or seen.
 pub(crate) fn not_started(error: SourceError) -> Failure {
     let code = match &error {
@@ -323,7 +353,7 @@ mod tests {
                 Some(level),
                 "refused, 4: --backend perf: level 3; --backend soft works",
             ),
-            (Perf, Ok("msr"), None, "refused, 2: --backend perf is for lbr record"),
+            (Perf, Ok("msr"), None, "refused, 2: --backend perf is for lbr record and lbr time"),
             (Soft, Ok("msr"), Some(Ok("perf")), "soft"),
         ] {
             assert_eq!(chosen(backend, registers, perf), expected, "{backend:?}");

@@ -7,6 +7,9 @@ const VECTORS: u32 = 0xE7;
 /// A cache line: places are apart by one, so that no two branches share it.
 pub(crate) const LINE: u64 = 64;
 
+/// Keeps what is read on its two sides apart.
+const LFENCE: [u8; 3] = [0x0F, 0xAE, 0xE8];
+
 /// An address in the code, perhaps not written yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
@@ -185,10 +188,32 @@ impl Assembler {
         self.raw(&[0xC3]);
     }
 
+    /// Reads the counter whose page (perf_event_open(2), "mmap layout") is at
+    /// `page` into four words: the page's lock and index, the two halves that
+    /// RDPMC gives, lock and index again. Where the index is 0 nothing counts, and
+    /// the halves stay. RAX, RCX, RDX and flags are lost.
+    pub(crate) fn read_counter(&mut self, page: u64, into: u64) {
+        /// Of the 32-bit fields `lock` and `index`.
+        const LOCK: u64 = 8;
+        let behind = self.label();
+        self.load(Register::Rax, page + LOCK);
+        self.store(into, Register::Rax);
+        self.raw(&[0x48, 0x89, 0xC1, 0x48, 0xC1, 0xE9, 32]); // mov rcx, rax; shr rcx, 32
+        self.relative(&[0x0F, 0x84], behind); // jz
+        self.raw(&[0xFF, 0xC9]); // dec ecx
+        self.raw(&LFENCE);
+        self.raw(&[0x0F, 0x33]); // rdpmc
+        self.raw(&LFENCE);
+        self.store(into + 8, Register::Rax);
+        self.store(into + 16, Register::Rdx);
+        self.bind(behind);
+        self.load(Register::Rax, page + LOCK);
+        self.store(into + 24, Register::Rax);
+    }
+
     /// The time stamp into memory; RAX and RDX are lost, flags stay. LFENCE on
     /// both sides keeps it in its place (SDM Vol. 2, RDTSC).
     pub(crate) fn time_stamp(&mut self, address: u64) {
-        const LFENCE: [u8; 3] = [0x0F, 0xAE, 0xE8];
         self.raw(&LFENCE);
         self.raw(&[0x0F, 0x31]); // rdtsc
         self.raw(&LFENCE);

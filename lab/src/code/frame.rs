@@ -7,19 +7,21 @@
 //!         load the registers of the caller's choice
 //!         CODE that sets up
 //!         pwrite(control register, on)       inline SYSCALL
+//!         read the counters                  RDPMC
 //!         time stamp
 //!         load the registers as the setup left them
 //!         ...                                what is recorded
-//!         store the registers
 //!         time stamp
+//!         store the registers
+//!         read the counters                  RDPMC
 //!         pwrite(control register, off)      inline SYSCALL
 //!         restore the caller's registers, return
 //! ```
 //!
 //! Between the two system calls stands no call, return or branch but those of
-//! the code.
+//! the code. Which of both are there, [`Ends`] says.
 //!
-//! All of it lies in one mapping: a page of data, the code, and areas of
+//! All of it lies in one mapping: a page of data, pages of counters, the code, and areas of
 //! memory with guard pages between them. RBP, RSI, RDI and R14 point into the
 //! middle of an area each, RSP into a stack ([`Frame::start`]); the other
 //! registers are 0.
@@ -31,7 +33,7 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 
 use nix::libc;
-use nix::sys::mman::MapFlags;
+use nix::sys::mman::{MapFlags, ProtFlags};
 
 use super::assembler::Assembler;
 use super::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
@@ -127,6 +129,37 @@ pub struct FrameRun {
     pub tsc: [u64; 2],
     /// What the two writes returned: 8, or a negative errno.
     pub switched: [i64; 2],
+    /// What the counters counted between their readings.
+    pub counted: Counted,
+}
+
+/// What [counters](sampler::source::perf::Counting) came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// By each; `None` for one that does not count.
+    All([Option<u64>; COUNTERS]),
+    /// The kernel had a counter stopped meanwhile, to let something else run.
+    Interrupted,
+}
+
+impl Counted {
+    /// From the two readings of each.
+    fn of(readings: &[[Reading; COUNTERS]; 2]) -> Counted {
+        let mut all = [None; COUNTERS];
+        let [opening, closing] = readings;
+        for ((count, opening), closing) in all.iter_mut().zip(opening).zip(closing) {
+            let [page, low, high, behind] = *opening;
+            // While neither changes the kernel leaves the counter alone (linux/perf_event.h, `lock`);
+            // where it would wrap around, there is an interrupt that changes it.
+            if [behind, closing[0], closing[3]] != [page; 3] {
+                return Counted::Interrupted;
+            }
+            let value = |low: u64, high: u64| high << 32 | low;
+            let counted = value(closing[1], closing[2]).wrapping_sub(value(low, high));
+            *count = (page >> 32 != 0).then_some(counted);
+        }
+        Counted::All(all)
+    }
 }
 
 impl FrameRun {
@@ -155,7 +188,11 @@ pub(crate) struct Data {
     off: u64,
     switched: [i64; 2],
     tsc: [u64; 2],
+    counters: [[Reading; COUNTERS]; 2],
 }
+
+/// The words of [`Assembler::read_counter`].
+type Reading = [u64; 4];
 
 impl Data {
     pub(crate) fn new(start: Registers, switch: SwitchWrites) -> Data {
@@ -170,6 +207,7 @@ impl Data {
             off: switch.off,
             switched: [0; 2],
             tsc: [0; 2],
+            counters: [[[0; 4]; COUNTERS]; 2],
         }
     }
 
@@ -185,8 +223,13 @@ impl Data {
         unsafe { std::mem::transmute(*bytes) }
     }
 
-    pub(crate) const fn ran(&self) -> FrameRun {
-        FrameRun { registers: self.end, tsc: self.tsc, switched: self.switched }
+    pub(crate) fn ran(&self) -> FrameRun {
+        FrameRun {
+            registers: self.end,
+            tsc: self.tsc,
+            switched: self.switched,
+            counted: Counted::of(&self.counters),
+        }
     }
 }
 
@@ -200,8 +243,13 @@ const VECTORS: u64 = 3072;
 const _: () = assert!(VECTORS.is_multiple_of(64) && VECTORS + 512 + 64 <= PAGE);
 /// The x87 control word, at 0, and MXCSR, at 24.
 const CLEAN: [(u64, u32); 2] = [(0, 0x037F), (24, 0x1F80)];
-/// Where the code begins, behind the data page.
-pub(crate) const CODE: u64 = PAGE;
+/// Counters that a frame reads.
+pub(crate) const COUNTERS: usize = 4;
+/// Where their pages begin, behind the data page. All zero, as they are here, they say that
+/// nothing counts.
+pub(crate) const COUNTER_PAGES: u64 = PAGE;
+/// Where the code begins.
+pub(crate) const CODE: u64 = COUNTER_PAGES + COUNTERS as u64 * PAGE;
 /// Size of each area of memory.
 pub const AREA: u64 = 1 << 16;
 /// The registers that point into the middle of an area.
@@ -235,6 +283,7 @@ impl Frame {
             }
         }
         mapping.fill(0, PAGE, &data, WRITABLE)?;
+        mapping.fill(COUNTER_PAGES, CODE - COUNTER_PAGES, &[], ProtFlags::PROT_READ)?;
         mapping.fill(CODE, text, code, EXECUTABLE)?;
         mapping.protect(stack, STACK, WRITABLE)?;
         let base = mapping.address();
@@ -297,9 +346,17 @@ pub(crate) struct Entered {
     pub(crate) switched: u64,
 }
 
-/// Writes all that comes before the code: recording is on behind it, where
-/// `switches` says so.
-pub(crate) fn enter(code: &mut Assembler, init: &[u8], switches: bool) -> Entered {
+/// What stands at the two ends of the code, beside time stamps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    /// System calls that switch recording on and off.
+    pub(crate) switches: bool,
+    /// Readings of the counters.
+    pub(crate) counters: bool,
+}
+
+/// Writes all that comes before the code: recording is on behind it, where it is switched.
+pub(crate) fn enter(code: &mut Assembler, init: &[u8], ends: Ends) -> Entered {
     code.align();
     let entry = code.here();
     for register in CALLEE_SAVED {
@@ -312,7 +369,11 @@ pub(crate) fn enter(code: &mut Assembler, init: &[u8], switches: bool) -> Entere
     code.raw(init);
     let init = init_start..code.here();
     store(code, offset_of!(Data, live));
-    let switched = if switches { switch(code, offset_of!(Data, on), 0) } else { 0 };
+    let switched = if ends.switches { switch(code, offset_of!(Data, on), 0) } else { 0 };
+    if ends.counters {
+        // The first, cycles, is nearest to the code.
+        (0..COUNTERS).rev().for_each(|which| read_counter(code, 0, which));
+    }
     code.time_stamp(offset_of!(Data, tsc) as u64);
     load(code, offset_of!(Data, live));
     Entered { entry, init, switched }
@@ -320,7 +381,7 @@ pub(crate) fn enter(code: &mut Assembler, init: &[u8], switches: bool) -> Entere
 
 /// Writes all that comes behind the code, up to the return; where the system
 /// call that switches recording off returns to, or 0.
-pub(crate) fn leave(code: &mut Assembler, switches: bool) -> u64 {
+pub(crate) fn leave(code: &mut Assembler, ends: Ends) -> u64 {
     let end_of = |register: Register| offset_of!(Data, end) as u64 + 8 * register as u64;
     code.store(end_of(Rax), Rax);
     code.store(end_of(Rdx), Rdx);
@@ -328,7 +389,10 @@ pub(crate) fn leave(code: &mut Assembler, switches: bool) -> u64 {
     code.load(Rax, end_of(Rax));
     code.load(Rdx, end_of(Rdx));
     store(code, offset_of!(Data, end));
-    let switched = if switches { switch(code, offset_of!(Data, off), 1) } else { 0 };
+    if ends.counters {
+        (0..COUNTERS).for_each(|which| read_counter(code, 1, which));
+    }
+    let switched = if ends.switches { switch(code, offset_of!(Data, off), 1) } else { 0 };
     code.load(Rsp, offset_of!(Data, host) as u64);
     code.raw(&[0xFC]); // cld
     for register in CALLEE_SAVED.iter().rev() {
@@ -336,6 +400,12 @@ pub(crate) fn leave(code: &mut Assembler, switches: bool) -> u64 {
     }
     code.ret();
     switched
+}
+
+/// Reads a counter, at one end of the code.
+fn read_counter(code: &mut Assembler, end: usize, which: usize) {
+    let into = offset_of!(Data, counters) + (end * COUNTERS + which) * size_of::<Reading>();
+    code.read_counter(COUNTER_PAGES + which as u64 * PAGE, into as u64);
 }
 
 /// Registers and flags from memory.
@@ -375,4 +445,33 @@ pub(crate) fn write_register(code: &mut Assembler) {
     code.constant(Rax, libc::SYS_pwrite64 as u32);
     code.load(Rdi, offset_of!(Data, descriptor) as u64);
     code.constant(Rdx, 8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// perf_event_open(2), "mmap layout": lock 2 at 8, index at 12.
+    const PAGE_OF_3: u64 = 2 | 3 << 32;
+
+    #[test]
+    fn what_counters_count() {
+        // The lower half wraps around; the third does not count.
+        let opening = [
+            [PAGE_OF_3, 0xFFFF_FFF0, 1, PAGE_OF_3],
+            [PAGE_OF_3, 5, 0, PAGE_OF_3],
+            [2, 0, 0, 2],
+            [0; 4],
+        ];
+        let mut closing = opening;
+        closing[0] = [PAGE_OF_3, 0x10, 2, PAGE_OF_3];
+        let found = Counted::of(&[opening, closing]);
+        assert_eq!(found, Counted::All([Some(0x20), Some(0), None, None]));
+        // The kernel stopped one between, or while it was read.
+        closing[1] = [PAGE_OF_3 + 2, 5, 0, PAGE_OF_3 + 2];
+        assert_eq!(Counted::of(&[opening, closing]), Counted::Interrupted);
+        closing[1] = opening[1];
+        closing[1][3] += 2;
+        assert_eq!(Counted::of(&[opening, closing]), Counted::Interrupted);
+    }
 }

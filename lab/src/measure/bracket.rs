@@ -19,8 +19,11 @@ use std::io;
 use std::ops::Range;
 
 use crate::code::assembler::Assembler;
-use crate::code::frame::{self, CODE, Frame};
-pub use crate::code::frame::{AREA, AREAS, FrameRun, Register, Registers, STACK, SwitchWrites};
+use crate::code::frame::{self, CODE, COUNTER_PAGES, COUNTERS, Ends, Frame};
+pub use crate::code::frame::{
+    AREA, AREAS, Counted, FrameRun, Register, Registers, STACK, SwitchWrites,
+};
+use crate::code::memory::PAGE;
 
 /// What is put into a bracket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub struct Body {
     /// Stop at an INT3 in front of `open`, and switch nothing: for a source
     /// that steps through the code.
     pub stepped: bool,
+    /// Read the counters of perf events at both ends.
+    pub counters: bool,
 }
 
 /// Where the parts of a bracket lie.
@@ -163,6 +168,12 @@ impl Bracket {
         self.frame.start()
     }
 
+    /// Where the page of each counter is mapped.
+    pub(super) fn counter_pages(&self) -> [u64; COUNTERS] {
+        let first = self.layout.mapping.start + COUNTER_PAGES;
+        std::array::from_fn(|which| first + which as u64 * PAGE)
+    }
+
     /// Runs it whenever another process lets this one go on from an INT3.
     ///
     /// # Safety
@@ -184,7 +195,8 @@ fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
     let mut code = Assembler::at(CODE);
     let pointer = code.here();
     code.raw(&body.call.unwrap_or(0).to_le_bytes());
-    let entered = frame::enter(&mut code, &body.init, !body.stepped);
+    let ends = Ends { switches: !body.stepped && !body.counters, counters: body.counters };
+    let entered = frame::enter(&mut code, &body.init, ends);
     let rounds = body.rounds.map(|rounds| rounds.max(1));
     if let Some(rounds) = rounds {
         code.constant(Register::R15, rounds);
@@ -212,7 +224,7 @@ fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
     code.align();
     code.bind(outside);
     let tail = code.here();
-    let switched_off = frame::leave(&mut code, !body.stepped);
+    let switched_off = frame::leave(&mut code, ends);
     code.align();
     code.bind(home);
     let home_at = code.here();

@@ -27,6 +27,8 @@ use super::confine::Confinement;
 use super::fault::{Fault, FaultKind, NoResult, os};
 use super::walk::StepCounts;
 use crate::code::frame::Data;
+use crate::code::memory::PAGE;
+use sampler::source::perf::Counting;
 use sampler::source::ptrace::{code, sys};
 use sampler::target::Affinity;
 
@@ -50,6 +52,8 @@ pub(super) struct Setting {
     pub(super) switch: SwitchWrites,
     /// What the [keeper](sampler::keeper) listens to; -1 for none.
     pub(super) lifeline: RawFd,
+    /// What it counts of itself.
+    pub(super) counters: Option<Counting>,
     /// The CPU it runs on.
     pub(super) pin: Option<Affinity>,
     /// Ends whatever runs.
@@ -386,11 +390,38 @@ fn be_child(
         let mut nothing = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&raw mut nothing);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const nothing, std::ptr::null_mut());
+        if let Some(counters) = &setting.counters {
+            count(bracket, counters);
+        }
         libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
         if confinement.is_some_and(|confinement| !confinement.apply()) {
             libc::_exit(1);
         }
         bracket.serve()
+    }
+}
+
+/// Asks for the counters of this process, and maps their pages, which is what
+/// makes RDPMC work in it. Where that fails a page stays as it is: nothing counts.
+///
+/// # Safety
+/// The bracket's counter pages are this process's own.
+unsafe fn count(bracket: &Bracket, counters: &Counting) {
+    for (attributes, page) in counters.attributes.iter().zip(bracket.counter_pages()) {
+        let Some(attributes) = attributes else { continue };
+        let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED);
+        // SAFETY: system calls, of which the first reads the attributes and the
+        // second replaces a page that only the bracket's code reads. A mapping
+        // keeps its event open.
+        unsafe {
+            let event = libc::syscall(libc::SYS_perf_event_open, attributes, 0, -1, -1, 0);
+            if let Ok(event) = RawFd::try_from(event)
+                && event >= 0
+            {
+                libc::mmap(page as *mut _, PAGE as usize, read, shared, event, 0);
+                libc::close(event);
+            }
+        }
     }
 }
 
@@ -408,8 +439,15 @@ mod tests {
         let bracket = Bracket::new(&Body::default()).unwrap();
         let stop = Arc::default();
         let switch = SwitchWrites::NONE;
-        let setting =
-            Setting { alone: true, confined: true, switch, lifeline: -1, pin: None, stop };
+        let setting = Setting {
+            alone: true,
+            confined: true,
+            switch,
+            lifeline: -1,
+            counters: None,
+            pin: None,
+            stop,
+        };
         let null = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
         // SAFETY: the child calls nothing but async-signal-safe functions.
         let child = match unsafe { fork() }.unwrap() {

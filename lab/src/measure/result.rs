@@ -34,10 +34,16 @@ pub struct Measurement {
     pub rounds: BTreeMap<u64, u64>,
     /// Branch records were read from the registers of a CPU.
     pub from_registers: bool,
+    /// Counters of the kernel's perf events were read.
+    pub from_counters: bool,
+    /// Branch stacks that the kernel took; where there are any, the
+    /// [`blocks`](Self::blocks) are those that were seen in them.
+    pub stacks: u64,
     /// Records of the ring; `None` where nothing was read from registers.
     pub depth: Option<u32>,
     /// Runs that were dropped, because an interrupt or another far transfer
-    /// came between the two jumps.
+    /// came between the two jumps, or something else ran between the readings of
+    /// counters.
     pub interrupted: u64,
     /// Runs that were dropped, because the closing jump was not among the
     /// records or these did not belong together.
@@ -55,14 +61,21 @@ pub struct Measurement {
 }
 
 /// One run at full speed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// Ticks of the time stamp counter from before the opening jump until
     /// after the closing one.
     pub ticks: u64,
-    /// Core cycles between the two jumps; `None` where the records do not
-    /// carry them, or the opening jump was overwritten.
+    /// Core cycles between the two jumps, or between the readings of a counter;
+    /// `None` where the records do not carry them, or the opening jump was
+    /// overwritten.
     pub cycles: Option<u64>,
+    /// Instructions retired between the readings of a counter.
+    pub instructions: Option<u64>,
+    /// Branches retired, not taken ones too.
+    pub branches: Option<u64>,
+    /// Those of them that were mispredicted.
+    pub mispredicted: Option<u64>,
     /// A record stood at its highest count: the truth may be larger.
     pub saturated: bool,
 }
@@ -154,6 +167,33 @@ pub(super) fn cut(
     Cut::Run(Branches { taken, complete })
 }
 
+/// Cuts a branch stack, newest first, that was taken anywhere into the runs it
+/// reaches into. The last may lack its end, the first its start.
+pub(super) fn runs(
+    records: &[BranchEntry],
+    layout: &Layout,
+    mut returns_from_call: impl FnMut(u64) -> bool,
+) -> Vec<Branches> {
+    let mut runs = Vec::new();
+    let mut run = Some(Branches { taken: Vec::new(), complete: false });
+    let retired = |record: &&BranchEntry| record.spec != Some(BranchSpec::WrongPath);
+    for record in records.iter().rev().filter(retired) {
+        if record.from == layout.open {
+            run = Some(Branches { taken: Vec::new(), complete: true });
+            continue;
+        }
+        run = run.filter(|_| !is_far(record) || returns_from_call(record.to));
+        let Some(mut current) = run.take() else { continue };
+        current.taken.push(RunBranch::from(record));
+        match record.from == layout.close {
+            true => runs.push(current),
+            false => run = Some(current),
+        }
+    }
+    runs.extend(run);
+    runs
+}
+
 /// A record of a far transfer: from or to the kernel, or so typed by the CPU.
 fn is_far(record: &BranchEntry) -> bool {
     const KERNEL: u64 = 1 << 63;
@@ -161,7 +201,7 @@ fn is_far(record: &BranchEntry) -> bool {
 }
 
 /// Branches at the two ends of a run that the call of a closure takes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Strip {
     /// Behind the opening jump.
     pub(super) head: usize,
@@ -240,6 +280,11 @@ impl Folded {
             at = Some(branch.to);
             (cycles, saturated) = (Some(0), false);
         }
+    }
+
+    /// No block was seen.
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
     }
 
     pub(super) fn blocks(self) -> Vec<Block> {
@@ -334,6 +379,28 @@ mod tests {
         // Before the opening jump it is nobody's business.
         let before = [record(KERNEL, CODE), record(OPEN, CODE), record(CLOSE, 0x20C0)];
         assert!(matches!(cut_of(&before), Cut::Run(_)));
+    }
+
+    /// Of a stack that was taken in the midst of a third run, and begins in that of a first.
+    #[test]
+    fn a_stack_of_several_runs() {
+        let records = [
+            record(CODE + 8, CODE + 2),
+            record(CLOSE, 0x20C0),
+            record(0x2F10, 0x1880),
+            record(OPEN, CODE),
+            record(KERNEL, CODE + 9),
+            record(CLOSE, 0x20C0),
+            record(OPEN, CODE),
+            record(CODE + 8, CODE + 2),
+        ];
+        let stack: Vec<BranchEntry> = records.iter().rev().copied().collect();
+        let found = runs(&stack, &layout(), |at| at == CODE + 0x12);
+        let found: Vec<(bool, Vec<u64>)> = found
+            .iter()
+            .map(|run| (run.complete, run.taken.iter().map(|taken| taken.from).collect()))
+            .collect();
+        assert_eq!(found, [(false, vec![CODE + 8, CLOSE]), (true, vec![CODE + 8])]);
     }
 
     #[test]

@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use lbr_msr::MsrError;
 use lbr_msr::arm::{ArmError, Restored};
-use lbr_msr::caps::FilterRegister;
+use lbr_msr::caps::{FilterRegister, LbrCaps};
 use lbr_msr::filter::{BranchClasses, BranchFilter, FilterError, to_register_beside};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::SoftCpu;
 
-use super::bracket::{Body, Bracket, Layout, Registers, SwitchWrites};
+use super::bracket::{Body, Bracket, Counted, Layout, Registers, SwitchWrites};
 use super::child::Setting;
 use super::fault::{Fault, NoResult};
-use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, total};
+use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, runs, total};
 use super::ring::{Full, Reading, Ring};
 use super::runner::Runner;
 use super::walk::StepCounts;
+use sampler::source::perf::{Counting, Host, Stacks};
 use sampler::target::{Affinity, Moved};
 
 /// How to measure.
@@ -37,6 +38,12 @@ pub struct Options {
     pub limit: Duration,
     /// The branches that end a block.
     pub filter: BranchFilter,
+    /// Counters of the kernel's perf events that runs at full speed are counted with, where
+    /// there is no ring.
+    pub counters: Option<Counting>,
+    /// Where the kernel takes branch stacks that carry cycles: what it knows of itself, and the
+    /// branch records of the CPU. They tell the cycles of blocks beside the counters.
+    pub stacks: Option<Box<(Host, LbrCaps)>>,
     /// The CPU whose branch records a stepped run fills.
     pub soft_cpu: SoftCpu,
     /// Code (not closures) is kept from everything but itself: it runs as the
@@ -59,6 +66,8 @@ impl Options {
             stepped: 2,
             limit: Duration::from_secs(5),
             filter: BranchFilter::ANY.union(BranchFilter::USER),
+            counters: None,
+            stacks: None,
             soft_cpu,
             confined: true,
             stop: Arc::default(),
@@ -228,13 +237,15 @@ impl Session {
             confined: alone && self.options.confined,
             switch,
             lifeline: self.ring.as_ref().map_or(-1, |ring| ring.lifeline()),
+            counters: self.options.counters.filter(|_| self.ring.is_none()),
             pin: self.options.pin,
             stop: Arc::clone(&self.options.stop),
         };
 
         // Hostile code shows itself here, at full speed, before anything is
         // switched on.
-        let bracket = map(body)?;
+        let counters = setting.counters.is_some();
+        let bracket = map(&Body { counters, ..body.clone() })?;
         let mut measured = Runner::new(&bracket, &setting, start(bracket.start()))?;
         let mut end = measured.run(SwitchWrites::NONE, self.options.limit)?.registers;
         for _ in 1..self.options.warm_up.max(1) {
@@ -244,7 +255,7 @@ impl Session {
         let mut folded = Folded::default();
         let stepped = self.count(body, &setting, &start, strip, bracket.layout(), &mut folded)?;
 
-        let empty = map(nothing)?;
+        let empty = map(&Body { counters, ..nothing.clone() })?;
         let mut around_nothing = Runner::new(&empty, &setting, start(empty.start()))?;
         for _ in 0..self.options.warm_up {
             around_nothing.run(SwitchWrites::NONE, self.options.limit)?;
@@ -262,6 +273,8 @@ impl Session {
             blocks: Vec::new(),
             rounds: std::collections::BTreeMap::new(),
             from_registers: self.ring.is_some(),
+            from_counters: counters,
+            stacks: 0,
             depth: self.ring.as_ref().map(|ring| ring.depth()),
             interrupted: 0,
             unreadable: 0,
@@ -295,9 +308,51 @@ impl Session {
                 }
             }
         }
+        if counters && strip == Strip::default() && !result.stopped {
+            folded = self.of_stacks(&mut measured, &mut result)?.unwrap_or(folded);
+        }
         result.rounds = std::mem::take(&mut folded.rounds);
         result.blocks = folded.blocks();
         Ok(result)
+    }
+
+    /// As many runs again, of which the kernel takes branch stacks; `None` where it
+    /// has taken none.
+    fn of_stacks(
+        &self,
+        runner: &mut Runner,
+        result: &mut Measurement,
+    ) -> Result<Option<Folded>, MeasureError> {
+        /// Stacks at most: each is an interrupt.
+        const ENOUGH: u64 = 1_000;
+        let (Some(kernel), Some(pin)) = (&self.options.stacks, self.options.pin) else {
+            return Ok(None);
+        };
+        let (host, caps) = &**kernel;
+        let branches: u64 = result.runs.iter().filter_map(|run| run.branches).sum();
+        // Odd, so as to fall everywhere in a loop; no stack reaches back to the interrupt of
+        // the one before.
+        let period = (branches / ENOUGH).max(2 * u64::from(caps.depth)) | 1;
+        let pid = runner.child.pid.as_raw().cast_unsigned();
+        let Some(cpu) = pin.cpus().next() else { return Ok(None) };
+        let Ok(mut stacks) = Stacks::of(pid, cpu, period, host, caps) else { return Ok(None) };
+        let keep = kept(self.options.filter);
+        let mut folded = Folded::default();
+        for _ in 0..self.options.repeat {
+            if self.options.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            runner.run(SwitchWrites::NONE, self.options.limit)?;
+            let Runner { child, layout, code, .. } = &mut *runner;
+            let how = Folding { layout, strip: Strip::default(), keep };
+            for stack in stacks.take() {
+                result.stacks += 1;
+                for run in runs(&stack, layout, |at| code.is_behind_call(child, at)) {
+                    folded.add(&run, &how, |at| code.class(child, at));
+                }
+            }
+        }
+        Ok((!folded.is_empty()).then_some(folded))
     }
 
     /// One run at full speed; `None` where it does not count.
@@ -322,7 +377,16 @@ impl Session {
         };
         let ticks = ran.ticks();
         let Some(ring) = &mut self.ring else {
-            return Ok(Some((Run { ticks, cycles: None, saturated: false }, None)));
+            let counted = match ran.counted {
+                Counted::All(counted) => counted,
+                Counted::Interrupted => {
+                    result.interrupted += 1;
+                    return Ok(None);
+                }
+            };
+            let [cycles, instructions, branches, mispredicted] = counted;
+            let run = Run { ticks, cycles, instructions, branches, mispredicted, saturated: false };
+            return Ok(Some((run, None)));
         };
         for (what, returned) in ["on", "off"].into_iter().zip(ran.switched) {
             if returned != 8 {
@@ -349,7 +413,8 @@ impl Session {
             Cut::Unreadable => result.unreadable += 1,
             Cut::Run(branches) => {
                 let (cycles, saturated) = total(&branches);
-                return Ok(Some((Run { ticks, cycles, saturated }, Some(branches))));
+                let run = Run { ticks, cycles, saturated, ..Run::default() };
+                return Ok(Some((run, Some(branches))));
             }
         }
         Ok(None)
@@ -369,6 +434,7 @@ impl Session {
             confined: false,
             switch: SwitchWrites::NONE,
             lifeline: -1,
+            counters: None,
             pin: None,
             stop,
         };
@@ -405,7 +471,13 @@ impl Session {
         let allowed = Affinity::current().ok();
         let shared = allowed.zip(setting.pin.is_none().then_some(here).flatten());
         let pin = shared.and_then(|(allowed, cpu)| allowed.only(cpu).ok()).or(setting.pin);
-        let setting = Setting { pin, switch: SwitchWrites::NONE, lifeline: -1, ..setting.clone() };
+        let setting = Setting {
+            pin,
+            switch: SwitchWrites::NONE,
+            lifeline: -1,
+            counters: None,
+            ..setting.clone()
+        };
         let mut runner = Runner::new(&bracket, &setting, start(bracket.start()))?;
         let _moved = pin.and_then(|pin| Moved::to(&pin).ok());
         let soft = &self.options.soft_cpu;

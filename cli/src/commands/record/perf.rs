@@ -17,7 +17,7 @@ use super::{AUTO, Placing, Record, SOFT_CPU, announce, software};
 use crate::commands::backend::{self, Backend};
 use crate::commands::cpus::CpuList;
 use crate::commands::machine::MachineArgs;
-use crate::exit::{FAILED, Failure, NO_LBR, NOT_PERMITTED, OrExit, Outcome, USAGE};
+use crate::exit::{Failure, OrExit, Outcome, USAGE};
 use crate::output::Output;
 
 /// What is recorded from: the kernel has been asked, and nothing runs yet.
@@ -140,29 +140,10 @@ fn open(args: &Record, caps: LbrCaps) -> Result<Chosen, Failure> {
 }
 
 fn failure(refused: Refused, caps: &LbrCaps, args: &Record) -> Failure {
-    let code = match refused {
-        Refused::Target(error) => return software::refused(error, args),
-        Refused::Level { .. } | Refused::Rate { .. } | Refused::Forbidden => NOT_PERMITTED,
-        Refused::NoProcess { .. } => USAGE,
-        Refused::NoEvents
-        | Refused::NoCounters
-        | Refused::NoStacks
-        | Refused::NoCpu
-        | Refused::Filter { .. }
-        | Refused::Busy => NO_LBR,
-        _ => FAILED,
-    };
-    let hides = matches!(refused, Refused::NoCounters | Refused::NoStacks);
-    let error = match (&caps.cpu.hypervisor, refused.remedy()) {
-        (Some(hypervisor), _) if hides => {
-            anyhow!(
-                "{refused}: {hypervisor} hides them; run on the host, or give them to the guest"
-            )
-        }
-        (_, Some(remedy)) => anyhow!("{refused}; {remedy}"),
-        _ => refused.into(),
-    };
-    Failure { code, error }
+    match refused {
+        Refused::Target(error) => software::refused(error, args),
+        refused => backend::refused_by_perf(refused, &caps.cpu),
+    }
 }
 
 /// Records.

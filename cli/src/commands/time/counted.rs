@@ -11,13 +11,13 @@ use super::place::CodePlace;
 /// Where the records came from, in words.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
-    /// `msr`, `msr-safe`, or `stepped`.
+    /// `msr`, `msr-safe`, `perf`, or `stepped`.
     pub(super) name: &'static str,
     /// What it is.
     pub(super) words: String,
     /// Cycle counts, where there are any, come from a model.
     pub(super) modelled: bool,
-    /// Records carry cycles.
+    /// There are records that carry cycles, or counters of them.
     pub(super) cycles: bool,
 }
 
@@ -78,6 +78,9 @@ pub(super) struct Counted<'a> {
     pub(super) source: Source,
     /// Core cycles per iteration, the bracket's own taken off.
     pub(super) cycles: Option<Spread>,
+    /// What was counted by counters per iteration, the bracket's own taken off:
+    /// instructions, branches, mispredicted ones.
+    pub(super) counted: [Option<Spread>; 3],
     /// Core cycles from one round of the loop to the next, per iteration.
     pub(super) rounds: Option<Spread>,
     /// Ticks of the time stamp counter per iteration, the bracket's own taken
@@ -102,6 +105,10 @@ impl<'a> Counted<'a> {
         let per = |all: Option<Spread>, less: Option<Spread>| {
             Some(all?.per(less?.median, measured.iterations))
         };
+        let by = |count: fn(&Run) -> Option<u64>| {
+            let of = |runs: &[Run]| Spread::of(runs.iter().filter_map(count));
+            per(of(&measured.runs), of(&measured.overhead))
+        };
         let modes = |values: Vec<u64>, less: Option<Spread>| -> Vec<f64> {
             let less = less.map_or(0.0, |less| less.median);
             let per = |mode| (mode - less) / measured.iterations.max(1) as f64;
@@ -115,6 +122,11 @@ impl<'a> Counted<'a> {
             ),
             tick_modes: modes(measured.runs.iter().map(|run| run.ticks).collect(), overhead_ticks),
             cycles: per(cycles(&measured.runs), overhead_cycles),
+            counted: [
+                by(|run| run.instructions),
+                by(|run| run.branches),
+                by(|run| run.mispredicted),
+            ],
             rounds: weighted(&measured.rounds).map(|spread| spread.per(0.0, unroll)),
             ticks: per(ticks(&measured.runs), overhead_ticks),
             overhead_cycles,
@@ -135,7 +147,9 @@ impl<'a> Counted<'a> {
     /// Instructions per core cycle: by the rounds of a loop where there are
     /// any, else by whole runs.
     pub(super) fn ipc(&self) -> Option<f64> {
-        let instructions = self.per_iteration(self.measured.counts?.instructions);
+        let stepped = self.measured.counts.map(|counts| self.per_iteration(counts.instructions));
+        let [by_counter, ..] = self.counted;
+        let instructions = stepped.or(by_counter.map(|spread| spread.median))?;
         let cycles = self.rounds.or(self.cycles)?.median;
         (cycles > 0.0).then(|| instructions / cycles)
     }

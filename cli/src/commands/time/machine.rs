@@ -1,15 +1,17 @@
-//! What the code is measured with: the registers of a CPU, or none.
+//! What the code is measured with: the registers of a CPU, its counters, or neither.
 
 use std::fmt::Display;
 
 use anyhow::{Context, anyhow};
 use lab::measure::bracket::Body;
 use lab::measure::{Options, Registers, Session, select};
-use lbr_msr::LbrCaps;
 use lbr_msr::arm::{ArmOptions, ArmPlan};
+use lbr_msr::caps::CpuIdentity;
 use lbr_msr::text::AsText;
+use lbr_msr::{BranchFilter, LbrCaps};
 use sampler::guard::Ready;
 use sampler::keeper;
+use sampler::source::perf::{Counting, Host, attempt};
 use sampler::target::{Affinity, Moved};
 
 use super::TimeArgs;
@@ -37,17 +39,81 @@ pub(super) fn measure<T, E: Display>(
     let look = |caps: &LbrCaps| plan(caps, &options, body);
     let registers = || {
         let found = backend::look(args.backend, chosen?, &machine, look)?;
-        Ok((found.caps, found.usable))
+        Ok(Way::Registers(Box::new((found.caps, found.usable))))
     };
-    let prepared = args.backend.choose(registers, || None)?;
-    match prepared {
-        Choice::Hardware((caps, plan)) => {
+    // Counters are of the machine that this runs on.
+    let perf =
+        || (args.backend == Backend::Perf || machine.is_live()).then(|| counters(cpu, &machine));
+    match args.backend.choose(registers, perf)? {
+        Choice::Hardware(Way::Registers(found)) => {
+            let (caps, plan) = *found;
             hardware(args.backend, cpu, &machine, caps, plan, options, work)
+        }
+        Choice::Hardware(Way::Counters(counting, stacks, source)) => {
+            // This program is not to run between the readings.
+            let _moved = Moved::off(&[cpu], &Affinity::current()?);
+            let options = Options { counters: Some(*counting), stacks, ..options };
+            Ok((work(&mut Session::new(options, None)), source))
         }
         Choice::Software(why) => {
             let source = stepped(args, why.as_ref());
             Ok((work(&mut Session::new(options, None)), source))
         }
+    }
+}
+
+/// What the code is measured with.
+enum Way {
+    Registers(Box<(LbrCaps, ArmPlan)>),
+    Counters(Box<Counting>, Option<Box<(Host, LbrCaps)>>, Source),
+}
+
+/// The counters of a CPU.
+fn counters(cpu: u32, machine: &MachineArgs) -> Result<Way, Failure> {
+    if !machine.is_live() {
+        let error = anyhow!(
+            "perf events are the kernel's that runs here: leave out --msr-root and --cpuid"
+        );
+        return Err(error).or_exit(USAGE);
+    }
+    let groups = machine.groups(&machine.cpus()?);
+    let group = groups.into_iter().find(|group| group.cpus.contains(&cpu));
+    let (identity, caps) = match group.map(|group| group.probed) {
+        Some(Ok(caps)) => (caps.cpu.clone(), Some(caps)),
+        Some(Err(unsupported)) => (*unsupported.cpu, None),
+        None => return Err(anyhow!("this process may not run on CPU {cpu}")).or_exit(USAGE),
+    };
+    let host = Host::look(&machine.root());
+    let counting =
+        Counting::look(&host, cpu).map_err(|error| backend::refused_by_perf(error, &identity))?;
+    let modelled = is_modelled(&identity);
+    let any = BranchFilter::ANY | BranchFilter::USER;
+    let has_stacks = |caps: &LbrCaps| caps.cycles() && attempt(&host, any).is_ok();
+    let stacks = caps.filter(has_stacks).map(|caps| Box::new((host, caps)));
+    let source = Source {
+        name: "perf",
+        words: format!(
+            "counters of CPU {cpu}, {}, by the kernel's perf events{}",
+            named(&identity),
+            if modelled { MODELLED } else { "" }
+        ),
+        modelled,
+        cycles: true,
+    };
+    Ok(Way::Counters(Box::new(counting), stacks, source))
+}
+
+const MODELLED: &str = "; an emulated CPU: modelled, not measured";
+
+/// QEMU has no branch records of its own: what answers there is a model.
+fn is_modelled(cpu: &CpuIdentity) -> bool {
+    cpu.hypervisor.as_deref() == Some("QEMU")
+}
+
+fn named(cpu: &CpuIdentity) -> String {
+    match &cpu.uarch {
+        Some(uarch) => format!("{uarch} ({})", cpu.key()),
+        None => cpu.key(),
     }
 }
 
@@ -92,18 +158,14 @@ fn hardware<T, E: Display>(
     let mut ready = [ready];
     keeper::watch(&mut ready)?;
     let [ready] = ready;
-    let cpu_name = match &caps.cpu.uarch {
-        Some(uarch) => format!("{uarch} ({})", caps.cpu.key()),
-        None => caps.cpu.key(),
-    };
-    // QEMU has no branch records of its own: what answers there is a model.
-    let modelled = caps.cpu.hypervisor.as_deref() == Some("QEMU");
+    let modelled = is_modelled(&caps.cpu);
     let source = Source {
         name,
         words: format!(
-            "branch records of CPU {cpu}, {cpu_name}, {} deep{}",
+            "branch records of CPU {cpu}, {}, {} deep{}",
+            named(&caps.cpu),
             caps.depth,
-            if modelled { "; an emulated CPU: modelled, not measured" } else { "" }
+            if modelled { MODELLED } else { "" }
         ),
         modelled,
         cycles: caps.cycles(),

@@ -23,7 +23,7 @@ use lbr_msr::soft::SoftCpu;
 use code::Code;
 use counted::Counted;
 
-use crate::commands::backend::{Backend, of_registers};
+use crate::commands::backend::Backend;
 use crate::commands::machine::HostArgs;
 use crate::exit::{DONE, FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
 use crate::present::out::{Out, say};
@@ -36,7 +36,9 @@ use crate::present::out::{Out, say};
 ///
 /// Where the CPU's own branch records can be used, they are switched on right before the first jump
 /// and off right after the second: each record counts the core cycles since the one before. A run
-/// with an interrupt in it is dropped and counted. Without them core cycles are not known (-); the
+/// with an interrupt in it is dropped and counted. Without them the code's counters of the kernel's
+/// perf events are read at both jumps (RDPMC): core cycles, instructions, branches and those that were
+/// mispredicted. Without those either core cycles are not known (-); the
 /// ticks of the time stamp counter are measured either way, which counts at a fixed rate whatever the
 /// frequency of the core.
 ///
@@ -118,7 +120,7 @@ pub(crate) struct TimeArgs {
     filter: String,
 
     /// What records the branches
-    #[arg(long, value_parser = of_registers(), default_value = "auto")]
+    #[arg(long, value_enum, default_value = "auto")]
     backend: Backend,
 
     /// CPU whose filters a single-stepped run is recorded with: FF_MMH, or a name

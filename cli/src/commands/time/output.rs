@@ -19,13 +19,24 @@ use crate::present::json::{self, hex};
 pub(super) fn json(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
     let measured = all.measured;
     let counts = measured.counts;
+    let [instructions, branches, mispredicted] = all.counted;
+    let reads = measured.from_registers || measured.from_counters;
     let spread = |spread: Option<Spread>| {
         spread.map(
             |s| json!({ "n": s.n, "min": s.min, "median": s.median, "p99": s.p99, "max": s.max }),
         )
     };
     let runs = |runs: &[lab::measure::Run]| -> Vec<Value> {
-        let of = |run: &lab::measure::Run| json!({ "tsc_ticks": run.ticks, "cycles": run.cycles, "saturated": run.cycles.map(|_| run.saturated) });
+        let of = |run: &lab::measure::Run| {
+            json!({
+                "tsc_ticks": run.ticks,
+                "cycles": run.cycles,
+                "saturated": run.cycles.map(|_| run.saturated),
+                "instructions": run.instructions,
+                "branches": run.branches,
+                "branch_misses": run.mispredicted,
+            })
+        };
         runs.iter().map(of).collect()
     };
     let rounds: Vec<Value> =
@@ -51,6 +62,9 @@ pub(super) fn json(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
             ("rounds_seen", json!(all.code.body.rounds.and(counts).map(|c| c.rounds))),
             ("instructions_per_cycle", json!(all.ipc())),
             ("cycles_per_iteration", json!(spread(all.cycles))),
+            ("counted_instructions_per_iteration", json!(spread(instructions))),
+            ("counted_branches_per_iteration", json!(spread(branches))),
+            ("counted_branch_misses_per_iteration", json!(spread(mispredicted))),
             ("round_cycles_per_iteration", json!(spread(all.rounds))),
             ("cycle_modes_per_iteration", json!(all.cycles.map(|_| &all.cycle_modes))),
             ("tsc_ticks_per_iteration", json!(spread(all.ticks))),
@@ -58,10 +72,11 @@ pub(super) fn json(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
             ("overhead_cycles", json!(spread(all.overhead_cycles))),
             ("overhead_tsc_ticks", json!(spread(all.overhead_ticks))),
             ("runs", json!(measured.runs.len())),
-            ("interrupted", json!(measured.from_registers.then_some(measured.interrupted))),
+            ("interrupted", json!(reads.then_some(measured.interrupted))),
             ("unreadable", json!(measured.from_registers.then_some(measured.unreadable))),
             ("foreign", json!(measured.from_registers.then_some(measured.foreign))),
             ("overflowed", json!(measured.from_registers.then_some(measured.overflowed))),
+            ("stacks", json!(measured.from_counters.then_some(measured.stacks))),
             ("stopped", json!(measured.stopped)),
             ("each_run", json!(runs(&measured.runs))),
             ("each_overhead", json!(runs(&measured.overhead))),
@@ -121,6 +136,7 @@ pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
     };
     let none = String::new;
     let measured = all.measured;
+    let reads = measured.from_registers || measured.from_counters;
     let per = |count: fn(&lab::measure::StepCounts) -> u64| {
         measured.counts.as_ref().map(|counts| all.per_iteration(count(counts)))
     };
@@ -130,7 +146,7 @@ pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
         ("branches_not_taken_per_iteration", per(|c| c.not_taken)),
         ("instructions_per_cycle", all.ipc()),
         ("runs", Some(measured.runs.len() as f64)),
-        ("interrupted", measured.from_registers.then_some(measured.interrupted as f64)),
+        ("interrupted", reads.then_some(measured.interrupted as f64)),
         ("unreadable", measured.from_registers.then_some(measured.unreadable as f64)),
         ("foreign", measured.from_registers.then_some(measured.foreign as f64)),
         ("overflowed", measured.from_registers.then_some(measured.overflowed as f64)),
@@ -142,6 +158,9 @@ pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
     }
     let spreads = [
         ("cycles_per_iteration", all.cycles),
+        ("counted_instructions_per_iteration", all.counted[0]),
+        ("counted_branches_per_iteration", all.counted[1]),
+        ("counted_branch_misses_per_iteration", all.counted[2]),
         ("round_cycles_per_iteration", all.rounds),
         ("tsc_ticks_per_iteration", all.ticks),
         ("overhead_cycles", all.overhead_cycles),

@@ -39,7 +39,7 @@ fn head(out: &mut Out<'_>, all: &Counted<'_>, args: &TimeArgs) -> io::Result<()>
         counted(measured.runs.len() as u64, "run", "runs"),
         args.warm_up
     );
-    if measured.from_registers {
+    if measured.from_registers || measured.from_counters {
         runs += &format!(", {} interrupted and dropped", grouped(measured.interrupted));
         if measured.unreadable > 0 {
             runs += &format!(", {} unreadable and dropped", grouped(measured.unreadable));
@@ -165,6 +165,7 @@ fn times(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
             }
             sure
         }
+        None if all.measured.from_counters => "no counter".to_owned(),
         None if all.source.cycles => "no run whose records go back to its start".to_owned(),
         None => "not recorded here".to_owned(),
     };
@@ -174,6 +175,14 @@ fn times(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
             format!("{}{modelled}", counted(spread.n, "round", "rounds"))
         });
         rows.push(("  round to round", all.rounds, sure));
+    }
+    if all.measured.from_counters {
+        let names = ["instructions", "branches", "mispredicted"];
+        for (name, spread) in names.into_iter().zip(all.counted) {
+            let own = if all.code.body.rounds.is_some() { ", those of the loop too" } else { "" };
+            let runs = |spread: Spread| counted(spread.n, "run", "runs") + own + modelled;
+            rows.push((name, spread, spread.map_or_else(|| "no counter".to_owned(), runs)));
+        }
     }
     let mut ticks = all.ticks.map(|spread| of(&spread, all.overhead_ticks)).unwrap_or_default();
     if let (Some(net), Some(less)) = (all.ticks, all.overhead_ticks)
@@ -203,6 +212,9 @@ fn blocks(out: &mut Out<'_>, all: &Counted<'_>, args: &TimeArgs) -> io::Result<(
     }
     let measured = all.measured;
     out.line(match measured.from_registers {
+        _ if measured.stacks > 0 => {
+            format!("blocks in {}", counted(measured.stacks, "branch stack", "branch stacks"))
+        }
         true => format!("blocks of {}", counted(measured.runs.len() as u64, "run", "runs")),
         false => {
             format!(

@@ -9,7 +9,7 @@ use nix::libc;
 use super::super::{Kernel, Known};
 use super::noted::Noted;
 use crate::code::assembler::{Assembler, Label};
-use crate::code::frame::{CODE, Register, enter, leave, write_register};
+use crate::code::frame::{CODE, Ends, Register, enter, leave, write_register};
 use crate::code::memory::PAGE;
 
 /// The register that points to [`Program::choices`].
@@ -22,6 +22,9 @@ pub(super) const EXPLICIT_ABORT: u64 = 1;
 
 /// Branches that a predictor may learn from before those that count.
 const LEARNING: u32 = 64;
+
+/// Recording is switched, and nothing counted.
+const ENDS: Ends = Ends { switches: true, counters: false };
 
 /// A kernel, ready to be put somewhere.
 #[derive(Debug)]
@@ -52,7 +55,7 @@ impl Program {
     pub(super) fn of(kernel: Kernel) -> Program {
         let mut code = Noted::at(CODE);
         let init = if kernel == Kernel::Exception { untouched_page() } else { Vec::new() };
-        let entered = enter(&mut code, &init, true);
+        let entered = enter(&mut code, &init, ENDS);
         let (mut before_event, mut choices) = (None, Vec::new());
         match kernel {
             Kernel::Jumps(count) => jumps(&mut code, count),
@@ -81,7 +84,7 @@ impl Program {
             }
             Kernel::AroundSmi => before_event = Some(around_event(&mut code, Event::Smi)),
         }
-        leave(&mut code, true);
+        leave(&mut code, ENDS);
         Program {
             code,
             entry: entered.entry,
@@ -175,7 +178,7 @@ fn calls_and_returns(code: &mut Noted, calls: u32, returns: u32) {
         if level > last {
             code.ret();
         } else if level == last {
-            leave(code, true);
+            leave(code, ENDS);
         }
         code.place(*next);
     }
@@ -271,7 +274,7 @@ fn transaction(code: &mut Noted, abort: bool) {
         // xend
         code.raw(&[0x0F, 0x01, 0xD5]);
     }
-    leave(code, true);
+    leave(code, ENDS);
     code.place(fallback);
     code.constant(ABORTED, 1);
 }

@@ -23,6 +23,8 @@ pub struct Monitor {
     /// Entries of a branch stack, 0 for none; `None` where the kernel does not
     /// say (Linux before 4.14, and on AMD before 5.19).
     pub branches: Option<u32>,
+    /// Whether programs may read their counters by RDPMC.
+    pub rdpmc: bool,
 }
 
 impl Monitor {
@@ -74,7 +76,9 @@ impl Host {
                 // A kernel that lists the abilities of its counters lists this one.
                 let says = root.join(&format!("{sources}/{name}/caps")).is_dir();
                 let branches = of("caps/branches").and_then(|text| text.parse().ok());
-                Monitor { kind, cpus: of("cpus"), branches: branches.or(says.then_some(0)) }
+                let branches = branches.or(says.then_some(0));
+                let rdpmc = of("rdpmc").is_none_or(|text| text != "0");
+                Monitor { kind, cpus: of("cpus"), branches, rdpmc }
             });
             monitors.collect()
         });
@@ -101,10 +105,18 @@ impl Host {
     /// # Errors
     /// [`Refused`].
     pub fn allows(&self, filter: BranchFilter, whole_cpus: bool) -> Result<(), Refused> {
-        match &self.monitors {
-            Some(monitors) if monitors.is_empty() => return Err(Refused::NoCounters),
-            Some(_) if self.branches() == Some(0) => return Err(Refused::NoStacks),
-            _ => {}
+        if self.monitors.as_ref().is_some_and(|monitors| !monitors.is_empty())
+            && self.branches() == Some(0)
+        {
+            return Err(Refused::NoStacks);
+        }
+        self.permits(filter, whole_cpus)
+    }
+
+    /// The same for counters alone.
+    pub(super) fn permits(&self, filter: BranchFilter, whole_cpus: bool) -> Result<(), Refused> {
+        if self.monitors.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Refused::NoCounters);
         }
         let (Some(level), Some(false)) = (self.level, self.privileged) else { return Ok(()) };
         match highest_level(filter, whole_cpus) {

@@ -14,10 +14,12 @@
 //! The ring buffers of all CPUs are emptied every few milliseconds by one
 //! sampler. What they had no room for is counted by the kernel, and announced.
 
+mod counting;
 mod host;
 mod open;
 mod records;
 mod refused;
+mod stacks;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use std::time::Duration;
 
 use lbr_msr::BranchFilter;
 use lbr_msr::caps::LbrCaps;
-use lbr_msr::record::{EntryFlags, Event, RawBranch, SourceKnowledge};
+use lbr_msr::record::{Event, SourceKnowledge};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -41,11 +43,13 @@ use crate::drain::RawStack;
 use crate::gate::Gate;
 use crate::outlet::{KernelReport, Outlet, Sampler, SamplerError};
 use crate::target::{Affinity, Held, ThreadId};
+pub use counting::Counting;
 pub use host::{Host, Monitor};
 pub use open::attempt;
 use open::{Events, Wanted};
 use records::{Reading, Said};
 pub use refused::Refused;
+pub use stacks::Stacks;
 
 /// Between two looks at the ring buffers. One holds the stacks of 100,000
 /// interrupts a second for that long.
@@ -168,10 +172,7 @@ impl<'a> Source<'a> for Perf {
     fn decoding(&mut self) -> Decoding {
         let tsx = self.caps.tsx();
         Decoding {
-            decode: Some(Box::new(move |entry| {
-                let flags = EntryFlags(entry.info.unwrap_or(0));
-                Some(RawBranch { from: entry.from, to: entry.to, flags }.decode(tsx))
-            })),
+            decode: Some(Box::new(move |entry| Some(stacks::decode(entry, tsx)))),
             ..Decoding::default()
         }
     }

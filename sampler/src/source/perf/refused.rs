@@ -18,6 +18,9 @@ pub enum Refused {
     /// No driver has bound to performance counters.
     #[error("the kernel found no performance counters of this CPU")]
     NoCounters,
+    /// sysfs `rdpmc` is 0.
+    #[error("programs may not read the counters of this CPU themselves (RDPMC)")]
+    NoRdpmc,
     /// There are counters alone.
     #[error("the kernel found performance counters of this CPU, and no branch records")]
     NoStacks,
@@ -108,6 +111,9 @@ impl Refused {
             }
             Refused::NoCounters => {
                 "the firmware may hide them, or a newer kernel know them".to_owned()
+            }
+            Refused::NoRdpmc => {
+                "as root: echo 1 > /sys/bus/event_source/devices/cpu/rdpmc".to_owned()
             }
             Refused::Busy => "end it".to_owned(),
             Refused::Files => "ulimit -n with a higher number".to_owned(),

@@ -1,0 +1,68 @@
+//! Counters of a program's user mode that it reads itself, by RDPMC: nothing is
+//! sampled, and no system call stands between two readings.
+
+use std::fmt;
+
+use lbr_msr::BranchFilter;
+use perf_event::Builder;
+use perf_event::events::Hardware;
+use perf_event_open_sys::bindings::perf_event_attr;
+
+use super::host::Host;
+use super::refused::{Asked, Refused};
+
+/// What is counted: core cycles, instructions, branches, those of them that were
+/// mispredicted.
+const EVENTS: [Hardware; 4] = [
+    Hardware::CPU_CYCLES,
+    Hardware::INSTRUCTIONS,
+    Hardware::BRANCH_INSTRUCTIONS,
+    Hardware::BRANCH_MISSES,
+];
+
+/// Counters that the kernel gives: core cycles, instructions, branches,
+/// mispredicted branches, in this order.
+#[derive(Clone, Copy)]
+pub struct Counting {
+    /// How to ask for each; `None` for one that this CPU does not have.
+    pub attributes: [Option<perf_event_attr>; 4],
+}
+
+impl fmt::Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.attributes.map(|attributes| attributes.is_some())).finish()
+    }
+}
+
+impl Counting {
+    /// Asks the kernel for each, for a program of ours on a CPU. Nothing is
+    /// counted yet.
+    ///
+    /// # Errors
+    /// [`Refused`] where there is none, or RDPMC is forbidden.
+    pub fn look(host: &Host, cpu: u32) -> Result<Counting, Refused> {
+        let filter = BranchFilter::USER;
+        host.permits(filter, false)?;
+        let monitors = host.monitors.as_deref().unwrap_or_default();
+        let monitor = monitors.iter().find(|monitor| monitor.is_of(cpu));
+        if monitor.is_some_and(|monitor| !monitor.rdpmc) {
+            return Err(Refused::NoRdpmc);
+        }
+        let kind = monitor.map_or(0, |monitor| monitor.kind);
+        let asked = Asked { filter, whole_cpus: false, hz: None, pid: 0 };
+        let mut counting = Counting { attributes: [None; 4] };
+        let mut refused = Refused::NoCounters;
+        for (event, attributes) in EVENTS.into_iter().zip(&mut counting.attributes) {
+            let mut builder = Builder::new(event);
+            // Always on a counter, or on none at all: nothing is extrapolated.
+            builder.observe_self().any_cpu().enabled(true).pinned(true);
+            builder.attrs_mut().config |= u64::from(kind) << 32;
+            match builder.build() {
+                Ok(_) => *attributes = Some(*builder.attrs()),
+                Err(error) => refused = Refused::of(error, host, asked),
+            }
+        }
+        let is_any = counting.attributes.iter().any(Option::is_some);
+        if is_any { Ok(counting) } else { Err(refused) }
+    }
+}
