@@ -2,9 +2,9 @@
 //! branches, with its path worked out beside it by a walk over the graph.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::support::skip::tool;
+use crate::support::skip::{skipped, tool};
 
 /// Multiplier of a 64-bit congruential generator that fits an immediate of 32
 /// bits, as the program's IMUL has it.
@@ -77,6 +77,20 @@ impl Graph {
         Graph { blocks, seed, rounds, slow, bytes: 60_000 }
     }
 
+    /// Another program each time, built as `name`; a failure names its seed, which
+    /// LBR_GRAPH_SEED repeats. `None` where there is no compiler, which is said.
+    pub fn seeded(rounds: u64, folder: &Path, name: &str) -> Option<(Graph, PathBuf)> {
+        let given = std::env::var("LBR_GRAPH_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
+        eprintln!("LBR_GRAPH_SEED={seed}");
+        let graph = Graph::random(seed, rounds, 1_500);
+        let file = graph.build(folder, name);
+        if file.is_none() {
+            skipped("no cc to assemble the program with");
+        }
+        Some((graph, file?))
+    }
+
     /// Its source for the assembler.
     pub fn source(&self) -> String {
         let mut s = String::from(".globl _start\n.text\n_start:\n");
@@ -122,7 +136,7 @@ impl Graph {
     }
 
     /// Assembles and links it; `None` where there is no compiler.
-    pub fn build(&self, folder: &Path, name: &str) -> Option<std::path::PathBuf> {
+    pub fn build(&self, folder: &Path, name: &str) -> Option<PathBuf> {
         let (source, program) = (folder.join(format!("{name}.S")), folder.join(name));
         std::fs::write(&source, self.source()).unwrap();
         let cc = tool("cc")

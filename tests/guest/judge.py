@@ -125,7 +125,9 @@ def check(path, filters):
             entries += 1
             if start >> 63 or to >> 63:
                 kernel += 1
-                if words & {"u"} and "k" not in words and (to >> 63 or start >> 63 and not everything):
+                # Into user mode only, and then it is a return.
+                returns = everything or "any_ret" in words
+                if "k" not in words and (to >> 63 or not returns):
                     is_wrong("of the kernel", start, to)
                 continue
             name, operand = code.get(start, ("nothing", ""))

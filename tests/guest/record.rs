@@ -73,6 +73,17 @@ pub(crate) fn top() -> PathBuf {
 
 /// `None`, with a sentence, where the machine cannot be had.
 pub(crate) fn machine(cpu: &str, out: &Path, programs: &[&Path], script: &str) -> Option<Output> {
+    machine_with(&[], cpu, out, programs, script)
+}
+
+/// The same with options, `--perf` first.
+pub(crate) fn machine_with(
+    options: &[&str],
+    cpu: &str,
+    out: &Path,
+    programs: &[&Path],
+    script: &str,
+) -> Option<Output> {
     if std::env::var_os("LBR_TEST_MACHINE").is_none() {
         skipped(
             "LBR_TEST_MACHINE names no folder of the test machine; \
@@ -83,7 +94,9 @@ pub(crate) fn machine(cpu: &str, out: &Path, programs: &[&Path], script: &str) -
     let file = out.join("script.sh");
     std::fs::write(&file, script).unwrap();
     let run = Command::new(top().join("scripts/test-machine"))
-        .args(["run", "--cpu", cpu, "--timeout", "280", "--out"])
+        .arg("run")
+        .args(options)
+        .args(["--cpu", cpu, "--timeout", "900", "--out"])
         .arg(out)
         .args(programs.iter().flat_map(|program| [Path::new("--file"), program]))
         .arg("--script")
@@ -300,21 +313,11 @@ fn lines(dump: &str) -> Vec<serde_json::Value> {
 }
 
 fn check(cpu: &str, depth: usize) {
-    // Another program each time; a failure names the seed, which repeats it.
-    let given = std::env::var("LBR_GRAPH_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
-    eprintln!("LBR_GRAPH_SEED={seed}");
-    let graph = Graph::random(seed, 2_000_000, 1_500);
     let folder = tempfile::tempdir().unwrap();
-    // The same code for longer than it takes to attach to it.
-    let long = Graph::random(seed, 1_000_000_000, 1_500);
-    let (Some(file), Some(long)) =
-        (graph.build(folder.path(), "graph"), long.build(folder.path(), "long"))
-    else {
-        skipped("no cc to assemble the program with");
-        return;
-    };
     let out = folder.path();
+    let Some((graph, file)) = Graph::seeded(2_000_000, out, "graph") else { return };
+    // The same code for longer than it takes to attach to it.
+    let Some((_, long)) = Graph::seeded(1_000_000_000, out, "long") else { return };
     if machine(cpu, out, &[&file, &long], SCRIPT).is_none() {
         return;
     }
