@@ -37,6 +37,7 @@ SH
 record migrating any,u -e cycles:u -c 20011 -j any,u -- sh /tmp/migrate
 [ -n "$LONG" ] || exit 0
 # Linux would lower its rate, as each of the emulated registers takes so long.
-echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent
+# The rate first: it cannot be set any more afterwards.
 echo 100000 >/proc/sys/kernel/perf_event_max_sample_rate
+echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent
 record long any,u -e cycles:u -c 20011 -j any,u -- /work/long

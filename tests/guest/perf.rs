@@ -35,8 +35,9 @@ try whole user lbr record --backend perf -C 0,1 --for 100 -o /out/whole.data
 try all lbr record --backend perf -C 0,1 -c 49999 --for 2000 -j any -o /out/all.data &
 until [ -e /out/all.status ]; do /work/graph; done
 # Linux would lower its rate, as each of the emulated registers takes so long.
-echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent
+# The rate first: it cannot be set any more afterwards.
 echo 100000 >/proc/sys/kernel/perf_event_max_sample_rate
+echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent
 try linux perf record -q -b -e branches:u -c $PERIOD -o /out/linux.data /work/graph
 try exec user lbr record --backend perf -o /out/exec.data -- /work/nothing
 "#;
