@@ -1,24 +1,29 @@
 //! An index of things that stand in a list: from a hash to the number of the
-//! thing. Eight bytes a place, so that it stays in the second-level cache
-//! where the things do not.
+//! thing. Four bytes a place are looked at, so that it stays in the second-level
+//! cache where the things do not.
 
 use std::hash::Hasher;
 
-/// Places to begin with: 32 KiB. Fuzzing makes many indexes of a few things.
+/// Places to begin with: 16 KiB. Fuzzing makes many indexes of a few things.
 const FIRST_PLACES: usize = if cfg!(fuzzing) { 1 << 4 } else { 1 << 12 };
 
 /// Numbers by hash, with open addressing.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
-    /// Upper half: hash; lower half: the number counted from 1, 0 where the
-    /// place is free.
-    places: Vec<u64>,
+    /// The lowest bits: the number counted from 1, 0 where the place is free. Above
+    /// them the same bits of its hash.
+    places: Vec<u32>,
+    /// The bits of a place that are the number.
+    numbers: u32,
+    /// The whole hash of each place: only growth asks for it.
+    hashes: Vec<u32>,
     len: usize,
 }
 
 impl Default for Index {
     fn default() -> Index {
-        Index { places: vec![0; FIRST_PLACES], len: 0 }
+        let (places, hashes) = (vec![0; FIRST_PLACES], vec![0; FIRST_PLACES]);
+        Index { places, numbers: FIRST_PLACES as u32 - 1, hashes, len: 0 }
     }
 }
 
@@ -66,7 +71,7 @@ impl Hasher for Product {
 impl Index {
     /// Loads where the search for a hash begins.
     #[inline]
-    pub(crate) fn touch(&self, hash: u32) -> u64 {
+    pub(crate) fn touch(&self, hash: u32) -> u32 {
         let mask = self.places.len() - 1;
         self.places.get(hash as usize & mask).copied().unwrap_or(0)
     }
@@ -76,16 +81,7 @@ impl Index {
     /// needed, so that the fetches do not wait for each other.
     #[inline]
     pub(crate) fn guess(&self, hash: u32) -> u32 {
-        let mask = self.places.len() - 1;
-        let mut at = hash as usize & mask;
-        // Never full, so the search ends.
-        loop {
-            let place = self.places.get(at).copied().unwrap_or(0);
-            if (place >> 32) as u32 == hash || place == 0 {
-                return (place as u32).wrapping_sub(1);
-            }
-            at = (at + 1) & mask;
-        }
+        self.find(hash, |_| true).unwrap_or(u32::MAX)
     }
 
     /// The number under this hash that `is` the one looked for.
@@ -93,13 +89,14 @@ impl Index {
     pub(crate) fn find(&self, hash: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
         let mask = self.places.len() - 1;
         let mut at = hash as usize & mask;
+        // Never full, so the search ends.
         loop {
             let place = *self.places.get(at)?;
             if place == 0 {
                 return None;
             }
-            let number = (place as u32).wrapping_sub(1);
-            if (place >> 32) as u32 == hash && is(number) {
+            let number = (place & self.numbers).wrapping_sub(1);
+            if (place ^ hash) & !self.numbers == 0 && is(number) {
                 return Some(number);
             }
             at = (at + 1) & mask;
@@ -109,33 +106,39 @@ impl Index {
     /// Puts a number in that is not yet there. Nothing happens with the last
     /// number of all, which stands for none.
     pub(crate) fn insert(&mut self, hash: u32, number: u32) {
-        // Two thirds full at most.
-        if self.len * 3 >= self.places.len() * 2 {
-            self.grow();
-        }
         let Some(counted) = number.checked_add(1) else { return };
-        put(&mut self.places, u64::from(hash) << 32 | u64::from(counted));
+        // Two thirds full at most.
+        let full = self.len * 3 >= self.places.len() * 2;
+        if full || counted > self.numbers {
+            self.grow(self.places.len() << u32::from(full), counted);
+        }
+        self.put(hash, counted);
         self.len += 1;
     }
 
-    fn grow(&mut self) {
-        let doubled = vec![0; self.places.len() * 2];
-        let old = std::mem::replace(&mut self.places, doubled);
-        for place in old.into_iter().filter(|place| *place != 0) {
-            put(&mut self.places, place);
+    /// Makes room for so many places, and for numbers up to this.
+    fn grow(&mut self, len: usize, most: u32) {
+        let places = std::mem::replace(&mut self.places, vec![0; len]);
+        let hashes = std::mem::replace(&mut self.hashes, vec![0; len]);
+        let old = self.numbers;
+        // As many bits as the longer of the two has.
+        let longer = most.max(u32::try_from(len - 1).unwrap_or(u32::MAX)).max(old);
+        self.numbers = u32::MAX >> longer.leading_zeros();
+        for (place, hash) in places.into_iter().zip(hashes).filter(|(place, _)| *place != 0) {
+            self.put(hash, place & old);
         }
     }
-}
 
-/// Puts a place where its hash belongs.
-fn put(places: &mut [u64], place: u64) {
-    let mask = places.len() - 1;
-    let mut at = (place >> 32) as usize & mask;
-    while places.get(at).is_some_and(|taken| *taken != 0) {
-        at = (at + 1) & mask;
-    }
-    if let Some(free) = places.get_mut(at) {
-        *free = place;
+    /// Puts a number, counted from 1, where its hash belongs.
+    fn put(&mut self, hash: u32, counted: u32) {
+        let mask = self.places.len() - 1;
+        let mut at = hash as usize & mask;
+        while self.places.get(at).is_some_and(|taken| *taken != 0) {
+            at = (at + 1) & mask;
+        }
+        if let Some((place, whole)) = self.places.get_mut(at).zip(self.hashes.get_mut(at)) {
+            (*place, *whole) = (hash & !self.numbers | counted, hash);
+        }
     }
 }
 

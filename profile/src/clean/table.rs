@@ -33,7 +33,7 @@ impl<T> Default for Table<T> {
 impl<T: Keyed> Table<T> {
     /// Loads where the search for a hash begins.
     #[inline]
-    pub(crate) fn touch(&self, hash: u32) -> u64 {
+    pub(crate) fn touch(&self, hash: u32) -> u32 {
         self.index.touch(hash)
     }
 
@@ -102,6 +102,7 @@ impl<T: Keyed> Table<T> {
 #[cfg(test)]
 mod tests {
     use super::{Keyed, Table};
+    use crate::index;
 
     /// Ten keys share each hash.
     impl Keyed for u64 {
@@ -110,7 +111,7 @@ mod tests {
             *self
         }
         fn hash(key: u64) -> u32 {
-            (key / 10) as u32
+            index::hash(key / 10, 0, 0)
         }
     }
 
