@@ -1,13 +1,13 @@
 //! The pass itself: one stack in, what counts of it out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use lbr_msr::record::{Event, Head, Label, Lost};
 
 use super::odd::{self, DUPLICATE_STRIDE, Rest};
 use super::quality::{BlockQuality, Quality};
 use super::streams::{Holds, Streams};
-use super::{View, add};
+use super::{ByThread, View, add};
 use crate::code::maps::Maps;
 use crate::read::address::{LONGEST_BLOCK, crosses};
 use crate::read::item::Straight;
@@ -163,7 +163,7 @@ pub(crate) struct Cleaner {
     pub(crate) maps: Maps,
     streams: Streams,
     /// By thread, where its last stack ended uncut.
-    stood: HashMap<Thread, Standing>,
+    stood: ByThread<Standing>,
     /// Threads of a software LBR.
     seen: HashSet<Thread>,
     /// The branches of a stack that is counted at other addresses.

@@ -21,6 +21,12 @@ mod streams;
 pub(crate) mod table;
 mod threads;
 
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use crate::index::Product;
+use crate::read::stack::Thread;
+
 pub use cleaner::{Cleaned, Joins, Standing, Transition};
 pub use counter::{Counter, View, Whole};
 pub use streams::Holds;
@@ -28,6 +34,9 @@ pub(crate) use threads::{Run, Waiting};
 
 pub(crate) use cleaner::{Cleaner, NO_BLOCK};
 pub(crate) use key::{Key, Owned, distinct, firsts, place_hash};
+
+/// What is known of each thread.
+pub(crate) type ByThread<T> = HashMap<Thread, T, BuildHasherDefault<Product>>;
 
 /// Counts claimed by a file must not overflow ours.
 pub(crate) fn add(count: &mut u64, more: u64) {

@@ -1,18 +1,17 @@
 //! From stacks to the tree of calling contexts.
 
-use std::collections::HashMap;
+use std::num::NonZero;
 
 use lbr_msr::record::Event;
 
 use super::stitch::{Before, Frame, Missing, Stitched};
 use super::tree::{NOBODY, ROOT, Tree};
 use super::{CallGraph, Passage, Unit};
-use crate::clean::{Cleaned, Holds, Joins, Whole, add};
+use crate::clean::{ByThread, Cleaned, Holds, Joins, Whole, add};
 use crate::code::maps::Maps;
 use crate::read::address::KERNEL;
 use crate::read::note::Source;
-use crate::read::stack::Thread;
-use crate::views::walk::{Edges, Frames, Returned, Step, Transfer, Visit, touch};
+use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit, touch};
 
 /// Threads whose last stacks are known at a time.
 const THREADS: usize = 1 << 16;
@@ -25,12 +24,29 @@ pub(super) struct Builder {
     stitch: bool,
     /// There were stacks in call-stack mode.
     snapshots: bool,
-    before: HashMap<Thread, Before>,
-    /// The function that each branch leads to, and how far into it.
-    targets: Vec<Option<(usize, u64)>>,
+    before: ByThread<Before>,
+    /// By branch.
+    ends: Vec<Ends>,
     /// The context that runs, by frame.
-    running: HashMap<Thread, Frames<usize>>,
+    running: ByThread<Frames<usize>>,
     deepest: usize,
+}
+
+/// Where a branch leads to and comes from.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    target: Option<Target>,
+    /// The context of the function that it comes from, without a caller that is known.
+    outermost: Option<NonZero<u32>>,
+}
+
+/// Where a branch leads to.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    function: u32,
+    named: bool,
+    /// To the first address of the function.
+    at_first: bool,
 }
 
 impl Builder {
@@ -41,9 +57,9 @@ impl Builder {
             passage: Passage::default(),
             stitch,
             snapshots: false,
-            before: HashMap::new(),
-            targets: Vec::new(),
-            running: HashMap::new(),
+            before: ByThread::default(),
+            ends: Vec::new(),
+            running: ByThread::default(),
             deepest: 0,
         }
     }
@@ -122,25 +138,28 @@ impl Builder {
             running = None;
         }
         let (space, weight) = (stack.space, stack.weight);
-        self.targets.resize(edges.list().len(), None);
-        touch(steps, |edge| self.targets.get(edge).copied().flatten().map_or(0, |target| target.1));
+        self.ends.resize(edges.list().len(), Ends::default());
+        touch(steps, |edge| {
+            self.ends.get(edge).map_or(0, |ends| u64::from(ends.outermost.is_some()))
+        });
         for (index, step) in steps.iter().enumerate() {
             let Some(&edge) = edges.get(step.edge) else { continue };
             if !step.follows {
                 running = None;
             }
             let mut frames = running.take().unwrap_or_else(|| {
-                let (function, _) = self.tree.function(maps, space, edge.from);
                 let begins = index == 0 && stack.joins == Joins::Start;
-                Frames::new(self.outermost(function, begins))
+                Frames::new(self.outermost_of(step.edge, &edge, begins, maps))
             });
             self.tree.own(*frames.top(), weight);
-            let target = match self.targets.get(step.edge).copied().flatten() {
+            let target = match self.ends.get(step.edge).and_then(|ends| ends.target) {
                 Some(target) => target,
                 None => {
-                    let target = self.tree.function(maps, space, edge.to);
-                    if let Some(place) = self.targets.get_mut(step.edge) {
-                        *place = Some(target);
+                    let (function, offset) = self.tree.function(maps, space, edge.to);
+                    let (named, at_first) = (self.tree.has_name(function), offset == 0);
+                    let target = Target { function: function as u32, named, at_first };
+                    if let Some(ends) = self.ends.get_mut(step.edge) {
+                        ends.target = Some(target);
                     }
                     target
                 }
@@ -150,7 +169,7 @@ impl Builder {
             }
             match edge.kind {
                 Transfer::Call => {
-                    let node = self.tree.child(*frames.top(), target.0);
+                    let node = self.tree.child(*frames.top(), target.function as usize);
                     self.tree.called(node, weight);
                     // Too deep: the outermost frame becomes the bottom.
                     let _ = frames.call(edge.from, node);
@@ -161,7 +180,7 @@ impl Builder {
                         Returned::Closed(_) => {}
                         Returned::Underflow => {
                             add(&mut self.passage.unseen_calls, weight);
-                            *frames.top() = self.outermost(target.0, false);
+                            *frames.top() = self.outermost(target.function as usize, false);
                         }
                         Returned::Unmatched => {
                             add(&mut self.passage.unmatched, weight);
@@ -187,14 +206,36 @@ impl Builder {
         self.tree.child(above, function)
     }
 
+    /// The same of the function that a branch comes from.
+    fn outermost_of(&mut self, number: usize, edge: &Edge, begins: bool, maps: &mut Maps) -> usize {
+        let known = self.ends.get(number).and_then(|ends| ends.outermost);
+        if let Some(known) = known.filter(|_| !begins) {
+            return known.get() as usize;
+        }
+        let (function, _) = self.tree.function(maps, edge.space, edge.from);
+        let folded = self.tree.folded;
+        let node = self.outermost(function, begins);
+        // One that has no place is counted each time.
+        if !begins
+            && folded == self.tree.folded
+            && let Some(ends) = self.ends.get_mut(number)
+        {
+            ends.outermost = u32::try_from(node).ok().and_then(NonZero::new);
+        }
+        node
+    }
+
     /// A jump: inside a function, to another one, or far out.
-    fn jump(&mut self, frames: &mut Frames<usize>, (function, offset): (usize, u64), weight: u64) {
-        let node = *frames.top();
-        let from = self.tree.function_of(node);
-        if function == from || !self.tree.has_name(function) || self.is_part(from, function) {
+    fn jump(&mut self, frames: &mut Frames<usize>, target: Target, weight: u64) {
+        if !target.named {
             return;
         }
-        if offset == 0 {
+        let (node, function) = (*frames.top(), target.function as usize);
+        let from = self.tree.function_of(node);
+        if function == from || self.is_part(from, function) {
+            return;
+        }
+        if target.at_first {
             add(&mut self.passage.tail_calls, weight);
             let node = self.tree.child(self.tree.parent(node), function);
             self.tree.called(node, weight);

@@ -2,15 +2,14 @@
 //! after the other, and where they say that they join, they do. Only our own
 //! recorder says that much; others write by buffers of their CPUs, in no order.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use lbr_msr::record::Event;
 
-use crate::clean::{Cleaned, Holds, Joins, add};
+use crate::clean::{ByThread, Cleaned, Holds, Joins, add};
 use crate::read::address::crosses;
 use crate::read::names::is_name;
 use crate::read::note::Source;
-use crate::read::stack::Thread;
 
 /// Threads that are followed at a time.
 const THREADS: usize = 1 << 16;
@@ -19,7 +18,7 @@ const THREADS: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     /// By thread, when its last stack was drained, and where the thread stood.
-    last: HashMap<Thread, (u64, u64)>,
+    last: ByThread<(u64, u64)>,
     /// Stacks that came behind another of their thread.
     pub(super) followed: u64,
     /// Of those, earlier than it.

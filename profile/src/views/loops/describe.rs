@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use lbr_msr::insn::{self, Insn};
 
 use super::forest::Forest;
-use super::graph::Graph;
+use super::graph::{Graph, StraightRuns};
 use super::track::{Ground, Seen};
 use super::{BackEdge, Loop, Mean};
 use crate::clean::add;
@@ -16,11 +16,11 @@ use crate::views::walk::{Edges, Transfer};
 /// loops that made one trip each time have no other.
 pub(super) fn passed_backwards(
     edges: &Edges,
-    reach: &[u64],
+    ran: &[StraightRuns],
     maps: &mut Maps,
 ) -> Vec<(u32, u64, u64)> {
     let mut found = Vec::new();
-    for (edge, reach) in edges.list().iter().zip(reach) {
+    for (edge, StraightRuns { reach, .. }) in edges.list().iter().zip(ran) {
         let mut ip = edge.to;
         while ip < *reach {
             let location = maps.locate(edge.space as usize, ip);
@@ -70,14 +70,14 @@ fn name_never_taken(loops: &mut [Loop], ground: &Ground, maps: &Maps) {
 
 /// Names the branches that close the rounds of loops whose heads are fallen
 /// into.
-fn name_falls(loops: &mut [Loop], edges: &Edges, closes: &[Option<u32>], maps: &Maps) {
+fn name_falls(loops: &mut [Loop], edges: &Edges, graph: &Graph, maps: &Maps) {
     // By loop and place; `None` for a branch back.
     let mut known: HashMap<(usize, Location), Option<usize>> = HashMap::new();
     for (number, one) in loops.iter().enumerate() {
         known.extend(one.back_edges.iter().map(|back| ((number, back.location), None)));
     }
-    for (edge, number) in edges.list().iter().zip(closes) {
-        let number = number.map(|number| number as usize);
+    for (edge, ends) in edges.list().iter().zip(&graph.ends) {
+        let number = ends.closes.map(|number| number as usize);
         let Some((number, one)) = number.and_then(|at| Some((at, loops.get_mut(at)?))) else {
             continue;
         };
@@ -115,15 +115,16 @@ fn in_loop(forest: &Forest, node: usize, number: usize) -> bool {
     forest.is_in(forest.innermost(node), number)
 }
 
-/// For each branch the loop whose rounds it closes: branches to the head or,
+/// Says of each branch the loop whose rounds it closes: branches to the head or,
 /// where control falls into the head, those that lead backwards.
-pub(super) fn closing(edges: &Edges, graph: &Graph, forest: &Forest) -> Vec<Option<u32>> {
-    let ends = || graph.from.iter().zip(&graph.to).zip(edges.list());
+pub(super) fn closing(edges: &Edges, graph: &mut Graph, forest: &Forest) {
+    let ends = graph.ends.iter().map(|ends| (ends.from as usize, ends.to as usize));
+    let ends = || ends.clone().zip(edges.list());
     let to_head = |from: usize, to: usize| {
         forest.headed_by(to).filter(|number| in_loop(forest, from, *number))
     };
     let mut has_branch = vec![false; forest.loops.len()];
-    for ((&from, &to), edge) in ends() {
+    for ((from, to), edge) in ends() {
         if edge.kind.is_jump()
             && let Some(number) = to_head(from, to)
             && let Some(has) = has_branch.get_mut(number)
@@ -131,8 +132,8 @@ pub(super) fn closing(edges: &Edges, graph: &Graph, forest: &Forest) -> Vec<Opti
             *has = true;
         }
     }
-    ends()
-        .map(|((&from, &to), edge)| {
+    let closing: Vec<Option<u32>> = ends()
+        .map(|((from, to), edge)| {
             if !edge.kind.is_jump() {
                 return None;
             }
@@ -144,24 +145,8 @@ pub(super) fn closing(edges: &Edges, graph: &Graph, forest: &Forest) -> Vec<Opti
             });
             closes.map(|number| number as u32)
         })
-        .collect()
-}
-
-/// The first node behind each that is a head or in another loop than the one
-/// before it.
-pub(super) fn marks(graph: &Graph, forest: &Forest) -> Vec<u32> {
-    let mut marks = vec![u32::MAX; graph.nodes.len()];
-    let mut next = u32::MAX;
-    for node in (1..graph.nodes.len()).rev() {
-        let differs = forest.innermost(node) != forest.innermost(node - 1);
-        if differs || forest.headed_by(node).is_some() {
-            next = node as u32;
-        }
-        if let Some(mark) = marks.get_mut(node - 1) {
-            *mark = next;
-        }
-    }
-    marks
+        .collect();
+    graph.ends.iter_mut().zip(closing).for_each(|(ends, closes)| ends.closes = closes);
 }
 
 /// The loops with what was seen of them, those with the most rounds first.
@@ -179,8 +164,8 @@ pub(super) fn describe(
         let mut back_edges = Vec::new();
         let mut types_unknown = false;
         for &edge in jumps.get(&shape.head).map(Vec::as_slice).unwrap_or_default() {
-            let Some((branch, &from)) = edges.get(edge).zip(graph.from.get(edge)) else { continue };
-            if in_loop(forest, from, number) {
+            let Some((branch, ends)) = edges.get(edge).zip(graph.ends.get(edge)) else { continue };
+            if in_loop(forest, ends.from as usize, number) {
                 types_unknown |= branch.kind == Transfer::Unknown;
                 let location = maps.locate(branch.space as usize, branch.from);
                 let (from, count) = (branch.from, branch.count);
@@ -223,7 +208,7 @@ pub(super) fn describe(
         });
     }
     name_never_taken(&mut loops, ground, maps);
-    name_falls(&mut loops, edges, &ground.closes, maps);
+    name_falls(&mut loops, edges, graph, maps);
     sorted(loops)
 }
 

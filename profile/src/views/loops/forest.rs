@@ -26,26 +26,40 @@ pub(super) struct Shape {
 #[derive(Debug, Default)]
 pub(super) struct Forest {
     pub(super) loops: Vec<Shape>,
-    innermost: Vec<Option<u32>>,
+    nodes: Vec<AtNode>,
     /// Numbers of each loop and of those inside it, in an order in which these
     /// follow on each other: the first, and one behind the last.
     spans: Vec<(usize, usize)>,
 }
+
+/// What arriving at a node asks for.
+#[derive(Clone, Copy, Debug)]
+struct AtNode {
+    /// The innermost loop, or [`NO_LOOP`], and [whether](HEAD) this is its head.
+    innermost: u32,
+    /// The first node behind that is a head or in another loop than the one before
+    /// it.
+    next_mark: u32,
+}
+
+const NO_LOOP: u32 = HEAD - 1;
+const HEAD: u32 = 1 << 31;
 
 impl Forest {
     pub(super) fn new(graph: &Graph) -> Forest {
         let mut loops = Vec::new();
         let mut search = Search::new(graph);
         let all = search.labels();
-        let mut innermost: Vec<Option<u32>> = vec![None; all.len()];
+        let mut innermost: Vec<u32> = vec![NO_LOOP; all.len()];
         let mut left: Vec<(Vec<u32>, Option<usize>, u32)> = vec![(all, None, 1)];
         while let Some((region, parent, depth)) = left.pop() {
             for mut part in search.parts(&region) {
                 let Some(Head { label, entrances }) = search.head(&part) else { continue };
                 let number = loops.len();
                 for label in &part {
-                    innermost[*label as usize] = Some(number as u32);
+                    innermost[*label as usize] = number as u32;
                 }
+                innermost[label as usize] |= HEAD;
                 let head = search.node(label);
                 loops.push(Shape { head, parent, depth, irreducible: entrances > 1 });
                 if part.len() > 1 && depth < DEEPEST {
@@ -55,11 +69,31 @@ impl Forest {
                 }
             }
         }
-        let mut by_node = vec![None; innermost.len()];
-        for (label, number) in innermost.into_iter().enumerate() {
-            by_node[search.node(label as u32)] = number;
+        let none = AtNode { innermost: NO_LOOP, next_mark: u32::MAX };
+        let mut nodes = vec![none; graph.nodes.len()];
+        for (label, innermost) in innermost.into_iter().enumerate() {
+            nodes[search.node(label as u32)].innermost = innermost;
         }
-        Forest { spans: spans(&loops), loops, innermost: by_node }
+        let Search { passed, .. } = search;
+        let mut forest = Forest { spans: spans(&loops), loops, nodes };
+        // One that was passed over is where both the one before and the next are.
+        for node in (0..passed.len()).filter(|node| passed[*node]) {
+            let (next, _) = end_of(graph, &passed, node, 0);
+            let next = forest.innermost(next as usize);
+            let mut both = forest.chain(forest.innermost(node - 1));
+            let both = both.find(|number| forest.is_in(next, *number));
+            forest.nodes[node].innermost = both.map_or(NO_LOOP, |number| number as u32);
+        }
+        let nodes = &mut forest.nodes;
+        let mut next = u32::MAX;
+        for node in (1..nodes.len()).rev() {
+            let (at, before) = (nodes[node].innermost, nodes[node - 1].innermost);
+            if at & HEAD != 0 || at != before & !HEAD {
+                next = node as u32;
+            }
+            nodes[node - 1].next_mark = next;
+        }
+        forest
     }
 
     /// Whether a loop is `outer` or lies inside it.
@@ -84,13 +118,22 @@ impl Forest {
     /// The innermost loop that a node is in.
     #[inline]
     pub(super) fn innermost(&self, node: usize) -> Option<usize> {
-        self.innermost.get(node).copied().flatten().map(|number| number as usize)
+        let number = self.nodes.get(node)?.innermost & !HEAD;
+        (number != NO_LOOP).then_some(number as usize)
     }
 
     /// The loop whose head a node is.
+    #[inline]
     pub(super) fn headed_by(&self, node: usize) -> Option<usize> {
-        let at = self.innermost(node)?;
-        self.loops.get(at).filter(|shape| shape.head == node).map(|_| at)
+        let number = self.nodes.get(node)?.innermost;
+        (number & HEAD != 0).then_some((number & !HEAD) as usize)
+    }
+
+    /// The first node behind another where something about loops changes.
+    #[inline]
+    pub(super) fn next_mark(&self, node: usize) -> Option<usize> {
+        let next = self.nodes.get(node)?.next_mark;
+        (next != u32::MAX).then_some(next as usize)
     }
 }
 
@@ -135,6 +178,40 @@ struct Mark {
     low: u32,
 }
 
+/// Which nodes the search passes over: control comes to them from the one before
+/// them alone and goes on to one other, as behind a branch that was passed. They
+/// head no loop, and are in those that both of these are in.
+fn passed(graph: &Graph) -> Vec<bool> {
+    let count = graph.nodes.len();
+    let mut ways_in = vec![0u32; count];
+    for node in 0..count {
+        graph.next(node).iter().for_each(|to| ways_in[*to as usize] += 1);
+    }
+    let is = |node: usize| {
+        let Some(before) = node.checked_sub(1) else { return false };
+        ways_in[node] == 1
+            && graph.next(node).len() == 1
+            && graph.called(node) == 0
+            && graph.next(before).contains(&(node as u32))
+            && graph.is_backward(node, before)
+    };
+    (0..count).map(is).collect()
+}
+
+/// Where a way leads, past nodes that are passed over, and how often the last of it
+/// was gone.
+fn end_of(graph: &Graph, passed: &[bool], node: usize, at: usize) -> (u32, u64) {
+    let (mut node, mut at) = (node, at);
+    loop {
+        let to = graph.next(node)[at];
+        if !passed[to as usize] {
+            return (to, graph.count(node, at));
+        }
+        // Each comes from a lower one, so this ends.
+        (node, at) = (to as usize, 0);
+    }
+}
+
 /// Tarjan's search for strongly connected parts, without recursion.
 ///
 /// It goes over the graph once for each depth of nesting. Nodes have labels in
@@ -142,11 +219,15 @@ struct Mark {
 /// lies close to what it has.
 struct Search<'a> {
     graph: &'a Graph,
+    /// By node.
+    passed: Vec<bool>,
     /// The node of each label.
     nodes: Vec<u32>,
     /// Where each leads to: one more start than labels, and labels.
     starts: Vec<u32>,
     after: Vec<u32>,
+    /// How often each of these ways was gone.
+    counts: Vec<u64>,
     marks: Vec<Mark>,
     /// How often control comes to a node from outside its part.
     entered: Vec<u64>,
@@ -160,26 +241,33 @@ impl<'a> Search<'a> {
         let mut nodes: Vec<u32> = Vec::with_capacity(count);
         let mut labels = vec![u32::MAX; count];
         let mut waiting = Vec::new();
-        for root in 0..count as u32 {
+        let passed = passed(graph);
+        let ways = |node: u32| {
+            let ways = 0..graph.next(node as usize).len();
+            ways.map(|at| end_of(graph, &passed, node as usize, at))
+        };
+        for root in (0..count as u32).filter(|root| !passed[*root as usize]) {
             waiting.push(root);
             while let Some(node) = waiting.pop() {
                 let label = &mut labels[node as usize];
                 if *label == u32::MAX {
                     *label = nodes.len() as u32;
                     nodes.push(node);
-                    waiting.extend(graph.next(node as usize).iter().rev());
+                    waiting.extend(ways(node).rev().map(|(to, _)| to));
                 }
             }
         }
-        let (mut starts, mut after) = (Vec::with_capacity(count + 1), Vec::new());
+        let (mut starts, mut after) = (Vec::with_capacity(nodes.len() + 1), Vec::new());
+        let mut counts = Vec::new();
         starts.push(0);
         for node in &nodes {
-            after.extend(graph.next(*node as usize).iter().map(|to| labels[*to as usize]));
+            after.extend(ways(*node).map(|(to, _)| labels[to as usize]));
+            counts.extend(ways(*node).map(|(_, count)| count));
             starts.push(after.len() as u32);
         }
         let entered = nodes.iter().map(|node| graph.called(*node as usize)).collect();
-        let marks = vec![Mark::default(); count];
-        Search { graph, nodes, starts, after, marks, entered, now: 0, parts: 0 }
+        let marks = vec![Mark::default(); nodes.len()];
+        Search { graph, passed, nodes, starts, after, counts, marks, entered, now: 0, parts: 0 }
     }
 
     fn labels(&self) -> Vec<u32> {
@@ -256,7 +344,7 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        self.count_entries(region);
+        self.count_entries(region, &found);
         found.sort_by_cached_key(|part| self.lowest(part));
         found
     }
@@ -265,11 +353,19 @@ impl<'a> Search<'a> {
         part.iter().map(|label| self.nodes[*label as usize]).min()
     }
 
-    /// Adds what comes into each part from the others of its region.
-    fn count_entries(&mut self, region: &[u32]) {
+    /// Adds what comes into each part with a cycle from the others of its region.
+    fn count_entries(&mut self, region: &[u32], found: &[Vec<u32>]) {
+        let part = |marks: &[Mark], label: u32| marks[label as usize].part;
+        let only = match found {
+            [only] => only.first().map(|label| part(&self.marks, *label)),
+            _ => None,
+        };
         for &label in region {
-            let part = self.marks[label as usize].part;
-            self.count_ways(label, |mark| mark.part != part);
+            let ours = part(&self.marks, label);
+            // From one alone nothing comes into another.
+            if Some(ours) != only {
+                self.count_ways(label, |mark| mark.part != ours);
+            }
         }
     }
 
@@ -281,15 +377,14 @@ impl<'a> Search<'a> {
 
     /// Adds the ways from a node to those of its region that are asked for.
     fn count_ways(&mut self, label: u32, is: impl Fn(&Mark) -> bool) {
-        let Search { graph, nodes, starts, after, marks, entered, now, .. } = self;
+        let Search { starts, after, counts, marks, entered, now, .. } = self;
         let start = starts[label as usize] as usize;
         let end = starts[label as usize + 1] as usize;
-        for (at, to) in after[start..end].iter().enumerate() {
+        for (to, count) in after[start..end].iter().zip(&counts[start..end]) {
             let mark = &marks[*to as usize];
             if mark.region == *now && is(mark) {
-                let count = graph.count(nodes[label as usize] as usize, at);
                 let entered = &mut entered[*to as usize];
-                *entered = entered.saturating_add(count.max(1));
+                *entered = entered.saturating_add((*count).max(1));
             }
         }
     }

@@ -42,19 +42,32 @@ pub(super) struct Node {
 
 /// How often straight code began behind a branch, and ended at it.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
 pub(super) struct StraightRuns {
     pub(super) begins: u64,
     pub(super) ends: u64,
+    /// The farthest that code ran straight from the target of the branch.
+    pub(super) reach: u64,
+}
+
+/// The ends of a branch.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
+pub(super) struct Ends {
+    /// The node that it comes from.
+    pub(super) from: u32,
+    /// The node that it leads to.
+    pub(super) to: u32,
+    /// The loop whose rounds it closes, as far as cycles go.
+    pub(super) closes: Option<u32>,
 }
 
 /// The graph.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
-    /// The node of each branch.
-    pub(super) from: Vec<usize>,
-    /// The node that each branch leads to.
-    pub(super) to: Vec<usize>,
+    /// Of each branch.
+    pub(super) ends: Vec<Ends>,
     /// The node behind each call, where its return leads to.
     pub(super) behind: Vec<Option<usize>>,
     after: Ways,
@@ -154,8 +167,8 @@ impl Graph {
         let mut running = vec![0i128; starts.len() + 1];
         for (number, (edge, (from, to))) in branches.iter().zip(&ends).enumerate() {
             let (from, to) = (index(*from), index(*to));
-            graph.from.push(from);
-            graph.to.push(to);
+            // There are fewer nodes than twice the branches, which have numbers.
+            graph.ends.push(Ends { from: from as u32, to: to as u32, closes: None });
             if let Some(node) = graph.nodes.get_mut(from) {
                 node.has_site = true;
             }
@@ -165,7 +178,7 @@ impl Graph {
                     add(&mut node.called, edge.count);
                 }
             }
-            let StraightRuns { begins, ends } = ran.get(number).copied().unwrap_or_default();
+            let StraightRuns { begins, ends, .. } = ran.get(number).copied().unwrap_or_default();
             if let Some(sum) = running.get_mut(to) {
                 *sum += i128::from(begins);
             }
@@ -199,9 +212,9 @@ impl Graph {
     /// Finds where each call returns to.
     fn returns(&mut self, branches: &[Edge], ends: &[(Spot, Spot)], starts: &[Spot]) {
         let mut back: Vec<usize> = vec![0; self.nodes.len()];
-        for (edge, to) in branches.iter().zip(&self.to) {
+        for (edge, ends) in branches.iter().zip(&self.ends) {
             if edge.kind == Transfer::Return
-                && let Some(count) = back.get_mut(*to)
+                && let Some(count) = back.get_mut(ends.to as usize)
             {
                 *count += 1;
             }
@@ -230,12 +243,7 @@ impl Graph {
             }
         }
         let mut ways: Vec<(u32, u32, u64)> = Vec::new();
-        let mut add = |from: usize, to: usize, count| {
-            // There are fewer nodes than twice the branches, which have numbers.
-            if let (Ok(from), Ok(to)) = (u32::try_from(from), u32::try_from(to)) {
-                ways.push((from, to, count));
-            }
-        };
+        let mut add = |from: usize, to: usize, count| ways.push((from as u32, to as u32, count));
         passed.into_iter().for_each(|(from, to, count)| add(from, to, count));
         for (at, node) in self.nodes.iter().enumerate() {
             if node.falls > 0 {
@@ -243,9 +251,8 @@ impl Graph {
             }
         }
         for (number, edge) in branches.iter().enumerate() {
-            let Some((&from, &to)) = self.from.get(number).zip(self.to.get(number)) else {
-                continue;
-            };
+            let Some(&Ends { from, to, .. }) = self.ends.get(number) else { continue };
+            let (from, to) = (from as usize, to as usize);
             let behind = self.behind.get(number).copied().flatten();
             if edge.kind.is_jump() {
                 add(from, to, edge.count);
@@ -296,9 +303,9 @@ impl Graph {
     /// Branches by the node that they lead to, jumps alone.
     pub(super) fn jumps_to(&self, branches: &[Edge]) -> HashMap<usize, Vec<usize>> {
         let mut by_node: HashMap<usize, Vec<usize>> = HashMap::new();
-        for (number, (edge, to)) in branches.iter().zip(&self.to).enumerate() {
+        for (number, (edge, ends)) in branches.iter().zip(&self.ends).enumerate() {
             if edge.kind.is_jump() {
-                by_node.entry(*to).or_default().push(number);
+                by_node.entry(ends.to as usize).or_default().push(number);
             }
         }
         by_node
@@ -316,7 +323,7 @@ mod tests {
     fn nothing_falls_out_of_the_last_piece() {
         // Straight code that began behind a branch and never ended.
         let edge = Edge { from: 0x10, to: 0x20, space: 0, kind: Transfer::Conditional, count: 5 };
-        let ran = StraightRuns { begins: 5, ends: 0 };
+        let ran = StraightRuns { begins: 5, ..StraightRuns::default() };
         let graph = Graph::new(&[edge], &[ran], &[], &Maps::default());
         let last = graph.nodes.len() - 1;
         assert!(graph.next(last).is_empty());

@@ -38,10 +38,6 @@ impl Inside {
         Inside { found: innermost, active: Vec::new() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.found.is_none() && self.active.is_empty()
-    }
-
     pub(super) fn innermost(&self) -> Option<usize> {
         self.active.last().map(|active| active.number).or(self.found)
     }

@@ -38,7 +38,7 @@ use crate::code::maps::{Location, Maps};
 use crate::views::cycles::Cycles;
 use crate::views::walk::{Edges, Step, Visit, Walk, touch};
 
-use describe::{closing, head_test, marks, passed_backwards};
+use describe::{closing, head_test, passed_backwards};
 use forest::Forest;
 use graph::{Graph, StraightRuns};
 use track::{Ground, Tracker};
@@ -148,8 +148,6 @@ pub struct Loops {
 #[derive(Debug, Default)]
 struct FirstWalk {
     ran: Vec<StraightRuns>,
-    /// The farthest that code ran straight from the target of each branch.
-    reach: Vec<u64>,
 }
 
 impl Visit for FirstWalk {
@@ -157,34 +155,27 @@ impl Visit for FirstWalk {
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, _: &mut Maps) {
         self.ran.resize(edges.list().len(), StraightRuns::default());
-        self.reach.resize(edges.list().len(), 0);
-        touch(steps, |edge| {
-            let ran = self.ran.get(edge).map_or(0, |ran| ran.begins);
-            ran ^ self.reach.get(edge).copied().unwrap_or(0)
-        });
+        touch(steps, |edge| self.ran.get(edge).map_or(0, |ran| ran.begins));
         for step in steps {
             let Some(before) = step.before else { continue };
+            let exit = edges.get(step.edge).map_or(0, |edge| edge.from);
             if let Some(ran) = self.ran.get_mut(before) {
                 add(&mut ran.begins, stack.weight);
+                ran.reach = exit.max(ran.reach);
             }
             if let Some(ran) = self.ran.get_mut(step.edge) {
                 add(&mut ran.ends, stack.weight);
-            }
-            let exit = edges.get(step.edge).map_or(0, |edge| edge.from);
-            if let Some(reach) = self.reach.get_mut(before) {
-                *reach = exit.max(*reach);
             }
         }
     }
 
     fn finish(self, edges: Edges, Whole { mut maps, .. }: Whole) -> LoopFinder {
-        let passed = passed_backwards(&edges, &self.reach, &mut maps);
-        let graph = Graph::new(edges.list(), &self.ran, &passed, &maps);
+        let passed = passed_backwards(&edges, &self.ran, &mut maps);
+        let mut graph = Graph::new(edges.list(), &self.ran, &passed, &maps);
         let forest = Forest::new(&graph);
+        closing(&edges, &mut graph, &forest);
         let ground = Ground {
             tests: (0..forest.loops.len()).map(|at| head_test(&graph, &forest, at)).collect(),
-            closes: closing(&edges, &graph, &forest),
-            next_mark: marks(&graph, &forest),
             graph,
             forest,
             passed,

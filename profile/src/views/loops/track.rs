@@ -1,20 +1,18 @@
 //! Following each thread into loops, round them and out again.
 
-use std::collections::HashMap;
-
 use lbr_msr::record::Event;
 
 use super::Loops;
 use super::describe::describe;
 use super::forest::Forest;
-use super::graph::Graph;
+use super::graph::{Ends, Graph};
 use super::inside::{Active, Inside};
 use super::trips::Trips;
 use crate::clean::few::Few;
 use crate::clean::interval::Clusters;
-use crate::clean::{Cleaned, Joins, Whole};
+use crate::clean::{ByThread, Cleaned, Joins, Whole};
 use crate::code::maps::Maps;
-use crate::read::stack::{EntryFlags, Thread};
+use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
 use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit, touch};
 
@@ -43,10 +41,6 @@ pub(super) struct Ground {
     pub(super) forest: Forest,
     /// The node with the loop's test at the head, where it has one.
     pub(super) tests: Vec<Option<usize>>,
-    /// The loop whose rounds a branch closes, as far as cycles go.
-    pub(super) closes: Vec<Option<u32>>,
-    /// The first node behind each where something about loops changes.
-    pub(super) next_mark: Vec<u32>,
     /// Conditional branches backwards that were never taken: space, from, to.
     pub(super) passed: Vec<(u32, u64, u64)>,
 }
@@ -70,7 +64,7 @@ enum Way {
 pub(super) struct Tracker {
     ground: Ground,
     seen: Vec<Seen>,
-    threads: HashMap<Thread, Running>,
+    threads: ByThread<Running>,
     /// Exits and rounds of the stack at hand, by loop.
     here: Few<(u64, u64)>,
     /// By loop: how often a frame was found in it and in none inside, and
@@ -88,7 +82,7 @@ impl Tracker {
         Tracker {
             ground,
             seen,
-            threads: HashMap::new(),
+            threads: ByThread::default(),
             here: Few::default(),
             found,
             weight: 1,
@@ -98,17 +92,10 @@ impl Tracker {
 
     /// Loads what steps will need.
     fn touch(&self, steps: &[Step]) {
-        let Ground { graph, forest, closes, next_mark, .. } = &self.ground;
-        let get = |list: &[usize], at: usize| list.get(at).copied().unwrap_or(0);
-        touch(steps, |edge| {
-            let closes = closes.get(edge).copied().flatten().unwrap_or(0);
-            (get(&graph.from, edge) ^ get(&graph.to, edge)) as u64 ^ u64::from(closes)
-        });
-        touch(steps, |edge| {
-            let to = get(&graph.to, edge);
-            let innermost = forest.innermost(to).unwrap_or(0) as u64;
-            next_mark.get(to).map_or(0, |next| u64::from(*next)) ^ innermost
-        });
+        let Ground { graph, forest, .. } = &self.ground;
+        let to = |edge: usize| graph.ends.get(edge).map_or(0, |ends| ends.to as usize);
+        touch(steps, |edge| to(edge) as u64);
+        touch(steps, |edge| forest.innermost(to(edge)).unwrap_or(0) as u64);
     }
 
     /// Loses sight of every thread.
@@ -222,8 +209,14 @@ impl Tracker {
     fn arrive(&mut self, running: &mut Running, node: usize, source: usize, way: Way) {
         let ground = &self.ground;
         let innermost = ground.forest.innermost(node);
+        let headed = ground.forest.headed_by(node);
+        let closes = match way {
+            Way::Branch(edge) => ground.graph.ends.get(edge).and_then(|ends| ends.closes),
+            Way::Fall => None,
+        };
         let inside = running.frames.top();
-        if innermost.is_none() && inside.is_empty() {
+        // Mostly nothing changes.
+        if headed.is_none() && closes.is_none() && inside.innermost() == innermost {
             return;
         }
         let mut left: Vec<Active> = Vec::new();
@@ -246,15 +239,13 @@ impl Tracker {
         }
         // The head's loop is the innermost one here.
         let inside_before = inside.active.len() <= known;
-        let headed = ground.forest.headed_by(node);
         if headed.is_some()
             && let Some(active) = inside.last_mut(&ground.forest)
         {
             active.arrivals = active.arrivals.saturating_add(1);
         }
         let again = headed.filter(|_| inside_before);
-        if let Way::Branch(edge) = way
-            && let Some(number) = ground.closes.get(edge).copied().flatten().map(|n| n as usize)
+        if let Some(number) = closes.map(|number| number as usize)
             && let Some(active) = inside.find_mut(&ground.forest, number)
         {
             let now = (running.clock, running.untimed);
@@ -279,16 +270,15 @@ impl Tracker {
     /// Control ran straight from one node to another.
     fn run(&mut self, running: &mut Running, from: usize, to: usize) {
         let mut at = from;
-        while let Some(&next) = self.ground.next_mark.get(at).filter(|next| **next as usize <= to) {
-            let next = next as usize;
+        while let Some(next) = self.ground.forest.next_mark(at).filter(|next| *next <= to) {
             self.arrive(running, next, next - 1, Way::Fall);
             at = next;
         }
     }
 
     fn branch(&mut self, running: &mut Running, number: usize, edge: &Edge) {
-        let ends = (self.ground.graph.from.get(number), self.ground.graph.to.get(number));
-        let (Some(&from), Some(&to)) = ends else { return };
+        let Some(&Ends { from, to, .. }) = self.ground.graph.ends.get(number) else { return };
+        let (from, to) = (from as usize, to as usize);
         match edge.kind {
             Transfer::Call => {
                 // In the frames around it calls were made before.
@@ -361,11 +351,13 @@ impl Visit for Tracker {
         }
         for step in steps {
             let Some(edge) = edges.get(step.edge) else { continue };
-            let Some(&from) = self.ground.graph.from.get(step.edge) else { continue };
-            let before = step.before.and_then(|before| self.ground.graph.to.get(before));
+            let ends = &self.ground.graph.ends;
+            let Some(from) = ends.get(step.edge).map(|ends| ends.from as usize) else { continue };
+            let before = step.before.and_then(|before| ends.get(before));
+            let before = before.map(|before| before.to as usize);
             self.counts = before.is_some();
             let mut thread = match (running.take(), before) {
-                (Some(mut thread), Some(&before)) => {
+                (Some(mut thread), Some(before)) => {
                     self.run(&mut thread, before, from);
                     thread
                 }

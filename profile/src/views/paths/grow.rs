@@ -9,6 +9,8 @@ use crate::views::walk::{Edge, Transfer};
 /// Branches of a chain at most.
 const LONGEST: usize = 256;
 
+const _: () = assert!(LONGEST <= u16::MAX as usize);
+
 /// A chain while it grows.
 #[derive(Debug)]
 pub(super) struct Chain {
@@ -19,7 +21,7 @@ pub(super) struct Chain {
 /// Chains, and for each branch the chain it belongs to and its place in it.
 pub(super) struct Grown {
     pub(super) chains: Vec<Chain>,
-    pub(super) place: Vec<Option<(u32, u32)>>,
+    pub(super) place: Vec<Option<(u32, u16)>>,
 }
 
 /// What follows a branch often enough.
@@ -88,7 +90,7 @@ pub(super) fn grow(
         let chain: Vec<usize> = chain.into();
         for (at, edge) in chain.iter().enumerate() {
             if let Some(place) = grown.place.get_mut(*edge) {
-                *place = Some((number as u32, at as u32));
+                *place = Some((number as u32, at as u16));
             }
         }
         grown.chains.push(Chain { edges: chain, ends: Break::Unknown });
@@ -106,7 +108,7 @@ pub(super) fn grow(
             (None, Some(next)) if next == first => Break::Round,
             (None, Some(_)) if chain.edges.len() >= LONGEST => Break::Long,
             (None, Some(next)) => match joined(next) {
-                Some((number, at)) => Break::Joins { chain: number as usize, at: at as usize },
+                Some((number, at)) => Break::Joins { chain: number as usize, at: usize::from(at) },
                 None => Break::Unknown,
             },
             (None, None) if after.all == 0 => Break::Unknown,

@@ -14,13 +14,10 @@
 mod grow;
 mod successors;
 
-use std::collections::HashMap;
-
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Counter, Joins, View, Whole, add};
+use crate::clean::{ByThread, Cleaned, Counter, Joins, View, Whole, add};
 use crate::code::maps::{Location, Maps};
-use crate::read::stack::Thread;
 use crate::views::walk::{Edges, Step, Visit, Walk, touch};
 
 use grow::{Chain, Grown, grow};
@@ -213,20 +210,22 @@ impl Visit for FirstWalk {
     }
 }
 
-/// Where a branch stands, and what was counted of it there.
+/// Where a branch stands, and what was counted of it there. What most runs of it
+/// ask for comes first, and never lies in two lines of the cache.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(16))]
 struct Place {
-    /// The first that is the same: what is counted is its.
-    first: u32,
+    bytes: u64,
     /// Its chain, or [`NO_CHAIN`], and its place there.
     chain: u32,
-    at: u32,
+    at: u16,
     /// It is the last of its chain.
     last: bool,
+    /// What is counted is another's, the first that is the same.
+    is_other: bool,
     entered: u64,
     left: u64,
     lost: u64,
-    bytes: u64,
 }
 
 const NO_CHAIN: u32 = u32::MAX;
@@ -236,7 +235,7 @@ const NO_CHAIN: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 struct OnChain {
     chain: u32,
-    at: u32,
+    at: u16,
     last: bool,
     from_first: bool,
     edge: usize,
@@ -248,11 +247,12 @@ struct SecondWalk {
     growth: Growth,
     crowded: u64,
     chains: Vec<Chain>,
-    /// By branch.
+    /// By branch, and of each the first that is the same.
     places: Vec<Place>,
+    firsts: Vec<u32>,
     whole: Vec<u64>,
     bytes: u64,
-    threads: HashMap<Thread, OnChain>,
+    threads: ByThread<OnChain>,
 }
 
 impl SecondWalk {
@@ -304,7 +304,7 @@ impl Visit for SecondWalk {
         {
             self.ran(place.edge, |ran| add(&mut ran.lost, weight));
         }
-        touch(steps, |edge| self.places.get(edge).map_or(0, |place| place.entered ^ place.bytes));
+        touch(steps, |edge| self.places.get(edge).map_or(0, |place| place.bytes));
         for step in steps {
             let ends = step.before.and_then(|before| edges.get(before));
             let ends = ends.zip(edges.get(step.edge));
@@ -312,8 +312,9 @@ impl Visit for SecondWalk {
             let bytes = bytes.saturating_mul(weight);
             add(&mut self.bytes, bytes);
             let Some(mut place) = self.places.get(step.edge).copied() else { continue };
-            let edge = place.first as usize;
-            if edge != step.edge {
+            let mut edge = step.edge;
+            if place.is_other {
+                edge = self.firsts.get(edge).map_or(edge, |first| *first as usize);
                 place = self.places.get(edge).copied().unwrap_or(place);
             }
             let Place { chain, at, last, .. } = place;
@@ -366,8 +367,7 @@ impl Visit for SecondWalk {
 
     fn finish(mut self, mut edges: Edges, whole: Whole) -> Paths {
         self.next_recording();
-        let firsts: Vec<u32> = self.places.iter().map(|place| place.first).collect();
-        edges.merge(&firsts);
+        edges.merge(&self.firsts);
         let complete = whole.is_complete();
         let Whole { quality, gaps, maps } = whole;
         let (taken, distinct) = edges.totals(&maps);
@@ -428,20 +428,21 @@ impl PathFinder {
         let Grown { chains, place } =
             grow(edges.list(), &followers, growth.least, growth.cross_calls);
         drop(followers);
-        let places = firsts.into_iter().zip(place).map(|(first, place)| {
+        let places = (0..).zip(&firsts).zip(place).map(|((number, first), place)| {
             let (chain, at) = place.unwrap_or((NO_CHAIN, 0));
             let of = chains.get(chain as usize);
-            let last = of.is_some_and(|of| at as usize + 1 >= of.edges.len());
-            Place { first, chain, at, last, ..Place::default() }
+            let last = of.is_some_and(|of| usize::from(at) + 1 >= of.edges.len());
+            Place { chain, at, last, is_other: *first != number, ..Place::default() }
         });
         let walk = SecondWalk {
             growth,
             crowded,
             places: places.collect(),
+            firsts,
             whole: vec![0; chains.len()],
             chains,
             bytes: 0,
-            threads: HashMap::new(),
+            threads: ByThread::default(),
         };
         Counter::of(Walk::again(edges, maps, walk))
     }

@@ -63,8 +63,9 @@ impl Transfer {
     }
 }
 
-/// A distinct taken branch of one address space.
+/// A distinct taken branch of one address space: half a line of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(32))]
 pub(crate) struct Edge {
     pub(crate) from: u64,
     pub(crate) to: u64,
@@ -72,6 +73,8 @@ pub(crate) struct Edge {
     pub(crate) kind: Transfer,
     pub(crate) count: u64,
 }
+
+const _: () = assert!(size_of::<Edge>() == 32);
 
 impl Keyed for Edge {
     type Key = (u32, u64, u64);
@@ -222,8 +225,7 @@ impl<V: Visit> View for Walk<V> {
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
         let (space, edges) = (stack.space, &mut self.edges);
         let keys = stack.transitions.iter().map(|t| (space, t.branch.from, t.branch.to));
-        // Some lie in two lines of the cache.
-        edges.table.look_up(keys, &mut self.found, |edge| edge.from ^ edge.count);
+        edges.table.look_up(keys, &mut self.found, |edge| edge.count);
         let before = stack.before.and_then(|b| edges.find(b.space, b.from, b.to));
         let mut last = before.filter(|_| stack.transitions.first().is_some_and(|t| t.follows));
         self.steps.clear();
