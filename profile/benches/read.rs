@@ -133,6 +133,7 @@ fn read(c: &mut Criterion) {
             &mut open(bytes),
             stride,
             lbr_profile::symbols::Sources::default(),
+            1,
             |_, _| {},
         );
         lint.expect("a sound recording").entries

@@ -101,9 +101,11 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
     let mut out = Out::stdout();
     let mut lints: Vec<Judged> = Vec::new();
     let files = args.symbols.sources(&Sources::default());
+    let threads = input::threads_for(args.inputs.paths());
     let sources =
         input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
-            lints.push(Judged::of(Lint::check(recording, args.stride.0, files.clone(), at)?));
+            let (stride, files) = (args.stride.0, files.clone());
+            lints.push(Judged::of(Lint::check(recording, stride, files, threads, at)?));
             Ok(())
         })?;
     let mut overall = Verdict::Sound;

@@ -69,6 +69,9 @@ pub trait View: Send {
         None
     }
 
+    /// Looks at a stack that a part will count, in the order of the recording.
+    fn before(&mut self, _stack: &Cleaned<'_>, _maps: &Maps) {}
+
     /// Counts a stack in a part.
     fn count(&mut self, _stack: &Waiting<'_>) {}
 

@@ -102,7 +102,8 @@ impl<V: View> Front<'_, V> {
         batch.transitions.clear();
         let mut branches = 0;
         while branches < BATCH && self.end.is_none() {
-            let next = self.input.next(self.view, |_, stack, _| {
+            let next = self.input.next(self.view, |view, stack, maps| {
+                view.before(stack, maps);
                 branches += stack.branches.len();
                 batch.push(stack, V::ORDERED);
             });

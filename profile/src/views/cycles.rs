@@ -49,14 +49,18 @@ impl Few {
         let (Ok(cycles), Ok(weight)) = (u16::try_from(cycles), u16::try_from(weight)) else {
             return false;
         };
-        for (value, times) in self.values.iter().zip(&mut self.times) {
-            if *value == cycles && *times > 0 {
-                let Some(sum) = times.checked_add(weight) else { return false };
-                *times = sum;
-                return true;
-            }
-        }
-        self.insert(cycles, weight)
+        // All are looked at: where to stop cannot be foreseen.
+        let all = self.values.iter().zip(&self.times).enumerate();
+        let found = all.fold(
+            FEW,
+            |found, (at, (value, times))| {
+                if (*value == cycles) & (*times > 0) { at } else { found }
+            },
+        );
+        let Some(times) = self.times.get_mut(found) else { return self.insert(cycles, weight) };
+        let Some(sum) = times.checked_add(weight) else { return false };
+        *times = sum;
+        true
     }
 
     /// Adds one that is not there yet.
@@ -152,12 +156,6 @@ impl Cycles {
             return;
         }
         self.many(|many| many.add(cycles, weight));
-    }
-
-    /// Whether it has no memory of its own.
-    #[inline]
-    pub(crate) fn is_few(&self) -> bool {
-        matches!(self.counts, Storage::Few(_))
     }
 
     /// Changes it with memory of its own.

@@ -63,6 +63,8 @@ impl View for Page {
         if let Some(own) = &mut self.own {
             own.stack(stack, maps);
         }
+        let counted = self.own.as_ref().unwrap_or(&self.flow);
+        self.scan.newest(counted.newest(), stack.weight);
     }
 
     fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {

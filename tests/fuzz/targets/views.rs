@@ -69,7 +69,7 @@ fuzz_target!(|bytes: &[u8]| {
 
     let reopened = || open(bytes).expect("it was opened a moment ago");
     let stride = u64::from(option) << 5;
-    let _ = Lint::check(&mut reopened(), stride, sources(), |_, _| {});
+    let _ = Lint::check(&mut reopened(), stride, sources(), 1, |_, _| {});
     if let Ok(found) = profile::loops::finder().count(&mut reopened(), |_, _| {}) {
         let _ = found.counter().count(&mut reopened(), |_, _| {});
     }

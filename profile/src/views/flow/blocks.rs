@@ -3,7 +3,7 @@
 
 use super::counts::Space;
 use super::sites::{SiteSlot, Sites};
-use super::transitions::{Key, NONE, TransitionSlot};
+use super::transitions::{Key, NONE, Slots, TransitionSlot};
 use crate::clean::pieces::Pieces;
 use crate::clean::table::{Keyed, Table};
 use crate::code::maps::Maps;
@@ -134,7 +134,7 @@ impl Decoder {
     }
 
     /// Looks at the next of these.
-    pub(super) fn next(&mut self, slots: &Pieces<TransitionSlot>, maps: &mut Maps) {
+    pub(super) fn next(&mut self, slots: &Slots, maps: &mut Maps) {
         let number = self.list.len() as u32;
         let Some(TransitionSlot { key, .. }) = slots.get(number) else { return };
         let (kind, insides) = match key.block() {
@@ -203,7 +203,7 @@ impl Decoder {
         &mut self,
         number: u32,
         block: (u64, u32, Space),
-        slots: &Pieces<TransitionSlot>,
+        slots: &Slots,
         maps: &mut Maps,
     ) -> (Decoding, u32) {
         let hash = block_hash(block);
@@ -229,6 +229,6 @@ impl Decoder {
     }
 }
 
-fn is(slots: &Pieces<TransitionSlot>, at: u32, same: impl Fn(&Key) -> bool) -> bool {
+fn is(slots: &Slots, at: u32, same: impl Fn(&Key) -> bool) -> bool {
     slots.get(at).is_some_and(|slot| same(&slot.key))
 }

@@ -41,17 +41,19 @@ impl FlowCounts {
 
     /// Another one with nothing counted, for what a thread counts alone; `None`
     /// where code is looked at meanwhile.
-    pub(super) fn part_of(&self) -> Option<FlowCounts> {
-        let part = || match self.transitions.cycles {
-            Some(_) => FlowCounts::without_sites(),
-            None => FlowCounts::without_clusters(),
+    pub(crate) fn part_of(&self) -> Option<FlowCounts> {
+        let part = || match self.transitions.list.has_cycles() {
+            true => FlowCounts::without_sites(),
+            false => FlowCounts::without_clusters(),
         };
         self.no_clusters.then(part)
     }
 
     /// Counts a stack.
     pub(crate) fn add(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
-        self.transitions.add(stack.space, stack.weight, stack.transitions);
+        let asked = &self.decoder.asked;
+        let load = |number: u32| asked.get(number as usize).copied().unwrap_or(NONE);
+        self.transitions.add(stack.space, stack.weight, stack.transitions, load);
         if !self.no_clusters {
             self.decode(maps);
             self.add_clusters(stack);
@@ -70,8 +72,6 @@ impl FlowCounts {
         let found = self.transitions.found();
         let Decoder { list, asked, insides, sites, .. } = &mut self.decoder;
         let asked = |number: u32| asked.get(number as usize).copied().unwrap_or(NONE);
-        let touch = |number| sites.touch(asked(number) & !HAS_INSIDES);
-        std::hint::black_box(found.iter().fold(0, |all, (_, number)| all ^ touch(*number)));
         sites.begin();
         let mut again = false;
         for (_, number) in found {
@@ -100,14 +100,24 @@ impl FlowCounts {
         sites.settle(stack.weight);
     }
 
-    /// Visits branches with their spaces, their addresses and how often they
-    /// were taken, some of them more than once.
-    pub(crate) fn each_branch(&self, mut visit: impl FnMut(Space, u64, u64)) {
+    /// What the newest branch of the last stack is counted at, by its number there.
+    pub(crate) fn newest(&self) -> Option<u32> {
+        self.transitions.found().last().map(|(_, number)| *number)
+    }
+
+    /// Visits branches with the numbers that they are counted at, their spaces, their
+    /// addresses and how often they were taken, some of them more than once.
+    pub(crate) fn each_branch(&self, mut visit: impl FnMut(u32, Space, u64, u64)) {
         let Transitions { list, many, .. } = &self.transitions;
         for (number, slot) in (0..).zip(list.iter()).filter(|(_, slot)| slot.key.has_branch()) {
             let (from, _, space) = slot.key.branch();
-            visit(space, from, many.sums(number, slot).count);
+            visit(number, space, from, many.sums(number, slot).count);
         }
+    }
+
+    /// Takes in what a part counted at a number: our number of it.
+    pub(crate) fn join_number(&mut self, part: &FlowCounts, number: u32) -> Option<u32> {
+        self.transitions.join(&part.transitions, number)
     }
 
     /// Counts straight code whose branches are counted elsewhere.

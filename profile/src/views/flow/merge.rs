@@ -9,7 +9,7 @@ use super::blocks::{Decoded, Decoding, Insides};
 use super::counts::FlowCounts;
 use super::edges::Repeated;
 use super::sites::{SiteSlot, Sites, Surplus};
-use super::transitions::{Many, NONE, TransitionSlot};
+use super::transitions::{Many, NONE, Slots, TransitionSlot};
 use super::{Block, Flow, Site, Target};
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::BlockQuality;
@@ -27,7 +27,8 @@ impl FlowCounts {
         let FlowCounts { no_clusters, transitions, mut decoder, repeated, .. } = self;
         let has_other_files = maps.has_other_files();
         // Nobody will look for any more.
-        let (mut slots, many, cycles) = transitions.into_parts();
+        let (mut slots, many) = transitions.into_parts();
+        let has_cycles = slots.has_cycles();
         if no_clusters {
             (0..slots.len()).for_each(|_| decoder.next(&slots, &mut maps));
         }
@@ -52,17 +53,17 @@ impl FlowCounts {
         if !no_sites {
             let mut merged = Merge::new(sites, &slots, &decoded, repeated, &flow.maps);
             // Goes piece by piece as it is merged, where nobody else needs it.
-            if cycles.is_some() {
+            if has_cycles {
                 merged.add_all(slots.iter().zip(decoded.iter()), &many, &insides);
             } else {
-                merged.add_all(slots.take().zip(decoded.take()), &many, &insides);
-                (slots, decoded) = (Pieces::default(), Pieces::default());
+                let slots = std::mem::take(&mut slots).take().map(|(slot, _)| slot);
+                merged.add_all(slots.zip(std::mem::take(&mut decoded).take()), &many, &insides);
             }
             flow.sites = merged.finish();
         }
-        if let Some(cycles) = cycles {
-            let all = (0..).zip(slots.take().zip(decoded.take())).zip(cycles.take());
-            let all = all.map(|((number, (slot, decoded)), cycles)| {
+        if has_cycles {
+            let all = (0..).zip(slots.take().zip(decoded.take()));
+            let all = all.map(|(number, ((slot, cycles), decoded))| {
                 (slot, decoded, cycles, many.sums(number, &slot).count)
             });
             flow.blocks = merge_blocks(all, most, &insides, &flow.maps);
@@ -73,7 +74,7 @@ impl FlowCounts {
 
 impl Flow {
     /// Adds all up: branches, and what is known of the blocks that ran.
-    fn add_up(&mut self, slots: &Pieces<TransitionSlot>, decoded: &Pieces<Decoded>, many: &Many) {
+    fn add_up(&mut self, slots: &Slots, decoded: &Pieces<Decoded>, many: &Many) {
         let (mut missed, quality) = (0, &mut self.block_quality);
         for ((number, slot), decoded) in (0..).zip(slots.iter()).zip(decoded.iter()) {
             let sums = many.sums(number, slot);
@@ -98,7 +99,7 @@ impl Flow {
 }
 
 /// How many branches there are.
-fn distinct(slots: &Pieces<TransitionSlot>, decoded: &Pieces<Decoded>, maps: &Maps) -> u64 {
+fn distinct(slots: &Slots, decoded: &Pieces<Decoded>, maps: &Maps) -> u64 {
     let all = (0..).zip(decoded.iter());
     let firsts = all.filter(|(number, decoded)| *number == decoded.edge);
     let firsts: Vec<u32> = firsts.map(|(number, _)| number).collect();
@@ -111,7 +112,7 @@ fn distinct(slots: &Pieces<TransitionSlot>, decoded: &Pieces<Decoded>, maps: &Ma
 /// Takes back what files said that turned out not to be those that ran.
 fn forget_other_files(
     sites: &mut Sites,
-    slots: &Pieces<TransitionSlot>,
+    slots: &Slots,
     decoded: &mut Pieces<Decoded>,
     maps: &Maps,
 ) {
@@ -150,7 +151,7 @@ impl<'a> Merge<'a> {
     /// Sites by place, with nothing added yet.
     fn new(
         mut counted: Sites,
-        slots: &Pieces<TransitionSlot>,
+        slots: &Slots,
         decoded: &Pieces<Decoded>,
         repeated: Repeated,
         maps: &'a Maps,

@@ -67,7 +67,7 @@ impl View for FlowCounts {
     }
 
     fn count(&mut self, stack: &Waiting<'_>) {
-        self.transitions.add(stack.space, stack.weight, stack.transitions);
+        self.transitions.add(stack.space, stack.weight, stack.transitions, |_| 0);
     }
 
     fn numbers(&self) -> u32 {
@@ -77,7 +77,7 @@ impl View for FlowCounts {
     fn join(&mut self, parts: Vec<FlowCounts>, runs: &[Run]) {
         for Run { part, numbers } in runs {
             let Some(part) = parts.get(*part) else { continue };
-            numbers.clone().for_each(|at| self.transitions.join(&part.transitions, at));
+            numbers.clone().for_each(|at| _ = self.join_number(part, at));
         }
     }
 

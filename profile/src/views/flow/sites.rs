@@ -100,14 +100,19 @@ impl Surplus {
     }
 }
 
+/// Places for the branches of a stack: twice as many as most have.
+const SEEN: usize = 1 << 8;
+
 /// Branches.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     pub(super) slots: Vec<SiteSlot>,
     surplus: Vec<Surplus>,
-    /// By branch: the number of the last stack that has it.
-    stamps: Vec<u32>,
+    /// By a part of its number: a branch of the stack at hand, and the stack's number.
+    seen: Vec<(u32, u32)>,
     stack: u32,
+    /// How many the stack at hand has so far.
+    len: usize,
     now: Few<InStack>,
 }
 
@@ -116,29 +121,39 @@ impl Sites {
     pub(super) fn push(&mut self, slot: SiteSlot) -> u32 {
         let number = self.slots.len() as u32;
         self.slots.push(slot);
-        self.stamps.push(0);
         number
     }
 
     /// Begins a stack.
     pub(super) fn begin(&mut self) {
-        self.stack = self.stack.checked_add(1).unwrap_or_else(|| {
-            self.stamps.fill(0);
-            1
-        });
+        self.len = 0;
+        self.stack = self.stack.wrapping_add(1);
+        if self.stack == 0 || self.seen.is_empty() {
+            self.seen = vec![(0, 0); SEEN];
+            self.stack = 1;
+        }
     }
 
-    /// Loads what [`visit`](Self::visit) needs.
-    #[inline]
-    pub(super) fn touch(&self, site: u32) -> u32 {
-        self.stamps.get(site as usize).copied().unwrap_or(0)
-    }
-
-    /// The stack at hand has this branch. Whether it had it before.
+    /// The stack at hand has this branch. Whether it may have had it before: it had
+    /// not where this says so.
     #[inline]
     pub(super) fn visit(&mut self, site: u32) -> bool {
-        let stamp = self.stamps.get_mut(site as usize);
-        stamp.is_some_and(|stamp| std::mem::replace(stamp, self.stack) == self.stack)
+        let mut at = site as usize;
+        // Half of the places stay free.
+        while self.len < SEEN / 2
+            && let Some(place) = self.seen.get_mut(at % SEEN)
+        {
+            if place.1 != self.stack {
+                *place = (site, self.stack);
+                self.len += 1;
+                return false;
+            }
+            if place.0 == site {
+                return true;
+            }
+            at += 1;
+        }
+        true
     }
 
     /// A branch was passed without being taken, in a stack that has one more

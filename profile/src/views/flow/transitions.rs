@@ -200,45 +200,124 @@ impl Many {
     }
 }
 
-/// All of them.
+/// Transitions by number.
 #[derive(Debug)]
-pub(super) struct Transitions {
-    index: Index,
-    pub(super) list: Pieces<TransitionSlot>,
-    pub(super) many: Many,
-    /// The cycles of their blocks; `None` where nobody asks for them.
-    pub(super) cycles: Option<Pieces<Cycles>>,
-    /// Hash and number of the transitions of a stack.
-    found: Vec<(u32, u32)>,
+pub(super) enum Slots {
+    /// With the cycles of their blocks.
+    Timed(Pieces<Timed>),
+    /// Where nobody asks for those.
+    Alone(Pieces<TransitionSlot>),
 }
 
-impl Default for Transitions {
-    fn default() -> Transitions {
-        Transitions {
-            index: Index::default(),
-            list: Pieces::default(),
-            many: Many::default(),
-            cycles: Some(Pieces::default()),
-            found: Vec::new(),
+/// A transition with the cycles of its block, in one line of the cache.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Timed {
+    slot: TransitionSlot,
+    cycles: Cycles,
+}
+
+const _: () = assert!(size_of::<Timed>() == 64);
+
+impl Slots {
+    pub(super) fn has_cycles(&self) -> bool {
+        matches!(self, Slots::Timed(_))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Slots::Timed(all) => all.len(),
+            Slots::Alone(all) => all.len(),
         }
     }
+
+    #[inline]
+    pub(super) fn get(&self, number: u32) -> Option<&TransitionSlot> {
+        match self {
+            Slots::Timed(all) => all.get(number).map(|timed| &timed.slot),
+            Slots::Alone(all) => all.get(number),
+        }
+    }
+
+    /// One with its cycles, to be changed.
+    #[inline]
+    fn get_mut(&mut self, number: u32) -> Option<(&mut TransitionSlot, Option<&mut Cycles>)> {
+        match self {
+            Slots::Timed(all) => {
+                all.get_mut(number).map(|Timed { slot, cycles }| (slot, Some(cycles)))
+            }
+            Slots::Alone(all) => all.get_mut(number).map(|slot| (slot, None)),
+        }
+    }
+
+    fn cycles(&self, number: u32) -> Option<&Cycles> {
+        match self {
+            Slots::Timed(all) => all.get(number).map(|timed| &timed.cycles),
+            Slots::Alone(_) => None,
+        }
+    }
+
+    fn push(&mut self, slot: TransitionSlot) {
+        match self {
+            Slots::Timed(all) => all.push(Timed { slot, cycles: Cycles::default() }),
+            Slots::Alone(all) => all.push(slot),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &TransitionSlot> {
+        (0..).map_while(|number| self.get(number))
+    }
+
+    /// Takes all of them, with their cycles, which are none where nobody asked for
+    /// any.
+    pub(super) fn take(self) -> impl Iterator<Item = (TransitionSlot, Cycles)> {
+        let (timed, alone) = match self {
+            Slots::Timed(all) => (all, Pieces::default()),
+            Slots::Alone(all) => (Pieces::default(), all),
+        };
+        let alone = alone.take().map(|slot| (slot, Cycles::default()));
+        timed.take().map(|Timed { slot, cycles }| (slot, cycles)).chain(alone)
+    }
+}
+
+impl Default for Slots {
+    fn default() -> Slots {
+        Slots::Timed(Pieces::default())
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Transitions {
+    index: Index,
+    pub(super) list: Slots,
+    pub(super) many: Many,
+    /// Hash and number of the transitions of a stack.
+    found: Vec<(u32, u32)>,
 }
 
 impl Transitions {
     /// Those of blocks whose cycles nobody asks for.
     pub(super) fn without_cycles() -> Transitions {
-        Transitions { cycles: None, ..Transitions::default() }
+        Transitions { list: Slots::Alone(Pieces::default()), ..Transitions::default() }
     }
 
     /// Without what finds them: nobody will look for any.
-    pub(super) fn into_parts(self) -> (Pieces<TransitionSlot>, Many, Option<Pieces<Cycles>>) {
-        (self.list, self.many, self.cycles)
+    pub(super) fn into_parts(self) -> (Slots, Many) {
+        (self.list, self.many)
     }
 
-    /// Counts a stack, its transitions oldest first.
-    pub(super) fn add(&mut self, space: Space, weight: u64, steps: &[Transition]) {
+    /// Counts a stack, its transitions oldest first. What will be asked of each
+    /// number is loaded with it, by `load`.
+    pub(super) fn add(
+        &mut self,
+        space: Space,
+        weight: u64,
+        steps: &[Transition],
+        load: impl Fn(u32) -> u32,
+    ) {
         let mut found = std::mem::take(&mut self.found);
-        self.look_up(steps.iter().map(|step| Key::of(space, step)), &mut found);
+        self.look_up(steps.iter().map(|step| Key::of(space, step)), &mut found, load);
         for (step, (hash, number)) in steps.iter().zip(&mut found) {
             let key = Key::of(space, step);
             let known = self.find_near(*number, *hash, &key);
@@ -257,7 +336,12 @@ impl Transitions {
     /// number. What is there is fetched, all of it side by side: one after the
     /// other, each would wait for its own.
     #[inline]
-    fn look_up(&self, keys: impl Iterator<Item = Key>, found: &mut Vec<(u32, u32)>) {
+    fn look_up(
+        &self,
+        keys: impl Iterator<Item = Key>,
+        found: &mut Vec<(u32, u32)>,
+        load: impl Fn(u32) -> u32,
+    ) {
         found.clear();
         found.extend(keys.map(|key| (key.hash(), 0)));
         let touched = found.iter().fold(0, |all, (hash, _)| all ^ self.index.touch(*hash));
@@ -266,9 +350,8 @@ impl Transitions {
             *number = self.index.guess(*hash);
         }
         let load = |number: u32| {
-            let cycles = self.cycles.as_ref().and_then(|cycles| cycles.get(number));
-            let cycles = cycles.map_or(0, |cycles| u64::from(cycles.is_few()));
-            self.list.get(number).map_or(0, |slot| slot.packed.0) ^ cycles
+            let slot = self.list.get(number).map_or(0, |slot| slot.packed.0);
+            slot ^ u64::from(load(number))
         };
         std::hint::black_box(found.iter().fold(0, |all, (_, number)| all ^ load(*number)));
     }
@@ -293,48 +376,43 @@ impl Transitions {
         let number = u32::try_from(self.list.len()).ok().filter(|number| *number != NONE)?;
         self.index.insert(hash, number);
         self.list.push(TransitionSlot { key, packed: Packed::default() });
-        self.cycles.iter_mut().for_each(|cycles| cycles.push(Cycles::default()));
         Some(number)
     }
 
     /// One ran, `weight` times.
     #[inline]
     pub(super) fn run(&mut self, number: u32, (flags, cycles): (EntryFlags, u32), weight: u64) {
-        let Some(slot) = self.list.get_mut(number) else { return };
+        let Some((slot, sums)) = self.list.get_mut(number) else { return };
+        if let Some(sums) = sums.filter(|_| cycles != 0) {
+            sums.add(cycles, weight);
+        }
         if !slot.packed.add(flags, weight) {
             self.carry(number, flags, weight);
         }
-        if cycles != 0
-            && let Some(sums) = self.cycles.as_mut().and_then(|cycles| cycles.get_mut(number))
-        {
-            sums.add(cycles, weight);
-        }
     }
 
-    /// Takes in what another one counted of its number.
-    pub(super) fn join(&mut self, other: &Transitions, number: u32) {
-        let Some(theirs) = other.list.get(number) else { return };
-        let Some(ours) = self.number(theirs.key) else { return };
-        if let Some(slot) = self.list.get_mut(ours)
-            && !slot.packed.join(theirs.packed)
-        {
+    /// Takes in what another one counted of its number: our number of it.
+    pub(super) fn join(&mut self, other: &Transitions, number: u32) -> Option<u32> {
+        let theirs = other.list.get(number)?;
+        let ours = self.number(theirs.key)?;
+        let (slot, cycles) = self.list.get_mut(ours)?;
+        if let Some((cycles, theirs)) = cycles.zip(other.list.cycles(number)) {
+            cycles.merge(theirs);
+        }
+        if !slot.packed.join(theirs.packed) {
             self.many.0.entry(ours).or_default().add(theirs.packed.sums(), 1);
         }
         if let Some(more) = other.many.0.get(&number) {
             self.many.0.entry(ours).or_default().add(*more, 1);
         }
-        let cycles = self.cycles.as_mut().and_then(|cycles| cycles.get_mut(ours));
-        let theirs = other.cycles.as_ref().and_then(|cycles| cycles.get(number));
-        if let Some((cycles, theirs)) = cycles.zip(theirs) {
-            cycles.merge(theirs);
-        }
+        Some(ours)
     }
 
     /// The same where there is no room: what is there goes elsewhere, and so does
     /// what never has room.
     #[cold]
     fn carry(&mut self, number: u32, flags: EntryFlags, weight: u64) {
-        let Some(slot) = self.list.get_mut(number) else { return };
+        let Some((slot, _)) = self.list.get_mut(number) else { return };
         let many = self.many.0.entry(number).or_default();
         many.add(slot.packed.take(), 1);
         if !slot.packed.add(flags, weight) {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use lbr_msr::record::{BranchType, Event};
 
-use crate::clean::{Cleaned, Counter, Transition, View, Whole, add};
+use crate::clean::{Cleaned, Counter, Run, Transition, View, Waiting, Whole, add};
 use crate::code::maps::Maps;
 use crate::code::straight;
 use crate::code::symbols::Sources;
@@ -119,7 +119,7 @@ pub struct Lint {
 impl Lint {
     /// Reads a recording to its end. `stride` is the longest block that a
     /// repeated newest entry may be without being suspected, bytes; the files that
-    /// ran are looked for in `sources`.
+    /// ran are looked for in `sources`; it is counted in so many `threads`.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -127,10 +127,11 @@ impl Lint {
         recording: &mut Recording,
         stride: u64,
         sources: Sources,
+        threads: usize,
         progress: impl FnMut(u64, Option<u64>),
     ) -> Result<Lint, ReadError> {
         let flow = flow::FlowCounts::without_clusters();
-        let mut counter = Counter::of(Check { scan: Scan::new(stride), flow });
+        let mut counter = Counter::of(Check { scan: Scan::new(stride), flow }).in_threads(threads);
         counter.maps().set_sources(sources);
         counter.recording(recording, progress)?;
         let (scan, flow) = counter.finish();
@@ -191,12 +192,43 @@ impl View for Check {
     type Table = (Scan, Flow);
 
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
+        self.before(stack, maps);
         self.flow.add(stack, maps);
-        self.scan.stack(stack, maps);
+        self.scan.newest(self.flow.newest(), stack.weight);
     }
 
     fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
         self.flow.straight(code, weight, maps);
+    }
+
+    fn part(&self) -> Option<Check> {
+        Some(Check { scan: Scan::default(), flow: self.flow.part_of()? })
+    }
+
+    fn before(&mut self, stack: &Cleaned<'_>, maps: &Maps) {
+        self.scan.stack(stack, maps);
+    }
+
+    fn count(&mut self, stack: &Waiting<'_>) {
+        self.flow.count(stack);
+        if !stack.transitions.is_empty() {
+            self.scan.newest(self.flow.newest(), stack.weight);
+        }
+    }
+
+    fn numbers(&self) -> u32 {
+        self.flow.numbers()
+    }
+
+    fn join(&mut self, parts: Vec<Check>, runs: &[Run]) {
+        for Run { part, numbers } in runs {
+            let Some(part) = parts.get(*part) else { continue };
+            for at in numbers.clone() {
+                let ours = self.flow.join_number(&part.flow, at);
+                let at_top = part.scan.at_top.get(at as usize).copied().unwrap_or(0);
+                self.scan.newest(ours, at_top);
+            }
+        }
     }
 
     fn event(&mut self, event: &Event) {
@@ -232,6 +264,8 @@ pub(super) struct Scan {
     user_only: u64,
     from_kernel: u64,
     to_kernel: u64,
+    /// By the number of the flow: how often it was the newest of its stack.
+    at_top: Vec<u64>,
     places: Positions,
     newest: u64,
     counted: u64,
@@ -271,8 +305,9 @@ impl Scan {
         if maps.has_names() {
             self.names(entries, weight);
         }
-        let Some(newest) = entries.get(0) else { return };
-        self.places.newest((newest.from, stack.space), weight);
+        if entries.is_empty() {
+            return;
+        }
         add(&mut self.newest, weight);
         add(&mut self.counted, weight.saturating_mul(entries.len() as u64));
         if stack.user_only {
@@ -288,10 +323,26 @@ impl Scan {
         self.cycles(stack.transitions, weight);
     }
 
+    /// A branch was the newest of its stack, by the number that the flow has for it.
+    pub(super) fn newest(&mut self, number: Option<u32>, weight: u64) {
+        let Some(number) = number.filter(|number| *number != u32::MAX && weight > 0) else {
+            return;
+        };
+        let at = number as usize;
+        self.at_top.resize(self.at_top.len().max(at + 1), 0);
+        self.at_top.get_mut(at).into_iter().for_each(|times| add(times, weight));
+    }
+
     /// How often the branches of a recording stood anywhere, which the flow
     /// counted.
     pub(super) fn branches(&mut self, flow: &flow::FlowCounts) {
-        flow.each_branch(|space, from, count| self.places.anywhere((from, space), count));
+        flow.each_branch(|number, space, from, _| {
+            let at_top = self.at_top.get(number as usize).copied().unwrap_or(0);
+            if at_top > 0 {
+                self.places.newest((from, space), at_top);
+            }
+        });
+        flow.each_branch(|_, space, from, count| self.places.anywhere((from, space), count));
     }
 
     fn names(&mut self, entries: &Entries<'_>, weight: u64) {

@@ -36,7 +36,7 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    /// Takes the newest branch of a stack in.
+    /// Takes in how often a branch was the newest.
     pub(super) fn newest(&mut self, (from, space): (u64, u32), weight: u64) {
         let known = self.find((from, space));
         let new = Position { from, space, ..Position::default() };
