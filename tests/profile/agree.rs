@@ -45,7 +45,10 @@ fn same_in_threads(open: impl Fn() -> Recording) {
         let sites = FlowCounter::without_blocks().in_threads(threads);
         let sites = sites.count(&mut ahead(), |_, _| {}).unwrap();
         let hot = (hot.branches, hot.total, hot.known, hot.mispredicted, hot.quality, refused);
-        (hot, blocks.blocks, sums, quality, sites.sites)
+        let files = Sources::default();
+        let lint = Lint::check(&mut ahead(), DEFAULT_STRIDE, files, threads, |_, _| {}).unwrap();
+        let lint = (lint.findings, lint.samples, lint.entries, lint.flow.sites);
+        (hot, blocks.blocks, sums, quality, sites.sites, lint)
     };
     let one = count(1);
     for threads in [2, 3, 7] {

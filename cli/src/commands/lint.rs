@@ -101,10 +101,10 @@ pub(crate) fn run(args: &LintArgs) -> Outcome {
     let mut out = Out::stdout();
     let mut lints: Vec<Judged> = Vec::new();
     let files = args.symbols.sources(&Sources::default());
-    let threads = input::threads_for(args.inputs.paths());
     let sources =
         input::read_all(args.inputs.paths(), &args.select.selection(), |recording, at| {
             let (stride, files) = (args.stride.0, files.clone());
+            let threads = input::threads_for(args.inputs.paths());
             lints.push(Judged::of(Lint::check(recording, stride, files, threads, at)?));
             Ok(())
         })?;

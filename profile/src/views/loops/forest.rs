@@ -80,8 +80,8 @@ impl Forest {
         for node in (0..passed.len()).filter(|node| passed[*node]) {
             let (next, _) = end_of(graph, &passed, node, 0);
             let next = forest.innermost(next as usize);
-            let mut both = forest.chain(forest.innermost(node - 1));
-            let both = both.find(|number| forest.is_in(next, *number));
+            let before = forest.innermost(node - 1);
+            let both = forest.chain(before).find(|number| forest.is_in(next, *number));
             forest.nodes[node].innermost = both.map_or(NO_LOOP, |number| number as u32);
         }
         let nodes = &mut forest.nodes;
@@ -242,9 +242,10 @@ impl<'a> Search<'a> {
         let mut labels = vec![u32::MAX; count];
         let mut waiting = Vec::new();
         let passed = passed(graph);
+        let over = &passed;
         let ways = |node: u32| {
             let ways = 0..graph.next(node as usize).len();
-            ways.map(|at| end_of(graph, &passed, node as usize, at))
+            ways.map(move |at| end_of(graph, over, node as usize, at))
         };
         for root in (0..count as u32).filter(|root| !passed[*root as usize]) {
             waiting.push(root);
