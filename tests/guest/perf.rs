@@ -175,7 +175,8 @@ fn check_software(file: &Path, out: &Path, truth: &Counts) {
     let args = ["record", "--backend", "soft", "--source", "qemu", "-o", data, "--", file];
     let recorded = lbr(&args);
     let said = stderr(&recorded);
-    if recorded.status.code() == Some(3) {
+    // Neither QEMU nor the plugin is everywhere.
+    if said.contains("--source qemu: ") {
         skipped(said);
         return;
     }
