@@ -36,6 +36,7 @@ use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
 use super::assembler::Assembler;
+use super::counted::{COUNTERS, Counted, Reading};
 use super::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 
 /// A general-purpose register, numbered as instructions number it. SDM Vol. 2,
@@ -133,35 +134,6 @@ pub struct FrameRun {
     pub counted: Counted,
 }
 
-/// What [counters](sampler::source::perf::Counting) came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// By each; `None` for one that does not count.
-    All([Option<u64>; COUNTERS]),
-    /// The kernel had a counter stopped meanwhile, to let something else run.
-    Interrupted,
-}
-
-impl Counted {
-    /// From the two readings of each.
-    fn of(readings: &[[Reading; COUNTERS]; 2]) -> Counted {
-        let mut all = [None; COUNTERS];
-        let [opening, closing] = readings;
-        for ((count, opening), closing) in all.iter_mut().zip(opening).zip(closing) {
-            let [page, low, high, behind] = *opening;
-            // While neither changes the kernel leaves the counter alone (linux/perf_event.h, `lock`);
-            // where it would wrap around, there is an interrupt that changes it.
-            if [behind, closing[0], closing[3]] != [page; 3] {
-                return Counted::Interrupted;
-            }
-            let value = |low: u64, high: u64| high << 32 | low;
-            let counted = value(closing[1], closing[2]).wrapping_sub(value(low, high));
-            *count = (page >> 32 != 0).then_some(counted);
-        }
-        Counted::All(all)
-    }
-}
-
 impl FrameRun {
     /// Ticks of the time stamp counter between the two.
     #[must_use]
@@ -190,9 +162,6 @@ pub(crate) struct Data {
     tsc: [u64; 2],
     counters: [[Reading; COUNTERS]; 2],
 }
-
-/// The words of [`Assembler::read_counter`].
-type Reading = [u64; 4];
 
 impl Data {
     pub(crate) fn new(start: Registers, switch: SwitchWrites) -> Data {
@@ -243,9 +212,7 @@ const VECTORS: u64 = 3072;
 const _: () = assert!(VECTORS.is_multiple_of(64) && VECTORS + 512 + 64 <= PAGE);
 /// The x87 control word, at 0, and MXCSR, at 24.
 const CLEAN: [(u64, u32); 2] = [(0, 0x037F), (24, 0x1F80)];
-/// Counters that a frame reads.
-pub(crate) const COUNTERS: usize = 4;
-/// Where their pages begin, behind the data page. All zero, as they are here, they say that
+/// Where the counters' pages begin, behind the data page. All zero, as they are here, they say that
 /// nothing counts.
 pub(crate) const COUNTER_PAGES: u64 = PAGE;
 /// Where the code begins.
@@ -445,33 +412,4 @@ pub(crate) fn write_register(code: &mut Assembler) {
     code.constant(Rax, libc::SYS_pwrite64 as u32);
     code.load(Rdi, offset_of!(Data, descriptor) as u64);
     code.constant(Rdx, 8);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// perf_event_open(2), "mmap layout": lock 2 at 8, index at 12.
-    const PAGE_OF_3: u64 = 2 | 3 << 32;
-
-    #[test]
-    fn what_counters_count() {
-        // The lower half wraps around; the third does not count.
-        let opening = [
-            [PAGE_OF_3, 0xFFFF_FFF0, 1, PAGE_OF_3],
-            [PAGE_OF_3, 5, 0, PAGE_OF_3],
-            [2, 0, 0, 2],
-            [0; 4],
-        ];
-        let mut closing = opening;
-        closing[0] = [PAGE_OF_3, 0x10, 2, PAGE_OF_3];
-        let found = Counted::of(&[opening, closing]);
-        assert_eq!(found, Counted::All([Some(0x20), Some(0), None, None]));
-        // The kernel stopped one between, or while it was read.
-        closing[1] = [PAGE_OF_3 + 2, 5, 0, PAGE_OF_3 + 2];
-        assert_eq!(Counted::of(&[opening, closing]), Counted::Interrupted);
-        closing[1] = opening[1];
-        closing[1][3] += 2;
-        assert_eq!(Counted::of(&[opening, closing]), Counted::Interrupted);
-    }
 }

@@ -3,5 +3,6 @@
 //! the same frame.
 
 pub(crate) mod assembler;
+pub(crate) mod counted;
 pub(crate) mod frame;
 pub(crate) mod memory;

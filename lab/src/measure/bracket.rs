@@ -19,10 +19,10 @@ use std::io;
 use std::ops::Range;
 
 use crate::code::assembler::Assembler;
-use crate::code::frame::{self, CODE, COUNTER_PAGES, COUNTERS, Ends, Frame};
-pub use crate::code::frame::{
-    AREA, AREAS, Counted, FrameRun, Register, Registers, STACK, SwitchWrites,
-};
+use crate::code::counted::COUNTERS;
+pub use crate::code::counted::Counted;
+use crate::code::frame::{self, CODE, COUNTER_PAGES, Ends, Frame};
+pub use crate::code::frame::{AREA, AREAS, FrameRun, Register, Registers, STACK, SwitchWrites};
 use crate::code::memory::PAGE;
 
 /// What is put into a bracket.

@@ -8,8 +8,9 @@
 use lbr_msr::record::HwBranchType;
 
 use super::bracket::{Body, Register, Registers};
+use super::options::MeasureError;
 use super::result::{Measurement, Strip};
-use super::session::{MeasureError, Session};
+use super::session::Session;
 use super::walk::StepCounts;
 
 /// What the bracket calls. A reference, unlike a pointer, costs no check in a

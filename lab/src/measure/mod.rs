@@ -17,6 +17,7 @@ mod closure;
 mod confine;
 mod fault;
 pub mod image;
+mod options;
 mod result;
 mod ring;
 mod runner;
@@ -24,7 +25,8 @@ mod session;
 mod walk;
 
 pub use fault::{Fault, FaultKind};
+pub use options::{MeasureError, Options};
 pub use result::{Block, Measurement, Run};
 pub use ring::{Reading, Registers, Ring};
-pub use session::{MeasureError, Options, Session, select};
+pub use session::{Session, select};
 pub use walk::StepCounts;

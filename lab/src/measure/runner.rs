@@ -10,7 +10,7 @@ use nix::libc;
 use super::bracket::{Bracket, FrameRun, Layout, Registers, SwitchWrites};
 use super::child::{Child, Setting};
 use super::fault::{Fault, FaultKind, NoResult};
-use super::session::MeasureError;
+use super::options::MeasureError;
 
 /// A child with its bracket.
 pub(super) struct Runner {

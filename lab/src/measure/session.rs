@@ -2,126 +2,26 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use lbr_msr::MsrError;
-use lbr_msr::arm::{ArmError, Restored};
-use lbr_msr::caps::{FilterRegister, LbrCaps};
+use lbr_msr::arm::Restored;
+use lbr_msr::caps::FilterRegister;
 use lbr_msr::filter::{BranchClasses, BranchFilter, FilterError, to_register_beside};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::SoftCpu;
 
-use super::bracket::{Body, Bracket, Counted, Layout, Registers, SwitchWrites};
+use super::bracket::{Body, Bracket, Layout, Registers, SwitchWrites};
 use super::child::Setting;
-use super::fault::{Fault, NoResult};
+use super::fault::NoResult;
+use super::options::{MeasureError, Options};
 use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, runs, total};
 use super::ring::{Full, Reading, Ring};
 use super::runner::Runner;
 use super::walk::StepCounts;
-use sampler::source::perf::{Counting, Host, Stacks};
+use crate::code::counted::Counted;
+use sampler::source::perf::Stacks;
 use sampler::target::{Affinity, Moved};
-
-/// How to measure.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where the code runs; `None` leaves it to the scheduler.
-    pub pin: Option<Affinity>,
-    /// Runs before those that count.
-    pub warm_up: u32,
-    /// Runs at full speed.
-    pub repeat: u32,
-    /// Runs that are single-stepped, to count instructions and branches.
-    pub stepped: u32,
-    /// Time limit of one run. Single-stepping, which is thousands of times
-    /// slower, has ten times as long.
-    pub limit: Duration,
-    /// The branches that end a block.
-    pub filter: BranchFilter,
-    /// Counters of the kernel's perf events that runs at full speed are counted with, where
-    /// there is no ring.
-    pub counters: Option<Counting>,
-    /// Where the kernel takes branch stacks that carry cycles: what it knows of itself, and the
-    /// branch records of the CPU. They tell the cycles of blocks beside the counters.
-    pub stacks: Option<Box<(Host, LbrCaps)>>,
-    /// The CPU whose branch records a stepped run fills.
-    pub soft_cpu: SoftCpu,
-    /// Code (not closures) is kept from everything but itself: it runs as the
-    /// user behind sudo or as nobody where we are root, gets no new rights, and
-    /// a system call that reaches further raises SIGSYS.
-    pub confined: bool,
-    /// Set from outside (Ctrl-C) to make no more runs.
-    pub stop: Arc<AtomicBool>,
-}
-
-impl Options {
-    /// 100 runs after 10 to warm up, two stepped ones, 5 seconds for each, all
-    /// branches of user mode.
-    #[must_use]
-    pub fn new(soft_cpu: SoftCpu) -> Options {
-        Options {
-            pin: None,
-            warm_up: 10,
-            repeat: 100,
-            stepped: 2,
-            limit: Duration::from_secs(5),
-            filter: BranchFilter::ANY.union(BranchFilter::USER),
-            counters: None,
-            stacks: None,
-            soft_cpu,
-            confined: true,
-            stop: Arc::default(),
-        }
-    }
-}
-
-/// Why nothing was measured.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MeasureError {
-    /// The code did not come to its end. The layout tells what lies where.
-    #[error("the code did not come to its end")]
-    Fault {
-        /// What it did, and where.
-        fault: Fault,
-        /// Where the parts of the bracket lay.
-        layout: Box<Layout>,
-        /// It was single-stepped.
-        stepped: bool,
-        /// Where the CPU refused an instruction (SIGILL) that is one: the
-        /// CPUID features that it needs, by iced-x86's names.
-        needs: Vec<String>,
-    },
-    /// [`Options::stop`] was set before anything was counted or measured.
-    #[error("stopped before anything was measured")]
-    Stopped,
-    /// The closing system call could not switch recording off; it was switched
-    /// off by other means.
-    #[error("the registers could not be switched {what} from within the run: {cause}")]
-    Switch {
-        /// `on` or `off`.
-        what: &'static str,
-        /// The system's words.
-        cause: io::Error,
-    },
-    /// The filter cannot be had.
-    #[error(transparent)]
-    Filter(#[from] FilterError),
-    /// The software LBR cannot be armed.
-    #[error(transparent)]
-    Arm(#[from] ArmError),
-    /// A register could not be read or written.
-    #[error(transparent)]
-    Register(#[from] MsrError),
-    /// The operating system refused.
-    #[error("{what}: {cause}")]
-    Os {
-        /// What was tried.
-        what: &'static str,
-        /// The system's words.
-        cause: io::Error,
-    },
-}
 
 /// The value of the filter register that `filter` and the bracket's own
 /// branches need. `rounds` and `call` as in [`Body`].
