@@ -76,7 +76,7 @@ fn the_page_plays_the_states() {
     let Some(browser) = Browser::find() else { return };
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("course.html");
-    done(&["learn", "--html", page.to_str().unwrap()]);
+    done(&["learn", "taken", "--html", page.to_str().unwrap()]);
     let played = browser.run(
         &page,
         (1300, 1000),
@@ -92,10 +92,30 @@ fn the_page_plays_the_states() {
         for (let i = 15; i >= 0; i--) { press("ArrowLeft"); same += Number(seen().replace(/ chosen|chosen/g, "") === states[i].replace(/ chosen|chosen/g, "")); }
         press("c"); press("c");
         const cpu = document.getElementById("cpu").value;
-        press("N"); press("n"); press("N");
+        press("0");
         [...document.querySelectorAll("#controls button")].find(b => b.textContent.endsWith(" JCC")).click();
+        const bit = name => [...document.querySelectorAll("#controls button")].find(b => b.textContent.endsWith(" " + name));
+        const records = () => [...document.querySelectorAll("#ring tr")].filter(row => row.cells[1].textContent !== "0x0").length;
+        bit("FAR_BRANCH").click();
+        const pair = ["JCC", "FAR_BRANCH", "LBR"].map(name => [bit(name).getAttribute("aria-pressed"), bit(name).disabled]);
         press("r");
         const filtered = [...document.querySelectorAll("#ring tr")].filter(row => row.cells[1].textContent !== "0x0").length;
+        press("0");
+        for (let i = 0; i < 7; i++) press("s");
+        const steps = [records()];
+        bit("LBR").click();
+        steps.push(document.activeElement.textContent);
+        press("r");
+        steps.push(records(), bit("LBR").getAttribute("aria-pressed"));
+        for (let i = 0; i < 10; i++) press("b");
+        press("r");
+        steps.push(records());
+        press("0");
+        bit("LBR").click();
+        for (let i = 0; i < 7; i++) press("s");
+        bit("LBR").click();
+        press("r");
+        steps.push(records());
         press("a");
         const input = document.getElementById("answer");
         input.value = "2";
@@ -104,13 +124,18 @@ fn the_page_plays_the_states() {
         input.value = "1";
         document.getElementById("question").requestSubmit();
         const right = document.getElementById("verdict").textContent;
-        return { full, same, cpu, filtered, wrong, right };
+        return { full, same, cpu, pair, filtered, steps, wrong, right };
         "##,
     );
     // `taken` leaves three records, and none of its conditional branches with JCC.
     assert_eq!((&played["full"], &played["same"]), (&3.into(), &16.into()));
     assert!(!played["cpu"].as_str().unwrap().starts_with("Skylake"), "{played}");
     assert_eq!(played["filtered"], 0);
+    // No third bit before the first step.
+    let pair = serde_json::json!([["true", false], ["true", false], ["true", true]]);
+    assert_eq!(played["pair"], pair);
+    // Its first record comes with step 7: off then, off and all undone, and off until then.
+    assert_eq!(played["steps"], serde_json::json!([1, "0 LBR", 1, "false", 3, 2]));
     assert!(played["wrong"].as_str().unwrap().contains("says no"), "{played}");
     assert!(played["right"].as_str().unwrap().contains("right"), "{played}");
     for dark in [false, true] {
