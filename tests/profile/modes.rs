@@ -127,6 +127,51 @@ fn two_humps_are_two_modes() {
     assert!(failed.is_empty(), "of {SEEDS}: {failed:?}");
 }
 
+/// Some humps with 5 to 12 deviations from one to the next and at least a tenth
+/// of the samples each, which anybody sees.
+fn mixture(random: &mut Random) -> (Vec<(Hump, f64)>, Vec<(f64, f64)>) {
+    let mut within = |from: f64, to: f64| from + (to - from) * random.share();
+    let widths = [(0.003, 0.03), (0.03, 0.1), (0.003, 0.1)][within(0.0, 3.0) as usize];
+    let count = within(1.0, 5.0) as usize;
+    let mut place = [4.0, 20.0, 100.0][within(0.0, 3.0) as usize] * within(1.0, 5.0);
+    let mut humps: Vec<(f64, f64)> = Vec::new();
+    for _ in 0..count {
+        let mut width = (place * within(widths.0, widths.1)).max(0.4);
+        if let Some((mean, before)) = humps.last() {
+            place = place.max(mean + within(5.0, 12.0) * width.max(*before)).max(mean + 4.0);
+            width = width.min((place - mean) / 5.0);
+        }
+        humps.push((place, width));
+        place *= within(1.05, 2.0);
+    }
+    let shares: Vec<f64> = humps.iter().map(|_| within(0.3, 1.0)).collect();
+    let sum: f64 = shares.iter().sum();
+    let drawn = humps.iter().zip(shares);
+    let drawn = drawn.map(|((mean, width), share)| (Hump::Normal(*mean, *width), share / sum));
+    let modes = humps.iter().map(|(mean, width)| (*mean, (2.5 * width).max(1.5)));
+    (drawn.collect(), modes.collect())
+}
+
+/// Every mode that a person would mark, and no other: 95 of 100 mixtures.
+#[test]
+fn mixtures_of_known_modes() {
+    for n in [500, 2_000, 20_000] {
+        let mut failed = Vec::new();
+        for seed in 0..400 {
+            let (humps, expected) = mixture(&mut Random(seed * 104_729 + n));
+            let mut modes = drawn(&humps, n, seed + n).modes();
+            modes.sort_unstable();
+            let near = |(mode, (value, distance)): (&u32, &(f64, f64))| {
+                (f64::from(*mode) - value).abs() <= *distance
+            };
+            if modes.len() != expected.len() || !modes.iter().zip(&expected).all(near) {
+                failed.push((humps, modes));
+            }
+        }
+        assert!(failed.len() <= 20, "n {n}, {} of 400: {failed:#?}", failed.len());
+    }
+}
+
 fn of(counts: &[(u32, u64)]) -> Vec<u32> {
     let mut cycles = Cycles::default();
     for (value, n) in counts {

@@ -1,20 +1,34 @@
 //! Around which counts a distribution gathers.
 //!
 //! A peak of the density is a mode where a valley parts it from every higher
-//! one. The density at a count is taken over a window of a twelfth of it to
-//! either side (below 12: of the count alone), because what is noise between
-//! 300 and 301 is none between 3 and 4. A valley parts two peaks where its
-//! density is at most 70 % of the lower one, and the difference is at least
-//! 3.6 times as large as counting alone would make it.
+//! one. The density at a count is taken over a window to either side that is a
+//! part of the count itself, because what is noise between 300 and 301 is none
+//! between 3 and 4. Wide humps show in wide windows and narrow peaks that stand
+//! side by side in narrow ones: a narrower window adds what it parts, more
+//! surely, from all that was found so far.
 
-/// A density is taken over this part of the value to either side.
-const WINDOW: u32 = 12;
+/// How peaks are told from each other with a window of one width.
+struct Scale {
+    /// The window reaches so far to either side, as a part of the value.
+    window: u32,
+    /// Within this part of each other, and within 2, values are one neighbourhood.
+    near: u32,
+    /// A valley is at most so high, by the lower peak.
+    valley: f64,
+    /// By so many standard deviations of the difference a valley is lower.
+    sure: f64,
+}
+
+const SCALES: [Scale; 4] = [
+    Scale { window: 12, near: 8, valley: 0.7, sure: 3.6 },
+    Scale { window: 24, near: 16, ..NARROW },
+    Scale { window: 48, near: 32, ..NARROW },
+    Scale { window: 96, near: 64, ..NARROW },
+];
+/// More windows are more chances to be wrong.
+const NARROW: Scale = Scale { window: 0, near: 0, valley: 0.5, sure: 4.4 };
 /// A mode holds at least this share of the samples within its neighbourhood.
 const MODE_SHARE: f64 = 0.05;
-/// A valley is at most so high, by the lower peak.
-const VALLEY: f64 = 0.7;
-/// By so many standard deviations of the difference a valley is lower.
-const SURE: f64 = 3.6;
 
 /// Values that were not told apart, and how many samples they hold.
 struct Piece {
@@ -68,8 +82,8 @@ struct Point {
 }
 
 impl Point {
-    fn new(value: u32, below: &Below<'_>, piece: Option<usize>) -> Point {
-        let reach = value / WINDOW;
+    fn new(value: u32, below: &Below<'_>, scale: &Scale, piece: Option<usize>) -> Point {
+        let reach = value / scale.window;
         let (first, last) = (value - reach, value.saturating_add(reach));
         let width = f64::from(last - first) + 1.0;
         Point { value, samples: below.between(first, last), width, piece }
@@ -94,89 +108,96 @@ pub(crate) fn modes(counts: &[(u32, u64)], step: impl Fn(u32) -> u32) -> Vec<u32
     });
     let below = Below { sums: sums.collect(), pieces: &pieces };
     let all = below.sums.last().copied().unwrap_or(0.0);
-    let points = points(&pieces, &below);
-    let mut peaks: Vec<usize> = (0..points.len())
-        .filter(|&at| {
-            points.get(at).is_some_and(|point| {
-                let near = near(point.value);
-                let last = point.value.saturating_add(near);
-                let samples = below.between(point.value.saturating_sub(near), last);
-                point.piece.is_some() && samples >= MODE_SHARE * all
-            })
-        })
-        .collect();
-    let raw = |at: usize| {
-        let piece = points.get(at).and_then(|point| pieces.get(point.piece?));
-        piece.map_or(0.0, Piece::density)
-    };
-    let density = |at: usize| points.get(at).map_or(0.0, Point::density);
-    peaks.sort_by(|&a, &b| {
-        density(b).total_cmp(&density(a)).then(raw(b).total_cmp(&raw(a))).then(a.cmp(&b))
-    });
     let mut found: Vec<usize> = Vec::new();
-    for peak in peaks {
-        // A farther peak lies behind at least the same valley.
-        let lower = found.iter().copied().filter(|other| *other < peak).max();
-        let higher = found.iter().copied().filter(|other| *other > peak).min();
-        let parted = |other: Option<usize>| other.is_none_or(|other| parted(&points, peak, other));
-        if parted(lower) && parted(higher) {
-            found.push(peak);
+    for scale in &SCALES {
+        let points = points(&pieces, &below, scale);
+        let density = |at: usize| points.get(at).map_or(0.0, Point::density);
+        let raw = |at: usize| {
+            let piece = points.get(at).and_then(|point| pieces.get(point.piece?));
+            piece.map_or(0.0, Piece::density)
+        };
+        let mut peaks: Vec<usize> = (0..points.len())
+            .filter(|&at| {
+                points.get(at).is_some_and(|point| {
+                    let near = scale.near(point.value);
+                    let last = point.value.saturating_add(near);
+                    let samples = below.between(point.value.saturating_sub(near), last);
+                    point.piece.is_some() && samples >= MODE_SHARE * all
+                })
+            })
+            .collect();
+        peaks.sort_by(|&a, &b| {
+            density(b).total_cmp(&density(a)).then(raw(b).total_cmp(&raw(a))).then(a.cmp(&b))
+        });
+        let here = |piece: &usize| points.iter().position(|point| point.piece == Some(*piece));
+        let mut here: Vec<usize> = found.iter().filter_map(here).collect();
+        for peak in peaks {
+            // A farther peak lies behind at least the same valley.
+            let lower = here.iter().copied().filter(|other| *other <= peak).max();
+            let higher = here.iter().copied().filter(|other| *other >= peak).min();
+            let parted =
+                |other: Option<usize>| other.is_none_or(|other| scale.parted(&points, peak, other));
+            if parted(lower) && parted(higher) {
+                here.push(peak);
+            }
         }
+        found =
+            here.into_iter().filter_map(|at| most_frequent(&points, &pieces, scale, at)).collect();
     }
-    found.into_iter().filter_map(|at| most_frequent(&points, &pieces, at)).collect()
+    found.into_iter().filter_map(|at| Some(pieces.get(at)?.first)).collect()
 }
 
 /// The values themselves, and the middles of the gaps between them.
-fn points(pieces: &[Piece], below: &Below<'_>) -> Vec<Point> {
+fn points(pieces: &[Piece], below: &Below<'_>, scale: &Scale) -> Vec<Point> {
     let mut points = Vec::with_capacity(pieces.len() * 2);
     let mut end = None;
     for (index, piece) in pieces.iter().enumerate() {
         if let Some(end) = end.filter(|end| *end < piece.first) {
-            points.push(Point::new(end + (piece.first - 1 - end) / 2, below, None));
+            points.push(Point::new(end + (piece.first - 1 - end) / 2, below, scale, None));
         }
-        points.push(Point::new(piece.middle(), below, Some(index)));
+        points.push(Point::new(piece.middle(), below, scale, Some(index)));
         end = Some(piece.end);
     }
     points
 }
 
-/// Within this of each other two values are one neighbourhood.
-fn near(value: u32) -> u32 {
-    (value / 8).max(2)
-}
-
-/// Whether a valley lies between a peak and a higher one.
-fn parted(points: &[Point], peak: usize, higher: usize) -> bool {
-    let (first, last) = (peak.min(higher), peak.max(higher));
-    let between = points.get(first..=last).unwrap_or_default();
-    let (Some(peak), Some(low), Some(high)) = (points.get(peak), between.first(), between.last())
-    else {
-        return false;
-    };
-    if high.value - low.value <= near(high.value) {
-        return false;
+impl Scale {
+    /// Within this of each other two values are one neighbourhood.
+    fn near(&self, value: u32) -> u32 {
+        (value / self.near).max(2)
     }
-    between.iter().any(|valley| {
-        // As many as the window of the peak would hold there. Where a narrow
-        // window is empty, one sample more could be.
-        let scale = peak.width / valley.width;
-        let expected = valley.samples * scale;
-        let deviation = (peak.samples + (valley.samples + 1.0) * scale * scale).sqrt();
-        expected <= VALLEY * peak.samples && peak.samples - expected >= SURE * deviation
-    })
+
+    /// Whether a valley lies between two peaks.
+    fn parted(&self, points: &[Point], one: usize, other: usize) -> bool {
+        let between = points.get(one.min(other)..=one.max(other)).unwrap_or_default();
+        let (Some(low), Some(high)) = (between.first(), between.last()) else { return false };
+        if high.value - low.value <= self.near(high.value) {
+            return false;
+        }
+        let peak = if low.density() < high.density() { low } else { high };
+        between.iter().any(|valley| {
+            // As many as the window of the peak would hold there. Where a narrow
+            // window is empty, one sample more could be.
+            let scale = peak.width / valley.width;
+            let expected = valley.samples * scale;
+            let deviation = (peak.samples + (valley.samples + 1.0) * scale * scale).sqrt();
+            expected <= self.valley * peak.samples
+                && peak.samples - expected >= self.sure * deviation
+        })
+    }
 }
 
-/// The value that occurred most often around a peak.
-fn most_frequent(points: &[Point], pieces: &[Piece], peak: usize) -> Option<u32> {
+/// The piece around a peak whose value occurred most often.
+fn most_frequent(points: &[Point], pieces: &[Piece], scale: &Scale, peak: usize) -> Option<usize> {
     let peak = points.get(peak)?;
     // Also where the density is that of the value alone.
-    let reach = (peak.value / WINDOW).max(1);
+    let reach = (peak.value / scale.window).max(1);
     let first = peak.value.saturating_sub(reach);
     let from = pieces.partition_point(|piece| piece.end <= first);
-    let window = pieces.get(from..)?.iter();
-    let window = window.take_while(|piece| piece.first <= peak.value.saturating_add(reach));
+    let window = pieces.get(from..)?.iter().enumerate();
+    let window = window.take_while(|(_, piece)| piece.first <= peak.value.saturating_add(reach));
     // Of equals the least one.
     let best =
-        window.reduce(|best, next| if next.density() > best.density() { next } else { best });
-    best.map(|piece| piece.first)
+        window.reduce(|best, next| if next.1.density() > best.1.density() { next } else { best });
+    best.map(|(at, _)| from + at)
 }
