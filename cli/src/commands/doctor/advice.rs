@@ -40,7 +40,7 @@ pub(crate) fn run() -> Outcome {
     item("record a program", "lbr record --report -- ls /usr");
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     if let Some(why) = Qemu::find().err().filter(|_| report.obstacle.is_some()) {
-        item("record faster", &why.to_string());
+        item("record faster", &format!("lbr doctor --set-up ({why})"));
     }
     item(
         "read a recording",

@@ -4,6 +4,8 @@ pub(crate) mod advice;
 mod checks;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod perf;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod set_up;
 
 use std::io::Write;
 
@@ -36,6 +38,12 @@ pub(crate) struct DoctorArgs {
     /// Print JSON Lines
     #[arg(long)]
     json: bool,
+
+    /// Set up what the faster recorder of the software LBR lacks here: QEMU's emulator through
+    /// apt-get (as root), its plugin from the source that lbr was built in
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[arg(long, exclusive = true)]
+    set_up: bool,
 }
 
 /// What a check comes to.
@@ -111,6 +119,10 @@ impl Check {
 
 /// Runs `lbr doctor`.
 pub(crate) fn run(args: DoctorArgs) -> Outcome {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    if args.set_up {
+        return set_up::run();
+    }
     let cpus = args.machine.cpus()?;
     let report = checks::examine(&args.machine, &cpus);
     let mut out = Out::stdout();

@@ -120,9 +120,9 @@ pub(crate) struct Record {
     #[command(flatten)]
     host: HostArgs,
 
-    /// CPU whose registers the software LBR has: FF_MMH of the CPU table, or a name
-    #[arg(long, value_name = "CPU", default_value = SOFT_CPU)]
-    soft_cpu: String,
+    /// CPU whose registers the software LBR has: FF_MMH of the CPU table, or a name [default: 06_5E]
+    #[arg(long, value_name = "CPU")]
+    soft_cpu: Option<String>,
 
     /// What runs the program under the software LBR
     #[arg(long, value_name = "SOURCE", default_value = AUTO, value_parser = software::names())]

@@ -13,7 +13,7 @@ use sampler::{DEFAULT_HZ, RecordConfig, Sampling, Summary};
 
 use super::hardware::{description, tell_kernel};
 use super::output::{Recording, meta};
-use super::{AUTO, Placing, Record, SOFT_CPU, announce, software};
+use super::{AUTO, Placing, Record, announce, software};
 use crate::commands::backend::{self, Backend};
 use crate::commands::cpus::CpuList;
 use crate::commands::machine::MachineArgs;
@@ -71,7 +71,7 @@ fn refused_options(args: &Record) -> Option<&'static str> {
 
 /// The command line says how the software LBR is to be.
 fn is_for_software(args: &Record) -> bool {
-    args.source != AUTO || args.soft_cpu != SOFT_CPU
+    args.source != AUTO || args.soft_cpu.is_some()
 }
 
 /// The branch records of the first CPUs that have any.

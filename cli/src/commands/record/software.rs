@@ -12,7 +12,7 @@ use sampler::source::{Command, SOFTWARE, Source, SourceError};
 use sampler::{Keep, RecordConfig, RecordError, Sampling, fresh_seed, target};
 
 use super::output::{Recording, meta};
-use super::{AUTO, Record, announce};
+use super::{AUTO, Record, SOFT_CPU, announce};
 use crate::commands::backend::not_started;
 use crate::commands::cpus::CpuList;
 use crate::exit::{FAILED, Failure, NO_LBR, OrExit, Outcome, USAGE};
@@ -24,7 +24,7 @@ use crate::present::out::say;
 pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcome {
     let filter: BranchFilter = args.filter.parse().or_exit(USAGE)?;
     let filter = in_user_mode(filter)?;
-    let cpu = SoftCpu::preset(&args.soft_cpu).or_exit(USAGE)?;
+    let cpu = SoftCpu::preset(args.soft_cpu.as_deref().unwrap_or(SOFT_CPU)).or_exit(USAGE)?;
     let ring = ring_filter(filter, &cpu.caps)?;
     // One-entry and read-only facilities refuse, before a file is written over.
     let caps = cpu.caps.clone();
@@ -39,7 +39,7 @@ pub(super) fn record(args: &Record, output: Output, why: Option<&str>) -> Outcom
         say!("the CPU's own branch records are out of reach: {why}");
     }
     if let Some(why) = &tracer.why_slow {
-        say!("single-stepping, which is slow: {why}");
+        say!("single-stepping, which is slow: {why}; see lbr doctor --set-up");
     }
 
     let knowledge = tracer.source.knowledge();
