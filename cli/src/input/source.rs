@@ -1,0 +1,238 @@
+//! What is left of a recording that was read, and what was odd about it.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use profile::Recording;
+use profile::perf_data::Notes;
+use profile::recording::Refused;
+use profile::select::{EventSamples, Names, Selection};
+
+use super::name;
+use crate::present::number::{counted, grouped};
+use crate::present::out::say;
+
+/// Events that a head names.
+const EVENTS: usize = 12;
+
+/// What is left of a recording that was read.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// As people call it.
+    pub(crate) name: String,
+    /// CPU, as the recording describes it.
+    pub(crate) cpu: Option<String>,
+    /// Who recorded it.
+    pub(crate) by: Option<String>,
+    /// What its samples were chosen by, if not all were.
+    pub(crate) selection: Option<Arc<Selection>>,
+    /// Which names it has.
+    pub(crate) names: Names,
+    events: Vec<EventSamples>,
+    /// It has symbols in place of addresses.
+    pub(crate) has_names: bool,
+    pub(super) notes: Notes,
+    refused: Option<Refused>,
+}
+
+impl Source {
+    pub(crate) fn of(path: &Path, recording: &Recording) -> Source {
+        let info = recording.info();
+        Source {
+            name: name(path),
+            cpu: info.and_then(|info| info.cpudesc.clone()),
+            by: info.and_then(|info| info.version.clone()),
+            selection: recording.selection().cloned(),
+            names: recording.names(),
+            events: by_name(recording.samples_by_event()),
+            has_names: recording.has_names(),
+            notes: recording.notes(),
+            refused: recording.refused().copied(),
+        }
+    }
+
+    /// Samples that counted.
+    pub(crate) fn samples(&self) -> u64 {
+        self.events.iter().fold(0, |sum, event| sum.saturating_add(event.samples))
+    }
+
+    /// Its events with branch stacks; of a selection those that are in it.
+    /// What nobody named is none.
+    pub(crate) fn events(&self) -> impl Iterator<Item = &EventSamples> {
+        let several = self.events.len() > 1;
+        let all = self.selection.is_none();
+        self.events
+            .iter()
+            .filter(move |event| (event.named || several) && (all || event.samples > 0))
+    }
+
+    /// Whose branches these are, for the head of what is printed.
+    pub(crate) fn origin(&self) -> String {
+        let said = self.recorder().into_iter().chain(self.events_line());
+        let said = said.chain(self.limits().into_iter().map(str::to_owned));
+        let said = said.chain(self.partial().map(str::to_owned));
+        format!("{}: {}", self.name, said.collect::<Vec<_>>().join("; "))
+    }
+
+    /// The CPU, and who recorded it.
+    pub(crate) fn recorder(&self) -> Vec<String> {
+        let cpu = self.cpu.clone().unwrap_or_else(|| "CPU not said".to_owned());
+        let by = self.by.as_ref().map(|by| format!("recorded by {by}"));
+        std::iter::once(cpu).chain(by).collect()
+    }
+
+    /// What it does not say, and others do.
+    pub(crate) fn limits(&self) -> Vec<&'static str> {
+        let Notes { offsets_in_files, processes_unsaid, straights, .. } = self.notes;
+        let limits = [
+            (self.has_names, "symbols in place of addresses"),
+            (offsets_in_files, "offsets in files in place of addresses"),
+            (processes_unsaid, "threads without their processes"),
+            (straights > 0, "straight code without its branches"),
+        ];
+        limits.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what).collect()
+    }
+
+    /// The events: `event cycles:u`, and where several are counted together, how
+    /// many samples each has. `None` where nothing is known of them.
+    pub(crate) fn events_line(&self) -> Option<String> {
+        let name = |event: &EventSamples| match event.name.as_str() {
+            "" => "none said".to_owned(),
+            name => name.to_owned(),
+        };
+        let events: Vec<&EventSamples> = self.events().collect();
+        Some(match events.as_slice() {
+            [] => return None,
+            [one] => format!("event {}", name(one)),
+            several => {
+                let each = several.iter().take(EVENTS).map(|event| {
+                    format!("{} ({})", name(event), counted(event.samples, "sample", "samples"))
+                });
+                let each = each.collect::<Vec<_>>().join(", ");
+                match several.len().saturating_sub(EVENTS) {
+                    0 => format!("events {each}"),
+                    more => format!("events {each} and {} more", grouped(more as u64)),
+                }
+            }
+        })
+    }
+
+    /// Whether its recorder says that nothing was measured: the registers of an
+    /// emulated CPU look like those of any other.
+    pub(crate) fn says_modelled(&self) -> bool {
+        self.cpu.as_ref().is_some_and(|cpu| cpu.contains("not measured"))
+    }
+
+    /// Says that branches are modelled, where its recorder does not.
+    pub(crate) fn modelled(sources: &[Source], software: u64) -> Option<&'static str> {
+        let is_unsaid = software > 0 && !sources.iter().any(Source::says_modelled);
+        is_unsaid.then_some("software LBR, not measured")
+    }
+
+    /// Whether Ctrl-C ended its reading.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.notes.stopped
+    }
+
+    /// Says that Ctrl-C ended it before it was given to the reader, which took
+    /// its end for damage.
+    pub(crate) fn was_stopped(&mut self) {
+        self.notes.stopped = true;
+        self.notes.cut_at = None;
+    }
+
+    /// Whether its end was not read: Ctrl-C, or a file that was cut.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.partial().is_some()
+    }
+
+    /// Why its end was not read, for the head of what is printed.
+    pub(crate) fn partial(&self) -> Option<&'static str> {
+        if self.notes.stopped {
+            return Some("partial: stopped by Ctrl-C");
+        }
+        self.notes.cut_at.map(|_| "partial: cut off or damaged")
+    }
+}
+
+/// Events of one name together: a recorder may have one for each kind of core,
+/// or for each CPU.
+fn by_name(events: Vec<EventSamples>) -> Vec<EventSamples> {
+    let mut names: Vec<EventSamples> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for event in events {
+        let at = *known.entry(event.name.clone()).or_insert(names.len());
+        match names.get_mut(at) {
+            Some(same) => same.samples = same.samples.saturating_add(event.samples),
+            None => names.push(event),
+        }
+    }
+    names
+}
+
+/// Says on standard error what was odd about a recording that was read.
+pub(crate) fn warn(source: &Source) {
+    let Source { name, notes, refused, .. } = source;
+    if notes.stopped {
+        say!("{name}: stopped by Ctrl-C: partial, what follows was not read");
+    }
+    if let Some(selection) = source.selection.as_ref().filter(|_| source.samples() == 0) {
+        say!("{name}: no sample is of the selection ({selection})");
+    }
+    if let Some(at) = notes.cut_at {
+        say!("{name}: cut off or damaged at byte {at}: what follows is missing");
+    }
+    if notes.unfinished {
+        say!("{name}: its recorder never finished it; read to the end");
+    }
+    if let Some(at) = notes.first_malformed {
+        let many = counted(
+            notes.malformed,
+            "record announces more than it holds and was skipped, at byte",
+            "records announce more than they hold and were skipped, the first at byte",
+        );
+        say!("{name}: {many} {at}");
+    }
+    if notes.unknown_event > 0 {
+        let many = counted(
+            notes.unknown_event,
+            "sample of an event that it does not describe was skipped",
+            "samples of events that it does not describe were skipped",
+        );
+        say!("{name}: {many}");
+    }
+    if notes.processes_unsaid {
+        say!(
+            "{name}: says one number of each task, read as its thread, and not the process: branches are \
+             counted by address (perf script -F +pid,+tid says both)"
+        );
+    }
+    if notes.straights > 0 {
+        let many = counted(
+            notes.straights,
+            "line says straight code without its branches: it counts in blocks and outcomes, without",
+            "lines say straight code without its branches: it counts in blocks and outcomes, without",
+        );
+        say!("{name}: {many} cycles, order and what led there");
+    }
+    if let Some(refused) = refused {
+        let Refused { first, error, .. } = refused;
+        say!("{name}: line {first}: {error} ({})", skipped(refused));
+    }
+}
+
+/// Which lines were skipped.
+fn skipped(refused: &Refused) -> String {
+    let lines = refused.lines;
+    let run = |(first, last): (u64, u64)| {
+        if first == last { first.to_string() } else { format!("{first} to {last}") }
+    };
+    let which = refused.runs().map(run).collect::<Vec<_>>().join(", ");
+    let named: u64 = refused.runs().map(|(first, last)| last - first + 1).sum();
+    match lines.saturating_sub(named) {
+        _ if lines == 1 => "skipped".to_owned(),
+        0 => format!("skipped: {} lines, {which}", grouped(lines)),
+        more => format!("skipped: {} lines, {which} and {} more", grouped(lines), grouped(more)),
+    }
+}
