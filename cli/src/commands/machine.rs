@@ -2,6 +2,7 @@
 
 use lbr_msr::text::AsText;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -186,10 +187,14 @@ fn here() -> anyhow::Result<Vec<RecordedCpu>> {
     let numbers: Vec<u32> = cpus.iter().map(|cpu| cpu.cpu).collect();
     let online = Root::default().online();
     if online != "unknown" && online != cpu_list(&numbers) {
-        say!(
-            "only CPUs {} are looked at; this process may not run on the others of {online}",
-            cpu_list(&numbers)
-        );
+        // Whoever asks several times, as a choice among backends does, is told once.
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            say!(
+                "only CPUs {} are looked at; this process may not run on the others of {online}",
+                cpu_list(&numbers)
+            );
+        });
     }
     Ok(cpus)
 }

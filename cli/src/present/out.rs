@@ -177,7 +177,7 @@ pub(crate) fn cells_of(c: char) -> usize {
 /// longer than a line; all but the first are set in.
 pub(crate) fn folded(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
     let Some(width) = width.filter(|width| cells(text) > *width) else {
-        return vec![text.to_owned()];
+        return vec![text.replace('\u{a0}', " ")];
     };
     let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
     for word in text.split_inclusive(' ') {
@@ -199,7 +199,7 @@ pub(crate) fn folded(text: &str, width: Option<usize>, indent: usize) -> Vec<Str
         }
     }
     lines.push(line);
-    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+    lines.iter().map(|line| line.replace('\u{a0}', " ").trim_end().to_owned()).collect()
 }
 
 #[cfg(test)]

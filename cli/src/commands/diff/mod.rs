@@ -58,7 +58,7 @@ pub(crate) struct Diff {
     #[arg(long, value_name = "START,STOP", value_parser = spans, help_heading = "Selection")]
     baseline_time: Option<Spans>,
     /// Rows at most; 0 is all [default: 25, with --json and --csv all, with --html 250].
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
     /// Write a page into this file, to look at in a browser; `-` is standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv"])]

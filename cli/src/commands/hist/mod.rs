@@ -60,7 +60,7 @@ pub(crate) struct Hist {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     bins: Option<u16>,
     /// Blocks to choose from, without --block; 0 is all.
-    #[arg(long, value_name = "N", default_value_t = 12, conflicts_with = "block")]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 12, conflicts_with = "block")]
     limit: usize,
     /// One JSON object a distribution (`"view":"hist"`), and one a recording (`"view":"quality"`).
     #[arg(long, conflicts_with = "output")]

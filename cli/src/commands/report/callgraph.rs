@@ -18,7 +18,7 @@ use crate::head::{self, Totals, finish, quality_json};
 use crate::input::{self, Source};
 use crate::present::escape::escaped;
 use crate::present::json;
-use crate::present::number::{dash, grouped, nonzero, part, percent, share};
+use crate::present::number::{dash, grouped, part, percent, share};
 use crate::present::out::{Out, say};
 use crate::present::shorten::shortened;
 use crate::present::table::{Cell, Printer, Table};
@@ -191,19 +191,28 @@ fn print_passage(out: &mut Out<'_>, graph: &CallGraph, stitch: bool) -> io::Resu
         ))?,
     }
     let odd = [
-        ("truncated stacks", passage.truncated),
-        ("stacks whose outer calls returns have used up", passage.underflow),
-        ("of these made whole by stitching", passage.completed),
-        ("made longer by stitching", passage.lengthened),
-        ("tail calls", passage.tail_calls),
-        ("frames left by longjmp", passage.unwound),
-        ("returns whose call was not seen", passage.unseen_calls),
-        ("returns to no open call", passage.unmatched),
-        ("branches of unknown type, among which calls and returns are not seen", passage.untyped),
-        ("frames too deep for a place of their own", passage.folded),
-        ("stacks without calls and returns left out", passage.unusable),
+        (passage.truncated, "truncated stack", "s", ""),
+        (passage.underflow, "stack", "s", " whose outer calls returns have used up"),
+        (passage.completed, "of these made whole by stitching", "", ""),
+        (passage.lengthened, "made longer by stitching", "", ""),
+        (passage.tail_calls, "tail call", "s", ""),
+        (passage.unwound, "frame", "s", " left by longjmp"),
+        (passage.unseen_calls, "return", "s", " whose call was not seen"),
+        (passage.unmatched, "return", "s", " to no open call"),
+        (
+            passage.untyped,
+            "branch",
+            "es",
+            " of unknown type, among which calls and returns are not seen",
+        ),
+        (passage.folded, "frame", "s", " too deep for a place of its own"),
+        (passage.unusable, "stack", "s", " without calls and returns left out"),
     ];
-    let mut words = nonzero(odd);
+    let word = |(count, one, ending, rest): (u64, &str, &str, &str)| {
+        let many = if count == 1 { "" } else { ending };
+        format!("{} {one}{many}{rest}", grouped(count))
+    };
+    let mut words: Vec<String> = odd.into_iter().filter(|odd| odd.0 > 0).map(word).collect();
     if passage.truncated > 0 && !stitch {
         words.push("--stitch joins them to earlier ones".to_owned());
     }

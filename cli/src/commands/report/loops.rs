@@ -258,8 +258,10 @@ fn counts(trips: &Trips) -> String {
     frequent.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     frequent.truncate(NAMED);
     frequent.sort_unstable();
-    let mut words: Vec<String> =
-        frequent.iter().map(|(trips, n)| format!("{trips} ({} x)", grouped(*n))).collect();
+    let mut words: Vec<String> = frequent
+        .iter()
+        .map(|(trips, n)| format!("{trips}\u{a0}({}\u{a0}x)", grouped(*n)))
+        .collect();
     let hidden = all.len().saturating_sub(frequent.len());
     if hidden > 0 {
         words.push(format!("{hidden} other counts"));

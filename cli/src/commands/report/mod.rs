@@ -135,7 +135,7 @@ pub(crate) struct Report {
     #[arg(long, value_name = "ENTRY..EXIT", value_parser = blocks::range)]
     block: Option<blocks::Ends>,
     /// Rows at most; 0 is all [default: 25, with --json and --csv all, with --html 250].
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N")]
     pub(crate) limit: Option<usize>,
     /// Write one page with every view but paths into this file, to look at in a browser;
     /// `-` is standard output.

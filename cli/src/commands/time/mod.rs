@@ -131,8 +131,8 @@ pub(crate) struct TimeArgs {
     host: HostArgs,
 
     /// Blocks to show
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-    rows: usize,
+    #[arg(short = 'n', long, alias = "rows", value_name = "N", default_value_t = 20)]
+    limit: usize,
 
     /// Print as comma-separated values
     #[arg(long, conflicts_with = "json")]

@@ -246,9 +246,9 @@ fn blocks(out: &mut Out<'_>, all: &Counted<'_>, args: &TimeArgs) -> io::Result<(
         })
         .spare(4)
         .name("", "block", |(), block| Cell::Name(name(block)));
-    table.write_text(out, &mut (), all.blocks.iter().take(args.rows))?;
-    if all.blocks.len() > args.rows {
-        let hidden = counted((all.blocks.len() - args.rows) as u64, "block", "blocks");
+    table.write_text(out, &mut (), all.blocks.iter().take(args.limit))?;
+    if all.blocks.len() > args.limit {
+        let hidden = counted((all.blocks.len() - args.limit) as u64, "block", "blocks");
         out.line(format_args!("{hidden} more; --rows shows more"))?;
     }
     Ok(())
