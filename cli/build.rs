@@ -9,6 +9,13 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let mut built = env::var("TARGET").unwrap_or_default();
     if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+        // As cargo packages it, in a folder that may lie in somebody's repository.
+        let packaged = std::fs::read_to_string(".cargo_vcs_info.json").ok();
+        let packaged = packaged.as_deref().and_then(|info| info.split("\"sha1\": \"").nth(1));
+        if let Some(commit) = packaged.and_then(|rest| rest.get(..10)) {
+            println!("cargo::rustc-env=LBR_BUILT={commit}, {built}");
+            return;
+        }
         // Moves with each commit, checkout and reset.
         if let Some(moved) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
             println!("cargo::rerun-if-changed={moved}");

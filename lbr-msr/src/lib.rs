@@ -11,6 +11,20 @@
 //!
 //! It never prints.
 //!
+//! ```
+//! use lbr_msr::RawEntry;
+//! use lbr_msr::decode::decode;
+//! use lbr_msr::soft::SoftCpu;
+//!
+//! // A record of a Skylake: FROM, TO and INFO, with bit 63 of INFO set and 25 cycles.
+//! let skylake = SoftCpu::preset("skylake")?;
+//! let raw = RawEntry { from: 0x401136, to: 0x401160, info: Some(1 << 63 | 25) };
+//! let branch = decode(skylake.caps.layout, &raw).expect("a slot that holds a record");
+//! assert_eq!((branch.from, branch.to), (0x401136, 0x401160));
+//! assert_eq!((branch.mispredicted, branch.cycles), (Some(true), Some(25)));
+//! # Ok::<(), lbr_msr::soft::preset::UnknownCpu>(())
+//! ```
+//!
 //! # Sources
 //!
 //! Citations on items use these tags:

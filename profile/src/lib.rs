@@ -18,6 +18,17 @@
 //!   [`overview`] all of it by one walk.
 //! - [`export`] makes what other tools read: profiles for LLVM, BOLT and AutoFDO.
 //!
+//! ```
+//! use lbr_profile::{HotTable, Recording};
+//!
+//! // As `perf script -F brstack` prints it: two branches, the newest first.
+//! let text = "0x401020/0x401000/M/-/-/7  0x401008/0x401010/P/-/-/3\n";
+//! let mut recording = Recording::from_stream(Box::new(text.as_bytes()))?;
+//! let hot = HotTable::count(&mut recording, |_, _| {})?;
+//! assert_eq!((hot.total, hot.mispredicted), (2, Some(1)));
+//! # Ok::<(), lbr_profile::recording::ReadError>(())
+//! ```
+//!
 //! Everything streams: memory is bounded by the number of distinct branches,
 //! never by the size of a recording. It never prints.
 

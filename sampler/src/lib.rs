@@ -5,6 +5,26 @@
 //! It never prints. What is recorded leaves as
 //! [`Event`](lbr_msr::record::Event)s through a
 //! [`Sink`](lbr_msr::record::Sink).
+//!
+//! ```no_run
+//! use lbr_msr::filter::to_register_disarmed;
+//! use lbr_msr::record::Event;
+//! use lbr_msr::soft::SoftCpu;
+//! use lbr_sampler::source::ptrace::Ptrace;
+//! use lbr_sampler::target::Command;
+//! use lbr_sampler::{RecordConfig, Sampling, record};
+//!
+//! // Every branch of /bin/true in user mode, on the software LBR of a Skylake.
+//! let cpu = SoftCpu::preset("skylake")?;
+//! let select = to_register_disarmed("any,u".parse()?, cpu.caps.filter)?;
+//! let config = RecordConfig::modelled(cpu.caps, cpu.perf_capabilities, select)?;
+//! let config = RecordConfig { sampling: Sampling::Period(31), ..config };
+//! let command = Command { program: "/bin/true".to_owned(), ..Command::default() };
+//! let mut events: Vec<Event> = Vec::new();
+//! let summary = record(&mut Ptrace::new(command)?, config, &mut events)?;
+//! assert!(summary.complete && summary.branches > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod clock;
 pub mod config;
