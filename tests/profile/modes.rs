@@ -127,9 +127,12 @@ fn two_humps_are_two_modes() {
     assert!(failed.is_empty(), "of {SEEDS}: {failed:?}");
 }
 
+/// Humps with their shares.
+type Humps = Vec<(Hump, f64)>;
+
 /// Some humps with 5 to 12 deviations from one to the next and at least a tenth
 /// of the samples each, which anybody sees.
-fn mixture(random: &mut Random) -> (Vec<(Hump, f64)>, Vec<(f64, f64)>) {
+fn mixture(random: &mut Random) -> (Humps, Vec<(f64, f64)>) {
     let mut within = |from: f64, to: f64| from + (to - from) * random.share();
     let widths = [(0.003, 0.03), (0.03, 0.1), (0.003, 0.1)][within(0.0, 3.0) as usize];
     let count = within(1.0, 5.0) as usize;
