@@ -40,4 +40,4 @@ record migrating any,u -e cycles:u -c 20011 -j any,u -- sh /tmp/migrate
 # The rate first: it cannot be set any more afterwards.
 echo 100000 >/proc/sys/kernel/perf_event_max_sample_rate
 echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent
-record long any,u -e cycles:u -c 20011 -j any,u -- /work/long
+record long any,u -e branches:u -c 499 -j any,u -- /work/long
