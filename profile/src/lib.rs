@@ -26,7 +26,7 @@
 //! let mut recording = Recording::from_stream(Box::new(text.as_bytes()))?;
 //! let hot = HotTable::count(&mut recording, |_, _| {})?;
 //! assert_eq!((hot.total, hot.mispredicted), (2, Some(1)));
-//! # Ok::<(), lbr_profile::recording::ReadError>(())
+//! # Ok::<(), lbr_profile::perf_data::ReadError>(())
 //! ```
 //!
 //! Everything streams: memory is bounded by the number of distinct branches,
