@@ -48,8 +48,9 @@ pub(super) fn names(asked: &str, all: impl Iterator<Item = &'static str>) -> Vec
         .map(|name| name.replace("{n}", index))
         // Each letter too many is a slip.
         .filter(|name| bare(name).len().abs_diff(length) <= slips(name))
-        .map(|name| (distance(&asked, bare(&name.to_ascii_uppercase())), name))
-        .filter(|(distance, name)| *distance <= slips(name))
+        .filter_map(|name| {
+            Some((distance(&asked, bare(&name.to_ascii_uppercase()), slips(&name))?, name))
+        })
         .collect();
     scored.sort();
     let mut near: Vec<String> = Vec::new();
@@ -124,8 +125,8 @@ pub(super) fn suggestion(near: &[String]) -> String {
     }
 }
 
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
+/// Levenshtein's distance; `None` where it is more than `most`.
+fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {
         let mut diagonal = i;
@@ -139,8 +140,12 @@ fn distance(a: &str, b: &str) -> usize {
             left = replaced.min(diagonal + 1).min(left + 1);
             *cell = left;
         }
+        // From row to row the least does not fall.
+        if row.iter().all(|cell| *cell > most) {
+            return None;
+        }
     }
-    row.last().copied().unwrap_or(0)
+    row.last().copied().filter(|distance| *distance <= most)
 }
 
 #[cfg(test)]
@@ -152,7 +157,8 @@ mod tests {
         for (a, b, expected) in
             [("", "", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3), ("ab", "ba", 2)]
         {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
+            assert_eq!(distance(a, b, expected), Some(expected), "{a} {b}");
+            assert_eq!(expected.checked_sub(1).and_then(|less| distance(a, b, less)), None);
         }
     }
 

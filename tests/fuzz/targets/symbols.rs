@@ -1,9 +1,9 @@
-//! Any file as what names are looked up in: a program with its debug
-//! information, the kernel's list, the list of its modules, a list of
-//! generated code.
+//! Any file as what names are looked up in, behind a byte that says what it is: a
+//! program with its debug information, the kernel's list, the list of its modules,
+//! a list of generated code, a name.
 #![no_main]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use lbr_msr::record::Event;
@@ -18,6 +18,8 @@ use mapping::mapping;
 
 /// The process whose generated code is listed.
 const PID: u32 = 1;
+/// Where programs are linked to.
+const BASE: u64 = 0x40_0000;
 
 static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
     let dir = std::env::temp_dir().join(format!("lbr-fuzz-{}", std::process::id()));
@@ -62,76 +64,88 @@ fn ask(maps: &mut Maps, pid: Option<u32>, addrs: impl IntoIterator<Item = u64>) 
     }
 }
 
+/// Asks a program for what lies at these addresses, one by one.
+fn module(path: &Path) {
+    let Ok(mut module) = Module::open_with(path, &DebugDirs::none()) else { return };
+    for addr in (0..16).map(|at| 0x1000 + at * 7).chain([0, u64::MAX, BASE + 0xC0, BASE + 0xE0]) {
+        let _ = (module.function_at(addr), module.source(addr), module.frames(addr));
+        let _ = (module.code_at(addr), module.offset_of_address(addr));
+    }
+    let _ = module.find("main");
+}
+
+/// The same of all of them at once.
+fn lines(path: &Path) {
+    let Ok(mut module) = Module::open_with(path, &DebugDirs::none()) else { return };
+    let addrs = (BASE..BASE + 0x200).step_by(7).chain((0x1000..0x1100).step_by(7));
+    module.look_up_lines(addrs.chain([0, u64::MAX]).collect());
+}
+
+/// A program as the kernel.
+fn vmlinux(path: PathBuf) {
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+    let sources = Sources { vmlinux: Some(path), ..sources(None, DIR.join("absent")) };
+    let mut maps = Maps::with_sources(sources);
+    maps.event(&mapping(u32::MAX, KERNEL, 0x4000, KERNEL, "[kernel.kallsyms]main"));
+    ask(&mut maps, Some(PID), (0..0x400).step_by(61).map(|at| KERNEL + at));
+}
+
+/// A program that is mapped.
+fn mapped(path: &Path, len: u64) {
+    let mut maps = Maps::with_sources(sources(None, DIR.join("absent")));
+    maps.event(&mapping(PID, BASE, len, 0, path.to_str().expect("UTF-8")));
+    ask(&mut maps, Some(PID), (0..len.min(0x400)).step_by(61).map(|at| BASE + at));
+}
+
+/// The kernel's list of symbols, or that of its modules.
+fn kernel(kallsyms: &[u8], modules: &[u8]) {
+    let kallsyms = write("kallsyms", kallsyms);
+    let sources = sources(Some(kallsyms), write("modules", modules));
+    let own = sources.kernel.mappings(0).unwrap_or_default();
+    let mut maps = Maps::with_sources(sources);
+    maps.event(&mapping(
+        u32::MAX,
+        0xFFFF_FFFF_8100_0000,
+        0x1000,
+        0xFFFF_FFFF_8100_0000,
+        "[kernel.kallsyms]_text",
+    ));
+    maps.event(&mapping(u32::MAX, 0xFFFF_FFFF_C000_1000, 0x1000, 0, "[m]"));
+    for map in own {
+        maps.event(&Event::Mmap(Box::new(map)));
+    }
+    ask(
+        &mut maps,
+        Some(PID),
+        [0xFFFF_FFFF_8100_0000, 0xFFFF_FFFF_8100_0FFF, 0xFFFF_FFFF_C000_1000, u64::MAX],
+    );
+}
+
+/// A list of generated code.
+fn generated(bytes: &[u8]) {
+    write(&format!("perf-{PID}.map"), bytes);
+    let mut maps = Maps::with_sources(sources(None, DIR.join("absent")));
+    maps.event(&mapping(PID, 0x1000, 0x10_0000, 0, "//anon"));
+    ask(&mut maps, Some(PID), [0, 0x1000, 0x1234, 0x10_0000, u64::MAX]);
+}
+
 fuzz_target!(|bytes: &[u8]| {
     let Some((&kind, bytes)) = bytes.split_first() else { return };
-    match kind % 4 {
-        0 => {
-            let path = write("program", bytes);
-            let Ok(mut module) = Module::open_with(&path, &DebugDirs::none()) else { return };
-            for addr in (0..64).map(|at| 0x1000 + at * 7).chain([0, u64::MAX, 0x40_1000]) {
-                let _ = (module.function_at(addr), module.source(addr), module.frames(addr));
-                let _ = (module.code_at(addr), module.offset_of_address(addr));
-            }
-            let _ = module.find("main");
-            let mut together = Module::open_with(&path, &DebugDirs::none()).expect("it was opened");
-            together.look_up_lines((0x1000..0x1400).step_by(7).chain([0, u64::MAX]).collect());
-            let mut sources = sources(None, DIR.join("absent"));
-            sources.vmlinux = Some(path.clone());
-            let mut maps = Maps::with_sources(sources);
-            let path = path.to_str().expect("UTF-8");
-            // The same file as a program and as the kernel.
-            const KERNEL: u64 = 0xffff_ffff_8100_0000;
-            maps.event(&mapping(u32::MAX, KERNEL, 0x4000, KERNEL, "[kernel.kallsyms]main"));
-            ask(&mut maps, Some(PID), (0..0x4000).step_by(61).map(|at| KERNEL + at));
-            maps.event(&mapping(PID, 0x40_0000, bytes.len() as u64, 0, path));
-            ask(
-                &mut maps,
-                Some(PID),
-                (0..bytes.len().min(0x4000) as u64).step_by(61).map(|at| 0x40_0000 + at),
-            );
-        }
-        1 | 2 => {
-            let kallsyms = write(
-                "kallsyms",
-                if kind % 4 == 1 {
-                    bytes
-                } else {
-                    b"ffffffff81000000 T _text\nffffffff81001000 T _etext\nffffffffc0001000 t f [m]\n"
-                },
-            );
-            let modules = write(
-                "modules",
-                if kind % 4 == 2 { bytes } else { b"m 4096 0 - Live 0xffffffffc0001000\n" },
-            );
-            let sources = sources(Some(kallsyms), modules);
-            let own = sources.kernel.mappings(0).unwrap_or_default();
-            let mut maps = Maps::with_sources(sources);
-            maps.event(&mapping(
-                u32::MAX,
-                0xFFFF_FFFF_8100_0000,
-                0x1000,
-                0xFFFF_FFFF_8100_0000,
-                "[kernel.kallsyms]_text",
-            ));
-            maps.event(&mapping(u32::MAX, 0xFFFF_FFFF_C000_1000, 0x1000, 0, "[m]"));
-            for map in own {
-                maps.event(&Event::Mmap(Box::new(map)));
-            }
-            ask(
-                &mut maps,
-                Some(PID),
-                [0xFFFF_FFFF_8100_0000, 0xFFFF_FFFF_8100_0FFF, 0xFFFF_FFFF_C000_1000, u64::MAX],
-            );
-        }
+    match kind % 8 {
+        0 => module(&write("program", bytes)),
+        1 => lines(&write("program", bytes)),
+        2 => mapped(&write("program", bytes), bytes.len() as u64),
+        3 => vmlinux(write("program", bytes)),
+        4 => kernel(bytes, b"m 4096 0 - Live 0xffffffffc0001000\n"),
+        5 => kernel(
+            b"ffffffff81000000 T _text\nffffffff81001000 T _etext\nffffffffc0001000 t f [m]\n",
+            bytes,
+        ),
+        6 => generated(bytes),
         _ => {
-            let path = write(&format!("perf-{PID}.map"), bytes);
-            let mut maps = Maps::with_sources(sources(None, DIR.join("absent")));
-            maps.event(&mapping(PID, 0x1000, 0x10_0000, 0, "//anon"));
-            ask(&mut maps, Some(PID), [0, 0x1000, 0x1234, 0x10_0000, u64::MAX]);
-            std::fs::remove_file(path).expect("our own file");
+            if let Ok(name) = std::str::from_utf8(bytes) {
+                let _ = demangle(name);
+            }
         }
-    }
-    if let Ok(name) = std::str::from_utf8(bytes) {
-        let _ = demangle(name);
     }
 });

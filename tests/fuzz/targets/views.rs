@@ -1,19 +1,22 @@
-//! Any recording, through every view of `lbr report`, `lbr lint` and `lbr
-//! annotate`: what they count comes out, whatever the recording says of itself.
+//! Any recording, behind a byte that says through which view of `lbr report`, `lbr
+//! lint`, `lbr annotate` or `lbr export` it goes: what they count comes out,
+//! whatever the recording says of itself.
 #![no_main]
 
 use std::io::Cursor;
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use profile::Recording;
 use profile::annotate::{Syntax, annotate, hottest};
 use profile::basic::basic_blocks;
 use profile::callgraph::score;
+use profile::export::{perf_data, pprof};
 use profile::lint::Lint;
 use profile::overview::OverviewCounter;
 use profile::paths::Growth;
 use profile::symbols::{DebugDirs, RunningKernel, Sources};
+use profile::types::by_type;
+use profile::{HotTable, Recording};
 
 fn open(bytes: &[u8]) -> Option<Recording> {
     Recording::from_stream(Box::new(Cursor::new(bytes.to_vec()))).ok()
@@ -40,19 +43,14 @@ fn sources() -> Sources {
     }
 }
 
-fuzz_target!(|bytes: &[u8]| {
-    let Some((&option, bytes)) = bytes.split_first() else { return };
-    let bit = |n: u8| option >> n & 1 == 1;
-    let Some(mut recording) = open(bytes) else { return };
-    let mut overview = OverviewCounter::new(bit(0));
-    if overview.recording(&mut recording, |_, _| {}).is_err() {
-        return;
-    }
-    // The same once more, as a second recording beside the first.
-    if bit(0)
-        && let Some(mut again) = open(bytes)
-    {
-        let _ = overview.recording(&mut again, |_, _| {});
+/// All of `lbr report --html`; `several`: the same recording twice.
+fn overview(bytes: &[u8], several: bool) {
+    let mut overview = OverviewCounter::new(several);
+    for _ in 0..=u8::from(several) {
+        let Some(mut recording) = open(bytes) else { return };
+        if overview.recording(&mut recording, |_, _| {}).is_err() {
+            return;
+        }
     }
     let mut overview = overview.finish();
     overview.flow.maps.set_sources(sources());
@@ -66,19 +64,45 @@ fuzz_target!(|bytes: &[u8]| {
     for hot in hottest(flow).iter().take(4) {
         let _ = annotate(flow, &hot.function, Syntax::Intel);
     }
+}
 
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&option, bytes)) = bytes.split_first() else { return };
+    let bit = |n: u8| option >> n & 1 == 1;
+    let Some(mut recording) = open(bytes) else { return };
     let reopened = || open(bytes).expect("it was opened a moment ago");
-    let stride = u64::from(option) << 5;
-    let _ = Lint::check(&mut reopened(), stride, sources(), 1, |_, _| {});
-    if let Ok(found) = profile::loops::finder().count(&mut reopened(), |_, _| {}) {
-        let _ = found.counter().count(&mut reopened(), |_, _| {});
-    }
-    let growth = Growth { least: f64::from(option >> 2) / 63.0, cross_calls: bit(1) };
-    if let Ok(found) = profile::paths::finder().count(&mut reopened(), |_, _| {}) {
-        let _ = found.counter(growth).count(&mut reopened(), |_, _| {});
-    }
-    let graph = |stitch| profile::callgraph::counter(stitch).count(&mut reopened(), |_, _| {});
-    if let (Ok(ours), Ok(stitched)) = (graph(false), graph(true)) {
-        let _ = score(&ours, &stitched);
+    match option % 8 {
+        0 | 1 => overview(bytes, bit(0)),
+        2 => {
+            let _ = Lint::check(&mut recording, u64::from(option) << 5, sources(), 1, |_, _| {});
+        }
+        3 => {
+            if let Ok(found) = profile::loops::finder().count(&mut recording, |_, _| {}) {
+                let _ = found.counter().count(&mut reopened(), |_, _| {});
+            }
+        }
+        4 => {
+            let growth = Growth { least: f64::from(option >> 3) / 31.0, cross_calls: bit(3) };
+            if let Ok(found) = profile::paths::finder().count(&mut recording, |_, _| {}) {
+                let _ = found.counter(growth).count(&mut reopened(), |_, _| {});
+            }
+        }
+        5 => {
+            let graph =
+                |stitch| profile::callgraph::counter(stitch).count(&mut reopened(), |_, _| {});
+            if let (Ok(ours), Ok(stitched)) = (graph(false), graph(true)) {
+                let _ = score(&ours, &stitched);
+            }
+        }
+        6 => {
+            if let Ok(mut table) = HotTable::count(&mut recording, |_, _| {}) {
+                table.maps.set_sources(sources());
+                let _ = (by_type(&table.branches, &mut table.maps), pprof(&mut table));
+            }
+        }
+        _ if recording.is_perf_data() => {
+            let _ = perf_data(&mut recording, bit(3), &mut std::io::sink(), |_, _| {});
+        }
+        _ => {}
     }
 });

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use lbr_msr::record::Mmap;
 
@@ -33,6 +34,13 @@ pub struct RunningKernel {
 
 impl Default for RunningKernel {
     fn default() -> RunningKernel {
+        static HERE: LazyLock<RunningKernel> = LazyLock::new(RunningKernel::here);
+        HERE.clone()
+    }
+}
+
+impl RunningKernel {
+    fn here() -> RunningKernel {
         let said = |name| std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok();
         let said = |name| said(name).map(|said| said.trim().to_owned());
         let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
