@@ -211,6 +211,19 @@ fn a_timer_costs_no_branch() {
     assert_eq!(run.notes.unresolved, 0);
 }
 
+/// The program can write whatever the plugin can.
+#[test]
+fn a_program_that_writes_over_the_shared_memory_is_found_out() {
+    let Some(program) = build("overwrites.c", HOSTED) else { return };
+    for byte in ["0", "1", "255"] {
+        let Some(mut emulated) = emulated(program.command(&[byte])) else { return };
+        let since = Instant::now();
+        let error = emulated.run_into(&&Keeper::default()).expect_err("no branches of its own");
+        assert!(format!("{error:?}").contains("overwritten the memory"), "{byte}: {error:?}");
+        assert!(since.elapsed() < Duration::from_secs(15), "{byte}: it was not waited for");
+    }
+}
+
 #[test]
 fn a_killing_signal_is_the_exit() {
     let Some(program) = build("signals.c", HOSTED) else { return };

@@ -21,8 +21,8 @@ pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"lbr-qemu");
 pub(super) const VERSION: u32 = 2;
 /// Threads of the target that can be recorded at the same time.
 pub(super) const RINGS: usize = 128;
-/// Records that a ring holds. A power of two.
-pub(super) const CAPACITY: usize = 1 << 14;
+/// Records that a ring holds. A power of two. Miri is slow, and looks at every one.
+pub(super) const CAPACITY: usize = if cfg!(miri) { 1 << 4 } else { 1 << 14 };
 /// The most branches that a producer keeps aside. A power of two.
 const MOST_KEPT: usize = 64;
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command as Process, ExitStatus};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lbr_msr::record::{Comm, Event, HwBranchType, Mmap, Task};
@@ -25,6 +25,9 @@ use crate::target::ThreadId;
 
 /// Records taken from one ring before the next has its turn.
 const BATCH: u64 = 2048;
+
+/// No thread takes so many branches between two looks at it.
+const MOST_LEFT_OUT: u64 = 1 << 40;
 
 /// Why reading stops before the program's end.
 enum Stop {
@@ -193,6 +196,8 @@ struct Reader<'a, R: Recorder> {
     comm: String,
     region: &'a Region,
     consumers: Vec<Consumer<'a>>,
+    /// Rings that were seen in use.
+    claimed: usize,
     /// By ring.
     threads: [Option<Thread<R::Ring>>; RINGS],
     /// Recording has started: the process was introduced.
@@ -221,6 +226,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
             comm,
             region,
             consumers: region.rings.iter().map(Consumer::new).collect(),
+            claimed: 0,
             threads: [const { None }; RINGS],
             introduced: false,
             thinning,
@@ -269,7 +275,12 @@ impl<'a, R: Recorder> Reader<'a, R> {
     /// records that were.
     fn round(&mut self) -> Result<u64, Stop> {
         let mut count = 0;
-        for (index, ring) in self.region.claimed().iter().enumerate() {
+        let claimed = self.region.claimed();
+        if !self.region.header.is_ours() || claimed.len() < self.claimed {
+            return Err(Corrupt.into());
+        }
+        self.claimed = claimed.len();
+        for (index, ring) in claimed.iter().enumerate() {
             count += self.take(index, ring)?;
         }
         Ok(count)
@@ -317,8 +328,8 @@ impl<'a, R: Recorder> Reader<'a, R> {
                 }
                 let words = (done..done + count).map(|n| consumer.words(n));
                 newest(&mut self.run, &mut self.sites, self.pid, words)?;
-                let left_out =
-                    total.wrapping_sub(thread.total).checked_sub(count).ok_or(Corrupt)?;
+                let left_out = total.wrapping_sub(thread.total).checked_sub(count);
+                let left_out = left_out.filter(|count| *count < MOST_LEFT_OUT).ok_or(Corrupt)?;
                 thread.total = total;
                 thread.asked = false;
                 thread.ring.retire_newest(left_out, &self.run)?;
@@ -442,12 +453,16 @@ impl<'a, R: Recorder> Reader<'a, R> {
 
     /// Adds what a thread has counted, and starts its ring's counts again.
     fn collect(&mut self, counts: &Counts) {
-        let take = |count: &std::sync::atomic::AtomicU64| count.swap(0, Ordering::Relaxed);
+        // Whatever stands there: the program can write it.
+        let add = |sum: &mut u64, count: &AtomicU64| {
+            *sum = sum.saturating_add(count.swap(0, Ordering::Relaxed));
+        };
         let notes = &mut self.notes;
-        notes.instructions += take(&counts.instructions);
-        notes.kernel_returns_omitted += take(&counts.kernel_returns);
-        notes.unresolved += take(&counts.impossible) + take(&counts.interrupted);
-        notes.invisible += take(&counts.invisible);
+        add(&mut notes.instructions, &counts.instructions);
+        add(&mut notes.kernel_returns_omitted, &counts.kernel_returns);
+        add(&mut notes.unresolved, &counts.impossible);
+        add(&mut notes.unresolved, &counts.interrupted);
+        add(&mut notes.invisible, &counts.invisible);
     }
 
     /// The program has ended, and with it every thread that is left.
@@ -459,7 +474,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
                 // It was killed with branches kept aside.
                 let (left, words) = consumer.left(thread.total, depth as u64);
                 let made = newest(&mut self.run, &mut self.sites, self.pid, words);
-                let left_out = left.saturating_sub(self.run.len() as u64);
+                let left_out = left.saturating_sub(self.run.len() as u64).min(MOST_LEFT_OUT);
                 if made.is_err() || thread.ring.retire_newest(left_out, &self.run).is_err() {
                     break;
                 }
@@ -472,7 +487,8 @@ impl<'a, R: Recorder> Reader<'a, R> {
             self.collect(&ring.counts);
         }
         let header = &self.region.header;
-        self.notes.children_left += header.forks.load(Ordering::Relaxed);
+        let forks = header.forks.load(Ordering::Relaxed);
+        self.notes.children_left = self.notes.children_left.saturating_add(forks);
         self.notes.threads_left = header.threads_left.load(Ordering::Relaxed);
         self.notes
     }

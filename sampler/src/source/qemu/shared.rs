@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command as Process;
 use std::ptr::NonNull;
 
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::fcntl::{FcntlArg, FdFlag, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -24,9 +24,14 @@ pub(super) struct Shared {
 impl Shared {
     /// New memory, to be opened for a plugin. Pages of it exist once they are used.
     pub(super) fn new() -> io::Result<Shared> {
-        let fd = memfd_create(c"lbr-branches", MFdFlags::MFD_CLOEXEC)?;
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let fd = memfd_create(c"lbr-branches", flags)?;
         let size = NonZeroUsize::new(size_of::<Region>()).ok_or(io::ErrorKind::InvalidInput)?;
         nix::unistd::ftruncate(&fd, i64::try_from(size.get()).map_err(io::Error::other)?)?;
+        // The program has the descriptor too: cut short by it, a look at the memory
+        // would end us.
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(&fd, FcntlArg::F_ADD_SEALS(seals))?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let address = unsafe { mmap(None, size, protection, MapFlags::MAP_SHARED, &fd, 0)? };
