@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::lbr::{PROGRAM, alone, lbr, piped, text};
+use crate::support::lbr::{PROGRAM, alone, lbr, piped, setuid, text};
 use crate::support::programs::{Program, build};
 use crate::support::skip::skipped;
 
@@ -148,21 +148,9 @@ fn a_program_runs_with_the_rights_that_were_asked_for() {
 fn what_is_setuid_does_not_let_its_caller_choose() {
     let Some(program) = ending() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let flags = nix::sys::statvfs::statvfs(folder.path()).unwrap().flags();
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    if !nix::unistd::geteuid().is_root()
-        || flags.contains(nix::sys::statvfs::FsFlags::ST_NOSUID)
-        || status.contains("NoNewPrivs:\t1")
-    {
-        return skipped("nobody can run setuid programs here, or make them");
-    }
-    let all = |mode| std::fs::Permissions::from_mode(mode);
-    for open in [folder.path(), program.path.parent().unwrap()] {
-        std::fs::set_permissions(open, all(0o777)).unwrap();
-    }
-    let setuid = folder.path().join("lbr");
-    std::fs::copy(PROGRAM, &setuid).unwrap();
-    std::fs::set_permissions(&setuid, all(0o4755)).unwrap();
+    let Some(setuid) = setuid(folder.path()) else { return };
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(program.path.parent().unwrap(), open).unwrap();
     std::fs::copy("/bin/false", folder.path().join("qemu-x86_64")).unwrap();
     std::fs::copy("/bin/true", folder.path().join("only-here")).unwrap();
     let run = |program: &std::path::Path, words: &[&str]| {

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lbr_msr::environment::trusted;
+use lbr_msr::environment::is_secure;
 
 /// Whether `--no-pager` was given.
 static UNWANTED: AtomicBool = AtomicBool::new(false);
@@ -66,14 +66,16 @@ struct Pager {
 
 impl Pager {
     /// `None` where there is no terminal to show a page on or no key to turn it
-    /// with, where none is wanted, or where it cannot be started.
+    /// with, where none is wanted, or where it cannot be started. None has rights
+    /// that its user may not have: a pager runs what variables of its own say.
     fn start() -> Option<Pager> {
         let shown = io::stdout().is_terminal() && io::stdin().is_terminal();
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        if !shown || dumb || UNWANTED.load(Ordering::Relaxed) {
+        if !shown || dumb || is_secure() || UNWANTED.load(Ordering::Relaxed) {
             return None;
         }
-        let program = match trusted("LBR_PAGER").or_else(|| trusted("PAGER")) {
+        let variable = std::env::var_os;
+        let program = match variable("LBR_PAGER").or_else(|| variable("PAGER")) {
             Some(named) => named,
             None => sampler::target::find("less").ok()?.into(),
         };
