@@ -4,13 +4,14 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nix::pty::{Winsize, openpty};
 use unicode_width::UnicodeWidthStr;
 
-use crate::support::lbr::{command, lbr};
+use crate::support::lbr::{PROGRAM, alone, command, lbr, setuid};
 use crate::support::programs::build;
 use crate::support::skip::skipped;
 
@@ -62,6 +63,25 @@ fn of_recording(file: &str) -> Vec<Vec<&str>> {
 
 const CPP: &str = "_ZNSt6vectorISt4pairIidESaIS1_EE17_M_realloc_insertIJRiRdEEEvN9__gnu_cxx17__normal_iteratorIPS1_S3_EEDpOT_";
 const RUST: &str = "_ZN88_$LT$alloc..vec..Vec$LT$u64$GT$$u20$as$u20$core..iter..traits..collect..IntoIterator$GT$9into_iter17h0123456789abcdefE";
+
+/// A pager runs in a shell, which PATH chooses, and starts what its own variables
+/// say: with rights that are not its caller's there is none.
+#[test]
+fn what_is_setuid_has_no_pager() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(setuid) = setuid(folder.path()) else { return };
+    std::fs::copy("/bin/true", folder.path().join("sh")).unwrap();
+    let text = |program: &Path| {
+        typed(80, &[], |command, terminal| {
+            *command = alone(Command::new(program));
+            command.args(["explain", "LBR_SELECT"]).uid(65_534).gid(65_534);
+            command.current_dir(folder.path()).env("PATH", folder.path()).env("PAGER", "x");
+            command.env("TERM", "xterm").stdin(terminal.try_clone().unwrap());
+        })
+    };
+    assert!(text(&setuid).contains("LBR_SELECT"));
+    assert_eq!(text(Path::new(PROGRAM)), "", "the shell of the caller took it");
+}
 
 #[test]
 fn a_pager_stands_before_a_terminal() {
@@ -167,6 +187,36 @@ fn foreign_text_is_shown_escaped() {
     }
     let hot = shown(300, &["report", "-i", file]);
     assert!(hot.contains(r"e\x1b]0;TXT\x07\x1b[2Jvil\x9b2J\x7f\u{202e}\u{200b}+0x4"), "{hot}");
+}
+
+/// A target whose name stands behind the instruction that goes there.
+#[test]
+fn a_foreign_target_is_shown_escaped() {
+    let folder = tempfile::tempdir().unwrap();
+    let [code, program, file] = ["code.s", "program", "text"].map(|name| folder.path().join(name));
+    let evil = "e\u{1b}]0;TXT\u{7}\u{202e}";
+    // Five bytes of a call, one of NOP.
+    let text = format!(".globl _start\n_start: call \"{evil}\"\nnop\n\"{evil}\": ret\n");
+    std::fs::write(&code, text).unwrap();
+    let linked = Command::new("cc")
+        .args(["-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x401000", "-o"])
+        .args([&program, &code])
+        .status();
+    if !linked.is_ok_and(|status| status.success()) {
+        return skipped("no C compiler (cc)");
+    }
+    let text = format!(
+        "PERF_RECORD_MMAP2 1/1: [0x401000(0x1000) @ 0x1000 00:00 0 0]: r-xp {}\n \
+         1/1 0x401006/0x401005/P/-/-/0  0x401000/0x401006/P/-/-/0 \n",
+        program.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let place = ["annotate", "-i", file.to_str().unwrap(), "_start"];
+    for more in [&[][..], &["--hottest"], &["--html", "-"]] {
+        let text = shown(200, &[&place, more].concat());
+        assert!(text.contains(r"e\x1b]0;TXT\x07\u{202e}"), "{more:?}: {text}");
+        assert!(!text.contains(['\u{7}', '\u{202e}']), "{more:?}: {text:?}");
+    }
 }
 
 /// Colours stand where a terminal, or the command line, wants them.

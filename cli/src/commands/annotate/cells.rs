@@ -4,6 +4,7 @@ use profile::annotate::{Annotated, Branch, Instruction, Target, Timed};
 use profile::interval::Interval;
 
 use super::arrows::Arrows;
+use crate::present::escape::escaped;
 use crate::present::number::{dash, grouped, percent};
 use crate::present::table::Heat;
 
@@ -156,18 +157,18 @@ pub(super) fn remark(
     (!went.is_empty()).then(|| format!("-> {}", went.join(", ")))
 }
 
-/// A target as people read it; places inside the function by their distance
+/// A target as people read it, escaped; places inside the function by their distance
 /// from its start.
 fn target_name(annotated: &Annotated, target: &Target) -> Option<String> {
     if let Some(insn) = target.inside.and_then(|at| annotated.instructions.get(at)) {
         let offset = target.address.wrapping_sub(annotated.function.address);
         return Some(match &insn.label {
-            Some(label) => label.clone(),
+            Some(label) => escaped(label).into_owned(),
             None => format!("+{offset:#x}"),
         });
     }
     match target.name.as_ref()? {
-        (name, 0) => Some(name.clone()),
-        (name, offset) => Some(format!("{name}+{offset:#x}")),
+        (name, 0) => Some(escaped(name).into_owned()),
+        (name, offset) => Some(format!("{}+{offset:#x}", escaped(name))),
     }
 }
