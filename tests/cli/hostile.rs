@@ -288,6 +288,13 @@ fn a_source_that_is_a_pipe() {
     // The line is named, its text is not to be had.
     let shown = String::from_utf8(out.stdout).unwrap();
     assert!(shown.lines().any(|line| line.trim_end().ends_with("source.c:2")), "{shown}");
+    let out = limited().args(["learn", "--transcript", "--"]).arg(&program).output().unwrap();
+    let shown = String::from_utf8(out.stdout).unwrap();
+    match out.status.code() {
+        // Nothing may be traced here.
+        Some(4) => skipped(String::from_utf8(out.stderr).unwrap()),
+        _ => assert!(shown.contains("source.c:"), "{shown}"),
+    }
 }
 
 /// What a terminal would obey, or take for a line of ours.

@@ -5,6 +5,7 @@ mod progress;
 mod reread;
 pub(crate) mod selected;
 mod source;
+pub(crate) mod source_text;
 
 use lbr_msr::text::AsText;
 use std::num::NonZero;

@@ -16,6 +16,7 @@ use super::{Learn, Subject};
 use crate::commands::backend::not_started;
 use crate::commands::record::in_user_mode;
 use crate::exit::{Failure, OrExit, USAGE};
+use crate::input::source_text::Sources;
 use crate::present::out::say;
 
 /// Runs the program, and makes a subject of what it did.
@@ -68,7 +69,7 @@ pub(super) fn subject(args: &Learn) -> Result<Subject, Failure> {
 /// Puts names and source to the code.
 fn named(own: &mut Own) {
     let mut modules: HashMap<&str, Option<Module>> = HashMap::new();
-    let mut files: HashMap<Arc<str>, Vec<String>> = HashMap::new();
+    let mut sources = Sources::default();
     let in_file = |maps: &[Mmap], address: u64| {
         let holds = |map: &&Mmap| address.wrapping_sub(map.addr) < map.len;
         let at = maps.iter().rposition(|map| holds(&map))?;
@@ -91,12 +92,7 @@ fn named(own: &mut Own) {
             continue;
         }
         if let Some(source) = &source {
-            let text = files.entry(Arc::clone(&source.file)).or_insert_with(|| {
-                let text = std::fs::read_to_string(&*source.file).unwrap_or_default();
-                text.lines().map(str::to_owned).collect()
-            });
-            let words = text.get(source.line as usize - 1).map_or("", |line| line.trim());
-            line.source = format!("{}:{} {words}", source.file_name(), source.line);
+            line.source = sources.line(source);
         }
         before = source;
     }
