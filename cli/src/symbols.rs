@@ -42,6 +42,11 @@ pub(crate) struct SymbolArgs {
 }
 
 impl SymbolArgs {
+    /// What is read beside recordings, and so is no place for an output.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.kallsyms.iter().chain(&self.vmlinux)
+    }
+
     /// Makes them count.
     pub(crate) fn apply(&self, maps: &mut Maps) {
         let files = [&self.kallsyms, &self.vmlinux, &self.symfs];

@@ -73,6 +73,16 @@ fn a_recording_that_is_there_becomes_the_old_one() {
     assert_eq!(file("perf.data.old").unwrap(), first);
 }
 
+/// A copy of a recording says what the recording says.
+#[test]
+fn a_copied_recording_is_its_owners_too() {
+    let (Some(program), dir) = (program(), folder()) else { return };
+    assert_eq!(record(dir.path(), &[], &program).status.code(), ENDED);
+    let out = lbr_in(dir.path(), &["export", "--to", "perfdata", "-o", "copy"]);
+    assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+    assert_eq!(fs::metadata(dir.path().join("copy")).unwrap().mode() & 0o777, 0o600);
+}
+
 #[test]
 fn pages_and_pictures_replace_links() {
     let dir = folder();
@@ -102,14 +112,25 @@ fn an_output_that_is_an_input_is_refused() {
     let (Some(program), dir) = (program(), folder()) else { return };
     fs::hard_link(dir.path().join("text"), dir.path().join("again.html")).unwrap();
     fs::write(dir.path().join("a"), "{\"facility\":\"x\"}\n").unwrap();
-    let refused: [&[&str]; 4] = [
+    fs::write(dir.path().join("list.html"), TEXT).unwrap();
+    fs::copy(&program.path, dir.path().join("own")).unwrap();
+    let own = fs::read(&program.path).unwrap();
+    let refused: [&[&str]; 9] = [
         &["report", "-i", "text", "--html", "text"],
         &["report", "-i", "text", "--html", "again.html"],
         &["annotate", "-i", "text", "--html", "./text"],
         &["verify", "--diff", "a", "a", "--json", "a"],
+        &["report", "-i", "text", "--kallsyms", "list.html", "--html", "list.html"],
+        &["hist", "-i", "text", "--vmlinux", "list.html", "-o", "list.html"],
+        &["export", "--to", "llvm", "-i", "text", "--binary", "own", "-o", "own"],
+        &["diff", "text", "text", "--kallsyms", "list.html", "--html", "list.html"],
+        &["learn", "--html", "own", "--", "./own"],
     ];
     let untouched = || {
-        assert_eq!(fs::read_to_string(dir.path().join("text")).unwrap(), TEXT);
+        for name in ["text", "list.html"] {
+            assert_eq!(fs::read_to_string(dir.path().join(name)).unwrap(), TEXT);
+        }
+        assert_eq!(fs::read(dir.path().join("own")).unwrap(), own);
     };
     for args in refused {
         let out = lbr_in(dir.path(), args);

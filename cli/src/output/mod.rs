@@ -30,6 +30,8 @@ use crate::present::out::Out;
 pub(crate) struct Output {
     path: PathBuf,
     to: To,
+    /// The mode of a new file; the mask of the process takes its bits off.
+    mode: u32,
 }
 
 #[derive(Debug)]
@@ -60,7 +62,12 @@ impl Output {
                 return Err(Failure { code: USAGE, error });
             }
         }
-        Ok(Output { path: path.to_owned(), to })
+        Ok(Output { path: path.to_owned(), to, mode: 0o666 })
+    }
+
+    /// A file that is its owner's alone, as recordings are.
+    pub(crate) fn private(self) -> Output {
+        Output { mode: 0o600, ..self }
     }
 
     /// As it was named.
@@ -109,7 +116,7 @@ impl Output {
             // An error without a name is one of standard output.
             To::Ours(file) => Ok(all(&mut Stream::new(file.try_clone()?, None))?),
             To::Device => Stream::open(&self.path, None).and_then(|mut to| all(&mut to)),
-            To::File => beside(&self.path).and_then(|mut file| {
+            To::File => beside(&self.path, self.mode).and_then(|mut file| {
                 let made = all(&mut file)?;
                 if let Ok((_, header)) = &made {
                     file.rewind()?;
@@ -181,11 +188,10 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 }
 
 /// A new file beside the place, to be renamed into it.
-fn beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+fn beside(path: &Path, mode: u32) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // The mask of the process takes its bits off, as from any new file.
     tempfile::Builder::new()
         .prefix(".lbr-")
-        .permissions(Permissions::from_mode(0o666))
+        .permissions(Permissions::from_mode(mode))
         .tempfile_in(folder.unwrap_or(Path::new(".")))
 }

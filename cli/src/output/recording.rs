@@ -58,7 +58,7 @@ pub(crate) fn begin(
     meta: Meta,
     interrupts: Interrupts,
 ) -> Result<Writer<RecordingFile>, Failure> {
-    let Output { path, to } = output;
+    let Output { path, to, .. } = output;
     let file = match to {
         To::Ours(file) => RecordingFile::Stream(Stream::new(file, Some(interrupts))),
         To::Device => RecordingFile::Stream(

@@ -112,7 +112,8 @@ fn is_file(what: &str) -> bool {
 }
 
 fn annotate(args: &Annotate) -> Outcome {
-    let output = args.html.as_ref().map(|path| Output::new(path, &args.input)).transpose()?;
+    let inputs = || args.input.iter().chain(args.symbols.files());
+    let output = args.html.as_ref().map(|path| Output::new(path, inputs())).transpose()?;
     let mut counter = FlowCounter::new();
     args.symbols.apply(counter.maps());
     let sources = input::read_all(&args.input, &args.select.selection(), |recording, at| {

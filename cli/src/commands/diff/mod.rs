@@ -141,7 +141,8 @@ fn is_loop(row: &Row) -> bool {
 pub(crate) fn run(args: &Diff) -> Outcome {
     let [before, after] = args.sides();
     let both: Vec<&PathBuf> = before.iter().chain(&after).collect();
-    let output = args.html.as_ref().map(|path| Output::new(path, &both)).transpose()?;
+    let inputs = || both.iter().copied().chain(args.symbols.files());
+    let output = args.html.as_ref().map(|path| Output::new(path, inputs())).transpose()?;
     if both.iter().filter(|path| **path == Path::new("-")).count() > 1 {
         return Err(anyhow!("standard input (-) can be read once only")).or_exit(USAGE);
     }

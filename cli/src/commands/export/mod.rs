@@ -157,7 +157,8 @@ impl Export {
 /// Runs the command.
 pub(crate) fn run(args: &Export) -> Outcome {
     args.check()?;
-    let output = Output::new(&args.output, args.inputs.paths())?;
+    let inputs = args.inputs.paths().iter().chain(&args.binary).chain(args.symbols.files());
+    let output = Output::new(&args.output, inputs)?;
     if let Some(kind) = args.to.of_program() {
         return profile(args, kind, &output);
     }
@@ -167,7 +168,7 @@ pub(crate) fn run(args: &Export) -> Outcome {
         Kind::Edges => edges::lines(args, &output),
         Kind::Parquet => edges::parquet(args, &output),
         Kind::Brstack => recordings::text(args, &output),
-        Kind::Perfdata => recordings::perf_data(args, &output),
+        Kind::Perfdata => recordings::perf_data(args, &output.private()),
         Kind::CsvUprof => uprof::write(args, &output),
         Kind::Fdata => usage(
             "fdata needs the control flow that BOLT itself finds: --to preagg, and then perf2bolt \

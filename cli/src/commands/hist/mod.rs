@@ -102,7 +102,10 @@ pub(crate) struct Read {
 /// Runs the command.
 pub(crate) fn run(args: &Hist) -> Outcome {
     let output = match &args.output {
-        Some((format, path)) => Some((*format, Output::new(path, args.inputs.paths())?)),
+        Some((format, path)) => {
+            let inputs = args.inputs.paths().iter().chain(args.symbols.files());
+            Some((*format, Output::new(path, inputs)?))
+        }
         None => None,
     };
     let mut flows = Vec::new();

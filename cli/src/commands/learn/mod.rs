@@ -136,7 +136,8 @@ pub(crate) fn run(args: &Learn) -> Outcome {
         return list();
     }
     let asked = args.transcript.clone().flatten().or_else(|| args.lesson.clone());
-    let output = args.html.as_deref().map(|path| Output::new(path, None::<&Path>)).transpose()?;
+    let program = args.command.first().and_then(|program| sampler::target::find(program).ok());
+    let output = args.html.as_deref().map(|path| Output::new(path, &program)).transpose()?;
     let drawn = args.transcript.is_none() && output.is_none();
     if drawn {
         terminal::check().or_exit(USAGE)?;

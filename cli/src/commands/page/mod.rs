@@ -37,7 +37,7 @@ const NAME: usize = 160;
 
 /// Reads the recordings and writes the page.
 pub(crate) fn run(args: &Report, path: &Path) -> Outcome {
-    let output = Output::new(path, args.inputs.paths())?;
+    let output = Output::new(path, args.inputs.paths().iter().chain(args.symbols.files()))?;
     let mut counter = OverviewCounter::new(args.inputs.paths().len() > 1);
     args.symbols.apply(counter.maps());
     let mut recorded = Vec::new();
