@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use nix::sys::statvfs::fstatvfs;
 use profile::perf_data::ReadError;
 use profile::select::Selection;
 use profile::{Counter, Recording, View};
@@ -17,6 +18,9 @@ use profile::{Counter, Recording, View};
 use super::{Source, file};
 use crate::exit::Failure;
 use crate::input;
+
+/// Bytes of a pipe that are kept at most.
+const MOST_KEPT: u64 = 16 << 30;
 
 /// Recordings that can be read again.
 #[derive(Debug)]
@@ -113,12 +117,15 @@ fn kept(path: &Path) -> Result<Option<File>, Failure> {
     }
     let keep = || -> anyhow::Result<File> {
         let mut kept = tempfile::tempfile()?;
+        let room = fstatvfs(&kept)?;
+        // Whatever else needs the disk finds half of what was free.
+        let most = MOST_KEPT.min(room.blocks_available() * room.fragment_size() / 2);
         let stop = input::interrupted()?;
         let mut stream = match stdin {
             true => file::Stream::stdin(stop)?,
             false => file::Stream::new(file::open(path)?, stop)?,
         };
-        copy(&mut stream, &mut kept)?;
+        copy(&mut stream, &mut kept, most)?;
         Ok(kept)
     };
     let kept = keep().with_context(|| {
@@ -127,10 +134,10 @@ fn kept(path: &Path) -> Result<Option<File>, Failure> {
     Ok(Some(kept))
 }
 
-/// Copies to the end, to a line without end, or until Ctrl-C.
-fn copy(from: &mut impl Read, to: &mut File) -> std::io::Result<()> {
+/// Copies to the end, to a line without end, or until Ctrl-C; at most so many bytes.
+fn copy(from: &mut impl Read, to: &mut File, most: u64) -> anyhow::Result<()> {
     let mut buffer = vec![0; 256 * 1024];
-    let mut line = 0;
+    let (mut line, mut copied) = (0, 0);
     while line <= profile::ENDLESS && !interrupted()? {
         match from.read(&mut buffer) {
             Ok(0) => break,
@@ -138,10 +145,16 @@ fn copy(from: &mut impl Read, to: &mut File) -> std::io::Result<()> {
                 let bytes = buffer.get(..read).unwrap_or_default();
                 let end = bytes.iter().rposition(|byte| *byte == b'\n');
                 line = end.map_or(line + read as u64, |end| (read - end) as u64);
+                copied += read as u64;
+                ensure!(
+                    copied <= most,
+                    "it does not end within {} MiB, which is the room for it: give a file",
+                    most >> 20
+                );
                 to.write_all(bytes)?;
             }
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+            Err(e) => return Err(e.into()),
         }
     }
     Ok(())
@@ -149,4 +162,19 @@ fn copy(from: &mut impl Read, to: &mut File) -> std::io::Result<()> {
 
 fn interrupted() -> std::io::Result<bool> {
     Ok(input::interrupted()?.load(Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_ends_is_not_kept() {
+        let mut kept = tempfile::tempfile().expect("a file");
+        let mut endless = std::io::repeat(b'\n');
+        let refused = copy(&mut endless, &mut kept, 3 << 20).expect_err("it has no end");
+        assert!(refused.to_string().contains("within 3 MiB"), "{refused}");
+        let mut short = endless.take(3 << 20);
+        copy(&mut short, &mut kept, 3 << 20).expect("it fits");
+    }
 }
