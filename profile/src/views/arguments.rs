@@ -18,7 +18,8 @@ pub const MOST_VALUES: usize = 256;
 /// How often a register had which value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
-    counts: BTreeMap<u64, u64>,
+    /// By value: there are many registers with few values each.
+    counts: Vec<(u64, u64)>,
     /// Times that it had another value than the first [`MOST_VALUES`] distinct
     /// ones.
     pub others: u64,
@@ -26,25 +27,25 @@ pub struct Values {
 
 impl Values {
     fn add(&mut self, value: u64, weight: u64) {
-        let full = self.counts.len() >= MOST_VALUES;
-        match self.counts.get_mut(&value) {
-            Some(count) => add(count, weight),
-            None if full => add(&mut self.others, weight),
-            None => {
-                self.counts.insert(value, weight);
+        let count = match self.counts.binary_search_by_key(&value, |(value, _)| *value) {
+            Ok(at) => self.counts.get_mut(at).map(|(_, count)| count),
+            Err(at) if self.counts.len() < MOST_VALUES => {
+                return self.counts.insert(at, (value, weight));
             }
-        }
+            Err(_) => None,
+        };
+        add(count.unwrap_or(&mut self.others), weight);
     }
 
     fn merge(&mut self, other: &Values) {
-        other.counts.iter().for_each(|(value, count)| self.add(*value, *count));
+        other.counts.iter().for_each(|&(value, count)| self.add(value, count));
         add(&mut self.others, other.others);
     }
 
     /// Times that it was recorded.
     #[must_use]
     pub fn n(&self) -> u64 {
-        self.counts.values().fold(self.others, |sum, count| sum.saturating_add(*count))
+        self.counts.iter().fold(self.others, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     /// Values that were counted one by one.
@@ -56,7 +57,7 @@ impl Values {
     /// The values with their counts, the most frequent first.
     #[must_use]
     pub fn frequent(&self) -> Vec<(u64, u64)> {
-        let mut all: Vec<(u64, u64)> = self.counts.iter().map(|(value, n)| (*value, *n)).collect();
+        let mut all = self.counts.clone();
         all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         all
     }
