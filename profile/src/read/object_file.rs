@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::libc;
 use object::Object;
 use object::read::ReadCache;
 
@@ -13,7 +15,8 @@ pub(crate) fn regular(path: &Path) -> io::Result<Option<File>> {
     if !std::fs::metadata(path)?.is_file() {
         return Ok(None);
     }
-    File::open(path).map(Some)
+    // A pipe that somebody puts there meanwhile would wait for a writer.
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map(Some)
 }
 
 /// Build id of a file; `None` where it has none or is no object file.

@@ -2,9 +2,12 @@
 //! (Linux `tools/perf/Documentation/jit-interface.txt`).
 
 use lbr_msr::text::AsText;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use nix::libc;
 
 use super::SymbolError;
 use super::table::{SymbolExtent, SymbolTable};
@@ -37,7 +40,8 @@ impl JitMap {
         if !named.is_file() {
             return Err(SymbolError::NotAFile { path: path.to_owned() });
         }
-        let file = std::fs::File::open(path).map_err(open)?;
+        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+        let file = File::options().read(true).custom_flags(flags).open(path).map_err(open)?;
         let found = file.metadata().map_err(open)?;
         if (found.dev(), found.ino()) != (named.dev(), named.ino()) {
             return Err(SymbolError::NotAFile { path: path.to_owned() });
