@@ -98,6 +98,8 @@ case $CPU in
   19_11) select=0xc000010e ;;
 esac
 if [ -n "$select" ]; then
+  # The kernel's branch stacks may have left there what lbr writes.
+  set_register 1 $select 0
   select_before=$(register 1 $select)
   lbr time -C 1 --hex "$loop" --repeat 1000000 --stepped 0 --warm-up 1 --json >/tmp/out 2>/tmp/stderr &
   pid=$!
