@@ -146,6 +146,10 @@ fn a_software_ring_of_a_program() {
             lines[1..].iter().filter(|line| line["empty"] != true).map(ends).collect();
         assert_eq!(found, wanted.map(|(from, to)| (json!(from), json!(to))), "{cpu}");
         assert_eq!(lines[0]["recording"], false);
+        // A stepper sees neither, and the registers hold 0.
+        for line in &lines[1..4] {
+            assert_eq!((&line["mispredicted"], &line["cycles"]), (&Value::Null, &Value::Null));
+        }
         assert!(String::from_utf8_lossy(&out.stderr).contains("software LBR"));
     }
     for (args, code) in [

@@ -256,6 +256,11 @@ impl SourceKnowledge {
     pub const HARDWARE: SourceKnowledge =
         SourceKnowledge { mispredict: true, cycles: true, kernel: true };
 
+    /// A stepper or an emulator of a program: where branches of user mode go,
+    /// and nothing beside.
+    pub const USER_BRANCHES: SourceKnowledge =
+        SourceKnowledge { mispredict: false, cycles: false, kernel: false };
+
     /// Clears what the source does not know.
     #[must_use]
     pub fn mask(self, mut entry: BranchEntry) -> BranchEntry {

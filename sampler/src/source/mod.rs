@@ -96,7 +96,7 @@ pub trait Source<'a> {
 
     /// What it knows beside the two ends of each branch; by default nothing.
     fn knowledge(&self) -> SourceKnowledge {
-        SourceKnowledge { mispredict: false, cycles: false, kernel: false }
+        SourceKnowledge::USER_BRANCHES
     }
 
     /// What it knows of the code. Called once, before [`run`](Self::run).

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, Read};
 
 use lbr_msr::RawEntry;
 use lbr_msr::decode::brbe::RawBrbe;
+use lbr_msr::record::SourceKnowledge;
 
 use super::Records;
 use super::record::Row;
@@ -57,7 +58,7 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Option<Row>, BadLin
         && layout.is_packed()
     {
         let raw = RawEntry { from: hex(first)?, to: 0, info: None };
-        return Ok(Some(Row::of(None, layout, raw)));
+        return Ok(Some(Row::of(None, layout, raw, SourceKnowledge::HARDWARE)));
     }
 
     let (columns, needed) = match records {
@@ -75,9 +76,12 @@ pub(super) fn parse(line: &[u8], records: Records) -> Result<Option<Row>, BadLin
         return Err(BadLine::Extra { columns });
     }
     Ok(Some(match records {
-        Records::Lbr(layout) => {
-            Row::of(None, layout, RawEntry { from: first, to: second, info: third })
-        }
+        Records::Lbr(layout) => Row::of(
+            None,
+            layout,
+            RawEntry { from: first, to: second, info: third },
+            SourceKnowledge::HARDWARE,
+        ),
         Records::Brbe => {
             let tgt = third.ok_or(BadLine::Missing { found: 2, needed, columns })?;
             Row::of_brbe(RawBrbe { inf: first, src: second, tgt })

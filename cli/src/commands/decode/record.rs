@@ -3,7 +3,7 @@
 use lbr_msr::caps::Layout;
 use lbr_msr::decode::brbe::{self, BrbeRecord, RawBrbe};
 use lbr_msr::decode::decode;
-use lbr_msr::record::BranchSpec;
+use lbr_msr::record::{BranchSpec, SourceKnowledge};
 use lbr_msr::{BranchEntry, RawEntry};
 use serde_json::{Value, json};
 
@@ -75,9 +75,14 @@ impl From<BrbeRecord> for Decoded {
 }
 
 impl Row {
-    /// Of an LBR.
-    pub(crate) fn of(slot: Option<u32>, layout: Layout, raw: RawEntry) -> Row {
-        let decoded = decode(layout, &raw).map(Decoded::from);
+    /// Of an LBR, as far as its source knows what the registers say.
+    pub(crate) fn of(
+        slot: Option<u32>,
+        layout: Layout,
+        raw: RawEntry,
+        knowledge: SourceKnowledge,
+    ) -> Row {
+        let decoded = decode(layout, &raw).map(|entry| Decoded::from(knowledge.mask(entry)));
         Row { slot, raw: [Some(raw.from), Some(raw.to), raw.info], decoded }
     }
 

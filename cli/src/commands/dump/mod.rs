@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 use anyhow::anyhow;
 use clap::Args;
+use lbr_msr::record::SourceKnowledge;
 use lbr_msr::{BranchFilter, LbrCaps, caps::Order, filter, snapshot::Snapshot};
 use serde_json::{Value, json};
 
@@ -71,6 +72,16 @@ pub(crate) struct DumpArgs {
     /// later, or at the second signal.
     #[arg(last = true, requires = "arm", value_name = "CMD")]
     command: Vec<String>,
+}
+
+impl DumpArgs {
+    /// What is known of the branches: a software LBR is fed by single-stepping.
+    const fn knowledge(&self) -> SourceKnowledge {
+        match self.machine.soft_cpu {
+            Some(_) => SourceKnowledge::USER_BRANCHES,
+            None => SourceKnowledge::HARDWARE,
+        }
+    }
 }
 
 /// Runs `lbr dump`.
@@ -162,7 +173,7 @@ fn write_json(
             ("raw_to", hex(to)),
             ("raw_info", hex(raw.info)),
         ];
-        fields.extend(Row::of(None, caps.layout, *raw).json());
+        fields.extend(Row::of(None, caps.layout, *raw, args.knowledge()).json());
         json::line(out, &fields)?;
     }
     Ok(())
@@ -192,6 +203,9 @@ fn write_text(
         line += &format!(", {} = {position:#x} (newest: slot {newest})", position_name(caps));
     }
     out.line(line)?;
-    let rows = snapshot.records.iter().map(|(slot, raw)| Row::of(Some(*slot), caps.layout, *raw));
+    let rows = snapshot
+        .records
+        .iter()
+        .map(|(slot, raw)| Row::of(Some(*slot), caps.layout, *raw, args.knowledge()));
     record::table(Records::Lbr(caps.layout), true).write_text(out, &mut (), rows)
 }
