@@ -10,7 +10,7 @@ use profile::recording::Refused;
 use profile::select::{EventSamples, Names, Selection};
 
 use super::name;
-use crate::present::number::{counted, grouped};
+use crate::present::number::{counted, counted_nonzero, grouped};
 use crate::present::out::say;
 
 /// Events that a head names.
@@ -194,27 +194,28 @@ pub(crate) fn warn(source: &Source) {
         );
         say!("{name}: {many} {at}");
     }
-    if notes.unknown_event > 0 {
-        let many = counted(
+    let counts = counted_nonzero([
+        (
             notes.unknown_event,
             "sample of an event that it does not describe was skipped",
             "samples of events that it does not describe were skipped",
-        );
-        say!("{name}: {many}");
+        ),
+        (
+            notes.straights,
+            "line says straight code without its branches: it counts in blocks and outcomes, \
+             without cycles, order and what led there",
+            "lines say straight code without its branches: it counts in blocks and outcomes, \
+             without cycles, order and what led there",
+        ),
+    ]);
+    for words in counts {
+        say!("{name}: {words}");
     }
     if notes.processes_unsaid {
         say!(
             "{name}: says one number of each task, read as its thread, and not the process: branches are \
              counted by address (perf script -F +pid,+tid says both)"
         );
-    }
-    if notes.straights > 0 {
-        let many = counted(
-            notes.straights,
-            "line says straight code without its branches: it counts in blocks and outcomes, without",
-            "lines say straight code without its branches: it counts in blocks and outcomes, without",
-        );
-        say!("{name}: {many} cycles, order and what led there");
     }
     if let Some(refused) = refused {
         let Refused { first, error, .. } = refused;

@@ -22,6 +22,14 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
+/// Those of the counts that are not zero, each with its noun for one and for many.
+pub(crate) fn counted_nonzero<'a>(
+    counts: impl IntoIterator<Item = (u64, &'a str, &'a str)>,
+) -> impl Iterator<Item = String> {
+    let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+    counts.map(|(count, one, many)| counted(count, one, many))
+}
+
 /// Those of the counts that are not zero, each with what it counts.
 pub(crate) fn nonzero(counts: impl IntoIterator<Item = (impl Display, u64)>) -> Vec<String> {
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);

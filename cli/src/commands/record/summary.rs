@@ -9,7 +9,7 @@ use sampler::outlet::{KernelReport, SamplerReport};
 use sampler::source::SourceNotes;
 
 use crate::output::name;
-use crate::present::number::counted;
+use crate::present::number::{counted, counted_nonzero};
 use crate::present::out::say;
 
 /// Who waited no longer did not wait for single steps.
@@ -100,27 +100,33 @@ fn lines(
 
 /// What the source saw and could not record.
 fn missed(notes: &SourceNotes) -> impl Iterator<Item = String> {
-    let notes = [
-        (notes.undecoded, "transfer", "transfers", "at code that could not be read: not recorded"),
+    counted_nonzero([
+        (
+            notes.undecoded,
+            "transfer at code that could not be read: not recorded",
+            "transfers at code that could not be read: not recorded",
+        ),
         (
             notes.invisible,
-            "conditional branch",
-            "conditional branches",
-            "to the very next instruction, taken or not: not recorded",
+            "conditional branch to the very next instruction, taken or not: not recorded",
+            "conditional branches to the very next instruction, taken or not: not recorded",
         ),
-        (notes.unresolved, "branch", "branches", "cut off by a signal, taken or not: not recorded"),
-        (notes.threads_left, "thread", "threads", "too many at once: not recorded"),
+        (
+            notes.unresolved,
+            "branch cut off by a signal, taken or not: not recorded",
+            "branches cut off by a signal, taken or not: not recorded",
+        ),
+        (
+            notes.threads_left,
+            "thread too many at once: not recorded",
+            "threads too many at once: not recorded",
+        ),
         (
             notes.children_left,
-            "child process",
-            "child processes",
-            "left alone (--children with --backend perf or --source ptrace records them)",
+            "child process left alone (--children with --backend perf or --source ptrace records it)",
+            "child processes left alone (--children with --backend perf or --source ptrace records them)",
         ),
-    ];
-    notes
-        .into_iter()
-        .filter(|(count, ..)| *count > 0)
-        .map(|(count, one, many, what)| format!("{} {what}", counted(count, one, many)))
+    ])
 }
 
 fn cost(summary: &Summary) -> String {
@@ -164,10 +170,11 @@ fn quality(summary: &Summary, stopped: bool) -> String {
     if summary.unreadable > 0 {
         said.push(format!("{} unreadable records", summary.unreadable));
     }
-    if said.is_empty() {
-        return format!("every stack joins to the one before{end}");
+    match said.is_empty() {
+        true if summary.samples == 0 => format!("no stack came{end}"),
+        true => format!("every stack joins to the one before{end}"),
+        false => format!("not one stream: {}{end}", said.join(", ")),
     }
-    format!("not one stream: {}{end}", said.join(", "))
 }
 
 /// What this source cannot know.

@@ -18,7 +18,7 @@ use crate::head::{self, Totals, finish, quality_json};
 use crate::input::{self, Source};
 use crate::present::escape::escaped;
 use crate::present::json;
-use crate::present::number::{dash, grouped, part, percent, share};
+use crate::present::number::{counted_nonzero, dash, grouped, part, percent, share};
 use crate::present::out::{Out, say};
 use crate::present::shorten::shortened;
 use crate::present::table::{Cell, Printer, Table};
@@ -190,29 +190,36 @@ fn print_passage(out: &mut Out<'_>, graph: &CallGraph, stitch: bool) -> io::Resu
             if graph.complete { ", all of them" } else { ", stack by stack" }
         ))?,
     }
-    let odd = [
-        (passage.truncated, "truncated stack", "s", ""),
-        (passage.underflow, "stack", "s", " whose outer calls returns have used up"),
-        (passage.completed, "of these made whole by stitching", "", ""),
-        (passage.lengthened, "made longer by stitching", "", ""),
-        (passage.tail_calls, "tail call", "s", ""),
-        (passage.unwound, "frame", "s", " left by longjmp"),
-        (passage.unseen_calls, "return", "s", " whose call was not seen"),
-        (passage.unmatched, "return", "s", " to no open call"),
+    let mut words: Vec<String> = counted_nonzero([
+        (passage.truncated, "truncated stack", "truncated stacks"),
+        (
+            passage.underflow,
+            "stack whose outer calls returns have used up",
+            "stacks whose outer calls returns have used up",
+        ),
+        (passage.completed, "of these made whole by stitching", "of these made whole by stitching"),
+        (passage.lengthened, "made longer by stitching", "made longer by stitching"),
+        (passage.tail_calls, "tail call", "tail calls"),
+        (passage.unwound, "frame left by longjmp", "frames left by longjmp"),
+        (passage.unseen_calls, "return whose call was not seen", "returns whose call was not seen"),
+        (passage.unmatched, "return to no open call", "returns to no open call"),
         (
             passage.untyped,
-            "branch",
-            "es",
-            " of unknown type, among which calls and returns are not seen",
+            "branch of unknown type, among which calls and returns are not seen",
+            "branches of unknown type, among which calls and returns are not seen",
         ),
-        (passage.folded, "frame", "s", " too deep for a place of its own"),
-        (passage.unusable, "stack", "s", " without calls and returns left out"),
-    ];
-    let word = |(count, one, ending, rest): (u64, &str, &str, &str)| {
-        let many = if count == 1 { "" } else { ending };
-        format!("{} {one}{many}{rest}", grouped(count))
-    };
-    let mut words: Vec<String> = odd.into_iter().filter(|odd| odd.0 > 0).map(word).collect();
+        (
+            passage.folded,
+            "frame too deep for a place of its own",
+            "frames too deep for a place of its own",
+        ),
+        (
+            passage.unusable,
+            "stack without calls and returns left out",
+            "stacks without calls and returns left out",
+        ),
+    ])
+    .collect();
     if passage.truncated > 0 && !stitch {
         words.push("--stitch joins them to earlier ones".to_owned());
     }
