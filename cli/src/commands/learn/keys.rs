@@ -1,13 +1,10 @@
-//! What the keys do: the course as it is played on a terminal.
-
-use std::io;
+//! The course as it stands on a terminal, and what each key does to it.
 
 use lab::learn::{Bits, View};
 use lbr_msr::soft::SoftCpu;
 use termion::event::Key;
 
-use super::terminal::{Terminal, Woken};
-use super::{CPUS, Subject, screen, words};
+use super::{CPUS, Subject, words};
 
 /// What is on the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,27 +30,6 @@ pub(super) struct Play {
     /// Slots that are scrolled past, where not all fit.
     pub(super) scrolled: Option<usize>,
     pub(super) message: String,
-}
-
-/// Plays the course until its reader has enough.
-pub(super) fn play(subjects: Vec<Subject>, at: usize) -> io::Result<()> {
-    let mut play = Play::new(subjects, at);
-    let mut terminal = Terminal::take()?;
-    let mut shown = None;
-    loop {
-        let size = terminal.size();
-        if shown != Some(size) {
-            terminal.show(&screen::draw(&play, size))?;
-            shown = Some(size);
-        }
-        match terminal.wait() {
-            Woken::Nothing => continue,
-            Woken::Key(key) if play.press(key) => shown = None,
-            Woken::Key(_) | Woken::End => break,
-        }
-    }
-    terminal.end();
-    Ok(())
 }
 
 impl Play {

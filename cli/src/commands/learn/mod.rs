@@ -8,7 +8,7 @@ mod screen;
 mod terminal;
 mod words;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -18,6 +18,8 @@ use lab::learn::{LESSONS, Lesson, Question, Session};
 use lbr_msr::BranchFilter;
 use lbr_msr::soft::SoftCpu;
 
+use self::keys::Play;
+use self::terminal::{Terminal, Woken};
 use super::rights::Rights;
 use crate::exit::{DONE, OrExit, Outcome, USAGE};
 use crate::output::Output;
@@ -160,7 +162,7 @@ pub(crate) fn run(args: &Learn) -> Outcome {
         }
     } else if drawn {
         let at = subjects.iter().position(|subject| Some(&subject.name) == asked.as_ref());
-        keys::play(subjects, at.unwrap_or(0))?;
+        play(subjects, at.unwrap_or(0))?;
     } else {
         let mut out = Out::stdout();
         for subject in subjects {
@@ -169,6 +171,27 @@ pub(crate) fn run(args: &Learn) -> Outcome {
         out.flush()?;
     }
     Ok(DONE)
+}
+
+/// Plays the course until its reader has enough.
+fn play(subjects: Vec<Subject>, at: usize) -> io::Result<()> {
+    let mut play = Play::new(subjects, at);
+    let mut terminal = Terminal::take()?;
+    let mut shown = None;
+    loop {
+        let size = terminal.size();
+        if shown != Some(size) {
+            terminal.show(&screen::draw(&play, size))?;
+            shown = Some(size);
+        }
+        match terminal.wait() {
+            Woken::Nothing => continue,
+            Woken::Key(key) if play.press(key) => shown = None,
+            Woken::Key(_) | Woken::End => break,
+        }
+    }
+    terminal.end();
+    Ok(())
 }
 
 fn list() -> Outcome {
