@@ -11,7 +11,7 @@
 use lbr_msr::arm::{self, Allowlisted, ArmError, ArmPlan, Frozen, Restored, Saved};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
-use crate::keeper::{KeeperError, Ticket};
+use crate::keeper::{KeeperError, Restorable, Ticket};
 
 /// Why a ring is not armed.
 #[derive(Debug, thiserror::Error)]
@@ -122,15 +122,16 @@ impl<M: MsrWrite> Ready<M> {
             }),
         }
     }
+}
 
-    pub(crate) fn give(&mut self, ticket: Ticket) {
+impl<M: MsrWrite> Restorable for Ready<M> {
+    fn give(&mut self, ticket: Ticket) {
         self.ticket = Some(ticket);
     }
 
-    /// Puts back what [`new`](Self::new) read: for the keeper, in whose
-    /// process the ring never was armed.
-    pub(crate) fn restore(&mut self) -> Result<Restored, MsrError> {
-        self.plan.restore(&mut self.registers, &self.saved)
+    /// Puts back what [`new`](Self::new) read: the keeper's ring never was armed.
+    fn put_back(&mut self) -> bool {
+        self.plan.restore(&mut self.registers, &self.saved).is_ok()
     }
 }
 

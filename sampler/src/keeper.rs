@@ -22,14 +22,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lbr_msr::MsrWrite;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, pipe2, setsid};
-
-use crate::guard::Ready;
 
 /// Why nothing watches over the registers.
 #[derive(Debug, thiserror::Error)]
@@ -64,13 +61,13 @@ const FAREWELL: [u8; 3] = [b'f', 0, 0];
 /// The recorder's end of the pipe, and the child to reap. It ends with the
 /// last ticket.
 #[derive(Debug)]
-struct Line {
+struct Lifeline {
     /// `None` only while it is dropped.
     pipe: Option<File>,
     keeper: Pid,
 }
 
-impl Drop for Line {
+impl Drop for Lifeline {
     fn drop(&mut self) {
         // A process that holds the pipe too may live on.
         if let Some(mut pipe) = self.pipe.take() {
@@ -90,20 +87,10 @@ pub trait Restorable {
     fn put_back(&mut self) -> bool;
 }
 
-impl<M: MsrWrite> Restorable for Ready<M> {
-    fn give(&mut self, ticket: Ticket) {
-        Ready::give(self, ticket);
-    }
-
-    fn put_back(&mut self) -> bool {
-        self.restore().is_ok()
-    }
-}
-
 /// A ring's number with its keeper.
 #[derive(Clone, Debug)]
 pub struct Ticket {
-    line: Arc<Line>,
+    line: Arc<Lifeline>,
     number: u16,
 }
 
@@ -172,7 +159,7 @@ pub fn watch<R: Restorable>(rings: &mut [R]) -> Result<(), KeeperError> {
             unsafe { libc::_exit(i32::from(!matches!(kept, Ok(true)))) }
         }
         ForkResult::Parent { child } => {
-            let line = Arc::new(Line { pipe: Some(write.into()), keeper: child });
+            let line = Arc::new(Lifeline { pipe: Some(write.into()), keeper: child });
             drop((read, ready));
             let heard = File::from(hears).read_exact(&mut [0]);
             heard.map_err(os("it did not answer"))?;
