@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lab::measure::bracket::{Body, Bracket, Register, SwitchWrites};
+use lab::measure::bracket::{Body, Bracket, Gpr, SwitchWrites};
 use lab::measure::image::{LoadError, LoadedFile};
 use lab::measure::{FaultKind, MeasureError, Measurement, Reading, Ring, Session};
 use lbr_msr::arm::Restored;
@@ -144,8 +144,8 @@ fn set_up_code_is_not_counted_and_its_registers_arrive() {
     let Some(code) = assemble("adc rcx, [r14]; mov rbx, rsp") else { return };
     let measured = measure(&Body { init, code, ..Body::default() });
     assert_eq!(measured.counts.expect("counted").instructions, 2);
-    assert_eq!(measured.end.get(Register::Rcx), 9);
-    assert_eq!(measured.end.get(Register::Rbx), measured.end.get(Register::Rsp));
+    assert_eq!(measured.end.get(Gpr::Rcx), 9);
+    assert_eq!(measured.end.get(Gpr::Rbx), measured.end.get(Gpr::Rsp));
 }
 
 #[test]
@@ -282,10 +282,10 @@ fn registers_and_flags_come_and_go() {
         ..Body::default()
     };
     let end = measure(&body).end;
-    assert_eq!(end.get(Register::Rcx), 7);
-    assert_eq!(end.get(Register::R9), 15, "three copies, five rounds");
-    assert_eq!(end.get(Register::R15), 0);
-    assert_eq!(end.get(Register::Rdx) & 0x602, 0x202, "flags were loaded");
+    assert_eq!(end.get(Gpr::Rcx), 7);
+    assert_eq!(end.get(Gpr::R9), 15, "three copies, five rounds");
+    assert_eq!(end.get(Gpr::R15), 0);
+    assert_eq!(end.get(Gpr::Rdx) & 0x602, 0x202, "flags were loaded");
 }
 
 /// Between the two system calls stand the two jumps and no other branch.
@@ -355,11 +355,11 @@ fn vector_registers_are_clean_at_the_start_of_each_run() {
                   fldz; fldz; mov dword ptr [r14], 0; fldcw [r14]";
     let Some(code) = assemble(source) else { return };
     let end = measure(&Body { code, ..Body::default() }).end;
-    assert_eq!(end.get(Register::Rbx), 0);
+    assert_eq!(end.get(Gpr::Rbx), 0);
     // SDM Vol. 1, 10.2.3.1 and 8.1.4, 8.1.5: as after FNINIT.
-    assert_eq!(end.get(Register::R12), 0x1F80);
-    assert_eq!(end.get(Register::R13), 0, "the x87 stack is empty");
-    assert_eq!(end.get(Register::R8), 0x037F);
+    assert_eq!(end.get(Gpr::R12), 0x1F80);
+    assert_eq!(end.get(Gpr::R13), 0, "the x87 stack is empty");
+    assert_eq!(end.get(Gpr::R8), 0x037F);
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn the_upper_half_of_a_vector_is_clean_too() {
     }
     let source = "vextracti128 xmm1, ymm7, 1; vmovq rbx, xmm1; vpcmpeqd ymm7, ymm7, ymm7";
     let Some(code) = assemble(source) else { return };
-    assert_eq!(measure(&Body { code, ..Body::default() }).end.get(Register::Rbx), 0);
+    assert_eq!(measure(&Body { code, ..Body::default() }).end.get(Gpr::Rbx), 0);
 }
 
 #[test]

@@ -84,14 +84,14 @@ fn what_a_program_cannot_bring_about_is_said() {
 fn the_listed_branches_are_a_way_through_the_code() {
     const BASE: u64 = 0x5555_0000_0000;
     for kernel in KERNELS.into_iter().chain([Kernel::AroundPmi, Kernel::AroundSmi]) {
-        let program = Program::of(kernel);
+        let program = KernelCode::of(kernel);
         let (code, start) = (program.code.finish(), BASE + CODE);
         let at = |ip: u64| insn::decode(code.get((ip - start) as usize..).unwrap_or_default(), ip);
         // None of those that are chosen for each run, then every second one.
         let all = program.code.taken(BASE);
         let choices = program.choices;
         for branches in
-            [Program::choose(&all, &choices), Program::choose(&all, &vec![0; choices.len()])]
+            [KernelCode::choose(&all, &choices), KernelCode::choose(&all, &vec![0; choices.len()])]
         {
             // Behind the system call that switches recording on.
             let mut ip = BASE + program.switched;
@@ -149,7 +149,7 @@ fn check(insn: Insn, known: &Known, kernel: Kernel) {
 #[test]
 fn places_are_apart() {
     for kernel in [Kernel::Jumps(40), Kernel::EveryClass, Kernel::Calls { calls: 5, returns: 5 }] {
-        let branches = Program::of(kernel).code.taken(0x1000);
+        let branches = KernelCode::of(kernel).code.taken(0x1000);
         let mut landings: Vec<u64> = branches.iter().filter_map(|branch| branch.to).collect();
         let count = landings.len();
         landings.sort_unstable();
@@ -160,18 +160,18 @@ fn places_are_apart() {
 
 #[test]
 fn numbers_asked_for_are_numbers_taken() {
-    let count = |kernel| Program::of(kernel).code.taken(0).len();
+    let count = |kernel| KernelCode::of(kernel).code.taken(0).len();
     assert_eq!(count(Kernel::Jumps(40)), 40);
     assert_eq!(count(Kernel::Calls { calls: 5, returns: 2 }), 7);
     assert_eq!(count(Kernel::Leaves(4)), 9);
     assert_eq!(count(Kernel::Chain(100)), 2);
-    let program = Program::of(Kernel::Unpredictable(40));
-    assert_eq!(Program::choose(&program.code.taken(0), &program.choices).len(), 40);
+    let program = KernelCode::of(Kernel::Unpredictable(40));
+    assert_eq!(KernelCode::choose(&program.code.taken(0), &program.choices).len(), 40);
     let (mut subject, _) = subject();
     let mut choices = program.choices.clone();
     subject.shuffle(&mut choices);
     assert_ne!(choices, program.choices, "the order is drawn");
-    assert_eq!(Program::choose(&program.code.taken(0), &choices).len(), 40);
+    assert_eq!(KernelCode::choose(&program.code.taken(0), &choices).len(), 40);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use lbr_msr::record::Event;
-use profile::export::{ProfileKind, Traces, Wanted};
+use profile::export::{ProfileKind, ProgramChoice, Traces};
 use profile::{Counter, Recording};
 
 use crate::recorded::{entry, exact, meta, sample, stream};
@@ -67,7 +67,7 @@ fn program(dir: &Path) -> PathBuf {
 
 fn made<const JOIN: bool>(bytes: Vec<u8>, kind: ProfileKind) -> (String, profile::export::Losses) {
     let dir = tempfile::tempdir().unwrap();
-    let wanted = Wanted::File(program(dir.path()));
+    let wanted = ProgramChoice::File(program(dir.path()));
     let mut counter = Counter::of(Traces::<JOIN>::by(kind.rules()));
     let mut recording = Recording::from_stream(Box::new(Cursor::new(bytes))).unwrap();
     counter.recording(&mut recording, |_, _| {}).unwrap();

@@ -13,7 +13,7 @@ use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 use sampler::config::{Queue, WhenFull};
 use sampler::source::cpu::target::{Emit, Target};
-use sampler::source::cpu::{Code, CpuRing, Cpus, RecordUntil, Switches, may_go_first};
+use sampler::source::cpu::{CpuRing, Cpus, RecordUntil, Switches, UserCode, may_go_first};
 use sampler::source::{Exit, SourceError};
 use sampler::target::Affinity;
 use sampler::target::ThreadId;
@@ -140,7 +140,7 @@ impl Scripted {
 
 struct Owned(fn(u64) -> bool);
 
-impl Code for Owned {
+impl UserCode for Owned {
     fn look(&mut self, _: u64) -> Vec<Event> {
         Vec::new()
     }
@@ -161,8 +161,8 @@ impl Target for Scripted {
     fn id(&self) -> ThreadId {
         ID
     }
-    fn code(&self) -> Option<Box<dyn Code>> {
-        self.code.map(|owns| Box::new(Owned(owns)) as Box<dyn Code>)
+    fn code(&self) -> Option<Box<dyn UserCode>> {
+        self.code.map(|owns| Box::new(Owned(owns)) as Box<dyn UserCode>)
     }
     fn switches(&self) -> Option<Box<dyn Switches>> {
         self.switches.clone().map(|count| Box::new(Counted(count)) as Box<dyn Switches>)

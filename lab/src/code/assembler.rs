@@ -1,6 +1,6 @@
 //! Writes the few instructions that frames, brackets and kernels are made of.
 
-use super::frame::Register;
+use super::frame::Gpr;
 
 /// State components: x87, SSE, AVX, and AVX-512's three. SDM Vol. 1, 13.1.
 const VECTORS: u32 = 0xE7;
@@ -117,28 +117,28 @@ impl Assembler {
     }
 
     /// `opcode` with a 64-bit register and `[rip + ...]`.
-    fn transfer(&mut self, opcode: u8, register: Register, address: u64) {
+    fn transfer(&mut self, opcode: u8, register: Gpr, address: u64) {
         let number = register as u8;
         self.memory(&[0x48 | (number >> 3) << 2, opcode, (number & 7) << 3 | 5], address);
     }
 
     /// MOV register to memory. No flags change.
-    pub(crate) fn store(&mut self, address: u64, register: Register) {
+    pub(crate) fn store(&mut self, address: u64, register: Gpr) {
         self.transfer(0x89, register, address);
     }
 
     /// MOV memory to register. No flags change.
-    pub(crate) fn load(&mut self, register: Register, address: u64) {
+    pub(crate) fn load(&mut self, register: Gpr, address: u64) {
         self.transfer(0x8B, register, address);
     }
 
     /// LEA.
-    pub(crate) fn address(&mut self, register: Register, address: u64) {
+    pub(crate) fn address(&mut self, register: Gpr, address: u64) {
         self.transfer(0x8D, register, address);
     }
 
     /// An opcode whose last three bits are a register's.
-    fn short(&mut self, opcode: u8, register: Register) {
+    fn short(&mut self, opcode: u8, register: Gpr) {
         let number = register as u8;
         if number >= 8 {
             self.raw(&[0x41]);
@@ -147,16 +147,16 @@ impl Assembler {
     }
 
     /// MOV of a 32-bit constant, zero-extended.
-    pub(crate) fn constant(&mut self, register: Register, value: u32) {
+    pub(crate) fn constant(&mut self, register: Gpr, value: u32) {
         self.short(0xB8, register);
         self.raw(&value.to_le_bytes());
     }
 
-    pub(crate) fn push(&mut self, register: Register) {
+    pub(crate) fn push(&mut self, register: Gpr) {
         self.short(0x50, register);
     }
 
-    pub(crate) fn pop(&mut self, register: Register) {
+    pub(crate) fn pop(&mut self, register: Gpr) {
         self.short(0x58, register);
     }
 
@@ -174,8 +174,8 @@ impl Assembler {
     /// XRSTOR of x87, SSE, AVX and AVX-512 state from an area (SDM Vol. 1,
     /// 13.8), or FXRSTOR where the system has no XSAVE. RAX and RDX are lost.
     pub(crate) fn load_vectors(&mut self, area: u64, xsave: bool) {
-        self.constant(Register::Rax, VECTORS);
-        self.constant(Register::Rdx, 0);
+        self.constant(Gpr::Rax, VECTORS);
+        self.constant(Gpr::Rdx, 0);
         let extension = if xsave { 5 } else { 1 };
         self.memory(&[0x48, 0x0F, 0xAE, extension << 3 | 5], area);
     }
@@ -196,19 +196,19 @@ impl Assembler {
         /// Of the 32-bit fields `lock` and `index`.
         const LOCK: u64 = 8;
         let behind = self.label();
-        self.load(Register::Rax, page + LOCK);
-        self.store(into, Register::Rax);
+        self.load(Gpr::Rax, page + LOCK);
+        self.store(into, Gpr::Rax);
         self.raw(&[0x48, 0x89, 0xC1, 0x48, 0xC1, 0xE9, 32]); // mov rcx, rax; shr rcx, 32
         self.relative(&[0x0F, 0x84], behind); // jz
         self.raw(&[0xFF, 0xC9]); // dec ecx
         self.raw(&LFENCE);
         self.raw(&[0x0F, 0x33]); // rdpmc
         self.raw(&LFENCE);
-        self.store(into + 8, Register::Rax);
-        self.store(into + 16, Register::Rdx);
+        self.store(into + 8, Gpr::Rax);
+        self.store(into + 16, Gpr::Rdx);
         self.bind(behind);
-        self.load(Register::Rax, page + LOCK);
-        self.store(into + 24, Register::Rax);
+        self.load(Gpr::Rax, page + LOCK);
+        self.store(into + 24, Gpr::Rax);
     }
 
     /// The time stamp into memory; RAX and RDX are lost, flags stay. LFENCE on
@@ -242,7 +242,7 @@ impl Assembler {
     }
 
     /// DEC of a 64-bit register, then JNZ rel32; the address of JNZ.
-    pub(crate) fn count_down(&mut self, register: Register, to: Label) -> u64 {
+    pub(crate) fn count_down(&mut self, register: Gpr, to: Label) -> u64 {
         let number = register as u8;
         self.raw(&[0x48 | number >> 3, 0xFF, 0xC8 | number & 7]);
         self.relative(&[0x0F, 0x85], to)

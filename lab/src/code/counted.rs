@@ -8,16 +8,16 @@ pub(crate) type Reading = [u64; 4];
 
 /// What [counters](sampler::source::perf::Counting) came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum CounterDeltas {
     /// By each; `None` for one that does not count.
     All([Option<u64>; COUNTERS]),
     /// The kernel had a counter stopped meanwhile, to let something else run.
     Interrupted,
 }
 
-impl Counted {
+impl CounterDeltas {
     /// From the two readings of each.
-    pub(crate) fn of(readings: &[[Reading; COUNTERS]; 2]) -> Counted {
+    pub(crate) fn of(readings: &[[Reading; COUNTERS]; 2]) -> CounterDeltas {
         let mut all = [None; COUNTERS];
         let [opening, closing] = readings;
         for ((count, opening), closing) in all.iter_mut().zip(opening).zip(closing) {
@@ -25,13 +25,13 @@ impl Counted {
             // While neither changes the kernel leaves the counter alone (linux/perf_event.h, `lock`);
             // where it would wrap around, there is an interrupt that changes it.
             if [behind, closing[0], closing[3]] != [page; 3] {
-                return Counted::Interrupted;
+                return CounterDeltas::Interrupted;
             }
             let value = |low: u64, high: u64| high << 32 | low;
             let counted = value(closing[1], closing[2]).wrapping_sub(value(low, high));
             *count = (page >> 32 != 0).then_some(counted);
         }
-        Counted::All(all)
+        CounterDeltas::All(all)
     }
 }
 
@@ -53,13 +53,13 @@ mod tests {
         ];
         let mut closing = opening;
         closing[0] = [PAGE_OF_3, 0x10, 2, PAGE_OF_3];
-        let found = Counted::of(&[opening, closing]);
-        assert_eq!(found, Counted::All([Some(0x20), Some(0), None, None]));
+        let found = CounterDeltas::of(&[opening, closing]);
+        assert_eq!(found, CounterDeltas::All([Some(0x20), Some(0), None, None]));
         // The kernel stopped one between, or while it was read.
         closing[1] = [PAGE_OF_3 + 2, 5, 0, PAGE_OF_3 + 2];
-        assert_eq!(Counted::of(&[opening, closing]), Counted::Interrupted);
+        assert_eq!(CounterDeltas::of(&[opening, closing]), CounterDeltas::Interrupted);
         closing[1] = opening[1];
         closing[1][3] += 2;
-        assert_eq!(Counted::of(&[opening, closing]), Counted::Interrupted);
+        assert_eq!(CounterDeltas::of(&[opening, closing]), CounterDeltas::Interrupted);
     }
 }

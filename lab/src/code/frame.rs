@@ -36,7 +36,7 @@ use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
 use super::assembler::Assembler;
-use super::counted::{COUNTERS, Counted, Reading};
+use super::counted::{COUNTERS, CounterDeltas, Reading};
 use super::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 
 /// A general-purpose register, numbered as instructions number it. SDM Vol. 2,
@@ -44,7 +44,7 @@ use super::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 #[allow(missing_docs, reason = "the names say it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Register {
+pub enum Gpr {
     Rax,
     Rcx,
     Rdx,
@@ -63,40 +63,40 @@ pub enum Register {
     R15,
 }
 
-use Register::{R8, R9, R10, R11, R12, R13, R14, R15, Rax, Rbp, Rbx, Rcx, Rdi, Rdx, Rsi, Rsp};
+use Gpr::{R8, R9, R10, R11, R12, R13, R14, R15, Rax, Rbp, Rbx, Rcx, Rdi, Rdx, Rsi, Rsp};
 
-impl Register {
+impl Gpr {
     /// All, in the order of their numbers.
-    pub const ALL: [Register; 16] =
+    pub const ALL: [Gpr; 16] =
         [Rax, Rcx, Rdx, Rbx, Rsp, Rbp, Rsi, Rdi, R8, R9, R10, R11, R12, R13, R14, R15];
 }
 
 /// Values of the general-purpose registers and RFLAGS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Registers {
+pub struct GprValues {
     general: [u64; 16],
     /// RFLAGS.
     pub rflags: u64,
 }
 
-impl Default for Registers {
-    fn default() -> Registers {
+impl Default for GprValues {
+    fn default() -> GprValues {
         // Bit 1 is always 1, interrupts are enabled. SDM Vol. 1, 3.4.3.
-        Registers { general: [0; 16], rflags: 0x202 }
+        GprValues { general: [0; 16], rflags: 0x202 }
     }
 }
 
-impl Registers {
+impl GprValues {
     /// The value of a register.
     #[must_use]
-    pub const fn get(&self, register: Register) -> u64 {
+    pub const fn get(&self, register: Gpr) -> u64 {
         self.general[register as usize]
     }
 
     /// The same with one register changed.
     #[must_use]
-    pub const fn with(mut self, register: Register, value: u64) -> Registers {
+    pub const fn with(mut self, register: Gpr, value: u64) -> GprValues {
         self.general[register as usize] = value;
         self
     }
@@ -125,13 +125,13 @@ impl SwitchWrites {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRun {
     /// Registers where the code had come to its end.
-    pub registers: Registers,
+    pub registers: GprValues,
     /// Time stamps before and behind the code.
     pub tsc: [u64; 2],
     /// What the two writes returned: 8, or a negative errno.
     pub switched: [i64; 2],
     /// What the counters counted between their readings.
-    pub counted: Counted,
+    pub counted: CounterDeltas,
 }
 
 impl FrameRun {
@@ -147,11 +147,11 @@ impl FrameRun {
 #[repr(C)]
 pub(crate) struct Data {
     /// Registers at entry of the set-up code.
-    start: Registers,
+    start: GprValues,
     /// Registers where the code begins.
-    live: Registers,
+    live: GprValues,
     /// Registers where it has come to its end.
-    end: Registers,
+    end: GprValues,
     /// The caller's stack pointer.
     host: u64,
     descriptor: i64,
@@ -164,11 +164,11 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    pub(crate) fn new(start: Registers, switch: SwitchWrites) -> Data {
+    pub(crate) fn new(start: GprValues, switch: SwitchWrites) -> Data {
         Data {
             start,
-            live: Registers::default(),
-            end: Registers::default(),
+            live: GprValues::default(),
+            end: GprValues::default(),
             host: 0,
             descriptor: i64::from(switch.descriptor),
             msr: u64::from(switch.msr),
@@ -197,7 +197,7 @@ impl Data {
             registers: self.end,
             tsc: self.tsc,
             switched: self.switched,
-            counted: Counted::of(&self.counters),
+            counted: CounterDeltas::of(&self.counters),
         }
     }
 }
@@ -220,7 +220,7 @@ pub(crate) const CODE: u64 = COUNTER_PAGES + COUNTERS as u64 * PAGE;
 /// Size of each area of memory.
 pub const AREA: u64 = 1 << 16;
 /// The registers that point into the middle of an area.
-pub const AREAS: [Register; 4] = [Rbp, Rsi, Rdi, R14];
+pub const AREAS: [Gpr; 4] = [Rbp, Rsi, Rdi, R14];
 /// Size of the stack.
 pub const STACK: u64 = 8 << 20;
 /// What lies above the stack pointer at first.
@@ -231,7 +231,7 @@ const ABOVE: u64 = AREA;
 pub(crate) struct Frame {
     mapping: Mapping,
     entry: u64,
-    start: Registers,
+    start: GprValues,
 }
 
 impl Frame {
@@ -254,7 +254,7 @@ impl Frame {
         mapping.fill(CODE, text, code, EXECUTABLE)?;
         mapping.protect(stack, STACK, WRITABLE)?;
         let base = mapping.address();
-        let mut start = Registers::default().with(Rsp, base + stack + STACK - ABOVE);
+        let mut start = GprValues::default().with(Rsp, base + stack + STACK - ABOVE);
         for (i, register) in (0u64..).zip(AREAS) {
             let area = stack + STACK + PAGE + i * (AREA + PAGE);
             mapping.protect(area, AREA, WRITABLE)?;
@@ -271,7 +271,7 @@ impl Frame {
     /// The registers that a run starts with unless others are given: pointers
     /// into the middle of areas of [`AREA`] bytes in RBP, RSI, RDI and R14, a
     /// stack of [`STACK`] bytes in RSP, 0 in all others.
-    pub(crate) const fn start(&self) -> Registers {
+    pub(crate) const fn start(&self) -> GprValues {
         self.start
     }
 
@@ -283,7 +283,7 @@ impl Frame {
     /// that which its registers point to, leaves the data page, MXCSR and the
     /// x87 control word alone, and makes no system call that this process could
     /// not bear.
-    pub(crate) unsafe fn run(&mut self, start: Registers, switch: SwitchWrites) -> FrameRun {
+    pub(crate) unsafe fn run(&mut self, start: GprValues, switch: SwitchWrites) -> FrameRun {
         let data = self.mapping.pointer().cast::<Data>();
         // SAFETY: the data page is at the start of the mapping, writable,
         // large enough (asserted above) and aligned. `entry` is a function
@@ -300,7 +300,7 @@ impl Frame {
 }
 
 /// What a function keeps for its caller. System V ABI, Figure 3.4.
-const CALLEE_SAVED: [Register; 6] = [Rbx, Rbp, R12, R13, R14, R15];
+const CALLEE_SAVED: [Gpr; 6] = [Rbx, Rbp, R12, R13, R14, R15];
 
 /// Where the parts of the way in are.
 pub(crate) struct Entered {
@@ -349,7 +349,7 @@ pub(crate) fn enter(code: &mut Assembler, init: &[u8], ends: Ends) -> Entered {
 /// Writes all that comes behind the code, up to the return; where the system
 /// call that switches recording off returns to, or 0.
 pub(crate) fn leave(code: &mut Assembler, ends: Ends) -> u64 {
-    let end_of = |register: Register| offset_of!(Data, end) as u64 + 8 * register as u64;
+    let end_of = |register: Gpr| offset_of!(Data, end) as u64 + 8 * register as u64;
     code.store(end_of(Rax), Rax);
     code.store(end_of(Rdx), Rdx);
     code.time_stamp(offset_of!(Data, tsc) as u64 + 8);
@@ -380,7 +380,7 @@ fn load(code: &mut Assembler, area: usize) {
     let area = area as u64;
     code.address(Rsp, OWN_STACK);
     code.load_flags(area + 8 * 16);
-    for register in Register::ALL.into_iter().filter(|r| *r != Rsp) {
+    for register in Gpr::ALL.into_iter().filter(|r| *r != Rsp) {
         code.load(register, area + 8 * register as u64);
     }
     code.load(Rsp, area + 8 * Rsp as u64);
@@ -389,7 +389,7 @@ fn load(code: &mut Assembler, area: usize) {
 /// Registers and flags into memory. RSP points to our own stack afterwards.
 fn store(code: &mut Assembler, area: usize) {
     let area = area as u64;
-    for register in Register::ALL {
+    for register in Gpr::ALL {
         code.store(area + 8 * register as u64, register);
     }
     code.address(Rsp, OWN_STACK);

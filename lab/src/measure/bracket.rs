@@ -20,9 +20,9 @@ use std::ops::Range;
 
 use crate::code::assembler::Assembler;
 use crate::code::counted::COUNTERS;
-pub use crate::code::counted::Counted;
+pub use crate::code::counted::CounterDeltas;
 use crate::code::frame::{self, CODE, COUNTER_PAGES, Ends, Frame};
-pub use crate::code::frame::{AREA, AREAS, FrameRun, Register, Registers, STACK, SwitchWrites};
+pub use crate::code::frame::{AREA, AREAS, FrameRun, Gpr, GprValues, STACK, SwitchWrites};
 use crate::code::memory::PAGE;
 
 /// What is put into a bracket.
@@ -164,7 +164,7 @@ impl Bracket {
     /// into the middle of areas of [`AREA`] bytes in RBP, RSI, RDI and R14, a
     /// stack of [`STACK`] bytes in RSP, 0 in all others.
     #[must_use]
-    pub const fn start(&self) -> Registers {
+    pub const fn start(&self) -> GprValues {
         self.frame.start()
     }
 
@@ -199,7 +199,7 @@ fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
     let entered = frame::enter(&mut code, &body.init, ends);
     let rounds = body.rounds.map(|rounds| rounds.max(1));
     if let Some(rounds) = rounds {
-        code.constant(Register::R15, rounds);
+        code.constant(Gpr::R15, rounds);
     }
     let halt = body.stepped.then(|| code.here());
     if body.stepped {
@@ -219,7 +219,7 @@ fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
         }
     }
     let copies_end = code.here();
-    let around = rounds.map(|_| code.count_down(Register::R15, inside));
+    let around = rounds.map(|_| code.count_down(Gpr::R15, inside));
     let close = code.jump(outside);
     code.align();
     code.bind(outside);

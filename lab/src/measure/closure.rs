@@ -7,7 +7,7 @@
 
 use lbr_msr::record::HwBranchType;
 
-use super::bracket::{Body, Register, Registers};
+use super::bracket::{Body, Gpr, GprValues};
 use super::options::MeasureError;
 use super::result::{Measurement, Strip};
 use super::session::Session;
@@ -24,9 +24,9 @@ fn body_of<F: FnMut()>() -> Body {
     Body { call: Some(address), ..Body::default() }
 }
 
-fn pointing_at<F>(closure: &mut F) -> impl Fn(Registers) -> Registers {
+fn pointing_at<F>(closure: &mut F) -> impl Fn(GprValues) -> GprValues {
     let pointer = std::ptr::from_mut(closure) as u64;
-    move |registers| registers.with(Register::Rdi, pointer)
+    move |registers| registers.with(Gpr::Rdi, pointer)
 }
 
 impl Session {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use lbr_msr::filter::BranchClasses;
 use lbr_msr::record::{BranchEntry, BranchSpec, HwBranchType};
 
-use super::bracket::{Layout, Registers};
+use super::bracket::{GprValues, Layout};
 use super::walk::StepCounts;
 
 /// A measurement.
@@ -55,7 +55,7 @@ pub struct Measurement {
     /// each are in [`blocks`](Self::blocks).
     pub overflowed: u64,
     /// Registers at the end of the last run at full speed.
-    pub end: Registers,
+    pub end: GprValues,
     /// It was stopped before all runs were made.
     pub stopped: bool,
 }

@@ -63,20 +63,20 @@ pub trait Ring: Debug {
 
 /// The registers of a CPU, under the guard that puts them back.
 #[derive(Debug)]
-pub struct Registers<M: MsrWrite> {
+pub struct GuardedRegisters<M: MsrWrite> {
     armed: Armed<M>,
     caps: LbrCaps,
     node: File,
     switch: SwitchWrites,
 }
 
-impl<M: MsrWrite> Registers<M> {
+impl<M: MsrWrite> GuardedRegisters<M> {
     /// Stops the armed ring, and takes it over. `node` is the device through
     /// which a bracket switches it on and off: `/dev/cpu/N/msr`.
     ///
     /// # Errors
     /// The node cannot be opened for writing, or an access that failed.
-    pub fn new(mut armed: Armed<M>, caps: LbrCaps, node: &Path) -> io::Result<Registers<M>> {
+    pub fn new(mut armed: Armed<M>, caps: LbrCaps, node: &Path) -> io::Result<GuardedRegisters<M>> {
         let node = OpenOptions::new().read(true).write(true).open(node)?;
         let frozen = armed.freeze().map_err(io::Error::other)?;
         let (control, enable) = armed.plan().control();
@@ -86,11 +86,11 @@ impl<M: MsrWrite> Registers<M> {
             on: frozen.control | enable,
             off: frozen.control & !enable,
         };
-        Ok(Registers { armed, caps, node, switch })
+        Ok(GuardedRegisters { armed, caps, node, switch })
     }
 }
 
-impl<M: MsrWrite + Debug> Ring for Registers<M> {
+impl<M: MsrWrite + Debug> Ring for GuardedRegisters<M> {
     fn switch(&self) -> SwitchWrites {
         SwitchWrites { descriptor: self.node.as_raw_fd(), ..self.switch }
     }

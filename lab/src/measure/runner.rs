@@ -7,7 +7,7 @@ use lbr_msr::insn::{branch_kind, features};
 use lbr_msr::record::HwBranchType;
 use nix::libc;
 
-use super::bracket::{Bracket, FrameRun, Layout, Registers, SwitchWrites};
+use super::bracket::{Bracket, FrameRun, GprValues, Layout, SwitchWrites};
 use super::child::{Child, Setting};
 use super::fault::{Fault, FaultKind, NoResult};
 use super::options::MeasureError;
@@ -16,7 +16,7 @@ use super::options::MeasureError;
 pub(super) struct Runner {
     pub(super) child: Child,
     pub(super) layout: Layout,
-    pub(super) start: Registers,
+    pub(super) start: GprValues,
     pub(super) code: Sites,
 }
 
@@ -24,7 +24,7 @@ impl Runner {
     pub(super) fn new(
         bracket: &Bracket,
         setting: &Setting,
-        start: Registers,
+        start: GprValues,
     ) -> Result<Runner, MeasureError> {
         let layout = bracket.layout().clone();
         match Child::new(bracket, setting) {

@@ -11,7 +11,7 @@ use lbr_msr::filter::{BranchClasses, BranchFilter, FilterError, to_register_besi
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::SoftCpu;
 
-use super::bracket::{Body, Bracket, Layout, Registers, SwitchWrites};
+use super::bracket::{Body, Bracket, GprValues, Layout, SwitchWrites};
 use super::child::Setting;
 use super::fault::NoResult;
 use super::options::{MeasureError, Options};
@@ -19,7 +19,7 @@ use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut
 use super::ring::{Full, Reading, Ring};
 use super::runner::Runner;
 use super::walk::StepCounts;
-use crate::code::counted::Counted;
+use crate::code::counted::CounterDeltas;
 use sampler::source::perf::Stacks;
 use sampler::target::{Affinity, Moved};
 
@@ -128,7 +128,7 @@ impl Session {
         body: &Body,
         nothing: &Body,
         alone: bool,
-        start: impl Fn(Registers) -> Registers,
+        start: impl Fn(GprValues) -> GprValues,
         strip: Strip,
     ) -> Result<Measurement, MeasureError> {
         let switch = self.ring.as_ref().map_or(SwitchWrites::NONE, |ring| ring.switch());
@@ -278,8 +278,8 @@ impl Session {
         let ticks = ran.ticks();
         let Some(ring) = &mut self.ring else {
             let counted = match ran.counted {
-                Counted::All(counted) => counted,
-                Counted::Interrupted => {
+                CounterDeltas::All(counted) => counted,
+                CounterDeltas::Interrupted => {
                     result.interrupted += 1;
                     return Ok(None);
                 }
@@ -325,7 +325,7 @@ impl Session {
     pub(super) fn shape(
         &self,
         body: &Body,
-        start: &impl Fn(Registers) -> Registers,
+        start: &impl Fn(GprValues) -> GprValues,
     ) -> Result<(StepCounts, Vec<HwBranchType>), MeasureError> {
         let bracket = map(&Body { stepped: true, ..body.clone() })?;
         let stop = Arc::clone(&self.options.stop);
@@ -355,7 +355,7 @@ impl Session {
         &self,
         body: &Body,
         setting: &Setting,
-        start: &impl Fn(Registers) -> Registers,
+        start: &impl Fn(GprValues) -> GprValues,
         strip: Strip,
         layout: &Layout,
         folded: &mut Folded,

@@ -10,7 +10,7 @@ use nix::sys::ptrace;
 
 use super::child::{Child, Stopped};
 use super::fault::{Fault, FaultKind, NoResult, os};
-use sampler::source::ptrace::code::Code;
+use sampler::source::ptrace::code::TracedCode;
 use sampler::source::ptrace::sys::{self, TRAP_FLAG, hide_trap_flag};
 
 /// What single-stepping counted between the two jumps. What is the bracket's
@@ -40,7 +40,8 @@ impl Child {
         retire: &mut impl FnMut(&Retired),
     ) -> Result<StepCounts, NoResult> {
         let pid = self.pid.as_raw();
-        let (mut counts, mut code, mut steps) = (StepCounts::default(), Code::default(), 0u32);
+        let (mut counts, mut code, mut steps) =
+            (StepCounts::default(), TracedCode::default(), 0u32);
         let mut regs = self.regs()?;
         while regs.rip != self.layout.tail {
             steps = steps.wrapping_add(1);

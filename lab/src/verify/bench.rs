@@ -170,7 +170,7 @@ impl Facts {
 
 /// A record that was read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct ReadRecord {
     pub(super) index: u32,
     pub(super) raw: RawEntry,
     /// `None` where it holds nothing.
@@ -181,11 +181,11 @@ pub(super) struct Seen {
 pub(super) struct Filled {
     pub(super) ran: Ran,
     /// In the documented order, newest first, empty ones included.
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<ReadRecord>,
 }
 
 impl Filled {
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&Seen, &BranchEntry)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&ReadRecord, &BranchEntry)> {
         self.seen.iter().filter_map(|seen| Some((seen, seen.entry.as_ref()?)))
     }
 }
@@ -265,7 +265,7 @@ impl Bench<'_> {
     }
 
     /// The records in the documented order, newest first.
-    pub(super) fn ring(&mut self) -> Result<Vec<Seen>, Halt> {
+    pub(super) fn ring(&mut self) -> Result<Vec<ReadRecord>, Halt> {
         let map = self.facts.caps.registers;
         let position = match (self.facts.caps.order, map.tos) {
             (_, Some(tos)) => self.read(tos)?,
@@ -280,12 +280,12 @@ impl Bench<'_> {
                 info: self.read_or_0(map.info_at(index))?,
             };
             let entry = decode(self.facts.caps.layout, &raw);
-            seen.push(Seen { index, raw, entry });
+            seen.push(ReadRecord { index, raw, entry });
         }
         self.records = seen
             .iter()
             .filter(|seen| seen.entry.is_some())
-            .map(|Seen { index, raw, .. }| {
+            .map(|ReadRecord { index, raw, .. }| {
                 let info = raw.info.map(|info| format!(" INFO {info:#x}")).unwrap_or_default();
                 format!("slot {index}: FROM {:#x} TO {:#x}{info}", raw.from, raw.to)
             })

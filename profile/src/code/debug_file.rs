@@ -155,12 +155,12 @@ pub(crate) fn open_regular(path: &Path) -> Result<File, SymbolError> {
 
 /// What a debug file is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum DebugContent {
     Symbols,
     Lines,
 }
 
-impl Wanted {
+impl DebugContent {
     /// Whether a file has it.
     pub(crate) fn is_in<'data, R: ReadRef<'data>>(self, object: &object::File<'data, R>) -> bool {
         let filled = |name: &str| {
@@ -169,10 +169,10 @@ impl Wanted {
                 .is_some_and(|section| section.file_range().is_some_and(|(_, size)| size > 0))
         };
         match self {
-            Wanted::Symbols => object.symbol_table().is_some() && filled(".symtab"),
+            DebugContent::Symbols => object.symbol_table().is_some() && filled(".symtab"),
             // Old compressed sections have names of their own, which `object`
             // finds under the usual ones.
-            Wanted::Lines => filled(".debug_line") && filled(".debug_info"),
+            DebugContent::Lines => filled(".debug_line") && filled(".debug_info"),
         }
     }
 }
@@ -182,7 +182,7 @@ pub(crate) fn debug_file<'data, R: ReadRef<'data>>(
     path: &Path,
     object: &object::File<'data, R>,
     dirs: &DebugDirs,
-    wanted: Wanted,
+    wanted: DebugContent,
 ) -> Option<PathBuf> {
     let id = object.build_id().ok().flatten();
     if let Some(id) = id {
@@ -232,7 +232,7 @@ enum Proof<'a> {
     Crc(u32),
 }
 
-fn belongs(path: &Path, proof: Proof<'_>, wanted: Wanted) -> bool {
+fn belongs(path: &Path, proof: Proof<'_>, wanted: DebugContent) -> bool {
     let Ok(file) = open_regular(path) else { return false };
     let Ok(again) = file.try_clone() else { return false };
     let cache = ReadCache::new(file);

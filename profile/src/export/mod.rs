@@ -150,7 +150,7 @@ pub enum ExportError {
 
 /// The program that a profile is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ProgramChoice {
     /// The file that most branches go to.
     Hottest,
     /// A file by its name, as perf prints it, or its path.
@@ -176,11 +176,15 @@ impl Traced {
     ///
     /// # Errors
     /// [`ExportError`].
-    pub fn profile(&mut self, kind: ProfileKind, of: &Wanted) -> Result<Profile, ExportError> {
+    pub fn profile(
+        &mut self,
+        kind: ProfileKind,
+        of: &ProgramChoice,
+    ) -> Result<Profile, ExportError> {
         let file = self.file(of)?;
         let instead = match of {
-            Wanted::File(path) => Some(path.as_path()),
-            Wanted::Hottest | Wanted::Named(_) => None,
+            ProgramChoice::File(path) => Some(path.as_path()),
+            ProgramChoice::Hottest | ProgramChoice::Named(_) => None,
         };
         if kind == ProfileKind::AutoFdo {
             let file = file.ok_or(ExportError::NoFile)?;
@@ -201,14 +205,14 @@ impl Traced {
 
     /// The file; `None` where nothing says what was mapped: addresses then are those
     /// of the program that is named.
-    fn file(&self, of: &Wanted) -> Result<Option<usize>, ExportError> {
-        if matches!(of, Wanted::File(_)) && self.maps.files().next().is_none() {
+    fn file(&self, of: &ProgramChoice) -> Result<Option<usize>, ExportError> {
+        if matches!(of, ProgramChoice::File(_)) && self.maps.files().next().is_none() {
             return Ok(None);
         }
         let name = match of {
-            Wanted::Hottest => None,
-            Wanted::Named(name) => Some(name.clone()),
-            Wanted::File(path) => {
+            ProgramChoice::Hottest => None,
+            ProgramChoice::Named(name) => Some(name.clone()),
+            ProgramChoice::File(path) => {
                 path.file_name().map(|name| Path::new(name).as_text().into_owned())
             }
         };

@@ -6,7 +6,7 @@ use lbr_msr::{MsrError, MsrWrite};
 
 use super::freeze::{Frozen, LBR_FRZ};
 use super::ring::{Edge, MarkKind, Slot};
-use super::slots::{Counted, RingImage};
+use super::slots::{CountedRegisters, RingImage};
 use super::stack::RawStack;
 use super::walk::{frames, walk};
 use super::{Drain, edge_at};
@@ -23,7 +23,7 @@ struct Batch {
 impl Drain {
     pub(super) fn stream_in_one_call<R: MsrWrite + ?Sized>(
         &mut self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         out: &mut RawStack,
     ) -> Result<(), MsrError> {
         let mut batch = self.batch(registers, true)?;
@@ -53,7 +53,7 @@ impl Drain {
 
     pub(super) fn frames_in_one_call<R: MsrWrite + ?Sized>(
         &mut self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         out: &mut RawStack,
     ) -> Result<(), MsrError> {
         let mut batch = self.batch(registers, false)?;
@@ -67,7 +67,7 @@ impl Drain {
     /// Reads everything in one batch, and zeroes what it read.
     fn batch<R: MsrWrite + ?Sized>(
         &self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         reset: bool,
     ) -> Result<Batch, MsrError> {
         let map = &self.ring.map;

@@ -7,7 +7,7 @@ use lbr_msr::{MsrError, MsrWrite};
 
 use super::Drain;
 use super::ring::{MarkKind, Slot};
-use super::slots::Counted;
+use super::slots::CountedRegisters;
 use super::stack::Accesses;
 
 /// IA32_PERF_GLOBAL_STATUS\[58\], LBR_FRZ. SDM 18.2.4.1.
@@ -28,7 +28,7 @@ impl Drain {
     /// Switches recording off, and looks at what the control register held.
     pub(super) fn freeze<R: MsrWrite + ?Sized>(
         &self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
     ) -> Result<Frozen, MsrError> {
         let control = registers.read(self.ring.map.control)?;
         let frozen = self.judge(control);
@@ -52,7 +52,7 @@ impl Drain {
     /// register over, it is left as it was found.
     pub(super) fn thaw<R: MsrWrite + ?Sized>(
         &self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         frozen: Frozen,
     ) -> Result<(), MsrError> {
         let enable = if frozen.foreign { 0 } else { self.ring.map.enable };
@@ -61,7 +61,7 @@ impl Drain {
 
     pub(super) fn top<R: MsrWrite + ?Sized>(
         &self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
     ) -> Result<u32, MsrError> {
         match self.ring.map.tos {
             Some(msr) => Ok(self.ring.top(registers.read(msr)?)),
@@ -72,7 +72,7 @@ impl Drain {
     /// Ends a freeze by LBR_FRZ. SDM 18.2.4.2.
     pub(super) fn release<R: MsrWrite + ?Sized>(
         &self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         frozen: Frozen,
     ) -> Result<(), MsrError> {
         if frozen.by_status && !frozen.foreign {
@@ -92,7 +92,7 @@ impl Drain {
     /// Whether TOS or entry 0 is no longer what the walk read.
     pub(super) fn moved<R: MsrWrite + ?Sized>(
         &self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         top: u32,
         newest: Option<Slot>,
         new: u32,
@@ -118,7 +118,7 @@ impl Drain {
     /// recording was frozen or filtered behind our back.
     pub(super) fn look_around<R: MsrWrite + ?Sized>(
         &self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         frozen: &mut Frozen,
         new: u32,
         rest: u32,

@@ -51,8 +51,8 @@ use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 use crate::clock::monotonic_ns;
 use crate::target::ThreadId;
 use freeze::Frozen;
-use ring::{Edge, Ring, Slot};
-use slots::{Counted, Live, read_if_present};
+use ring::{Edge, RingPlan, Slot};
+use slots::{CountedRegisters, Live, read_if_present};
 pub use stack::{Accesses, MAX_DEPTH, RawStack};
 use walk::{End, Walk, frames, walk};
 
@@ -114,7 +114,7 @@ pub enum DrainError {
 /// Drains one ring, again and again.
 #[derive(Clone, Debug)]
 pub struct Drain {
-    ring: Ring,
+    ring: RingPlan,
     mode: Mode,
     placement: Placement,
     /// The control register as armed.
@@ -147,7 +147,7 @@ impl Drain {
             Some(msr) => u32::try_from(registers.read(msr)?).unwrap_or(u32::MAX),
             None => caps.depth,
         };
-        let mut ring = Ring::new(caps, depth)?;
+        let mut ring = RingPlan::new(caps, depth)?;
         if mode == Mode::CallStack && !caps.call_stack() {
             let why = "it has no call-stack mode";
             return Err(DrainError::Unsupported { facility: caps.facility, why });
@@ -211,7 +211,7 @@ impl Drain {
         let mut out = RawStack::empty(thread, registers.cpu());
         let in_one_call = registers.one_call();
         out.integrity.cut = self.placement == Placement::Beside && !in_one_call;
-        let mut registers = Counted::new(registers);
+        let mut registers = CountedRegisters::new(registers);
         let drained = match self.mode {
             Mode::Stream if in_one_call => self.stream_in_one_call(&mut registers, &mut out),
             Mode::CallStack if in_one_call => self.frames_in_one_call(&mut registers, &mut out),
@@ -256,7 +256,7 @@ impl Drain {
     ) -> Result<(RawStack, u64), MsrError> {
         let mut out = RawStack::empty(thread, registers.cpu());
         out.integrity.cut = self.placement == Placement::Beside;
-        let mut registers = Counted::new(registers);
+        let mut registers = CountedRegisters::new(registers);
         let frozen = match seen {
             Some(control) => {
                 registers.made_before(Accesses { reads: 1, writes: 1 });
@@ -282,7 +282,7 @@ impl Drain {
     /// All of a drain between freeze and thaw.
     fn read_frozen<R: MsrWrite + ?Sized>(
         &mut self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         frozen: Frozen,
         out: &mut RawStack,
     ) -> Result<Frozen, MsrError> {
@@ -297,7 +297,7 @@ impl Drain {
 
     fn stream<R: MsrWrite + ?Sized>(
         &mut self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         mut frozen: Frozen,
         out: &mut RawStack,
     ) -> Result<Frozen, MsrError> {
@@ -322,7 +322,7 @@ impl Drain {
 
     fn frames<R: MsrWrite + ?Sized>(
         &mut self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         mut frozen: Frozen,
         out: &mut RawStack,
     ) -> Result<Frozen, MsrError> {
@@ -344,7 +344,7 @@ impl Drain {
 
     fn leave_mark<R: MsrWrite + ?Sized>(
         &mut self,
-        registers: &mut Counted<'_, R>,
+        registers: &mut CountedRegisters<'_, R>,
         top: u32,
         found: &Walk,
     ) -> Result<(), MsrError> {

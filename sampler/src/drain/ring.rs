@@ -25,7 +25,7 @@ pub(super) const PACKED_FROM: u64 = 0xFFFF_FFFF;
 
 /// What a drain needs to know of a facility.
 #[derive(Clone, Debug)]
-pub(super) struct Ring {
+pub(super) struct RingPlan {
     pub(super) map: RegisterMap,
     pub(super) kind: MarkKind,
     pub(super) depth: u32,
@@ -35,9 +35,9 @@ pub(super) struct Ring {
     pub(super) select: Option<Msr>,
 }
 
-impl Ring {
+impl RingPlan {
     /// `depth` is the number of records the ring was armed with.
-    pub(super) fn new(caps: &LbrCaps, depth: u32) -> Result<Ring, DrainError> {
+    pub(super) fn new(caps: &LbrCaps, depth: u32) -> Result<RingPlan, DrainError> {
         let refuse = |why| Err(DrainError::Unsupported { facility: caps.facility, why });
         if caps.quirks.contains(Quirks::READ_ONLY_RECORDS) || caps.facility == Facility::NetBurst {
             return refuse("its records cannot be written, so a drain can leave no mark");
@@ -80,7 +80,7 @@ impl Ring {
         let by_version = caps.perfmon_version >= 4 && caps.cpu.vendor == Vendor::Intel;
         let status = caps.freeze_status().or_else(|| by_version.then_some(IA32_PERF_GLOBAL_STATUS));
         let select = map.select.filter(|select| *select != map.control);
-        Ok(Ring { map, kind, depth, status, select })
+        Ok(RingPlan { map, kind, depth, status, select })
     }
 
     /// The slot that is `age` records older than the newest. TOS counts

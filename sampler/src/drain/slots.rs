@@ -4,18 +4,18 @@
 use lbr_msr::access::Op;
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
-use super::ring::Ring;
+use super::ring::RingPlan;
 use super::stack::Accesses;
 
 /// Registers of one CPU, with a count of how often they were touched.
-pub(super) struct Counted<'a, R: ?Sized> {
+pub(super) struct CountedRegisters<'a, R: ?Sized> {
     registers: &'a mut R,
     accesses: Accesses,
 }
 
-impl<'a, R: MsrWrite + ?Sized> Counted<'a, R> {
-    pub(super) fn new(registers: &'a mut R) -> Counted<'a, R> {
-        Counted { registers, accesses: Accesses::default() }
+impl<'a, R: MsrWrite + ?Sized> CountedRegisters<'a, R> {
+    pub(super) fn new(registers: &'a mut R) -> CountedRegisters<'a, R> {
+        CountedRegisters { registers, accesses: Accesses::default() }
     }
 
     /// Counts accesses that were made past this value.
@@ -59,8 +59,8 @@ pub(super) trait Slots {
 
 /// Reads each register when it is asked for.
 pub(super) struct Live<'a, 'b, R: ?Sized> {
-    pub(super) ring: &'a Ring,
-    pub(super) registers: &'a mut Counted<'b, R>,
+    pub(super) ring: &'a RingPlan,
+    pub(super) registers: &'a mut CountedRegisters<'b, R>,
 }
 
 impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {

@@ -3,7 +3,7 @@
 use lbr_msr::MsrError;
 use lbr_msr::record::RawEntry;
 
-use super::ring::{Edge, MarkKind, PACKED_FROM, Ring, Slot};
+use super::ring::{Edge, MarkKind, PACKED_FROM, RingPlan, Slot};
 use super::slots::Slots;
 use super::stack::RawStack;
 
@@ -34,7 +34,7 @@ pub(super) struct Walk {
 
 /// Walks from `top` to `edge` and puts the records into `out`.
 pub(super) fn walk(
-    ring: &Ring,
+    ring: &RingPlan,
     edge: &Edge,
     top: u32,
     slots: &mut impl Slots,
@@ -67,7 +67,7 @@ pub(super) fn walk(
 /// Reads the frames of call-stack mode: to the first FROM = 0. Whether there
 /// was one.
 pub(super) fn frames(
-    ring: &Ring,
+    ring: &RingPlan,
     top: u32,
     slots: &mut impl Slots,
     out: &mut RawStack,

@@ -13,7 +13,7 @@ use nix::unistd::{Gid, getegid, geteuid, getgid, getgroups, getuid};
 
 pub use affinity::{Affinity, Moved};
 pub use held::Held;
-pub use program::{Program, find, inspect};
+pub use program::{ProgramKind, find, inspect};
 
 /// A thread of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -12,7 +12,7 @@ use super::SourceError;
 
 /// What kind of file a program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
+pub enum ProgramKind {
     /// An x86-64 ELF file with this entry address, before relocation.
     Elf {
         /// `e_entry`.
@@ -71,7 +71,7 @@ fn executable(path: &Path) -> io::Result<()> {
 /// # Errors
 /// [`SourceError::NotX86_64`], [`SourceError::NotExecutable`] where the file
 /// cannot be read.
-pub fn inspect(path: &Path) -> Result<Program, SourceError> {
+pub fn inspect(path: &Path) -> Result<ProgramKind, SourceError> {
     let refuse =
         |what: &str| SourceError::NotX86_64 { path: path.to_owned(), what: what.to_owned() };
     let unreadable = |cause| SourceError::NotExecutable { path: path.to_owned(), cause };
@@ -86,7 +86,7 @@ pub fn inspect(path: &Path) -> Result<Program, SourceError> {
     }
     let header = header.get(..filled).unwrap_or_default();
     if header.starts_with(b"#!") {
-        return Ok(Program::Script);
+        return Ok(ProgramKind::Script);
     }
     if !header.starts_with(&object::elf::ELFMAG) {
         return Err(refuse("neither an ELF program nor a script with #!"));
@@ -103,7 +103,7 @@ pub fn inspect(path: &Path) -> Result<Program, SourceError> {
     }
     match elf.e_type(endian) {
         object::elf::ET_EXEC | object::elf::ET_DYN => {
-            Ok(Program::Elf { entry: elf.e_entry(endian) })
+            Ok(ProgramKind::Elf { entry: elf.e_entry(endian) })
         }
         _ => Err(refuse("an ELF file that is no program")),
     }

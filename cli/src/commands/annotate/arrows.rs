@@ -10,7 +10,7 @@ const LANES: usize = 8;
 
 /// Jumps that share a line: all to one target, or all of one indirect jump.
 #[derive(Debug)]
-struct Line {
+struct ArrowLine {
     from: BTreeSet<usize>,
     to: BTreeSet<usize>,
     first: usize,
@@ -21,7 +21,7 @@ struct Line {
 /// The arrows of a function.
 #[derive(Debug)]
 pub(super) struct Arrows {
-    lines: Vec<Line>,
+    lines: Vec<ArrowLine>,
     lanes: usize,
     /// Jumps for which there was no room.
     pub(super) omitted: usize,
@@ -118,15 +118,15 @@ impl Arrows {
         cells.iter().map(|cell| glyph(*cell)).collect()
     }
 
-    fn column(&self, line: &Line) -> usize {
+    fn column(&self, line: &ArrowLine) -> usize {
         (self.lanes - 1 - line.lane) * 2
     }
 }
 
-impl Line {
-    fn at(row: usize) -> Line {
+impl ArrowLine {
+    fn at(row: usize) -> ArrowLine {
         let (from, to) = (BTreeSet::new(), BTreeSet::new());
-        Line { from, to, first: row, last: row, lane: 0 }
+        ArrowLine { from, to, first: row, last: row, lane: 0 }
     }
 
     fn add(&mut self, from: usize, to: usize) {
@@ -143,12 +143,12 @@ impl Line {
 
 /// The lines that one would like to draw, with how often their jumps were
 /// taken.
-fn wanted(annotated: &Annotated) -> Vec<(Line, u64)> {
+fn wanted(annotated: &Annotated) -> Vec<(ArrowLine, u64)> {
     // Direct jumps by their target, indirect ones by themselves.
-    let mut lines: BTreeMap<(bool, usize), (Line, u64)> = BTreeMap::new();
+    let mut lines: BTreeMap<(bool, usize), (ArrowLine, u64)> = BTreeMap::new();
     let mut add = |indirect: bool, from: usize, to: usize, count: u64| {
         let key = (indirect, if indirect { from } else { to });
-        let (line, taken) = lines.entry(key).or_insert_with(|| (Line::at(from), 0));
+        let (line, taken) = lines.entry(key).or_insert_with(|| (ArrowLine::at(from), 0));
         line.add(from, to);
         *taken = taken.saturating_add(count);
     };
@@ -196,7 +196,7 @@ mod tests {
     /// Lines by sources, targets and lane.
     fn arrows(lines: &[(&[usize], &[usize], usize)]) -> Arrows {
         let line = |(from, to, lane): &(&[usize], &[usize], usize)| {
-            let mut line = Line { lane: *lane, ..Line::at(from[0]) };
+            let mut line = ArrowLine { lane: *lane, ..ArrowLine::at(from[0]) };
             from.iter().for_each(|from| to.iter().for_each(|to| line.add(*from, *to)));
             line
         };

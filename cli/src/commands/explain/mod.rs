@@ -186,10 +186,10 @@ fn drawn(register: &Register, value: Option<u64>) -> Vec<Drawn> {
         .collect()
 }
 
-fn code(code: &register::Code) -> bits::Code {
+fn code(code: &register::Code) -> bits::CodeLegend {
     let register::Code { first, last, .. } = code;
     let value = if first == last { format!("{first}") } else { format!("{first} to {last}") };
-    bits::Code { value, meaning: code.meaning() }
+    bits::CodeLegend { value, meaning: code.meaning() }
 }
 
 /// Name, address and value.

@@ -8,7 +8,7 @@ mod uprof;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use profile::export::{self, Losses, ProfileKind, Traced, Traces, Wanted};
+use profile::export::{self, Losses, ProfileKind, ProgramChoice, Traced, Traces};
 use profile::symbols::Sources;
 use profile::{Counter, hot};
 
@@ -209,9 +209,9 @@ fn table(args: &Export, output: &Output) -> Outcome {
 fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {
     let sources = args.symbols.sources(&Sources::default());
     let wanted = match (&args.binary, args.dso.as_slice()) {
-        (Some(path), _) => Wanted::File(path.clone()),
-        (None, []) => Wanted::Hottest,
-        (None, [name]) => Wanted::Named(name.clone()),
+        (Some(path), _) => ProgramChoice::File(path.clone()),
+        (None, []) => ProgramChoice::Hottest,
+        (None, [name]) => ProgramChoice::Named(name.clone()),
         _ => return usage("a profile is of one program: name one with --dso"),
     };
     let (mut traced, read) = match args.join {

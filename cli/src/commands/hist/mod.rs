@@ -16,7 +16,7 @@ use profile::flow::FlowCounter;
 use profile::place::LocationSpec;
 
 use self::output::Format;
-use self::place::Wanted;
+use self::place::BlockSpec;
 use self::select::Chosen;
 use super::report;
 use crate::exit::{DONE, Failure, Outcome, POOR, USAGE};
@@ -46,7 +46,7 @@ pub(crate) struct Hist {
     /// A block by where it begins, and by where it ends if its branch matters: 0x401000, main+0x1c,
     /// file.c:12, main+0x1c..main+0x40. Several are drawn over each other.
     #[arg(long, value_name = "PLACE")]
-    block: Vec<Wanted>,
+    block: Vec<BlockSpec>,
     /// Only blocks that end at this branch; else every exit is drawn.
     #[arg(long, value_name = "PLACE", requires = "block")]
     to: Vec<LocationSpec>,

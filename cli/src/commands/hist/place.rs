@@ -9,20 +9,22 @@ use profile::place::{LocationSpec, ParsePlaceError, PlaceError, Span};
 
 /// A block that is asked for: by its entry, or by both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct BlockSpec {
     /// Where it begins.
     pub(crate) entry: LocationSpec,
     /// Where it ends, if that matters.
     pub(crate) exit: Option<LocationSpec>,
 }
 
-impl FromStr for Wanted {
+impl FromStr for BlockSpec {
     type Err = ParsePlaceError;
 
-    fn from_str(text: &str) -> Result<Wanted, ParsePlaceError> {
+    fn from_str(text: &str) -> Result<BlockSpec, ParsePlaceError> {
         match text.split_once("..") {
-            Some((entry, exit)) => Ok(Wanted { entry: begin(entry)?, exit: Some(exit.parse()?) }),
-            None => Ok(Wanted { entry: begin(text)?, exit: None }),
+            Some((entry, exit)) => {
+                Ok(BlockSpec { entry: begin(entry)?, exit: Some(exit.parse()?) })
+            }
+            None => Ok(BlockSpec { entry: begin(text)?, exit: None }),
         }
     }
 }
@@ -38,20 +40,20 @@ fn begin(text: &str) -> Result<LocationSpec, ParsePlaceError> {
 }
 
 /// The same in the files of one recording.
-pub(super) struct Found {
+pub(super) struct ResolvedBlock {
     entry: Vec<Span>,
     /// Any of these, unless there are none.
     exits: Option<Vec<Span>>,
     to: Option<Vec<Span>>,
 }
 
-impl Found {
+impl ResolvedBlock {
     /// Looks the places up.
     pub(super) fn new(
         flow: &mut Flow,
-        wanted: &Wanted,
+        wanted: &BlockSpec,
         to: &[LocationSpec],
-    ) -> Result<Found, PlaceError> {
+    ) -> Result<ResolvedBlock, PlaceError> {
         let Flow { maps, blocks, .. } = flow;
         let shares = |function: &Function| share_of(blocks, function);
         let entry = maps.resolve(&wanted.entry, &shares)?;
@@ -60,7 +62,7 @@ impl Found {
         for place in to {
             spans.append(&mut maps.resolve(place, &shares)?);
         }
-        Ok(Found { entry, exits, to: (!to.is_empty()).then_some(spans) })
+        Ok(ResolvedBlock { entry, exits, to: (!to.is_empty()).then_some(spans) })
     }
 
     /// Whether a block begins at the place and ends as asked for.
@@ -98,11 +100,11 @@ mod tests {
     fn blocks_are_written_by_one_end_or_both() {
         let symbol =
             |name: &str, offset| LocationSpec::Symbol { file: None, name: name.to_owned(), offset };
-        let wanted: Wanted = "main".parse().expect("a function");
-        assert_eq!(wanted, Wanted { entry: symbol("main", Some(0)), exit: None });
-        let wanted: Wanted = "0x40..main+8".parse().expect("both ends");
+        let wanted: BlockSpec = "main".parse().expect("a function");
+        assert_eq!(wanted, BlockSpec { entry: symbol("main", Some(0)), exit: None });
+        let wanted: BlockSpec = "0x40..main+8".parse().expect("both ends");
         let exit = Some(symbol("main", Some(8)));
-        assert_eq!(wanted, Wanted { entry: LocationSpec::Address(0x40), exit });
-        assert!("main..".parse::<Wanted>().is_err() && "..main".parse::<Wanted>().is_err());
+        assert_eq!(wanted, BlockSpec { entry: LocationSpec::Address(0x40), exit });
+        assert!("main..".parse::<BlockSpec>().is_err() && "..main".parse::<BlockSpec>().is_err());
     }
 }

@@ -7,7 +7,7 @@ use profile::flow::Block;
 use profile::maps::{Location, Maps, Named};
 use profile::place::LocationSpec;
 
-use super::place::{Found, Wanted};
+use super::place::{BlockSpec, ResolvedBlock};
 use super::{Read, usage};
 use crate::exit::Failure;
 use crate::present::number::grouped;
@@ -84,14 +84,14 @@ pub(super) fn key(maps: &Maps, block: &Block) -> Key {
 /// The blocks that are asked for, those with the most runs first.
 pub(super) fn select(
     read: &mut [Read],
-    wanted: &[Wanted],
+    wanted: &[BlockSpec],
     to: &[LocationSpec],
 ) -> Result<Vec<Chosen>, Failure> {
     let mut chosen: Vec<Chosen> = Vec::new();
     for wanted in wanted {
-        let mut found = matching(read, wanted, to, Found::begins)?;
+        let mut found = matching(read, wanted, to, ResolvedBlock::begins)?;
         if found.is_empty() {
-            found = matching(read, wanted, to, Found::runs_through)?;
+            found = matching(read, wanted, to, ResolvedBlock::runs_through)?;
             if !found.is_empty() {
                 let entry = &wanted.entry;
                 say!("no block begins at {entry}: these run through it");
@@ -125,16 +125,16 @@ pub(super) fn select(
 /// have may be in another; where none has it, that is the error.
 fn matching(
     read: &mut [Read],
-    wanted: &Wanted,
+    wanted: &BlockSpec,
     to: &[LocationSpec],
-    fits: impl Fn(&Found, &Block) -> bool,
+    fits: impl Fn(&ResolvedBlock, &Block) -> bool,
 ) -> Result<Vec<Chosen>, Failure> {
     let mut found = Vec::new();
     let mut keys: Vec<Key> = Vec::new();
     let mut wrong = None;
     let mut any = false;
     for (index, Read { flow, .. }) in read.iter_mut().enumerate() {
-        let places = Found::new(flow, wanted, to);
+        let places = ResolvedBlock::new(flow, wanted, to);
         // An address means something in the first recording that has it; in
         // the others the same code may lie elsewhere.
         let by_key = !keys.is_empty() && has_address(wanted, to);
@@ -169,17 +169,17 @@ fn matching(
     }
 }
 
-fn has_address(wanted: &Wanted, to: &[LocationSpec]) -> bool {
+fn has_address(wanted: &BlockSpec, to: &[LocationSpec]) -> bool {
     let mut places = std::iter::once(&wanted.entry).chain(&wanted.exit).chain(to);
     places.any(|place| matches!(place, LocationSpec::Address(_)))
 }
 
 /// Says what there is instead.
-fn not_found(read: &mut [Read], wanted: &Wanted, to: &[LocationSpec]) -> Failure {
+fn not_found(read: &mut [Read], wanted: &BlockSpec, to: &[LocationSpec]) -> Failure {
     let entry = &wanted.entry;
-    let anywhere = Wanted { entry: entry.clone(), exit: None };
+    let anywhere = BlockSpec { entry: entry.clone(), exit: None };
     if wanted.exit.is_some() || !to.is_empty() {
-        let exits = match matching(read, &anywhere, &[], Found::begins) {
+        let exits = match matching(read, &anywhere, &[], ResolvedBlock::begins) {
             Ok(exits) => exits,
             Err(failure) => return failure,
         };
@@ -190,8 +190,8 @@ fn not_found(read: &mut [Read], wanted: &Wanted, to: &[LocationSpec]) -> Failure
     }
     if let LocationSpec::Symbol { file, name, .. } = entry {
         let all = LocationSpec::Symbol { file: file.clone(), name: name.clone(), offset: None };
-        let all = Wanted { entry: all, exit: None };
-        let inside = matching(read, &all, &[], Found::begins).unwrap_or_default();
+        let all = BlockSpec { entry: all, exit: None };
+        let inside = matching(read, &all, &[], ResolvedBlock::begins).unwrap_or_default();
         if !inside.is_empty() {
             let places = offered(&inside, |of| of.ends(read).0);
             return usage(anyhow!(

@@ -198,7 +198,7 @@ fn announce(args: &Record, source: &str) {
 
 /// How the branch records of the CPUs are reached.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-enum Way {
+enum HardwareBackend {
     Registers(hardware::Chosen),
     Perf(Box<perf::Chosen>),
 }
@@ -209,16 +209,20 @@ pub(crate) fn run(args: &Record) -> Outcome {
     let output = output_of(args)?;
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     let choice = args.backend.choose(
-        || hardware::look(args).map(Way::Registers),
-        || Some(perf::look(args)?.map(|chosen| Way::Perf(Box::new(chosen)))),
+        || hardware::look(args).map(HardwareBackend::Registers),
+        || Some(perf::look(args)?.map(|chosen| HardwareBackend::Perf(Box::new(chosen)))),
     )?;
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
     let choice = Choice::<()>::Software(None);
     let why = match choice {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Choice::Hardware(Way::Registers(chosen)) => return hardware::record(args, output, chosen),
+        Choice::Hardware(HardwareBackend::Registers(chosen)) => {
+            return hardware::record(args, output, chosen);
+        }
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Choice::Hardware(Way::Perf(chosen)) => return perf::record(args, output, *chosen),
+        Choice::Hardware(HardwareBackend::Perf(chosen)) => {
+            return perf::record(args, output, *chosen);
+        }
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
         Choice::Hardware(()) => None,
         Choice::Software(why) => why,

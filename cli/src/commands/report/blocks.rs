@@ -31,11 +31,11 @@ pub(super) const VIEW: View = View {
 };
 
 /// The block that is asked for, by its two ends.
-pub(super) type Ends = (place::LocationSpec, place::LocationSpec);
+pub(super) type BlockEnds = (place::LocationSpec, place::LocationSpec);
 
 /// Reads `ENTRY..EXIT`: addresses, hexadecimal with or without `0x`, or places in
 /// functions.
-pub(super) fn range(text: &str) -> Result<Ends, String> {
+pub(super) fn range(text: &str) -> Result<BlockEnds, String> {
     let end = |text: &str| {
         let hex = u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
         match hex
@@ -62,7 +62,7 @@ pub(super) fn range(text: &str) -> Result<Ends, String> {
 fn find<'a>(
     maps: &mut Maps,
     blocks: &'a [Block],
-    (entry, exit): &Ends,
+    (entry, exit): &BlockEnds,
 ) -> Result<Option<&'a Block>, PlaceError> {
     // Addresses are those that the views print.
     let mut end = |place: &place::LocationSpec| match place {

@@ -133,7 +133,7 @@ pub(crate) struct Report {
     /// One block and the distribution of its cycles (view blocks); its ends as
     /// the view prints them: addresses as with --json, or main+0x10..main+0x1c.
     #[arg(long, value_name = "ENTRY..EXIT", value_parser = blocks::range)]
-    block: Option<blocks::Ends>,
+    block: Option<blocks::BlockEnds>,
     /// Rows at most; 0 is all [default: 25, with --json and --csv all, with --html 250].
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) limit: Option<usize>,

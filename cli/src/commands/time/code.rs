@@ -15,7 +15,7 @@ const LONGEST: u64 = 16 << 20;
 
 /// The code, and what it belongs to.
 #[derive(Debug)]
-pub(super) struct Code {
+pub(super) struct TimedCode {
     /// What goes into the bracket.
     pub(super) body: Body,
     /// The file that a function lies in.
@@ -26,10 +26,10 @@ pub(super) struct Code {
     pub(super) source: String,
 }
 
-impl Code {
+impl TimedCode {
     /// Every piece of code that the arguments give: assembles, reads digits, or
     /// loads a file.
-    pub(super) fn all(args: &TimeArgs) -> Result<Vec<Code>, Failure> {
+    pub(super) fn all(args: &TimeArgs) -> Result<Vec<TimedCode>, Failure> {
         let init = match &args.init {
             Some(init) => assemble::assemble(init, args.att, "--init").or_exit(USAGE)?,
             None => Vec::new(),
@@ -57,7 +57,7 @@ impl Code {
             let image = LoadedFile::load(path, symbol).map_err(failed)?;
             body.call = Some(image.function());
             let title = format!("{} of {}", demangle(symbol), path.as_text());
-            return Ok(vec![Code { body, image: Some(image), source: title.clone(), title }]);
+            return Ok(vec![TimedCode { body, image: Some(image), source: title.clone(), title }]);
         }
         let mut all = Vec::new();
         for hex in &args.hex {
@@ -86,7 +86,7 @@ impl Code {
             };
             let lines = source.lines().map(str::trim).filter(|line| !line.is_empty());
             let source = lines.collect::<Vec<_>>().join("; ");
-            Code { body: Body { code, ..body.clone() }, image: None, title, source }
+            TimedCode { body: Body { code, ..body.clone() }, image: None, title, source }
         };
         Ok(all.into_iter().map(of).collect())
     }

@@ -5,8 +5,8 @@ use anyhow::anyhow;
 use lab::measure::bracket::Body;
 use lab::measure::{MeasureError, Measurement, Options};
 
-use super::code::Code;
-use super::counted::{Counted, Source};
+use super::code::TimedCode;
+use super::figures::{Figures, Source};
 use super::{ENOUGH, TimeArgs, failed, machine};
 use crate::exit::{DONE, FAILED, OrExit, Outcome};
 use crate::present::number::counted;
@@ -35,10 +35,15 @@ struct Side {
 }
 
 impl Side {
-    fn new(code: &Code, turns: &[Measurement], source: &Source, instructions: Option<f64>) -> Side {
-        let counted: Vec<Counted<'_>> =
-            turns.iter().map(|turn| Counted::new(turn, code, source.clone())).collect();
-        let cycles = |of: &Counted<'_>| of.rounds.or(of.cycles).map(|spread| spread.median);
+    fn new(
+        code: &TimedCode,
+        turns: &[Measurement],
+        source: &Source,
+        instructions: Option<f64>,
+    ) -> Side {
+        let counted: Vec<Figures<'_>> =
+            turns.iter().map(|turn| Figures::new(turn, code, source.clone())).collect();
+        let cycles = |of: &Figures<'_>| of.rounds.or(of.cycles).map(|spread| spread.median);
         Side {
             source: code.source.clone(),
             rounds: code.body.rounds,
@@ -89,7 +94,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// Measures them in turns and prints them.
-pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [Code]) -> Outcome {
+pub(super) fn run(args: &TimeArgs, options: Options, codes: &mut [TimedCode]) -> Outcome {
     let mut bodies: Vec<_> = codes.iter().map(|code| code.body.clone()).collect();
     let Some(alike) = bodies.first().cloned() else { return Ok(DONE) };
     let repeat = args.repeat.div_ceil(TURNS);

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use anyhow::{Context, anyhow};
 use lab::measure::bracket::Body;
-use lab::measure::{Options, Registers, Session, select};
+use lab::measure::{GuardedRegisters, Options, Session, select};
 use lbr_msr::arm::{ArmOptions, ArmPlan};
 use lbr_msr::caps::CpuIdentity;
 use lbr_msr::text::AsText;
@@ -15,7 +15,7 @@ use sampler::source::perf::{Counting, Host, attempt};
 use sampler::target::{Affinity, Moved};
 
 use super::TimeArgs;
-use super::counted::Source;
+use super::figures::Source;
 use crate::commands::backend::{self, Backend, Choice};
 use crate::commands::machine::MachineArgs;
 use crate::exit::{Failure, OrExit, USAGE};
@@ -39,17 +39,17 @@ pub(super) fn measure<T, E: Display>(
     let look = |caps: &LbrCaps| plan(caps, &options, body);
     let registers = || {
         let found = backend::look(args.backend, chosen?, &machine, look)?;
-        Ok(Way::Registers(Box::new((found.caps, found.usable))))
+        Ok(Instrument::Registers(Box::new((found.caps, found.usable))))
     };
     // Counters are of the machine that this runs on.
     let perf =
         || (args.backend == Backend::Perf || machine.is_live()).then(|| counters(cpu, &machine));
     match args.backend.choose(registers, perf)? {
-        Choice::Hardware(Way::Registers(found)) => {
+        Choice::Hardware(Instrument::Registers(found)) => {
             let (caps, plan) = *found;
             hardware(args.backend, cpu, &machine, caps, plan, options, work)
         }
-        Choice::Hardware(Way::Counters(counting, stacks, source)) => {
+        Choice::Hardware(Instrument::Counters(counting, stacks, source)) => {
             // This program is not to run between the readings.
             let _moved = Moved::off(&[cpu], &Affinity::current()?);
             let options = Options { counters: Some(*counting), stacks, ..options };
@@ -63,13 +63,13 @@ pub(super) fn measure<T, E: Display>(
 }
 
 /// What the code is measured with.
-enum Way {
+enum Instrument {
     Registers(Box<(LbrCaps, ArmPlan)>),
     Counters(Box<Counting>, Option<Box<(Host, LbrCaps)>>, Source),
 }
 
 /// The counters of a CPU.
-fn counters(cpu: u32, machine: &MachineArgs) -> Result<Way, Failure> {
+fn counters(cpu: u32, machine: &MachineArgs) -> Result<Instrument, Failure> {
     if !machine.is_live() {
         let error = anyhow!(
             "perf events are the kernel's that runs here: leave out --msr-root and --cpuid"
@@ -100,7 +100,7 @@ fn counters(cpu: u32, machine: &MachineArgs) -> Result<Way, Failure> {
         modelled,
         cycles: true,
     };
-    Ok(Way::Counters(Box::new(counting), stacks, source))
+    Ok(Instrument::Counters(Box::new(counting), stacks, source))
 }
 
 const MODELLED: &str = "; an emulated CPU: modelled, not measured";
@@ -174,7 +174,7 @@ fn hardware<T, E: Display>(
         say!("{notice}");
     }
     let armed = ready.arm().map_err(backend::not_armed)?;
-    let ring = Registers::new(armed, caps, &node)
+    let ring = GuardedRegisters::new(armed, caps, &node)
         .with_context(|| format!("{} cannot be used", node.as_text()))?;
     let mut session = Session::new(options, Some(Box::new(ring)));
     let measured = work(&mut session);

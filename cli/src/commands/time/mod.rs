@@ -3,7 +3,7 @@
 mod assemble;
 mod code;
 mod compare;
-mod counted;
+mod figures;
 mod machine;
 mod output;
 mod place;
@@ -20,8 +20,8 @@ use lab::measure::{MeasureError, Options};
 use lbr_msr::BranchFilter;
 use lbr_msr::soft::SoftCpu;
 
-use code::Code;
-use counted::Counted;
+use code::TimedCode;
+use figures::Figures;
 
 use crate::commands::backend::Backend;
 use crate::commands::machine::HostArgs;
@@ -195,7 +195,7 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
         path.as_ref().map(|path| output::picture(path, args.object.as_ref())).transpose()
     });
     let plot = plot.transpose()?;
-    let mut codes = Code::all(args)?;
+    let mut codes = TimedCode::all(args)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -226,7 +226,7 @@ pub(crate) fn run(args: &TimeArgs) -> Outcome {
     })?;
     let measured = measured.map_err(|error| failed(error, code))?;
     code.body = body;
-    let counted = Counted::new(&measured, code, source);
+    let counted = Figures::new(&measured, code, source);
     let mut out = Out::stdout();
     if args.json {
         output::json(&mut out, &counted)?;
@@ -269,7 +269,7 @@ fn filter(text: &str) -> Result<BranchFilter, Failure> {
 }
 
 /// The sentence of a measurement that failed.
-fn failed(error: MeasureError, code: &Code) -> Failure {
+fn failed(error: MeasureError, code: &TimedCode) -> Failure {
     match error {
         MeasureError::Fault { fault, layout, stepped, needs } => {
             let what = place::fault(&fault, &layout, code, stepped, &needs);

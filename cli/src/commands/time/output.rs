@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use serde_json::{Value, json};
 
-use super::counted::{Block, Counted, Spread};
+use super::figures::{Block, Figures, Spread};
 use super::place::CodePlace;
 use super::text::name;
 use crate::exit::{Failure, OrExit, USAGE};
@@ -16,7 +16,7 @@ use crate::present::chart::{Histogram, Series, Terminal, png_sheet, svg_sheet};
 use crate::present::json::{self, hex};
 
 /// JSON Lines: the whole, then each block.
-pub(super) fn json(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
+pub(super) fn json(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
     let measured = all.measured;
     let counts = measured.counts;
     let [instructions, branches, mispredicted] = all.counted;
@@ -126,7 +126,7 @@ fn end(place: &CodePlace) -> Value {
 }
 
 /// One line for each quantity and each block; what is absent is empty.
-pub(super) fn csv(out: &mut impl Write, all: &Counted<'_>) -> io::Result<()> {
+pub(super) fn csv(out: &mut impl Write, all: &Figures<'_>) -> io::Result<()> {
     let mut to = csv::Writer::from_writer(out);
     let keys = "quantity,block,n,value,min,median,p99,max,saturated,modes";
     to.write_record(keys.split(','))?;
@@ -211,7 +211,7 @@ const PICTURES: usize = 4;
 /// Cycles of the most frequent blocks; without any, ticks of the runs.
 pub(super) fn plot(
     out: &mut impl Write,
-    all: &Counted<'_>,
+    all: &Figures<'_>,
     output: Option<&Output>,
 ) -> anyhow::Result<()> {
     let charts = charts(all);
@@ -229,7 +229,7 @@ pub(super) fn plot(
     Ok(())
 }
 
-fn charts(all: &Counted<'_>) -> Vec<Histogram> {
+fn charts(all: &Figures<'_>) -> Vec<Histogram> {
     let note = all.source.modelled.then(|| "emulated CPU: modelled, not measured".to_owned());
     let block = |block: &Block| {
         let dropped = block.n.saturating_sub(block.cycles.n());

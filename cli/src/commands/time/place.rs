@@ -6,7 +6,7 @@ use lab::measure::bracket::Layout;
 use lab::measure::{Fault, FaultKind};
 use nix::sys::signal::Signal;
 
-use super::code::Code;
+use super::code::TimedCode;
 
 /// Where an address is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub(super) enum CodePlace {
 }
 
 impl CodePlace {
-    pub(super) fn of(address: u64, layout: &Layout, code: &Code) -> CodePlace {
+    pub(super) fn of(address: u64, layout: &Layout, code: &TimedCode) -> CodePlace {
         if layout.around == Some(address) {
             CodePlace::Around
         } else if layout.close == address {
@@ -80,7 +80,7 @@ impl fmt::Display for CodePlace {
 pub(super) fn fault(
     fault: &Fault,
     layout: &Layout,
-    code: &Code,
+    code: &TimedCode,
     stepped: bool,
     needs: &[String],
 ) -> String {

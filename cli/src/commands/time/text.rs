@@ -3,7 +3,7 @@
 use std::io;
 
 use super::TimeArgs;
-use super::counted::{Block, Counted, Spread};
+use super::figures::{Block, Figures, Spread};
 use crate::present::number::{counted, dash, grouped, share};
 use crate::present::out::Out;
 use crate::present::table::{Cell, Table};
@@ -15,14 +15,14 @@ fn number(value: f64) -> String {
 }
 
 /// Prints everything.
-pub(super) fn print(out: &mut Out<'_>, counted: &Counted<'_>, args: &TimeArgs) -> io::Result<()> {
+pub(super) fn print(out: &mut Out<'_>, counted: &Figures<'_>, args: &TimeArgs) -> io::Result<()> {
     head(out, counted, args)?;
     counts(out, counted)?;
     times(out, counted)?;
     blocks(out, counted, args)
 }
 
-fn head(out: &mut Out<'_>, all: &Counted<'_>, args: &TimeArgs) -> io::Result<()> {
+fn head(out: &mut Out<'_>, all: &Figures<'_>, args: &TimeArgs) -> io::Result<()> {
     let measured = all.measured;
     let mut what = all.code.title.clone();
     if args.unroll > 1 {
@@ -76,7 +76,7 @@ fn head(out: &mut Out<'_>, all: &Counted<'_>, args: &TimeArgs) -> io::Result<()>
 /// A quantity: what, how many an iteration, how many a run, how sure.
 type Counts<'a> = (&'static str, Option<u64>, &'a str);
 
-fn counts(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
+fn counts(out: &mut Out<'_>, all: &Figures<'_>) -> io::Result<()> {
     let measured = all.measured;
     let sure = match (measured.counts, measured.counts_vary, measured.stepped) {
         (None, ..) => "not counted",
@@ -148,7 +148,7 @@ fn gathering(modes: &[f64]) -> String {
     }
 }
 
-fn times(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
+fn times(out: &mut Out<'_>, all: &Figures<'_>) -> io::Result<()> {
     let modelled = if all.source.modelled { ", modelled" } else { "" };
     let of = |spread: &Spread, less: Option<Spread>| {
         let less = less.map_or(String::new(), |less| {
@@ -206,7 +206,7 @@ fn times(out: &mut Out<'_>, all: &Counted<'_>) -> io::Result<()> {
     out.gap()
 }
 
-fn blocks(out: &mut Out<'_>, all: &Counted<'_>, args: &TimeArgs) -> io::Result<()> {
+fn blocks(out: &mut Out<'_>, all: &Figures<'_>, args: &TimeArgs) -> io::Result<()> {
     if all.blocks.is_empty() {
         return out.line("no block of the code was recorded");
     }

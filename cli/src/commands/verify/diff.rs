@@ -24,7 +24,7 @@ struct Group {
 }
 
 /// What one check came to in both reports; `None` where it was not made.
-struct Line {
+struct CheckPair {
     check: String,
     one: Option<Value>,
     other: Option<Value>,
@@ -34,7 +34,7 @@ struct Line {
 struct Pair {
     one: String,
     other: String,
-    lines: Vec<Line>,
+    lines: Vec<CheckPair>,
 }
 
 /// Compares two reports. The exit status is 1 where they differ.
@@ -164,7 +164,7 @@ fn compare(one: &Group, other: &Group) -> Pair {
         .into_iter()
         .map(|id| {
             let find = |checks: &HashMap<&str, &Value>| checks.get(id).copied().cloned();
-            Line { check: id.to_owned(), one: find(&in_one), other: find(&in_other) }
+            CheckPair { check: id.to_owned(), one: find(&in_one), other: find(&in_other) }
         })
         .filter(|line| !same(&line.one, &line.other))
         .collect();

@@ -33,12 +33,12 @@ pub(crate) struct Drawn {
     /// Where only the layout is drawn: the values that have a meaning of their
     /// own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) codes: Vec<Code>,
+    pub(crate) codes: Vec<CodeLegend>,
 }
 
 /// A value of a field, or several, and what it stands for.
 #[derive(Debug, Serialize)]
-pub(crate) struct Code {
+pub(crate) struct CodeLegend {
     /// The value in decimal, or `first to last`.
     pub(crate) value: String,
     /// What it stands for.

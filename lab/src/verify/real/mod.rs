@@ -25,8 +25,8 @@ use sampler::source::cpu::same_cpu::transferred;
 use sampler::target::{Affinity, Moved, SourceError};
 
 use super::{Kernel, Knows, Ran, RunError, Subject, SubjectKind, Switch};
-use crate::code::frame::{self, Frame, Register};
-use program::{ABORTED, CHOICES, EXPLICIT_ABORT, Program};
+use crate::code::frame::{self, Frame, Gpr};
+use program::{ABORTED, CHOICES, EXPLICIT_ABORT, KernelCode};
 
 /// Runs of a kernel before the one that counts.
 const WARMING: u32 = 4;
@@ -115,7 +115,7 @@ impl<M: MsrWrite> RealSubject<M> {
     }
 
     fn run_program(&mut self, kernel: Kernel, switch: Switch) -> Result<Ran, RunError> {
-        let mut program = Program::of(kernel);
+        let mut program = KernelCode::of(kernel);
         let mut frame = Frame::new(&program.code.finish(), program.entry).map_err(|error| {
             RunError::unavailable(format!(
                 "this system does not let a program execute what it wrote: {error}"
@@ -149,14 +149,14 @@ impl<M: MsrWrite> RealSubject<M> {
         }
         if let Kernel::Transaction { abort } = kernel {
             let aborted = ran.registers.get(ABORTED) != 0;
-            let explicit = ran.registers.get(Register::Rax) & EXPLICIT_ABORT != 0;
+            let explicit = ran.registers.get(Gpr::Rax) & EXPLICIT_ABORT != 0;
             if aborted != abort || abort && !explicit {
                 return Err(RunError::Failed("the CPU aborted the transaction by itself".into()));
             }
         }
         let branches = program.code.taken(base);
         Ok(Ran {
-            branches: Program::choose(&branches, &choices),
+            branches: KernelCode::choose(&branches, &choices),
             unlisted: true,
             before_event: program.before_event,
         })

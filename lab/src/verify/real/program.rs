@@ -9,14 +9,14 @@ use nix::libc;
 use super::super::{Kernel, Known};
 use super::noted::Noted;
 use crate::code::assembler::{Assembler, Label};
-use crate::code::frame::{CODE, Ends, Register, enter, leave, write_register};
+use crate::code::frame::{CODE, Ends, Gpr, enter, leave, write_register};
 use crate::code::memory::PAGE;
 
-/// The register that points to [`Program::choices`].
-pub(super) const CHOICES: Register = Register::R12;
+/// The register that points to [`KernelCode::choices`].
+pub(super) const CHOICES: Gpr = Gpr::R12;
 /// The register that is 1 after a transaction was aborted; RAX is then what the
 /// CPU says of it.
-pub(super) const ABORTED: Register = Register::R13;
+pub(super) const ABORTED: Gpr = Gpr::R13;
 /// RAX after XABORT has bit 0 set. SDM Vol. 1 16.3.5.
 pub(super) const EXPLICIT_ABORT: u64 = 1;
 
@@ -28,7 +28,7 @@ const ENDS: Ends = Ends { switches: true, counters: false };
 
 /// A kernel, ready to be put somewhere.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct KernelCode {
     pub(super) code: Noted,
     /// The function.
     pub(super) entry: u64,
@@ -50,9 +50,9 @@ fn jumps(code: &mut Noted, count: u32) {
     }
 }
 
-impl Program {
+impl KernelCode {
     /// The code of a kernel.
-    pub(super) fn of(kernel: Kernel) -> Program {
+    pub(super) fn of(kernel: Kernel) -> KernelCode {
         let mut code = Noted::at(CODE);
         let init = if kernel == Kernel::Exception { untouched_page() } else { Vec::new() };
         let entered = enter(&mut code, &init, ENDS);
@@ -85,7 +85,7 @@ impl Program {
             Kernel::AroundSmi => before_event = Some(around_event(&mut code, Event::Smi)),
         }
         leave(&mut code, ENDS);
-        Program {
+        KernelCode {
             code,
             entry: entered.entry,
             #[cfg(test)]
@@ -108,9 +108,9 @@ impl Program {
 fn untouched_page() -> Vec<u8> {
     let mut code = Assembler::at(0);
     code.raw(&[0x4C, 0x89, 0xF7]); // mov rdi, r14
-    code.constant(Register::Rsi, PAGE as u32);
-    code.constant(Register::Rdx, libc::MADV_DONTNEED as u32);
-    code.constant(Register::Rax, libc::SYS_madvise as u32);
+    code.constant(Gpr::Rsi, PAGE as u32);
+    code.constant(Gpr::Rdx, libc::MADV_DONTNEED as u32);
+    code.constant(Gpr::Rax, libc::SYS_madvise as u32);
     code.syscall();
     code.finish()
 }
@@ -156,7 +156,7 @@ fn call_rbx(code: &mut Noted, to: Label) -> u64 {
 
 /// A system call that does next to nothing.
 fn get_process_id(code: &mut Noted) {
-    code.constant(Register::Rax, libc::SYS_getpid as u32);
+    code.constant(Gpr::Rax, libc::SYS_getpid as u32);
     code.system_call();
 }
 
@@ -217,9 +217,9 @@ fn zero_length_call(code: &mut Noted) {
 }
 
 fn predictable(code: &mut Noted, count: u32) {
-    code.constant(Register::Rcx, count.saturating_add(1));
+    code.constant(Gpr::Rcx, count.saturating_add(1));
     let around = code.bound();
-    let at = code.count_down(Register::Rcx, around);
+    let at = code.count_down(Gpr::Rcx, around);
     for _ in 0..count {
         code.took(at, around, Cond);
     }
@@ -285,7 +285,7 @@ fn around_event(code: &mut Noted, event: Event) -> usize {
     jumps(code, 3);
     // push event; mov rsi, rsp
     code.raw(&[0x6A, event as u8, 0x48, 0x89, 0xE6]);
-    code.constant(Register::R10, machine::EVENT.0);
+    code.constant(Gpr::R10, machine::EVENT.0);
     write_register(code);
     code.system_call();
     code.count() - 1

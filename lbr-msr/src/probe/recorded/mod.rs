@@ -5,7 +5,7 @@ mod text;
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use raw_cpuid::{CpuIdReader, CpuIdResult};
 
-use self::text::Line;
+use self::text::DumpLine;
 use super::{identify, intel::LEAF_7_EDX_ARCH_LBR};
 use crate::{
     caps::Vendor,
@@ -27,11 +27,11 @@ const ZERO: CpuIdResult = CpuIdResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
 /// with [`missing`](Self::missing); [`parse`] refuses such a recording.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RecordedCpuid {
-    leaves: BTreeMap<(u32, u32), Registers>,
+    leaves: BTreeMap<(u32, u32), CpuidRegisters>,
 }
 
 /// EAX, EBX, ECX, EDX.
-type Registers = [u32; 4];
+type CpuidRegisters = [u32; 4];
 
 /// A logical CPU of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,21 +217,21 @@ pub fn parse(text: &str) -> Result<Vec<RecordedCpu>, RecordingError> {
     };
     for (index, line) in text.lines().enumerate() {
         let leaf = match text::read(line.trim()) {
-            Line::Other => continue,
-            Line::Broken(layout) => {
+            DumpLine::Other => continue,
+            DumpLine::Broken(layout) => {
                 return Err(RecordingError::Line {
                     line: index + 1,
                     layout,
                     text: line.trim().chars().take(60).collect(),
                 });
             }
-            Line::Cpu(number) => {
+            DumpLine::Cpu(number) => {
                 current = number.unwrap_or_else(|| next(&cpus));
                 announced = number.is_some();
                 again = cpus.contains_key(&current);
                 continue;
             }
-            Line::Leaf(leaf) => leaf,
+            DumpLine::Leaf(leaf) => leaf,
         };
         if again {
             continue;

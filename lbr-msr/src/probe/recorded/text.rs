@@ -12,10 +12,10 @@
 
 use alloc::vec::Vec;
 
-use super::{EXTENDED, Registers};
+use super::{CpuidRegisters, EXTENDED};
 
 /// What a line says.
-pub(super) enum Line {
+pub(super) enum DumpLine {
     /// The leaves below are those of a logical CPU; of the next one where it
     /// has no number.
     Cpu(Option<u32>),
@@ -32,7 +32,7 @@ pub(super) struct Leaf {
     pub(super) leaf: u32,
     /// `None` where the text does not number sub-leaves.
     pub(super) subleaf: Option<u32>,
-    pub(super) registers: Registers,
+    pub(super) registers: CpuidRegisters,
 }
 
 /// Reads a line of one layout: `None` where it is none of this layout, and no
@@ -40,9 +40,9 @@ pub(super) struct Leaf {
 type Reader = fn(&str) -> Option<Option<Leaf>>;
 
 /// Reads a line without blanks around it.
-pub(super) fn read(line: &str) -> Line {
+pub(super) fn read(line: &str) -> DumpLine {
     if let Some(cpu) = cpu_header(line) {
-        return Line::Cpu(cpu);
+        return DumpLine::Cpu(cpu);
     }
     let layouts: [(&'static str, Reader); 5] = [
         ("InstLatX64 or AIDA64", by_dashes),
@@ -53,12 +53,12 @@ pub(super) fn read(line: &str) -> Line {
     ];
     for (layout, read) in layouts {
         match read(line) {
-            Some(Some(leaf)) => return Line::Leaf(leaf),
-            Some(None) => return Line::Broken(layout),
+            Some(Some(leaf)) => return DumpLine::Leaf(leaf),
+            Some(None) => return DumpLine::Broken(layout),
             None => {}
         }
     }
-    Line::Other
+    DumpLine::Other
 }
 
 /// A line that opens the leaves of a logical CPU: its number, where it has one.
@@ -212,7 +212,7 @@ fn by_columns(line: &str) -> Option<Option<Leaf>> {
     Some(Some(Leaf { leaf: *leaf, subleaf: None, registers }))
 }
 
-fn four<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Registers> {
+fn four<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<CpuidRegisters> {
     let mut registers = [0; 4];
     for register in &mut registers {
         *register = hex(words.next()?)?;

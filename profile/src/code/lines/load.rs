@@ -11,7 +11,7 @@ use object::{CompressionFormat, Object, ObjectSection};
 
 use super::bytes::Bytes;
 use super::path_of;
-use crate::code::debug_file::{DebugDirs, Wanted, alternate, debug_file, open_regular};
+use crate::code::debug_file::{DebugContent, DebugDirs, alternate, debug_file, open_regular};
 
 /// How debug information is read.
 pub(crate) type Reader = EndianReader<RunTimeEndian, Bytes>;
@@ -40,10 +40,10 @@ pub(super) fn load(program: &Path, dirs: &DebugDirs) -> Option<(Dwarf<Reader>, P
     let own = map(program)?;
     let own_object = object::File::parse(&*own).ok()?;
     let elsewhere;
-    let (path, bytes) = if Wanted::Lines.is_in(&own_object) {
+    let (path, bytes) = if DebugContent::Lines.is_in(&own_object) {
         (program.to_owned(), own.clone())
     } else {
-        elsewhere = debug_file(program, &own_object, dirs, Wanted::Lines)?;
+        elsewhere = debug_file(program, &own_object, dirs, DebugContent::Lines)?;
         (elsewhere.clone(), map(&elsewhere)?)
     };
     let object = object::File::parse(&*bytes).ok()?;

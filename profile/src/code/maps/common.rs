@@ -50,7 +50,7 @@ struct Layout {
 
 /// The way of a process's branches into another space.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Translation {
     space: usize,
     /// First address, length, and what is added to the addresses; sorted.
     shifts: Box<[(u64, u64, u64)]>,
@@ -58,7 +58,7 @@ pub(super) struct Way {
     has_names: bool,
 }
 
-impl Way {
+impl Translation {
     fn address(&self, addr: u64, last: &mut usize) -> Option<u64> {
         // The kernel is everybody's, and so are names.
         if addr >= KERNEL || self.has_names && names::is_name(addr) {
@@ -139,7 +139,7 @@ impl Maps {
     }
 
     /// Where the branches of a process may go, the first choice first.
-    fn ways(&mut self, index: usize, first: usize) -> &[Way] {
+    fn ways(&mut self, index: usize, first: usize) -> &[Translation] {
         let known = |space: &Space| space.ways.is_some();
         if !self.spaces.get(index).is_some_and(known) {
             let mappings = |index| {
@@ -201,12 +201,12 @@ impl Maps {
 
 /// From the addresses of these mappings to those in a layout, as far as it has
 /// them.
-fn way(ours: &[Mapping], layout: &Layout, has_names: bool) -> Way {
+fn way(ours: &[Mapping], layout: &Layout, has_names: bool) -> Translation {
     let shifts = ours.iter().filter_map(|map| {
         let start = layout.parts.get(&part(map))?;
         Some((map.start, map.len, start.wrapping_sub(map.start)))
     });
-    Way { space: layout.space, shifts: shifts.collect(), has_names }
+    Translation { space: layout.space, shifts: shifts.collect(), has_names }
 }
 
 fn part(map: &Mapping) -> Part {

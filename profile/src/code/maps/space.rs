@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::common::Way;
+use super::common::Translation;
 
 /// Mappings of a process and of the kernel that are kept: twice as many as Linux
 /// lets a process have where nobody says otherwise (vm.max_map_count).
@@ -42,7 +42,7 @@ pub(super) struct Space {
     /// Samples refer to it: it must not change its meaning.
     pub(super) used: bool,
     /// Where its samples may go otherwise; `None` until one has asked.
-    pub(super) ways: Option<Vec<Way>>,
+    pub(super) ways: Option<Vec<Translation>>,
     /// Its process has ended.
     pub(super) ended: bool,
     /// When something was heard of it last.

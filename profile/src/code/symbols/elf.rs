@@ -11,7 +11,7 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, S
 use super::bytes::ElfBytes;
 use super::table::{SymbolExtent, SymbolTable};
 use super::{SymbolError, packed, plt};
-use crate::code::debug_file::{DebugDirs, Wanted, debug_file, open_regular};
+use crate::code::debug_file::{DebugContent, DebugDirs, debug_file, open_regular};
 use crate::code::demangle::Called;
 use crate::code::lines::{CodeOfLine, Frame, Lines, SourceLine};
 
@@ -122,7 +122,7 @@ impl Module {
         if !stripped {
             return Some(());
         }
-        if let Some(path) = debug_file(&self.path, &object, &self.dirs, Wanted::Symbols) {
+        if let Some(path) = debug_file(&self.path, &object, &self.dirs, DebugContent::Symbols) {
             let cache = ReadCache::new(open_regular(&path).ok()?);
             let object = object::File::parse(&cache).ok()?;
             for symbol in object.symbols() {

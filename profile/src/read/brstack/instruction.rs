@@ -8,7 +8,7 @@
 
 /// What was counted at a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct BranchCounters {
     /// Its address.
     pub at: u64,
     /// Two bits for each counter, the lowest for the first.
@@ -20,7 +20,7 @@ const COUNTERS: u8 = 4;
 
 /// Reads the line of an instruction, behind its tab; `None` for any other line,
 /// and no counts where nothing was counted.
-pub(super) fn parse(line: &[u8]) -> Option<Option<Counted>> {
+pub(super) fn parse(line: &[u8]) -> Option<Option<BranchCounters>> {
     let (digits, rest) = line.split_at_checked(16)?;
     let (at, count) = super::digits::hex(digits);
     if count != 16 || rest.first() != Some(&b'\t') {
@@ -30,7 +30,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Option<Counted>> {
         let text = rest.get(label + LABEL.len()..)?.trim_ascii_start();
         counts(text.split(u8::is_ascii_whitespace).next()?)
     });
-    Some(word.map(|word| Counted { at, word }))
+    Some(word.map(|word| BranchCounters { at, word }))
 }
 
 const LABEL: &[u8] = b"br_cntr:";

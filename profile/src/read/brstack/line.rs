@@ -10,7 +10,7 @@ use super::entry::{
     first_entry, has_build_id, is_trailing, parse_entry, with_build_ids, with_files,
 };
 use super::error::{EntryError, LineError};
-use super::instruction::{self, Counted};
+use super::instruction::{self, BranchCounters};
 use super::offsets::{self, Files, Numbers};
 use super::{dump, layout, record, run, symbolic};
 use crate::read::names::Names;
@@ -55,7 +55,7 @@ pub enum Line {
     /// A frame of a call chain.
     Frame,
     /// An instruction that ran (`-F brstackinsn`), and what was counted there.
-    Instruction(Option<Counted>),
+    Instruction(Option<BranchCounters>),
     /// A comment, nothing.
     Other,
 }

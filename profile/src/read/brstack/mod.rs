@@ -30,7 +30,7 @@ mod words;
 
 pub use entry::{parse_entry, type_of_name};
 pub use error::{EntryError, LineError};
-pub use instruction::Counted;
+pub use instruction::BranchCounters;
 pub use line::{Behind, Line, parse_line};
 pub(crate) use line::{Context, begin, parse};
 pub use record::event_text;

@@ -34,7 +34,7 @@ pub(crate) struct SampleLayout {
 /// Where the branch stack lies in the body of a sample, and what is said there
 /// of it.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct StackPosition {
     note: Option<StackNote>,
     note_at: usize,
     hw_idx: Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct Found {
     counters_end: Option<usize>,
 }
 
-impl Found {
+impl StackPosition {
     /// Where the note begins, if there is one.
     pub(crate) fn note_at(&self) -> Option<usize> {
         self.note.map(|_| self.note_at)
@@ -114,7 +114,7 @@ impl SampleLayout {
     /// Finds the branch stack in a sample's body. `None` where the body is
     /// shorter than what it announces.
     #[inline(always)]
-    pub(crate) fn find(&self, body: &[u8]) -> Option<Found> {
+    pub(crate) fn find(&self, body: &[u8]) -> Option<StackPosition> {
         let mut rest = Bytes::new(body.get(self.fixed..)?, self.order);
         if self.has(sample_type::READ) {
             self.skip_counters(&mut rest)?;
@@ -138,12 +138,17 @@ impl SampleLayout {
         let counters = self.has_counters(rest.rest().len(), nr);
         let counters_end =
             if counters { Some(end + rest.take(nr.checked_mul(8)?)?.len()) } else { None };
-        Some(Found { note, note_at, hw_idx, entries: start..end, counters_end })
+        Some(StackPosition { note, note_at, hw_idx, entries: start..end, counters_end })
     }
 
     /// The sample in whose body that was found.
     #[inline]
-    pub(crate) fn stack<'a>(&self, body: &'a [u8], event: usize, found: Found) -> Stack<'a> {
+    pub(crate) fn stack<'a>(
+        &self,
+        body: &'a [u8],
+        event: usize,
+        found: StackPosition,
+    ) -> Stack<'a> {
         let order = self.order;
         let word = |at: Option<usize>| at.and_then(|at| u64_at(body, at, order));
         let half = |at: Option<usize>| at.and_then(|at| u32_at(body, at, order));

@@ -46,7 +46,7 @@ pub struct TextReader {
     comm: usize,
     /// What was gone to, until it is asked for, or its new symbols were given
     /// out.
-    at_hand: Option<Found>,
+    at_hand: Option<ItemHead>,
     /// Stacks with branches: text without one was no recording.
     stacks: u64,
     /// What was counted at the branches at hand; empty where nothing was.
@@ -68,12 +68,12 @@ impl std::fmt::Debug for TextReader {
 enum Step {
     /// The next has to be read.
     On,
-    Found(Found),
+    Found(ItemHead),
     End,
 }
 
 /// What [`TextReader::advance`] found.
-enum Found {
+enum ItemHead {
     /// A sample without a head.
     Bare {
         weight: u64,
@@ -83,15 +83,15 @@ enum Found {
     Event(Event),
 }
 
-impl Found {
+impl ItemHead {
     /// The item, its branches in `entries`.
     #[inline]
     fn item<'a>(self, entries: &'a [RawBranch], counters: Option<Counters<'a>>) -> Item<'a> {
         let head = match self {
-            Found::Bare { weight } => SampleHead { weight, ..SampleHead::default() },
-            Found::Sample(head) => *head,
-            Found::Straight(straight) => return Item::Straight(*straight),
-            Found::Event(event) => return Item::Event(event),
+            ItemHead::Bare { weight } => SampleHead { weight, ..SampleHead::default() },
+            ItemHead::Sample(head) => *head,
+            ItemHead::Straight(straight) => return Item::Straight(*straight),
+            ItemHead::Event(event) => return Item::Event(event),
         };
         Item::Stack(Stack { head, entries: Entries::Parsed(entries), counters, registers: None })
     }
@@ -219,8 +219,8 @@ impl TextReader {
             return Ok(self.context.names.take().map(Item::Symbol));
         }
         match &found {
-            Some(Found::Bare { weight }) => self.events.count(0, *weight),
-            Some(Found::Sample(head)) => self.events.count(head.event, head.weight),
+            Some(ItemHead::Bare { weight }) => self.events.count(0, *weight),
+            Some(ItemHead::Sample(head)) => self.events.count(head.event, head.weight),
             _ => {}
         }
         Ok(found.map(|found| found.item(&self.entries, self.counters())))
@@ -234,7 +234,7 @@ impl TextReader {
     }
 
     #[inline(always)]
-    fn advance(&mut self) -> Result<Option<Found>, ReadError> {
+    fn advance(&mut self) -> Result<Option<ItemHead>, ReadError> {
         if !self.settled {
             self.settle()?;
         }
@@ -256,7 +256,7 @@ impl TextReader {
                     self.lines.pass(begun + end);
                     self.stacks += 1;
                     self.comm = 0;
-                    return Ok(Some(Found::Bare { weight: self.weight.take().unwrap_or(1) }));
+                    return Ok(Some(ItemHead::Bare { weight: self.weight.take().unwrap_or(1) }));
                 }
             }
             match self.line(begun, over)? {

@@ -4,7 +4,7 @@ use lbr_msr::record::Event;
 
 use super::lines::Next;
 use super::waiting::{Dump, Open, WithCounts};
-use super::{Found, Refused, Step, TextReader};
+use super::{ItemHead, Refused, Step, TextReader};
 use crate::read::brstack::{self, Behind, EntryError, Line, LineError};
 use crate::read::item::Straight;
 use crate::read::names;
@@ -18,7 +18,7 @@ impl TextReader {
             Some(Behind::Branch(branch, count)) => {
                 self.entries.clear();
                 self.entries.push(branch);
-                return Ok(Step::Found(Found::Sample(Box::new(self.counted(count)))));
+                return Ok(Step::Found(ItemHead::Sample(Box::new(self.counted(count)))));
             }
             Some(Behind::Straight(ends, count)) => return Ok(self.straight(ends, count)),
             None => {}
@@ -68,7 +68,7 @@ impl TextReader {
             Ok(Line::Counted { count, behind }) => {
                 self.waiting.behind = behind;
                 self.stacks += 1;
-                return Ok(Step::Found(Found::Sample(Box::new(self.counted(count)))));
+                return Ok(Step::Found(ItemHead::Sample(Box::new(self.counted(count)))));
             }
             Ok(Line::Straight(ends, count)) => return Ok(self.straight(ends, count)),
             Ok(Line::Mmap(map)) => {
@@ -93,7 +93,7 @@ impl TextReader {
                 return Ok(Step::On);
             }
         };
-        Ok(Step::Found(Found::Event(event)))
+        Ok(Step::Found(ItemHead::Event(event)))
     }
 
     /// What was counted so often.
@@ -104,7 +104,7 @@ impl TextReader {
     fn straight(&mut self, (entry, exit): (u64, u64), count: u64) -> Step {
         self.straights += 1;
         let head = self.counted(count);
-        Step::Found(Found::Straight(Box::new(Straight { head, entry, exit })))
+        Step::Found(ItemHead::Straight(Box::new(Straight { head, entry, exit })))
     }
 
     /// Takes in a line that is neither a sample nor an event.
@@ -167,7 +167,7 @@ impl TextReader {
             return Step::On;
         }
         self.comm = comm;
-        Step::Found(Found::Sample(head))
+        Step::Found(ItemHead::Sample(head))
     }
 
     /// The number of the event that the last line named.
@@ -190,7 +190,7 @@ impl TextReader {
     }
 
     /// The sample that waits, its branches in the entries.
-    fn take_waiting(&mut self) -> Option<Found> {
+    fn take_waiting(&mut self) -> Option<ItemHead> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -199,7 +199,7 @@ impl TextReader {
             self.counts = counted.words();
             let WithCounts { sample, entries, .. } = counted;
             (self.entries, self.comm) = (entries, sample.comm);
-            return Some(Found::Sample(sample.head));
+            return Some(ItemHead::Sample(sample.head));
         }
         let open = self.waiting.open.take();
         self.comm = open.as_ref().map_or(0, |open| open.comm);
@@ -207,12 +207,12 @@ impl TextReader {
         let Some(mut dumped) = self.waiting.dump.head.take() else {
             let mut head = open?.head;
             head.weight = self.weight.take().unwrap_or(head.weight);
-            return Some(Found::Sample(head));
+            return Some(ItemHead::Sample(head));
         };
         dumped.event = open.map_or(0, |open| open.head.event);
         self.entries.append(&mut self.waiting.dump.entries);
         self.stacks += u64::from(!self.entries.is_empty());
-        Some(Found::Sample(dumped))
+        Some(ItemHead::Sample(dumped))
     }
 
     /// Beside symbols no address may have the number of one. `by_name` lines were

@@ -1,6 +1,6 @@
 //! Samples of which more lines may follow.
 
-use crate::read::brstack::{Behind, Counted};
+use crate::read::brstack::{Behind, BranchCounters};
 use crate::read::stack::{RawBranch, SampleHead};
 
 /// What was read and is not given out yet.
@@ -37,7 +37,7 @@ pub(super) struct Dump {
 pub(super) struct WithCounts {
     pub(super) sample: Open,
     pub(super) entries: Vec<RawBranch>,
-    pub(super) counts: Vec<Counted>,
+    pub(super) counts: Vec<BranchCounters>,
 }
 
 impl Waiting {

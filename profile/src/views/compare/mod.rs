@@ -35,7 +35,7 @@ use crate::code::maps::{Location, Maps};
 use crate::views::loops::{Loop, Loops};
 
 pub use matching::By;
-pub use walks::{Counted, Looked, counter, looker};
+pub use walks::{Looked, StackSums, counter, looker};
 
 use matching::{Matched, match_places};
 
@@ -194,7 +194,7 @@ pub fn rows(before: &mut Looked, after: &mut Looked, by: Option<By>) -> Rows {
 impl Comparison {
     /// Of places that branches come from, as counted.
     #[must_use]
-    pub fn of(rows: Rows, before: &Counted, after: &Counted) -> Comparison {
+    pub fn of(rows: Rows, before: &StackSums, after: &StackSums) -> Comparison {
         let Rows { matched, medians: [was, is], .. } = rows;
         let mut rows = matched.rows;
         for (at, row) in rows.iter_mut().enumerate() {

@@ -119,13 +119,13 @@ struct InStack {
 
 /// The rows of one side, by stack.
 #[derive(Debug, Default)]
-pub struct Counted {
+pub struct StackSums {
     rows: Vec<Sums>,
     /// All branches (x).
     all: Clusters,
 }
 
-impl Counted {
+impl StackSums {
     /// The sums of a row; its share is of all stacks, whether they have it or
     /// not.
     pub(super) fn row(&self, at: usize) -> Sums {
@@ -141,14 +141,17 @@ pub fn counter(
     looked: &mut Looked,
     rows: &Rows,
     side: usize,
-) -> Counter<impl View<Table = (Counted, Maps)> + use<>> {
+) -> Counter<impl View<Table = (StackSums, Maps)> + use<>> {
     let (edges, maps) = (std::mem::take(&mut looked.edges), std::mem::take(&mut looked.maps));
     let second = Second {
         row_of: rows.matched.of_place(side).to_vec(),
         splits: rows.splits.clone(),
         now: vec![InStack::default(); rows.splits.len()],
         visited: Vec::new(),
-        counted: Counted { rows: vec![Sums::default(); rows.splits.len()], ..Counted::default() },
+        counted: StackSums {
+            rows: vec![Sums::default(); rows.splits.len()],
+            ..StackSums::default()
+        },
     };
     Counter::of(Walk::again(edges, maps, second))
 }
@@ -159,11 +162,11 @@ struct Second {
     /// By row.
     now: Vec<InStack>,
     visited: Vec<u32>,
-    counted: Counted,
+    counted: StackSums,
 }
 
 impl Visit for Second {
-    type Table = (Counted, Maps);
+    type Table = (StackSums, Maps);
 
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], _: &Edges, _: &mut Maps) {
         for (step, taken) in steps.iter().zip(stack.transitions) {
@@ -195,7 +198,7 @@ impl Visit for Second {
         }
     }
 
-    fn finish(self, _: Edges, whole: Whole) -> (Counted, Maps) {
+    fn finish(self, _: Edges, whole: Whole) -> (StackSums, Maps) {
         (self.counted, whole.maps)
     }
 }

@@ -18,7 +18,7 @@ use crate::source::ptrace::code::read;
 use crate::target::ThreadId;
 
 /// Knows which addresses of user code are the target's.
-pub trait Code: Send {
+pub trait UserCode: Send {
     /// Looks at the target's mappings again. Events of those that were not
     /// there before, with this time.
     fn look(&mut self, time: u64) -> Vec<Event>;
@@ -29,9 +29,9 @@ pub trait Code: Send {
 }
 
 /// Asks a target's code about the branches of a stack.
-pub(super) fn owns(mut code: Box<dyn Code>) -> Owns {
+pub(super) fn owns(mut code: Box<dyn UserCode>) -> Owns {
     Box::new(move |time, entries, events| {
-        let is_outside = |code: &dyn Code| {
+        let is_outside = |code: &dyn UserCode| {
             entries
                 .iter()
                 .flat_map(|entry| [entry.from, entry.to])
@@ -72,7 +72,7 @@ impl ProcessCode {
     }
 }
 
-impl Code for ProcessCode {
+impl UserCode for ProcessCode {
     fn look(&mut self, time: u64) -> Vec<Event> {
         let mut mapped = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let id = mapped.id;

@@ -50,7 +50,7 @@ use crate::gate::Gate;
 use crate::outlet::{Outlet, Sampler};
 use crate::pace::{DEFAULT_HZ, Pace};
 use crate::target::{Affinity, Moved};
-pub use code::{Code, ProcessCode, Switches};
+pub use code::{ProcessCode, Switches, UserCode};
 pub use first::{Awake, may_go_first};
 use same_cpu::Control;
 use sampler::CpuSampler;

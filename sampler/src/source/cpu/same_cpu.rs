@@ -20,7 +20,7 @@ use nix::libc;
 
 /// What the four system calls take and give. The assembly counts its fields.
 #[repr(C)]
-struct Frame {
+struct CallFrame {
     /// Value of the control register that switches recording on.
     thawed: u64,
     /// What it held at the end of the sleep.
@@ -57,7 +57,7 @@ impl Control<'_> {
     /// An access that failed. Where the read failed, recording was switched
     /// off all the same.
     pub fn record_until(&self, thawed: u64, deadline: Duration) -> Result<u64, MsrError> {
-        let mut frame = Frame {
+        let mut frame = CallFrame {
             thawed,
             // What stands here if the read fails.
             seen: thawed,
@@ -110,7 +110,7 @@ pub fn transferred(returned: i64, cpu: u32, msr: Msr, access: Access) -> Result<
 /// The four system calls in a row. Not inlined, so that a test finds it by
 /// name in a program and reads its instructions.
 #[inline(never)]
-fn row(frame: &mut Frame, descriptor: i32, msr: Msr) {
+fn row(frame: &mut CallFrame, descriptor: i32, msr: Msr) {
     // SAFETY: the system calls read and write `frame` alone, at offsets that
     // lie inside it (asserted below), for 8 and 16 bytes; `frame` is borrowed
     // mutably for the whole block. A Linux system call changes rax, rcx, r11
@@ -158,11 +158,11 @@ fn row(frame: &mut Frame, descriptor: i32, msr: Msr) {
             sleep = const libc::SYS_clock_nanosleep,
             clock = const libc::CLOCK_MONOTONIC,
             absolute = const libc::TIMER_ABSTIME,
-            seen = const std::mem::offset_of!(Frame, seen),
-            keep = const std::mem::offset_of!(Frame, keep),
-            frozen = const std::mem::offset_of!(Frame, frozen),
-            deadline = const std::mem::offset_of!(Frame, deadline),
-            returned = const std::mem::offset_of!(Frame, returned),
+            seen = const std::mem::offset_of!(CallFrame, seen),
+            keep = const std::mem::offset_of!(CallFrame, keep),
+            frozen = const std::mem::offset_of!(CallFrame, frozen),
+            deadline = const std::mem::offset_of!(CallFrame, deadline),
+            returned = const std::mem::offset_of!(CallFrame, returned),
             in("r8") std::ptr::from_mut(frame),
             in("r9") u64::from(msr.0),
             inout("rdi") i64::from(descriptor) => _,
@@ -181,7 +181,7 @@ fn row(frame: &mut Frame, descriptor: i32, msr: Msr) {
 /// Where that function's code lies, and a little more: after each system call
 /// the kernel returns to it with recording on.
 pub(super) fn ours() -> Range<u64> {
-    let start = row as fn(&mut Frame, i32, Msr) as usize as u64;
+    let start = row as fn(&mut CallFrame, i32, Msr) as usize as u64;
     start..start.saturating_add(LONGEST)
 }
 
@@ -189,7 +189,7 @@ pub(super) fn ours() -> Range<u64> {
 /// test looks at it.
 const LONGEST: u64 = 512;
 
-const _: () = assert!(std::mem::offset_of!(Frame, thawed) == 0);
+const _: () = assert!(std::mem::offset_of!(CallFrame, thawed) == 0);
 
 #[cfg(test)]
 mod tests {

@@ -34,7 +34,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use super::cpu::ProcessCode;
-use super::cpu::code::{Code, comm};
+use super::cpu::code::{UserCode, comm};
 use super::cpu::target::wait_until;
 use super::{Command, Decoding, Exit, Source, SourceError, SourceNotes};
 use crate::clock::monotonic_ns;
@@ -46,7 +46,7 @@ use crate::target::{Affinity, Held, ThreadId};
 pub use counting::Counting;
 pub use host::{Host, Monitor};
 pub use open::attempt;
-use open::{Events, Wanted};
+use open::{EventRequest, Events};
 use records::{Reading, Said};
 pub use refused::Refused;
 pub use stacks::Stacks;
@@ -141,7 +141,7 @@ impl Perf {
         };
         let on_exec = matches!(followed, Followed::Program(..));
         let threads = threads.as_deref();
-        let events = open::open(&Wanted { host, filter, sampling, on_exec, threads, cpus })?;
+        let events = open::open(&EventRequest { host, filter, sampling, on_exec, threads, cpus })?;
         Ok(Perf {
             followed,
             events: Some(events),

@@ -30,7 +30,7 @@ pub(super) struct Events {
 
 /// What to ask for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct EventRequest<'a> {
     pub(super) host: &'a Host,
     pub(super) filter: BranchFilter,
     pub(super) sampling: Sampling,
@@ -42,7 +42,7 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Asks for the events, switched off.
-pub(super) fn open(wanted: &Wanted<'_>) -> Result<Events, Refused> {
+pub(super) fn open(wanted: &EventRequest<'_>) -> Result<Events, Refused> {
     // Types are saved by Linux 4.14 and later.
     match open_all(wanted, true) {
         Err(Refused::Filter { .. }) => open_all(wanted, false),
@@ -50,7 +50,7 @@ pub(super) fn open(wanted: &Wanted<'_>) -> Result<Events, Refused> {
     }
 }
 
-fn open_all(wanted: &Wanted<'_>, types: bool) -> Result<Events, Refused> {
+fn open_all(wanted: &EventRequest<'_>, types: bool) -> Result<Events, Refused> {
     let mut events = Events { rings: Vec::new(), others: Vec::new() };
     let threads = wanted.threads.unwrap_or(&[-1]);
     let alike = [None];
@@ -117,7 +117,8 @@ fn open_all(wanted: &Wanted<'_>, types: bool) -> Result<Events, Refused> {
 pub fn attempt(host: &Host, filter: BranchFilter) -> Result<(), Refused> {
     host.allows(filter, false)?;
     let sampling = Sampling::Period(1 << 40);
-    let wanted = Wanted { host, filter, sampling, on_exec: true, threads: Some(&[0]), cpus: &[] };
+    let wanted =
+        EventRequest { host, filter, sampling, on_exec: true, threads: Some(&[0]), cpus: &[] };
     let kind = host.monitors.iter().flatten().next().map_or(0, |monitor| monitor.kind);
     let asked = Asked { filter, whole_cpus: false, hz: None, pid: 0 };
     let mut builder = attributes(&wanted, kind, false);
@@ -127,7 +128,7 @@ pub fn attempt(host: &Host, filter: BranchFilter) -> Result<(), Refused> {
 
 /// What is counted is retired branches, as the recording's head says; each
 /// sample has a branch stack.
-fn attributes(wanted: &Wanted<'_>, kind: u32, types: bool) -> Builder<'static> {
+fn attributes(wanted: &EventRequest<'_>, kind: u32, types: bool) -> Builder<'static> {
     let filter = wanted.filter.normalized();
     let mut builder = Builder::new(Hardware::BRANCH_INSTRUCTIONS);
     builder

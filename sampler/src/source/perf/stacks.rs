@@ -7,7 +7,7 @@ use lbr_msr::record::{BranchEntry, EntryFlags, RawBranch};
 use lbr_msr::{BranchFilter, record::RawEntry};
 
 use super::host::Host;
-use super::open::{Events, Wanted, open};
+use super::open::{EventRequest, Events, open};
 use super::records::{Reading, Said};
 use super::refused::Refused;
 use crate::config::Sampling;
@@ -38,7 +38,7 @@ impl Stacks {
         caps: &LbrCaps,
     ) -> Result<Stacks, Refused> {
         let thread = i32::try_from(pid).map_err(|_| Refused::NoProcess { pid })?;
-        let mut events = open(&Wanted {
+        let mut events = open(&EventRequest {
             host,
             filter: BranchFilter::ANY | BranchFilter::USER,
             sampling: Sampling::Period(period),

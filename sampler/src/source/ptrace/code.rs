@@ -76,7 +76,7 @@ const LONGEST_PATH: usize = 64;
 
 /// The code of one process.
 #[derive(Debug, Default)]
-pub struct Code {
+pub struct TracedCode {
     decoded: HashMap<u64, Decoded>,
     /// Bytes of the pages that stay as they are, with what follows each.
     pages: HashMap<u64, Vec<u8>>,
@@ -85,7 +85,7 @@ pub struct Code {
     fixed: Option<Vec<Mapping>>,
 }
 
-impl Code {
+impl TracedCode {
     /// Forgets everything: the mappings may have changed.
     pub fn forget(&mut self) {
         self.decoded.clear();

@@ -230,12 +230,12 @@ impl Ptrace {
     pub fn new(command: Command) -> Result<Ptrace, SourceError> {
         let path = target::find(&command.program)?;
         let entry = match target::inspect(&path)? {
-            target::Program::Elf { entry } => Some(entry),
-            target::Program::Script if command.from.is_some() => {
+            target::ProgramKind::Elf { entry } => Some(entry),
+            target::ProgramKind::Script if command.from.is_some() => {
                 let what = "a script, which has no addresses to start from".to_owned();
                 return Err(SourceError::NotX86_64 { path, what });
             }
-            target::Program::Script => None,
+            target::ProgramKind::Script => None,
         };
         let allowed = Affinity::current()?;
         let pin = command.cpu.map(|cpu| allowed.only(cpu)).transpose()?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lbr_msr::insn::BranchInsn;
 use nix::libc::user_regs_struct;
 
-use super::code::{Code, Decoded, Path};
+use super::code::{Decoded, Path, TracedCode};
 use crate::maps::Mapping;
 use crate::target::ThreadId;
 
@@ -98,7 +98,7 @@ impl<Ring> Task<Ring> {
 /// A process.
 #[derive(Debug, Default)]
 pub(super) struct Process {
-    pub(super) code: Code,
+    pub(super) code: TracedCode,
     /// The executable mappings that events told of.
     pub(super) told: HashSet<Mapping>,
 }

@@ -18,7 +18,7 @@ use crate::gate::Closed;
 use crate::interrupt::Delivered;
 use crate::source::{Exit, SourceError, SourceNotes};
 use crate::target::ThreadId;
-use crate::target::{self, Held, Program};
+use crate::target::{self, Held, ProgramKind};
 
 /// Why the loop ends early.
 #[derive(Debug)]
@@ -231,7 +231,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         self.tasks.insert(self.main as i32, task);
         self.processes.insert(self.main, Process::default());
         let program = target::inspect(&self.exe(self.main)).map_err(|e| self.named(e))?;
-        if let (Some(function), Program::Elf { entry }) =
+        if let (Some(function), ProgramKind::Elf { entry }) =
             (self.source.command.arguments_of, &program)
         {
             let entry = self.source.entry.unwrap_or(*entry);
@@ -240,7 +240,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             self.function = Some(function);
         }
         match (self.source.command.from, program) {
-            (Some(from), Program::Elf { entry }) => {
+            (Some(from), ProgramKind::Elf { entry }) => {
                 let entry = self.source.entry.unwrap_or(entry);
                 let start = Start::arm(self.main, from, entry)
                     .map_err(|e| os(format!("setting a breakpoint at {from:#x}"), e))?;

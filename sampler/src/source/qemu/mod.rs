@@ -98,7 +98,7 @@ impl Qemu {
             return Err(SourceError::Unavailable { why });
         }
         let path = target::find(&command.program)?;
-        if let target::Program::Script = target::inspect(&path)? {
+        if let target::ProgramKind::Script = target::inspect(&path)? {
             let what = "a script, which qemu-x86_64 cannot run".to_owned();
             return Err(SourceError::NotX86_64 { path, what });
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use lbr_msr::record::Head;
 
 use super::Reader;
-use super::frames::Frame;
+use super::frames::RecordSpan;
 use crate::read::note::{HEAD_AT, head_code};
 use crate::read::perf_data::bytes::{Bytes, Order, u64_at};
 use crate::read::perf_data::layout::{
@@ -35,7 +35,7 @@ pub(super) struct Copied {
     /// Where the last of them begins.
     last: usize,
     /// The sample at hand, and where the stack note begins in its body.
-    sample: Option<(Frame, Option<usize>)>,
+    sample: Option<(RecordSpan, Option<usize>)>,
 }
 
 impl Copied {
@@ -69,7 +69,7 @@ impl Copied {
 
     /// A sample that is handed out.
     #[inline]
-    pub(super) fn sample(&mut self, frame: Frame, note_at: Option<usize>) {
+    pub(super) fn sample(&mut self, frame: RecordSpan, note_at: Option<usize>) {
         if self.on {
             self.sample = Some((frame, note_at));
         }
@@ -77,7 +77,7 @@ impl Copied {
 
     /// Anything else, as it comes.
     #[inline]
-    pub(super) fn other(&mut self, frame: Frame, body: &[u8], order: Order) {
+    pub(super) fn other(&mut self, frame: RecordSpan, body: &[u8], order: Order) {
         if self.on && stays(frame.kind) {
             self.sample = None;
             self.last = self.records.len();

@@ -11,7 +11,7 @@ use crate::read::perf_data::unpack::{Damaged, Unpacker};
 
 /// Where a record lies in the buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
+pub(super) struct RecordSpan {
     pub(super) kind: u32,
     pub(super) misc: u16,
     at: usize,
@@ -21,7 +21,7 @@ pub(super) struct Frame {
     pub(super) unpacked: bool,
 }
 
-impl Frame {
+impl RecordSpan {
     /// What follows the header. Takes fields of the reader, so that others may
     /// change meanwhile.
     pub(super) fn body<'a>(&self, buffer: &'a [u8], unpacker: Option<&'a Unpacker>) -> &'a [u8] {
@@ -84,7 +84,7 @@ impl Reader {
 
     /// The next record, out of a compressed one or taken off the buffer.
     #[inline(always)]
-    pub(super) fn frame(&mut self) -> Result<Option<Frame>, ReadError> {
+    pub(super) fn frame(&mut self) -> Result<Option<RecordSpan>, ReadError> {
         if self.done {
             return Ok(None);
         }
@@ -119,13 +119,13 @@ impl Reader {
         let at = self.start;
         self.consume(size);
         let (at, end) = (at + 8, at + size);
-        Ok(Some(Frame { kind, misc, at, end, offset, unpacked: false }))
+        Ok(Some(RecordSpan { kind, misc, at, end, offset, unpacked: false }))
     }
 
     /// The next record of the compressed one that was read last; `None` where
     /// it holds no other whole one.
     #[inline]
-    fn unpacked_frame(&mut self) -> Result<Option<Frame>, ReadError> {
+    fn unpacked_frame(&mut self) -> Result<Option<RecordSpan>, ReadError> {
         let offset = self.offset;
         let Some(unpacker) = &mut self.unpacker else { return Ok(None) };
         let found = match unpacker.fill(8) {
@@ -141,7 +141,7 @@ impl Reader {
             (Some((kind, misc, size)), Ok(true)) => {
                 let at = unpacker.advance(size);
                 let (at, end) = (at + 8, at + size);
-                Ok(Some(Frame { kind, misc, at, end, offset, unpacked: true }))
+                Ok(Some(RecordSpan { kind, misc, at, end, offset, unpacked: true }))
             }
             (_, Ok(_)) => Ok(None),
             (_, Err(Damaged)) => self.finish(true).map(|()| None),
@@ -149,7 +149,7 @@ impl Reader {
     }
 
     /// Gives a compressed record to the unpacker.
-    pub(super) fn compressed(&mut self, frame: Frame) -> Result<(), ReadError> {
+    pub(super) fn compressed(&mut self, frame: RecordSpan) -> Result<(), ReadError> {
         if self.unpacker.is_none() {
             let unpacker = Unpacker::new().map_err(|cause| self.io(cause))?;
             self.unpacker = Some(Box::new(unpacker));

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use super::frames::Frame;
+use super::frames::RecordSpan;
 use super::{Input, MAX_EVENTS, MAX_IDS, MAX_SECTION, ReadError, Reader};
 use crate::read::perf_data::attr::EventAttr;
 use crate::read::perf_data::bytes::{Bytes, Order, u64_at};
@@ -202,7 +202,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn header_attr(&mut self, frame: Frame) {
+    pub(super) fn header_attr(&mut self, frame: RecordSpan) {
         let body = frame.body(&self.buffer, self.unpacker.as_deref());
         let Some(mut attr) = EventAttr::parse(body, self.order) else {
             self.malformed(frame);
@@ -215,7 +215,7 @@ impl Reader {
         self.add_event(attr);
     }
 
-    pub(super) fn header_feature(&mut self, frame: Frame) {
+    pub(super) fn header_feature(&mut self, frame: RecordSpan) {
         let body = frame.body(&self.buffer, self.unpacker.as_deref());
         let mut bytes = Bytes::new(body, self.order);
         let Some(bit) = bytes.u64().and_then(|bit| u8::try_from(bit).ok()) else { return };

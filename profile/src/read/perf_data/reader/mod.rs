@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 use lbr_msr::record::Event;
 
 use self::copy::Copied;
-use self::frames::Frame;
+use self::frames::RecordSpan;
 pub(crate) use self::steps::Next;
 use super::attr::EventAttr;
 use super::bytes::{Bytes, Order};
@@ -243,18 +243,18 @@ impl Reader {
         Ok(())
     }
 
-    fn body(&self, frame: Frame) -> &[u8] {
+    fn body(&self, frame: RecordSpan) -> &[u8] {
         frame.body(&self.buffer, self.unpacker.as_deref())
     }
 
-    fn malformed(&mut self, frame: Frame) {
+    fn malformed(&mut self, frame: RecordSpan) {
         self.notes.malformed += 1;
         self.notes.first_malformed.get_or_insert(frame.offset);
     }
 
     /// Which event a sample belongs to; `None` to skip it.
     #[inline(always)]
-    fn event_of_sample(&mut self, frame: Frame) -> Result<Option<usize>, ReadError> {
+    fn event_of_sample(&mut self, frame: RecordSpan) -> Result<Option<usize>, ReadError> {
         self.require_branches()?;
         let event = match self.id_place {
             IdPlace::Only => Some(0),
@@ -308,7 +308,7 @@ impl Reader {
     }
 
     /// Anything that is no sample.
-    fn other(&mut self, frame: Frame) -> Result<Option<Event>, ReadError> {
+    fn other(&mut self, frame: RecordSpan) -> Result<Option<Event>, ReadError> {
         let order = self.order;
         match frame.kind {
             record::HEADER_ATTR => self.header_attr(frame),

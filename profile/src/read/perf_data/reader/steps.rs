@@ -2,10 +2,10 @@
 
 use lbr_msr::record::Event;
 
-use super::frames::Frame;
+use super::frames::RecordSpan;
 use super::{ReadError, Reader};
 use crate::read::perf_data::layout::record;
-use crate::read::perf_data::sample::Found;
+use crate::read::perf_data::sample::StackPosition;
 use crate::read::stack::Stack;
 
 /// What [`Reader::advance`] went to.
@@ -16,9 +16,9 @@ pub(crate) enum Next {
 
 /// Where a sample lies.
 pub(crate) struct Place {
-    frame: Frame,
+    frame: RecordSpan,
     event: usize,
-    found: Found,
+    found: StackPosition,
 }
 
 impl Reader {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use lbr_msr::record::Event;
 
-use super::code::{Code, ProcessCode, ProcessSwitches, Switches, classifier};
+use super::code::{ProcessCode, ProcessSwitches, Switches, UserCode, classifier};
 use crate::config::Classify;
 use crate::target::{Exit, SourceError, ThreadId};
 
@@ -43,8 +43,8 @@ pub trait Target {
     }
 
     /// Its code; `None` where anybody's branches are wanted.
-    fn code(&self) -> Option<Box<dyn Code>> {
-        self.process().map(|code| Box::new(code.clone()) as Box<dyn Code>)
+    fn code(&self) -> Option<Box<dyn UserCode>> {
+        self.process().map(|code| Box::new(code.clone()) as Box<dyn UserCode>)
     }
 
     /// Names the type of the branch at an address, from its code; `None` where

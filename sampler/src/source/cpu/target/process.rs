@@ -6,7 +6,7 @@ use nix::libc;
 
 use super::{Emit, Target, wait_until};
 use crate::clock::monotonic_ns;
-use crate::source::cpu::code::{Code, ProcessCode, comm};
+use crate::source::cpu::code::{ProcessCode, UserCode, comm};
 use crate::target::{Affinity, Exit, SourceError, ThreadId};
 
 /// A process that runs already, moved to the recorded CPUs until this is

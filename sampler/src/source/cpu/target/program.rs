@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use super::{Emit, LONG_NAP, Target};
 use crate::clock::monotonic_ns;
 use crate::interrupt::Delivered;
-use crate::source::cpu::code::{Code, ProcessCode, comm};
+use crate::source::cpu::code::{ProcessCode, UserCode, comm};
 use crate::source::ptrace::sys;
 use crate::target::{Affinity, Command, Exit, Held, SourceError, ThreadId};
 

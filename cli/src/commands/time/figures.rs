@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lab::measure::{Measurement, Run};
 use profile::cycles::Cycles;
 
-use super::code::Code;
+use super::code::TimedCode;
 use super::place::CodePlace;
 
 /// Where the records came from, in words.
@@ -72,9 +72,9 @@ pub(super) struct Block {
 
 /// What is shown of a measurement.
 #[derive(Debug)]
-pub(super) struct Counted<'a> {
+pub(super) struct Figures<'a> {
     pub(super) measured: &'a Measurement,
-    pub(super) code: &'a Code,
+    pub(super) code: &'a TimedCode,
     pub(super) source: Source,
     /// Core cycles per iteration, the bracket's own taken off.
     pub(super) cycles: Option<Spread>,
@@ -96,8 +96,12 @@ pub(super) struct Counted<'a> {
     pub(super) blocks: Vec<Block>,
 }
 
-impl<'a> Counted<'a> {
-    pub(super) fn new(measured: &'a Measurement, code: &'a Code, source: Source) -> Counted<'a> {
+impl<'a> Figures<'a> {
+    pub(super) fn new(
+        measured: &'a Measurement,
+        code: &'a TimedCode,
+        source: Source,
+    ) -> Figures<'a> {
         let cycles = |runs: &[Run]| Spread::of(runs.iter().filter_map(|run| run.cycles));
         let ticks = |runs: &[Run]| Spread::of(runs.iter().map(|run| run.ticks));
         let (overhead_cycles, overhead_ticks) =
@@ -115,7 +119,7 @@ impl<'a> Counted<'a> {
             modes(&values).into_iter().map(per).collect()
         };
         let unroll = u64::from(code.body.unroll.max(1));
-        Counted {
+        Figures {
             cycle_modes: modes(
                 measured.runs.iter().filter_map(|run| run.cycles).collect(),
                 overhead_cycles,
@@ -197,7 +201,7 @@ fn modes(values: &[u64]) -> Vec<f64> {
 }
 
 /// Blocks of all copies together, the most frequent first.
-fn blocks(measured: &Measurement, code: &Code) -> Vec<Block> {
+fn blocks(measured: &Measurement, code: &TimedCode) -> Vec<Block> {
     let mut folded: BTreeMap<(CodePlace, CodePlace, u64), Block> = BTreeMap::new();
     for block in &measured.blocks {
         let place = |address| CodePlace::of(address, &measured.layout, code).folded();

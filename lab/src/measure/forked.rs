@@ -1,0 +1,128 @@
+//! What a forked child does until it stands at the INT3 in front of its bracket.
+#![allow(unsafe_code, reason = "system calls behind a fork")]
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+
+use nix::libc;
+use nix::unistd::Pid;
+
+use super::bracket::Bracket;
+use super::child::Setting;
+use super::confine::Confinement;
+use crate::code::memory::PAGE;
+use sampler::source::perf::Counting;
+
+/// What the child does before its first INT3.
+pub(super) fn serve(
+    bracket: &Bracket,
+    setting: &Setting,
+    null: &File,
+    parent: Pid,
+    confinement: Option<&mut Confinement>,
+) -> ! {
+    // SAFETY: system calls without memory of ours; they are async-signal-safe.
+    // What fails here changes nothing that the parent relies on: a child that
+    // cannot be traced dies at its INT3, and is reported.
+    unsafe {
+        // Signals of the terminal are not for it.
+        libc::setpgid(0, 0);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != parent.as_raw() {
+            // It was killed before: nobody would trace this one, nor end it.
+            libc::_exit(1);
+        }
+        if setting.alone {
+            for stream in 0..3 {
+                libc::dup2(null.as_raw_fd(), stream);
+            }
+            let mut keep = [setting.switch.descriptor, setting.lifeline];
+            keep.sort_unstable();
+            let mut first = 3u32;
+            for keep in keep.into_iter().filter_map(|keep| u32::try_from(keep).ok()) {
+                if keep > first {
+                    libc::syscall(libc::SYS_close_range, first, keep - 1, 0u32);
+                }
+                first = first.max(keep.saturating_add(1));
+            }
+            libc::syscall(libc::SYS_close_range, first, u32::MAX, 0u32);
+        }
+        let mut nothing = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut nothing);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const nothing, std::ptr::null_mut());
+        if let Some(counters) = &setting.counters {
+            count(bracket, counters);
+        }
+        libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+        if confinement.is_some_and(|confinement| !confinement.apply()) {
+            libc::_exit(1);
+        }
+        bracket.serve()
+    }
+}
+
+/// Asks for the counters of this process, and maps their pages, which is what
+/// makes RDPMC work in it. Where that fails a page stays as it is: nothing counts.
+///
+/// # Safety
+/// The bracket's counter pages are this process's own.
+unsafe fn count(bracket: &Bracket, counters: &Counting) {
+    for (attributes, page) in counters.attributes.iter().zip(bracket.counter_pages()) {
+        let Some(attributes) = attributes else { continue };
+        let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED | libc::MAP_FIXED);
+        // SAFETY: system calls, of which the first reads the attributes and the
+        // second replaces a page that only the bracket's code reads. A mapping
+        // keeps its event open.
+        unsafe {
+            let event = libc::syscall(libc::SYS_perf_event_open, attributes, 0, -1, -1, 0);
+            if let Ok(event) = RawFd::try_from(event)
+                && event >= 0
+            {
+                libc::mmap(page as *mut _, PAGE as usize, read, shared, event, 0);
+                libc::close(event);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::sync::Arc;
+
+    use nix::sys::signal::{Signal, kill};
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+
+    use super::super::bracket::{Body, SwitchWrites};
+    use super::*;
+
+    /// A parent that is killed right behind its fork leaves no process behind.
+    #[test]
+    fn one_whose_parent_is_gone_ends() {
+        let bracket = Bracket::new(&Body::default()).unwrap();
+        let stop = Arc::default();
+        let switch = SwitchWrites::NONE;
+        let setting = Setting {
+            alone: true,
+            confined: true,
+            switch,
+            lifeline: -1,
+            counters: None,
+            pin: None,
+            stop,
+        };
+        let null = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
+        // SAFETY: the child calls nothing but async-signal-safe functions.
+        let child = match unsafe { fork() }.unwrap() {
+            ForkResult::Child => serve(&bracket, &setting, &null, Pid::from_raw(-1), None),
+            ForkResult::Parent { child } => child,
+        };
+        let status = waitpid(child, None).unwrap();
+        if !matches!(status, WaitStatus::Exited(..)) {
+            let _ = kill(child, Signal::SIGKILL);
+        }
+        assert_eq!(status, WaitStatus::Exited(child, 1));
+    }
+}

@@ -1,0 +1,130 @@
+//! What people write for a place: an address, a function, a line.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A place as somebody wrote it.
+///
+/// | text | meaning |
+/// |---|---|
+/// | `0x401136`, or hexadecimal of five digits and more with a decimal one among them | an address of the recording |
+/// | `main` | a function, all of it |
+/// | `main+1a`, `main+0x1a` | the byte at that offset in it, hexadecimal |
+/// | `libc.so.6:malloc`, `libc.so.6:malloc+4` | the same, in one of several files |
+/// | `foo.c:12`, `src/foo.c:12` | all code of a line |
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LocationSpec {
+    /// An address of the recording.
+    Address(u64),
+    /// A function, or a byte of it.
+    Symbol {
+        /// Name, or end of the path, of the file it is in; `None` for any.
+        file: Option<String>,
+        /// Its name, as in the file or demangled.
+        name: String,
+        /// Bytes from its start; `None` for all of it.
+        offset: Option<u64>,
+    },
+    /// A line of source.
+    Line {
+        /// The end of the file's path.
+        file: String,
+        /// The line, counted from 1.
+        line: u32,
+    },
+}
+
+/// Why a text is no place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no place: an address (0x401136), a function (main, main+0x1a, libc.so.6:malloc) or a line (foo.c:12)"
+)]
+pub struct ParsePlaceError {
+    /// The text.
+    pub text: String,
+}
+
+impl FromStr for LocationSpec {
+    type Err = ParsePlaceError;
+
+    fn from_str(text: &str) -> Result<LocationSpec, ParsePlaceError> {
+        let text = text.trim();
+        let wrong = || ParsePlaceError { text: text.to_owned() };
+        if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+            return hex(digits).map(LocationSpec::Address).ok_or_else(wrong);
+        }
+        if text.len() >= 5
+            && text.bytes().any(|digit| digit.is_ascii_digit())
+            && let Some(addr) = hex(text)
+        {
+            return Ok(LocationSpec::Address(addr));
+        }
+        if let Some((file, line)) = text.rsplit_once(':')
+            && !file.is_empty()
+            && !file.ends_with(':')
+            && line.bytes().all(|digit| digit.is_ascii_digit())
+        {
+            let line = line.parse().ok().filter(|line| *line > 0).ok_or_else(wrong)?;
+            return Ok(LocationSpec::Line { file: file.to_owned(), line });
+        }
+        let (file, name) = match file_colon(text) {
+            Some((file, name)) => (Some(file.to_owned()), name),
+            None => (None, text),
+        };
+        let (name, offset) = match name.rsplit_once('+') {
+            // `operator+` and `operator++` have nothing behind it.
+            Some((name, digits)) if !name.is_empty() => {
+                let digits = digits.strip_prefix("0x").unwrap_or(digits);
+                match hex(digits) {
+                    Some(offset) => (name, Some(offset)),
+                    None => (text_behind(text, file.as_deref()), None),
+                }
+            }
+            _ => (name, None),
+        };
+        // Digits alone are neither an address nor a name.
+        let begins = |c: char| c.is_alphabetic() || "_.$~<({?@".contains(c);
+        let is_name = name.starts_with(begins);
+        if !is_name || name.ends_with(':') {
+            return Err(wrong());
+        }
+        Ok(LocationSpec::Symbol { file, name: name.to_owned(), offset })
+    }
+}
+
+fn hex(digits: &str) -> Option<u64> {
+    // `from_str_radix` would take a sign.
+    let all = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if all { u64::from_str_radix(digits, 16).ok() } else { None }
+}
+
+fn text_behind<'a>(text: &'a str, file: Option<&str>) -> &'a str {
+    file.and_then(|file| text.get(file.len() + 1..)).unwrap_or(text)
+}
+
+/// `FILE:NAME`: the first colon that stands alone, before any bracket.
+fn file_colon(text: &str) -> Option<(&str, &str)> {
+    let bytes = text.as_bytes();
+    let end = text.find(['(', '<', '{']).unwrap_or(text.len());
+    let at = (1..end).find(|&at| {
+        let colon = |at: usize| bytes.get(at) == Some(&b':');
+        colon(at) && !colon(at + 1) && !colon(at - 1)
+    })?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
+}
+
+impl fmt::Display for LocationSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LocationSpec::Address(addr) => write!(f, "{addr:#x}"),
+            LocationSpec::Symbol { file, name, offset } => {
+                if let Some(file) = file {
+                    write!(f, "{file}:")?;
+                }
+                write!(f, "{name}")?;
+                offset.map_or(Ok(()), |offset| write!(f, "+{offset:#x}"))
+            }
+            LocationSpec::Line { file, line } => write!(f, "{file}:{line}"),
+        }
+    }
+}
