@@ -6,23 +6,20 @@
 )]
 #![allow(unreachable_pub, reason = "QEMU reaches it by symbol name")]
 
-use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::api::{self, Id, Insn, Tb};
 use super::block::{Block, Ending};
 use super::channel::{Region, Stopped, VERSION};
+use super::cpus::{self, cpu};
 use super::handlers::Handlers;
 use super::os;
 use super::thread::{Context, Thread};
-
-/// Buckets of [`CPUS`].
-const BUCKETS: usize = 1024;
 
 /// The interface version QEMU asks a plugin for.
 // SAFETY: QEMU looks this symbol up by name and reads an `int`; no other
@@ -60,25 +57,6 @@ static REACHED: AtomicU64 = AtomicU64::new(0);
 static FIRST_TRANSLATION: AtomicBool = AtomicBool::new(true);
 /// Every translated block, so that translating it again takes no new memory.
 static BLOCKS: Mutex<Option<HashMap<Block, &'static Block>>> = Mutex::new(None);
-
-/// A thread, as QEMU knows it.
-struct Cpu {
-    /// QEMU's index, which may be given to another thread when this one ends.
-    index: AtomicU32,
-    thread: UnsafeCell<Thread>,
-    /// The next of the same bucket.
-    next: AtomicPtr<Cpu>,
-}
-
-/// An index that no thread has.
-const NOBODY: u32 = u32::MAX;
-
-/// Threads by index. Indices grow without bound while threads come and go, so
-/// that a bucket may hold several; entries are never removed, only reused.
-static CPUS: [AtomicPtr<Cpu>; BUCKETS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; BUCKETS];
-
-/// Serializes threads that come and go.
-static COMING: Mutex<()> = Mutex::new(());
 
 /// Runs an entry's body; a panic ends the recording.
 #[inline]
@@ -131,20 +109,6 @@ fn wait(tries: u32) -> bool {
     !(setup.region.header.is_closed() || tries >= YIELDS && os::parent() != setup.parent)
 }
 
-/// The thread with that index.
-#[inline]
-fn cpu(index: c_uint) -> Option<&'static Cpu> {
-    let mut cpu = CPUS.get(index as usize % BUCKETS)?.load(Ordering::Acquire);
-    loop {
-        // SAFETY: the list holds null and leaked boxes only.
-        let found = unsafe { cpu.as_ref() }?;
-        if found.index.load(Ordering::Relaxed) == index {
-            return Some(found);
-        }
-        cpu = found.next.load(Ordering::Acquire);
-    }
-}
-
 /// Runs `body` on the calling thread's state.
 #[inline]
 fn with_thread(
@@ -169,33 +133,14 @@ fn with_thread(
 
 extern "C" fn thread_comes(_: Id, index: c_uint) {
     guard("a thread came", || {
-        let _coming = COMING.lock().unwrap_or_else(PoisonError::into_inner);
         // In the thread that makes it; the first of the process is its own.
-        let first = CPUS.iter().all(|bucket| bucket.load(Ordering::Relaxed).is_null());
-        if !first {
-            PARALLEL.store(true, Ordering::Relaxed);
-        }
-        let parent = if first { 0 } else { os::tid() };
-        let thread = Thread::new(parent, REACHED.load(Ordering::Relaxed));
-        let Some(bucket) = CPUS.get(index as usize % BUCKETS) else { return Ok(()) };
-        let head = bucket.load(Ordering::Acquire);
-        let mut entry = head;
-        // SAFETY: the list holds null and leaked boxes only.
-        while let Some(found) = unsafe { entry.as_ref() } {
-            if found.index.load(Ordering::Relaxed) == NOBODY {
-                // SAFETY: nobody has this entry, and comers are serialized.
-                unsafe { *found.thread.get() = thread };
-                found.index.store(index, Ordering::Release);
-                return Ok(());
+        cpus::come(index, |first| {
+            if !first {
+                PARALLEL.store(true, Ordering::Relaxed);
             }
-            entry = found.next.load(Ordering::Acquire);
-        }
-        let cpu = Cpu {
-            index: AtomicU32::new(index),
-            thread: UnsafeCell::new(thread),
-            next: AtomicPtr::new(head),
-        };
-        bucket.store(Box::into_raw(Box::new(cpu)), Ordering::Release);
+            let parent = if first { 0 } else { os::tid() };
+            Thread::new(parent, REACHED.load(Ordering::Relaxed))
+        });
         Ok(())
     });
 }
@@ -204,9 +149,7 @@ extern "C" fn thread_goes(_: Id, index: c_uint) {
     with_thread("a thread went", index, |thread, context| {
         if context.recording { thread.end(context) } else { Ok(()) }
     });
-    if let Some(cpu) = cpu(index) {
-        cpu.index.store(NOBODY, Ordering::Release);
-    }
+    cpus::go(index);
 }
 
 extern "C" fn block_entered(index: c_uint, block: *mut c_void) {

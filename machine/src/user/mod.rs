@@ -15,7 +15,7 @@
 //! execution goes on, and shipped then: after the branches of the handler.
 
 mod block;
-#[path = "../../../sampler/src/source/qemu/channel.rs"]
+#[path = "../../../sampler/src/source/qemu/channel/mod.rs"]
 #[allow(dead_code, reason = "the reading half is for the other side")]
 mod channel;
 mod flow;
@@ -28,6 +28,8 @@ mod record;
 // it to link with.
 #[cfg(not(test))]
 mod api;
+#[cfg(not(test))]
+mod cpus;
 #[cfg(not(test))]
 mod entry;
 #[cfg(not(test))]

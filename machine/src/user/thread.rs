@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::block::{Block, Ending};
-use super::channel::{Counts, Producer, Region, Stopped};
+use super::channel::producer::Producer;
+use super::channel::{Counts, Region, Stopped};
 use super::flow::{Arrival, Flow};
 use super::handlers::Handlers;
 use super::os;

@@ -33,7 +33,9 @@ mod find;
 mod reader;
 #[allow(dead_code, reason = "writing is for the plugin")]
 mod record;
+mod run;
 mod shared;
+mod site_cache;
 
 use std::path::{Path, PathBuf};
 
@@ -131,7 +133,7 @@ impl Emulated {
         &mut self,
         recorder: &R,
     ) -> Result<(Exit, SourceNotes), SourceError> {
-        reader::run(self, recorder)
+        run::run(self, recorder)
     }
 }
 

@@ -3,24 +3,22 @@
 use lbr_msr::text::AsText;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
-use std::process::{Child, Command as Process, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lbr_msr::record::{Comm, Event, HwBranchType, Mmap, Task};
+use lbr_msr::record::{Comm, Event, Mmap, Task};
 use lbr_msr::soft::Retired;
 
-use super::channel::{Consumer, Counts, RINGS, Region, Ring};
+use super::channel::consumer::Consumer;
+use super::channel::{Counts, RINGS, Region, Ring};
 use super::record::{self, Corrupt, Record, Words};
-use super::shared::Shared;
-use super::{Emulated, code, find};
+use super::site_cache::SiteCache;
+use super::{Emulated, code};
 use crate::clock::monotonic_ns;
 use crate::gate::Closed;
 use crate::source::ptrace::{Recorder, Retire};
-use crate::source::sites::Sites;
-use crate::source::{Exit, SourceError, SourceNotes};
+use crate::source::{SourceError, SourceNotes};
 use crate::target::ThreadId;
 
 /// Records taken from one ring before the next has its turn.
@@ -30,7 +28,7 @@ const BATCH: u64 = 2048;
 const MOST_LEFT_OUT: u64 = 1 << 40;
 
 /// Why reading stops before the program's end.
-enum Stop {
+pub(super) enum Stop {
     /// The recorder has closed.
     Closed,
     Failed(SourceError),
@@ -50,118 +48,26 @@ impl From<Corrupt> for Stop {
     }
 }
 
-fn failed(why: String) -> SourceError {
+pub(super) fn failed(why: String) -> SourceError {
     os("recording in qemu-x86_64", io::Error::other(why))
 }
 
-fn os(what: &str, cause: io::Error) -> SourceError {
+pub(super) fn os(what: &str, cause: io::Error) -> SourceError {
     SourceError::Os { what: what.to_owned(), cause }
-}
-
-/// The emulator while it runs. Dropped, it is killed.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Neither fails for a child that is ours, not even for a dead one.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-pub(super) fn run<R: Recorder>(
-    source: &Emulated,
-    recorder: &R,
-) -> Result<(Exit, SourceNotes), SourceError> {
-    let shared = Shared::new().map_err(|cause| os("making memory to share with qemu", cause))?;
-    let thinning = Thinning::of(recorder);
-    shared.region().header.open(thinning.wanted, thinning.sampling);
-    let mut running = Running(start(source, &shared)?);
-    let pid = running.0.id();
-    if let Some(pin) = &source.pin {
-        pin.apply(pid.cast_signed())?;
-    }
-    recorder.started(pid);
-    let mut reader = Reader::new(source, recorder, pid, shared.region(), thinning);
-    let ended = reader.read(&mut running.0);
-    // The plugin waits no longer, and forked children hold no lock of ours.
-    shared.region().header.close();
-    let status = match ended {
-        Ok(status) => status,
-        Err(Stop::Failed(error)) => return Err(error),
-        Err(Stop::Closed) => {
-            let wait = running.0.kill().and_then(|()| running.0.wait());
-            wait.map_err(|cause| os("ending qemu-x86_64", cause))?
-        }
-    };
-    let closed = recorder.is_closed();
-    let nothing = !reader.introduced;
-    let notes = reader.finish();
-    let header = &shared.region().header;
-    if header.failed.load(Ordering::Acquire) != 0 {
-        return Err(failed("the plugin has failed; standard error has its reason".to_owned()));
-    }
-    if let Some(start) = source.start.filter(|_| !closed)
-        && header.attached.load(Ordering::Acquire) != 0
-        && header.reached.load(Ordering::Acquire) == 0
-    {
-        return Err(SourceError::NeverReached { symbol: format!("{:#x}", start.from) });
-    }
-    if nothing && !closed {
-        let why = if header.attached.load(Ordering::Acquire) == 0 {
-            "it did not load the plugin"
-        } else {
-            "it did not start the program"
-        };
-        return Err(failed(format!("{why} ({status}); standard error has its reason")));
-    }
-    Ok((exit(status), notes))
-}
-
-fn start(source: &Emulated, shared: &Shared) -> Result<Child, SourceError> {
-    let parent = std::process::id();
-    let mut arguments = vec![format!("fd={}", shared.fd()), format!("parent={parent}")];
-    if let Some(code::Start { from, text }) = source.start {
-        arguments.push(format!("from={from:#x}"));
-        arguments.push(format!("text={text:#x}"));
-    }
-    let mut process = Process::new(&source.qemu.emulator);
-    process.args(["-cpu", "max", "-plugin"]);
-    process.arg(find::option(&source.qemu.plugin, &arguments));
-    process.args(["-0", &source.command.program]);
-    // A path that begins with `-` would be an option.
-    process.arg(Path::new(".").join(&source.path)).args(&source.command.args);
-    shared.inherit(&mut process);
-    if let Some(user) = source.command.rights() {
-        // Its further groups are given up.
-        process.uid(user.uid).gid(user.gid);
-    }
-    process
-        .spawn()
-        .map_err(|cause| os(&format!("starting {}", source.qemu.emulator.as_text()), cause))
-}
-
-fn exit(status: ExitStatus) -> Exit {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, Some(signal)) => Exit::Signal(signal),
-        // wait(2) reports nothing else without WUNTRACED.
-        (None, None) => Exit::Code(status.into_raw()),
-    }
 }
 
 /// What the plugin may leave out, because no ring would show it.
 #[derive(Clone, Copy)]
-struct Thinning {
+pub(super) struct Thinning {
     /// The tags of branches that the rings let in.
-    wanted: u32,
+    pub(super) wanted: u32,
     /// How many of the newest are enough each time, and after how many; `None`
     /// where the clock decides.
-    sampling: Option<(usize, Option<u64>)>,
+    pub(super) sampling: Option<(usize, Option<u64>)>,
 }
 
 impl Thinning {
-    fn of(recorder: &impl Recorder) -> Thinning {
+    pub(super) fn of(recorder: &impl Recorder) -> Thinning {
         let Some(model) = recorder.model() else {
             return Thinning { wanted: !0, sampling: None };
         };
@@ -190,7 +96,7 @@ struct Thread<G> {
     asked: bool,
 }
 
-struct Reader<'a, R: Recorder> {
+pub(super) struct Reader<'a, R: Recorder> {
     recorder: &'a R,
     pid: u32,
     comm: String,
@@ -201,7 +107,7 @@ struct Reader<'a, R: Recorder> {
     /// By ring.
     threads: [Option<Thread<R::Ring>>; RINGS],
     /// Recording has started: the process was introduced.
-    introduced: bool,
+    pub(super) introduced: bool,
     thinning: Thinning,
     /// The branches of a run, on their way.
     run: Vec<Retired>,
@@ -210,7 +116,7 @@ struct Reader<'a, R: Recorder> {
 }
 
 impl<'a, R: Recorder> Reader<'a, R> {
-    fn new(
+    pub(super) fn new(
         source: &'a Emulated,
         recorder: &'a R,
         pid: u32,
@@ -237,11 +143,15 @@ impl<'a, R: Recorder> Reader<'a, R> {
     }
 
     /// Reads until the program has ended and every ring is empty.
-    fn read(&mut self, child: &mut Child) -> Result<ExitStatus, Stop> {
-        const SHORTEST: Duration = Duration::from_micros(20);
-        let longest = if self.thinning.is_by_clock() { 100 } else { 1000 };
-        let longest = Duration::from_micros(longest);
-        let mut nap = SHORTEST;
+    pub(super) fn read(&mut self, child: &mut Child) -> Result<ExitStatus, Stop> {
+        // Where few of many branches come, looking for them costs more than they do.
+        let (shortest, longest) = match self.thinning.sampling {
+            None => (20, 1000),
+            Some((_, Some(_))) => (200, 1000),
+            Some((_, None)) => (20, 100),
+        };
+        let (shortest, longest) = (Duration::from_micros(shortest), Duration::from_micros(longest));
+        let mut nap = shortest;
         loop {
             if self.recorder.is_closed() {
                 return Err(Stop::Closed);
@@ -261,12 +171,12 @@ impl<'a, R: Recorder> Reader<'a, R> {
                 // Looking at a ring takes its cache line from the thread that
                 // writes it: let a few records gather first.
                 few @ 1..BATCH => {
-                    nap = SHORTEST;
+                    nap = shortest;
                     if few < BATCH / 4 {
                         std::thread::sleep(nap);
                     }
                 }
-                _ => nap = SHORTEST,
+                _ => nap = shortest,
             }
         }
     }
@@ -466,7 +376,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
     }
 
     /// The program has ended, and with it every thread that is left.
-    fn finish(mut self) -> SourceNotes {
+    pub(super) fn finish(mut self) -> SourceNotes {
         let threads = std::mem::replace(&mut self.threads, [const { None }; RINGS]);
         for (thread, consumer) in threads.into_iter().zip(&self.consumers) {
             let Some(mut thread) = thread else { continue };
@@ -513,38 +423,4 @@ fn newest(
 fn end<R: Recorder>(recorder: &R, thread: Thread<R::Ring>) -> Result<(), Closed> {
     thread.ring.finish()?;
     recorder.emit(Event::Exit(Task { time: monotonic_ns(), ..thread.task }))
-}
-
-/// The sites seen last, before the table that is shared with the classifier:
-/// most branches are found here without a lock.
-struct SiteCache<'a> {
-    shared: &'a Sites,
-    recent: Box<[(u64, HwBranchType); SiteCache::SIZE]>,
-}
-
-impl<'a> SiteCache<'a> {
-    const SIZE: usize = 4096;
-
-    fn new(shared: &'a Sites) -> SiteCache<'a> {
-        // No far branch is recorded: the entry stands for none.
-        SiteCache { shared, recent: Box::new([(0, HwBranchType::Other); SiteCache::SIZE]) }
-    }
-
-    #[inline]
-    fn note(&mut self, pid: u32, from: u64, class: HwBranchType) {
-        let index = from as usize % SiteCache::SIZE;
-        if let Some(recent) = self.recent.get_mut(index)
-            && *recent != (from, class)
-        {
-            *recent = (from, class);
-            self.add(pid, from, class);
-        }
-    }
-
-    #[cold]
-    fn add(&self, pid: u32, from: u64, class: HwBranchType) {
-        if let Some(branch_type) = class.branch_type() {
-            self.shared.insert(pid, from, branch_type);
-        }
-    }
 }

@@ -11,9 +11,12 @@
 //! branches, the producer keeps the newest aside, still in shared memory, and
 //! writes them when it is time.
 
+pub(super) mod consumer;
+pub(super) mod producer;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::record::{Corrupt, Record, Words};
+use super::record::{self, Words};
 
 /// First word of the memory.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"lbr-qemu");
@@ -95,7 +98,7 @@ impl Header {
     /// Whether the consumer wants branches whose record begins like this.
     #[must_use]
     pub(super) fn wants(&self, word: u64) -> bool {
-        self.wanted.load(Ordering::Relaxed) >> (super::record::tag(word) & 31) & 1 != 0
+        self.wanted.load(Ordering::Relaxed) >> (record::tag(word) & 31) & 1 != 0
     }
 
     /// The consumer wants no more.
@@ -111,31 +114,6 @@ impl Header {
 }
 
 impl Region {
-    /// A producer for a thread that starts, on the first free ring; `None`
-    /// where all are in use.
-    #[must_use]
-    pub(super) fn claim(&self) -> Option<Producer<'_>> {
-        let free = |ring: &Ring| {
-            ring.live.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        let (index, ring) = self.rings.iter().enumerate().find(|(_, ring)| free(ring))?;
-        let tail = ring.tail.0.load(Ordering::Relaxed);
-        let head = ring.head.0.load(Ordering::Acquire);
-        self.header.claimed.fetch_max(index as u64 + 1, Ordering::Release);
-        ring.kept.total.store(0, Ordering::Relaxed);
-        let every = self.header.every.load(Ordering::Relaxed);
-        Some(Producer {
-            ring,
-            tail,
-            limit: head.wrapping_add(CAPACITY as u64),
-            newest: self.header.newest.load(Ordering::Relaxed).into(),
-            every,
-            total: 0,
-            handed: 0,
-            answered: ring.asked.0.load(Ordering::Relaxed),
-        })
-    }
-
     /// The rings that a thread has ever used.
     #[must_use]
     pub(super) fn claimed(&self) -> &[Ring] {
@@ -217,217 +195,13 @@ impl Kept {
     }
 }
 
-/// The writing end of a ring.
-#[derive(Debug)]
-pub(super) struct Producer<'a> {
-    ring: &'a Ring,
-    tail: u64,
-    /// Writing up to here needs no look at the consumer's counter.
-    limit: u64,
-    /// How many branches are wanted each time; 0 for all.
-    newest: u64,
-    /// After how many.
-    every: u64,
-    /// Branches kept aside, and how many of them when some were written last.
-    total: u64,
-    handed: u64,
-    /// [`Ring::asked`] at that time.
-    answered: u64,
-}
-
-impl<'a> Producer<'a> {
-    /// Takes a branch where that needs neither waiting nor writing what was kept:
-    /// `false` where [`branch`](Self::branch) has to be called.
-    #[inline]
-    #[must_use]
-    pub(super) fn offer(&mut self, words: Words) -> bool {
-        if self.newest == 0 {
-            let has_room = self.tail != self.limit;
-            if has_room {
-                self.put(words);
-            }
-            return has_room;
-        }
-        let total = self.total.wrapping_add(1);
-        let is_time = total.wrapping_sub(self.handed) >= self.every
-            || self.ring.asked.0.load(Ordering::Relaxed) != self.answered;
-        if !is_time {
-            self.keep(words);
-        }
-        !is_time
-    }
-
-    /// Takes a branch.
-    ///
-    /// # Errors
-    /// As of [`push`](Self::push).
-    pub(super) fn branch(
-        &mut self,
-        words: Words,
-        wait: impl FnMut() -> bool,
-    ) -> Result<(), Stopped> {
-        if self.newest == 0 {
-            return self.push(words, wait);
-        }
-        if self.offer(words) {
-            return Ok(());
-        }
-        self.keep(words);
-        self.hand_over(wait)
-    }
-
-    #[inline]
-    fn keep(&mut self, [low, high]: Words) {
-        if let Some([a, b]) = self.ring.kept.entries.get(self.total as usize & (MOST_KEPT - 1)) {
-            a.store(low, Ordering::Relaxed);
-            b.store(high, Ordering::Relaxed);
-        }
-        self.total = self.total.wrapping_add(1);
-        self.ring.kept.total.store(self.total, Ordering::Release);
-    }
-
-    /// Writes what was kept: how many branches that stands for, and the newest.
-    ///
-    /// # Errors
-    /// As of [`push`](Self::push).
-    pub(super) fn hand_over(&mut self, mut wait: impl FnMut() -> bool) -> Result<(), Stopped> {
-        self.answered = self.ring.asked.0.load(Ordering::Relaxed);
-        let count = self.total.wrapping_sub(self.handed).min(self.newest);
-        if count == 0 {
-            return Ok(());
-        }
-        self.handed = self.total;
-        let newest = Record::Newest { count, total: self.total };
-        self.push(newest.encode().unwrap_or_default(), &mut wait)?;
-        for words in self.ring.kept.last(self.total, count) {
-            self.push(words, &mut wait)?;
-        }
-        Ok(())
-    }
-
-    /// Writes a record. Where the ring is full, `wait` is called until it is
-    /// not; it says whether to go on waiting.
-    ///
-    /// # Errors
-    /// [`Stopped`] where `wait` said no. The record is not written.
-    #[inline]
-    pub(super) fn push(&mut self, words: Words, wait: impl FnMut() -> bool) -> Result<(), Stopped> {
-        if self.tail == self.limit {
-            self.make_room(wait)?;
-        }
-        self.put(words);
-        Ok(())
-    }
-
-    #[inline]
-    fn put(&mut self, [low, high]: Words) {
-        if let Some([a, b]) = self.ring.entries.get(self.tail as usize & (CAPACITY - 1)) {
-            a.store(low, Ordering::Relaxed);
-            b.store(high, Ordering::Relaxed);
-        }
-        self.tail = self.tail.wrapping_add(1);
-        self.ring.tail.0.store(self.tail, Ordering::Release);
-    }
-
-    #[cold]
-    fn make_room(&mut self, mut wait: impl FnMut() -> bool) -> Result<(), Stopped> {
-        loop {
-            self.limit = self.released().wrapping_add(CAPACITY as u64);
-            if self.limit != self.tail {
-                return Ok(());
-            }
-            if !wait() {
-                return Err(Stopped);
-            }
-        }
-    }
-
-    /// Waits until the consumer has released everything written.
-    ///
-    /// # Errors
-    /// [`Stopped`] where `wait` said no.
-    pub(super) fn flush(&self, mut wait: impl FnMut() -> bool) -> Result<(), Stopped> {
-        while self.released() != self.tail {
-            if !wait() {
-                return Err(Stopped);
-            }
-        }
-        Ok(())
-    }
-
-    fn released(&self) -> u64 {
-        self.ring.head.0.load(Ordering::Acquire)
-    }
-
-    /// What the thread counts.
-    #[inline]
-    #[must_use]
-    pub(super) fn counts(&self) -> &'a Counts {
-        &self.ring.counts
-    }
-}
-
-/// The reading end of a ring.
-#[derive(Debug)]
-pub(super) struct Consumer<'a> {
-    ring: &'a Ring,
-    head: u64,
-}
-
-impl<'a> Consumer<'a> {
-    /// Reads `ring` from where the last consumer stopped.
-    #[must_use]
-    pub(super) fn new(ring: &'a Ring) -> Consumer<'a> {
-        Consumer { ring, head: ring.head.0.load(Ordering::Relaxed) }
-    }
-
-    /// How many records are there.
-    ///
-    /// # Errors
-    /// [`Corrupt`] where that is more than the ring can hold.
-    pub(super) fn available(&self) -> Result<u64, Corrupt> {
-        let count = self.ring.tail.0.load(Ordering::Acquire).wrapping_sub(self.head);
-        if count <= CAPACITY as u64 { Ok(count) } else { Err(Corrupt) }
-    }
-
-    /// The record `n` places behind the oldest, as it lies there.
-    #[inline]
-    pub(super) fn words(&self, n: u64) -> Words {
-        let index = self.head.wrapping_add(n) as usize & (CAPACITY - 1);
-        // The index is below the capacity.
-        let Some([low, high]) = self.ring.entries.get(index) else { return Words::default() };
-        [low.load(Ordering::Relaxed), high.load(Ordering::Relaxed)]
-    }
-
-    /// Asks the producer for the newest branches.
-    pub(super) fn ask(&self) {
-        self.ring.asked.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many branches a producer that has died has kept aside, and the last of
-    /// them, at most `newest`, of those after the first `handed`.
-    pub(super) fn left(&self, handed: u64, newest: u64) -> (u64, impl Iterator<Item = Words> + 'a) {
-        let total = self.ring.kept.total.load(Ordering::Acquire);
-        let left = total.wrapping_sub(handed);
-        (left, self.ring.kept.last(total, left.min(newest).min(MOST_KEPT as u64)))
-    }
-
-    /// Gives the room of the oldest `n` records back to the producer.
-    pub(super) fn release(&mut self, n: u64) {
-        self.head = self.head.wrapping_add(n);
-        self.ring.head.0.store(self.head, Ordering::Release);
-    }
-
-    /// Gives the ring back, after [`Record::End`] was released.
-    pub(super) fn free(&self) {
-        self.ring.live.store(0, Ordering::Release);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lbr_msr::record::HwBranchType;
+
+    use super::super::record::{Corrupt, Record};
+    use super::consumer::Consumer;
+    use super::*;
 
     /// A region on the heap, as new shared memory is: all zero.
     fn region() -> Box<Region> {

@@ -1,0 +1,105 @@
+//! The emulator as a process: starting it, and what it came to.
+
+use lbr_msr::text::AsText;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command as Process, ExitStatus};
+use std::sync::atomic::Ordering;
+
+use super::reader::{Reader, Stop, Thinning, failed, os};
+use super::shared::Shared;
+use super::{Emulated, code, find};
+use crate::source::ptrace::Recorder;
+use crate::source::{Exit, SourceError, SourceNotes};
+
+/// The emulator while it runs. Dropped, it is killed.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Neither fails for a child that is ours, not even for a dead one.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) fn run<R: Recorder>(
+    source: &Emulated,
+    recorder: &R,
+) -> Result<(Exit, SourceNotes), SourceError> {
+    let shared = Shared::new().map_err(|cause| os("making memory to share with qemu", cause))?;
+    let thinning = Thinning::of(recorder);
+    shared.region().header.open(thinning.wanted, thinning.sampling);
+    let mut running = Running(start(source, &shared)?);
+    let pid = running.0.id();
+    if let Some(pin) = &source.pin {
+        pin.apply(pid.cast_signed())?;
+    }
+    recorder.started(pid);
+    let mut reader = Reader::new(source, recorder, pid, shared.region(), thinning);
+    let ended = reader.read(&mut running.0);
+    // The plugin waits no longer, and forked children hold no lock of ours.
+    shared.region().header.close();
+    let status = match ended {
+        Ok(status) => status,
+        Err(Stop::Failed(error)) => return Err(error),
+        Err(Stop::Closed) => {
+            let wait = running.0.kill().and_then(|()| running.0.wait());
+            wait.map_err(|cause| os("ending qemu-x86_64", cause))?
+        }
+    };
+    let closed = recorder.is_closed();
+    let nothing = !reader.introduced;
+    let notes = reader.finish();
+    let header = &shared.region().header;
+    if header.failed.load(Ordering::Acquire) != 0 {
+        return Err(failed("the plugin has failed; standard error has its reason".to_owned()));
+    }
+    if let Some(start) = source.start.filter(|_| !closed)
+        && header.attached.load(Ordering::Acquire) != 0
+        && header.reached.load(Ordering::Acquire) == 0
+    {
+        return Err(SourceError::NeverReached { symbol: format!("{:#x}", start.from) });
+    }
+    if nothing && !closed {
+        let why = if header.attached.load(Ordering::Acquire) == 0 {
+            "it did not load the plugin"
+        } else {
+            "it did not start the program"
+        };
+        return Err(failed(format!("{why} ({status}); standard error has its reason")));
+    }
+    Ok((exit(status), notes))
+}
+
+fn start(source: &Emulated, shared: &Shared) -> Result<Child, SourceError> {
+    let parent = std::process::id();
+    let mut arguments = vec![format!("fd={}", shared.fd()), format!("parent={parent}")];
+    if let Some(code::Start { from, text }) = source.start {
+        arguments.push(format!("from={from:#x}"));
+        arguments.push(format!("text={text:#x}"));
+    }
+    let mut process = Process::new(&source.qemu.emulator);
+    process.args(["-cpu", "max", "-plugin"]);
+    process.arg(find::option(&source.qemu.plugin, &arguments));
+    process.args(["-0", &source.command.program]);
+    // A path that begins with `-` would be an option.
+    process.arg(Path::new(".").join(&source.path)).args(&source.command.args);
+    shared.inherit(&mut process);
+    if let Some(user) = source.command.rights() {
+        // Its further groups are given up.
+        process.uid(user.uid).gid(user.gid);
+    }
+    process
+        .spawn()
+        .map_err(|cause| os(&format!("starting {}", source.qemu.emulator.as_text()), cause))
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        // wait(2) reports nothing else without WUNTRACED.
+        (None, None) => Exit::Code(status.into_raw()),
+    }
+}

@@ -1,0 +1,39 @@
+//! Which branch sites a reader has told of.
+
+use lbr_msr::record::HwBranchType;
+
+use crate::source::sites::Sites;
+
+/// The sites seen last, before the table that is shared with the classifier:
+/// most branches are found here without a lock.
+pub(super) struct SiteCache<'a> {
+    shared: &'a Sites,
+    recent: Box<[(u64, HwBranchType); SiteCache::SIZE]>,
+}
+
+impl<'a> SiteCache<'a> {
+    const SIZE: usize = 4096;
+
+    pub(super) fn new(shared: &'a Sites) -> SiteCache<'a> {
+        // No far branch is recorded: the entry stands for none.
+        SiteCache { shared, recent: Box::new([(0, HwBranchType::Other); SiteCache::SIZE]) }
+    }
+
+    #[inline]
+    pub(super) fn note(&mut self, pid: u32, from: u64, class: HwBranchType) {
+        let index = from as usize % SiteCache::SIZE;
+        if let Some(recent) = self.recent.get_mut(index)
+            && *recent != (from, class)
+        {
+            *recent = (from, class);
+            self.add(pid, from, class);
+        }
+    }
+
+    #[cold]
+    fn add(&self, pid: u32, from: u64, class: HwBranchType) {
+        if let Some(branch_type) = class.branch_type() {
+            self.shared.insert(pid, from, branch_type);
+        }
+    }
+}
