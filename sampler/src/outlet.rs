@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lbr_msr::MsrError;
 use lbr_msr::record::{Event, Label, Lost};
-use rtrb::{Producer, PushError};
+use rtrb::Producer;
 
 use crate::clock::monotonic_ns;
 use crate::config::WhenFull;
@@ -136,20 +136,20 @@ impl Outlet {
     /// Hands a drained stack on. `false` where it was dropped, because the
     /// queue is full: the next one of that ring cannot join.
     #[must_use]
-    pub fn push(&mut self, stack: RawStack) -> bool {
+    pub fn push(&mut self, stack: &RawStack) -> bool {
         let cost = stack.accesses.total();
         self.report.drains += 1;
         self.report.accesses += u64::from(cost);
         self.report.most_accesses = self.report.most_accesses.max(cost);
-        let mut offered = stack;
         loop {
-            match (self.queue.push(offered), self.when_full) {
-                (Ok(()), _) => {
-                    self.tell_dropped();
-                    return true;
-                }
-                (Err(PushError::Full(stack)), WhenFull::Drop) => return self.drop_stack(&stack),
-                (Err(PushError::Full(back)), WhenFull::Wait) => offered = back,
+            if let Ok(room) = self.queue.write_chunk_uninit(1) {
+                // Copied once, to where it stays.
+                room.fill_from_iter(std::iter::once(stack).copied());
+                self.tell_dropped();
+                return true;
+            }
+            if let WhenFull::Drop = self.when_full {
+                return self.drop_stack(stack);
             }
             // The decoder has died: what it left is reported by the recording.
             if self.shared.has_failed() || self.queue.is_abandoned() {

@@ -187,6 +187,15 @@ pub trait MsrRead {
         Ok(())
     }
 
+    /// FROM, TO and INFO of the record whose FROM register this is, 0 for a register
+    /// that it lacks, where they lie side by side in memory. `None` (always, where
+    /// registers have to be asked): they are to be read one by one.
+    #[inline]
+    fn record(&mut self, from: Msr) -> Option<[u64; 3]> {
+        let _ = from;
+        None
+    }
+
     /// Whether [`MsrWrite::run`] and [`read_many`](Self::read_many) reach the
     /// CPU in one uninterrupted call (msr-safe's batch).
     fn one_call(&self) -> bool {

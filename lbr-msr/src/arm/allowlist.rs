@@ -73,6 +73,10 @@ impl<M: MsrRead> MsrRead for Allowlisted<M> {
     fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
         self.inner.read_many(msrs, out)
     }
+    #[inline]
+    fn record(&mut self, from: Msr) -> Option<[u64; 3]> {
+        self.inner.record(from)
+    }
     fn one_call(&self) -> bool {
         self.inner.one_call()
     }

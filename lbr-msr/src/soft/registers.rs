@@ -329,6 +329,18 @@ impl MsrRead for SoftLbr {
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         self.get(msr).ok_or_else(|| self.fault(msr, Access::Read))
     }
+
+    #[inline]
+    fn record(&mut self, from: Msr) -> Option<[u64; 3]> {
+        let departs = !self.faults.is_empty() || self.trace_hides_lbr();
+        match self.register(from)? {
+            Register::Record(Bank::From, i) if !departs => {
+                let slot = self.slot(i);
+                Some([slot.from, slot.to, slot.info])
+            }
+            _ => None,
+        }
+    }
 }
 
 impl MsrWrite for SoftLbr {

@@ -209,20 +209,35 @@ impl Drain {
         thread: ThreadId,
     ) -> Result<RawStack, MsrError> {
         let mut out = RawStack::empty(thread, registers.cpu());
+        self.drain_into(registers, &mut out)?;
+        Ok(out)
+    }
+
+    /// [Drains](Self::drain) once, into a stack of that thread which is needed no
+    /// more.
+    ///
+    /// # Errors
+    /// As of [`drain`](Self::drain); the stack then holds nothing of use.
+    pub fn drain_into<R: MsrWrite + ?Sized>(
+        &mut self,
+        registers: &mut R,
+        out: &mut RawStack,
+    ) -> Result<(), MsrError> {
+        out.restart(registers.cpu());
         let in_one_call = registers.one_call();
         out.integrity.cut = self.placement == Placement::Beside && !in_one_call;
         let mut registers = CountedRegisters::new(registers);
         let drained = match self.mode {
-            Mode::Stream if in_one_call => self.stream_in_one_call(&mut registers, &mut out),
-            Mode::CallStack if in_one_call => self.frames_in_one_call(&mut registers, &mut out),
+            Mode::Stream if in_one_call => self.stream_in_one_call(&mut registers, out),
+            Mode::CallStack if in_one_call => self.frames_in_one_call(&mut registers, out),
             Mode::Stream | Mode::CallStack => self.freeze(&mut registers).and_then(|frozen| {
-                let frozen = self.read_frozen(&mut registers, frozen, &mut out)?;
+                let frozen = self.read_frozen(&mut registers, frozen, out)?;
                 self.thaw(&mut registers, frozen)
             }),
         };
         out.accesses = registers.accesses();
         match drained {
-            Ok(()) => Ok(out),
+            Ok(()) => Ok(()),
             Err(error) => {
                 self.owed = Some(Head::Unknown);
                 // The first error is the one to report.
@@ -302,8 +317,7 @@ impl Drain {
         out: &mut RawStack,
     ) -> Result<Frozen, MsrError> {
         let top = self.top(registers)?;
-        let found =
-            walk(&self.ring, &self.edge, top, &mut Live { ring: &self.ring, registers }, out)?;
+        let found = walk(&self.ring, &self.edge, top, &mut Live::new(&self.ring, registers), out)?;
         out.new_slots = found.new;
         let blank = self.blank_head();
         // What is still to come: a look whether the ring moved, the mark, the thaw.
@@ -327,7 +341,7 @@ impl Drain {
         out: &mut RawStack,
     ) -> Result<Frozen, MsrError> {
         let top = self.top(registers)?;
-        let ended = frames(&self.ring, top, &mut Live { ring: &self.ring, registers }, out)?;
+        let ended = frames(&self.ring, top, &mut Live::new(&self.ring, registers), out)?;
         let count = out.entries().len() as u32;
         out.new_slots = count;
         let newest = out.entries().first().map_or(Slot::default(), |e| Slot {

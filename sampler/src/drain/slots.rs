@@ -33,6 +33,13 @@ impl<'a, R: MsrWrite + ?Sized> CountedRegisters<'a, R> {
         self.registers.read(msr)
     }
 
+    /// What was read already, by [`MsrRead::record`], counts as read when it is
+    /// looked at.
+    fn read_before(&mut self, value: u64) -> Result<u64, MsrError> {
+        self.accesses.reads += 1;
+        Ok(value)
+    }
+
     pub(super) fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
         self.accesses.writes += 1;
         self.registers.write(msr, value)
@@ -59,24 +66,53 @@ pub(super) trait Slots {
 
 /// Reads each register when it is asked for.
 pub(super) struct Live<'a, 'b, R: ?Sized> {
-    pub(super) ring: &'a RingPlan,
-    pub(super) registers: &'a mut CountedRegisters<'b, R>,
+    ring: &'a RingPlan,
+    registers: &'a mut CountedRegisters<'b, R>,
+    /// The record whose FROM was read last, where all of it is known.
+    record: Option<(u32, [u64; 3])>,
+}
+
+impl<'a, 'b, R: ?Sized> Live<'a, 'b, R> {
+    pub(super) fn new(
+        ring: &'a RingPlan,
+        registers: &'a mut CountedRegisters<'b, R>,
+    ) -> Live<'a, 'b, R> {
+        Live { ring, registers, record: None }
+    }
+
+    #[inline]
+    fn known(&self, index: u32) -> Option<[u64; 3]> {
+        self.record.filter(|(of, _)| *of == index).map(|(_, record)| record)
+    }
 }
 
 impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
+    #[inline]
     fn from(&mut self, index: u32) -> Result<u64, MsrError> {
-        self.registers.read(self.ring.map.from_at(index))
-    }
-
-    fn to(&mut self, index: u32) -> Result<u64, MsrError> {
-        match self.ring.map.to_at(index) {
-            Some(msr) => self.registers.read(msr),
-            None => Ok(0),
+        let msr = self.ring.map.from_at(index);
+        self.record = self.registers.registers.record(msr).map(|record| (index, record));
+        match self.record {
+            Some((_, [from, ..])) => self.registers.read_before(from),
+            None => self.registers.read(msr),
         }
     }
 
+    #[inline]
+    fn to(&mut self, index: u32) -> Result<u64, MsrError> {
+        match (self.ring.map.to_at(index), self.known(index)) {
+            (None, _) => Ok(0),
+            (Some(_), Some([_, to, _])) => self.registers.read_before(to),
+            (Some(msr), None) => self.registers.read(msr),
+        }
+    }
+
+    #[inline]
     fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError> {
-        self.ring.map.info_at(index).map(|msr| self.registers.read(msr)).transpose()
+        match (self.ring.map.info_at(index), self.known(index)) {
+            (None, _) => Ok(None),
+            (Some(_), Some([.., info])) => self.registers.read_before(info).map(Some),
+            (Some(msr), None) => self.registers.read(msr).map(Some),
+        }
     }
 }
 

@@ -9,6 +9,15 @@ use crate::target::ThreadId;
 /// drained. No facility documented so far has more than 64.
 pub const MAX_DEPTH: usize = 64;
 
+/// What is known of entries before anybody has looked.
+const AT_FIRST: Integrity = Integrity {
+    head: Head::Unknown,
+    cut: true,
+    label: Label::Stream,
+    truncated: false,
+    underflow: false,
+};
+
 /// How often a drain touched registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
@@ -61,13 +70,7 @@ impl RawStack {
         RawStack {
             entries: [RawEntry { from: 0, to: 0, info: None }; MAX_DEPTH],
             len: 0,
-            integrity: Integrity {
-                head: Head::Unknown,
-                cut: true,
-                label: Label::Stream,
-                truncated: false,
-                underflow: false,
-            },
+            integrity: AT_FIRST,
             time: 0,
             thread,
             cpu,
@@ -77,6 +80,16 @@ impl RawStack {
             arguments: None,
             accesses: Accesses { reads: 0, writes: 0 },
         }
+    }
+
+    /// Makes it an empty stack of the same thread. The entries stay where they
+    /// are: clearing them would cost as much as a drain.
+    pub(crate) fn restart(&mut self, cpu: u32) {
+        let RawStack { entries: _, thread: _, len, integrity, time, cpu: of, new_slots, .. } = self;
+        (*len, *integrity, *time, *of, *new_slots) = (0, AT_FIRST, 0, cpu, 0);
+        let RawStack { starts_after_thaw, period, arguments, accesses, .. } = self;
+        (*starts_after_thaw, *period, *arguments) = (false, 0, None);
+        *accesses = Accesses::default();
     }
 
     /// The entries, newest first.

@@ -17,6 +17,9 @@ use crate::drain::RawStack;
 /// loses its place in the order.
 const MOST_HELD: usize = 4096;
 
+/// Stacks decoded before their room in the queue is given back.
+const BATCH: usize = 32;
+
 /// A stack that waits for older ones of other samplers.
 struct Held(RawStack);
 
@@ -56,8 +59,10 @@ pub(super) fn decode_all<S: Sink>(
         let mut is_idle = true;
         if let [queue] = &mut *queues {
             // In order already.
-            while let Ok(stack) = queue.pop() {
-                decoder.stack(&stack)?;
+            while let Ok(stacks) = queue.read_chunk(queue.slots().clamp(1, BATCH)) {
+                let (front, back) = stacks.as_slices();
+                front.iter().chain(back).try_for_each(|stack| decoder.stack(stack))?;
+                stacks.commit_all();
                 is_idle = false;
             }
         } else {

@@ -34,13 +34,13 @@ pub trait BranchRegisters: MsrWrite + Send {
         (taken, changes)
     }
 
-    /// Drains them: what [`Drain::drain`] does, which here knows whose registers
-    /// it reads and need not ask for each.
+    /// Drains them: what [`Drain::drain_into`] does, which here knows whose
+    /// registers it reads and need not ask for each.
     ///
     /// # Errors
     /// A failed access.
-    fn drained(&mut self, drain: &mut Drain, thread: ThreadId) -> Result<RawStack, MsrError> {
-        drain.drain(self, thread)
+    fn drained(&mut self, drain: &mut Drain, out: &mut RawStack) -> Result<(), MsrError> {
+        drain.drain_into(self, out)
     }
 
     /// The software LBR, where it is that and nothing else.

@@ -12,7 +12,7 @@ use lbr_msr::soft::{Retired, SoftLbr};
 use super::registers::{BranchRegisters, OpenError, OpenRegisters};
 use super::shared::{Shared, lock};
 use crate::config::RecordConfig;
-use crate::drain::{Drain, DrainError, Mode, Placement};
+use crate::drain::{Drain, DrainError, Mode, Placement, RawStack};
 use crate::outlet::{Outlet, SamplerError, SamplerReport};
 use crate::pace::Pace;
 use crate::target::ThreadId;
@@ -31,6 +31,8 @@ pub(crate) struct Cell {
 struct State {
     registers: Box<dyn BranchRegisters>,
     drain: Drain,
+    /// What was drained last.
+    stack: RawStack,
     /// Ring changes since the last drain.
     since_drain: u64,
     /// What the thread's registers hold behind the newest branch, for the next
@@ -111,7 +113,8 @@ impl Rings {
     fn armed(&self, thread: ThreadId) -> Result<State, OpenError> {
         let mut registers = self.registers(thread)?;
         let drain = Drain::begin(&self.caps, self.mode, Placement::SourceWaits, &mut *registers)?;
-        Ok(State { registers, drain, since_drain: 0, arguments: None })
+        let stack = RawStack::empty(thread, registers.cpu());
+        Ok(State { registers, drain, stack, since_drain: 0, arguments: None })
     }
 
     pub(super) fn model(&self) -> Option<SoftLbr> {
@@ -175,14 +178,12 @@ impl Rings {
         let Some(outlet) = &mut *lock(&self.outlet) else { return };
         cell.due.store(false, Ordering::Relaxed);
         state.since_drain = 0;
-        let drained = state.registers.drained(&mut state.drain, cell.thread).map(|mut stack| {
-            stack.arguments = state.arguments.take();
-            stack
-        });
-        match drained {
-            Ok(stack) if outlet.push(stack) => {}
-            Ok(_) => state.drain.stack_dropped(),
-            Err(error) => self.fail(error),
+        if let Err(error) = state.registers.drained(&mut state.drain, &mut state.stack) {
+            return self.fail(error);
+        }
+        state.stack.arguments = state.arguments.take();
+        if !outlet.push(&state.stack) {
+            state.drain.stack_dropped();
         }
     }
 

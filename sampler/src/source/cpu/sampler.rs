@@ -160,7 +160,7 @@ impl Running<'_, '_> {
                 stack.integrity.head = Head::Unknown;
             }
         }
-        if !self.outlet.push(stack) {
+        if !self.outlet.push(&stack) {
             self.drain.stack_dropped();
         }
     }

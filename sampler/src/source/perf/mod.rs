@@ -299,7 +299,7 @@ impl Emptying {
             let settled = waiting.partition_point(|stack| stack.time <= until);
             for stack in waiting.drain(..settled) {
                 // The queue waits for room, and the kernel counts what it loses.
-                let _ = outlet.push(stack);
+                let _ = outlet.push(&stack);
             }
             if is_last_look {
                 break;
