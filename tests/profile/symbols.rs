@@ -95,6 +95,18 @@ fn names_as_their_language_writes_them() {
     assert_eq!(demangle("main"), "main");
 }
 
+/// A pair of two of the pair before, 36 times: a terabyte of text.
+#[test]
+fn a_short_name_that_stands_for_a_long_one_stays_as_it_is() {
+    let mut name = "_Z1fSt4pairIiiE".to_owned();
+    for number in ('0'..='9').chain('A'..='Z') {
+        name += &format!("S_IS{number}_S{number}_E");
+    }
+    assert_eq!(demangle(&name), name);
+    let short = "_Z1fSt4pairIiiES_IS0_S0_E";
+    assert!(demangle(short).ends_with("std::pair<std::pair<int, int>, std::pair<int, int> >)"));
+}
+
 /// A name fits by what a person leaves out: parameters, what compilers put behind,
 /// template arguments, the trait, namespaces.
 #[test]

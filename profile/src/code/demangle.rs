@@ -2,22 +2,47 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::fmt::{self, Write};
 
 use wildmatch::WildMatch;
 
-/// The name as its language writes it; Rust's without the hash.
+/// A name is written out up to so many times its bytes, and always up to
+/// [`ANY_LENGTH`]: compilers pack names to a tenth, and a few letters made for it
+/// stand for gigabytes.
+const MAX_RATIO: usize = 32;
+/// Bytes that any name may be written out to.
+const ANY_LENGTH: usize = 8 << 10;
+
+/// A name as far as it is written out.
+struct Written {
+    text: String,
+    longest: usize,
+}
+
+impl Write for Written {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        if part.len() > self.longest - self.text.len() {
+            return Err(fmt::Error);
+        }
+        self.text.push_str(part);
+        Ok(())
+    }
+}
+
+/// The name as its language writes it; Rust's without the hash. One that would
+/// be far longer so than any that a compiler makes stays as it is.
 #[must_use]
 pub fn demangle(name: &str) -> Cow<'_, str> {
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}").into();
-    }
-    if name.starts_with("_Z") {
-        let demangled = cpp_demangle::Symbol::new(name).ok().and_then(|s| s.demangle().ok());
-        if let Some(cpp) = demangled {
-            return cpp.into();
-        }
-    }
-    name.into()
+    let longest = ANY_LENGTH.max(name.len().saturating_mul(MAX_RATIO));
+    let mut out = Written { text: String::new(), longest };
+    let written = if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        write!(out, "{rust:#}").is_ok()
+    } else {
+        name.starts_with("_Z")
+            && cpp_demangle::Symbol::new(name)
+                .is_ok_and(|cpp| cpp.structured_demangle(&mut out, &Default::default()).is_ok())
+    };
+    if written { out.text.into() } else { name.into() }
 }
 
 /// How near a symbol comes to what a person wrote, the nearest first.
