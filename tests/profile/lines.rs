@@ -412,6 +412,29 @@ fn damaged_debug_information() {
     }
 }
 
+/// Parsing goes down the stack with them.
+#[test]
+fn calls_inlined_into_each_other_without_end() {
+    let (_dir, dir) = folder();
+    let program = dir.join("program");
+    for (nested, frames) in [(3, 4), (400, 401), (300_000, 0)] {
+        let nested = format!("-Wa,--defsym,NESTED={nested}");
+        let flags = ["-nostdlib", "-static", "-Wl,-e,around", &nested];
+        let Some(()) = compile("inlined_deep.S", &program, &flags) else { return };
+        let around = symbol(&program, "around");
+        for together in [false, true] {
+            let mut module = Module::open_with(&program, &DebugDirs::none()).unwrap();
+            if together {
+                module.look_up_lines(vec![around]);
+            }
+            let found = module.frames(around);
+            assert_eq!(found.len(), frames, "{together}");
+            let last = found.last().and_then(|frame| frame.function.as_deref());
+            assert_eq!(last, (frames > 0).then_some("around"));
+        }
+    }
+}
+
 /// A section that says it is enormous when unpacked.
 #[test]
 fn enormous_compressed_sections() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use gimli::{AttributeValue, DebugInfoOffset, DwAt, Dwarf, Unit, UnitOffset};
 
-use crate::code::lines::{DebugReader, Lines};
+use crate::code::lines::{DEEPEST, DebugReader, Lines};
 use crate::code::symbols::DebugDirs;
 
 type Die = gimli::DebuggingInformationEntry<DebugReader>;
@@ -317,6 +317,9 @@ impl Functions {
         let mut open: Vec<(isize, usize)> = Vec::new();
         while !raw.is_empty() {
             let (depth, offset) = (raw.next_depth(), raw.next_offset());
+            if depth > DEEPEST {
+                return None;
+            }
             let Some(abbreviation) = raw.read_abbreviation().ok()? else { continue };
             raw.skip_attributes(abbreviation.attributes()).ok()?;
             open.truncate(open.partition_point(|(of, _)| *of < depth));

@@ -9,7 +9,7 @@ use addr2line::Context;
 use gimli::{AbbreviationsCache, DebugAranges, DebugInfo, Dwarf, Reader as _, Section};
 
 use super::known::{Known, Numbers};
-use super::load::{Pieces, Reader};
+use super::load::{Pieces, Reader, is_shallow};
 use super::{answer, line_of};
 
 /// Bytes of `.debug_info` that are open at a time, at least. What is parsed of
@@ -38,7 +38,11 @@ pub(super) fn piece_by_piece(
         if wanted.is_empty() {
             break;
         }
-        if let Ok(context) = Context::from_dwarf(part(dwarf, units)) {
+        let part = Arc::new(part(dwarf, units));
+        if let Ok(context) = Context::from_arc_dwarf(Arc::clone(&part))
+            && wanted.iter().any(|addr| has_line(&context, *addr))
+            && is_shallow(&part)
+        {
             pieces.let_go();
             wanted.retain(|addr| {
                 let Some(frame) = frame(&context, pieces, known, &mut numbers, *addr) else {
@@ -87,6 +91,12 @@ pub(super) fn in_turns(
     }
     found.extend(rest.iter().map(|addr| (*addr, 0)));
     known.extend(found);
+}
+
+/// Whether these units know the line of an address, for which no functions are
+/// parsed.
+fn has_line(context: &Context<Reader>, addr: u64) -> bool {
+    addr < u64::MAX && context.find_location(addr).is_ok_and(|found| found.is_some())
 }
 
 /// The innermost frame of an address; `None` where these units say nothing.

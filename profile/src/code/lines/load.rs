@@ -25,6 +25,10 @@ const MAX_RATIO: u64 = 64;
 /// Bytes that a compressed section may always hold.
 const ANY_RATIO: u64 = 16 << 20;
 
+/// Calls inlined into each other, and what else nests, at most: parsing goes down
+/// the stack with them, and compilers come to some dozens.
+pub(crate) const DEEPEST: isize = 500;
+
 /// Split DWARF: units that are in files of their own, or packed together.
 pub(super) struct Pieces {
     /// The files that everything else lies in.
@@ -124,6 +128,30 @@ fn package(program: &Path) -> Option<DwarfPackage<Reader>> {
     DwarfPackage::load(load, empty).ok()
 }
 
+/// Whether nothing in these units nests so deep that parsing it runs out of stack.
+pub(super) fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
+    let deep = |unit: &gimli::Unit<Reader>| -> gimli::Result<bool> {
+        let mut entries = unit.entries_raw(None)?;
+        while !entries.is_empty() {
+            if let Some(entry) = entries.read_abbreviation()? {
+                entries.skip_attributes(entry.attributes())?;
+            }
+            if entries.next_depth() > DEEPEST {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    let mut units = dwarf.units();
+    // Nobody reads further than to what is no entry, nor a unit that is none.
+    while let Ok(Some(header)) = units.next() {
+        if dwarf.unit(header).is_ok_and(|unit| deep(&unit).unwrap_or(false)) {
+            return false;
+        }
+    }
+    true
+}
+
 impl Pieces {
     /// Whether any of the files was cut short while it was read.
     pub(super) fn are_cut(&self) -> bool {
@@ -141,7 +169,7 @@ impl Pieces {
         if let Some(unit) =
             packed.and_then(|package| package.find_cu(wanted.dwo_id, &wanted.parent).ok()?)
         {
-            return Some(Arc::new(unit));
+            return Some(unit).filter(is_shallow).map(Arc::new);
         }
         let name = path_of(&wanted.path.as_ref()?.to_slice().ok()?);
         let mut built = PathBuf::new();
@@ -150,7 +178,11 @@ impl Pieces {
         }
         built.push(&name);
         let beside = self.folder.as_ref().zip(name.file_name()).map(|(dir, name)| dir.join(name));
-        std::iter::once(built).chain(beside).find_map(|path| unit(&path, wanted)).map(Arc::new)
+        std::iter::once(built)
+            .chain(beside)
+            .find_map(|path| unit(&path, wanted))
+            .filter(is_shallow)
+            .map(Arc::new)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::code::demangle::demangle;
 use known::Known;
 use load::{Pieces, Reader};
 
-pub(crate) use load::Reader as DebugReader;
+pub(crate) use load::{DEEPEST, Reader as DebugReader};
 
 /// A line of source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -99,6 +99,8 @@ pub(crate) struct Lines {
     pieces: Pieces,
     /// What was parsed for addresses that were asked for one by one.
     context: OnceCell<Option<Context<Reader>>>,
+    /// Whether functions and what was inlined into them can be parsed.
+    shallow: OnceCell<bool>,
     /// Names of files, each once.
     names: RefCell<HashSet<Arc<str>>>,
     /// Addresses that were asked for together.
@@ -126,6 +128,7 @@ impl Lines {
             alone,
             pieces,
             context: OnceCell::new(),
+            shallow: OnceCell::new(),
             names: RefCell::default(),
             known: Known::default(),
         })
@@ -152,10 +155,18 @@ impl Lines {
             let pieces = &self.pieces;
             if self.alone {
                 batch::piece_by_piece(&self.dwarf, pieces, &mut self.known, addrs);
-            } else {
+            } else if self.is_shallow() {
                 batch::in_turns(&self.dwarf, pieces, &mut self.known, addrs);
             }
         }
+    }
+
+    fn is_shallow(&self) -> bool {
+        *self.shallow.get_or_init(|| {
+            let shallow = load::is_shallow(&self.dwarf);
+            self.pieces.let_go();
+            shallow
+        })
     }
 
     fn context(&self) -> Option<&Context<Reader>> {
@@ -182,7 +193,10 @@ impl Lines {
             return known;
         }
         let mut found = Vec::new();
-        let (Some(context), true) = (self.context(), addr < u64::MAX) else { return found };
+        if addr == u64::MAX || !self.is_shallow() {
+            return found;
+        }
+        let Some(context) = self.context() else { return found };
         let Ok(mut frames) = answer(context.find_frames(addr), &self.pieces) else { return found };
         while let Ok(Some(frame)) = frames.next() {
             let name = frame.function.as_ref().and_then(|function| {
