@@ -256,11 +256,24 @@ fn a_source_that_is_a_pipe() {
     let dir = folder();
     let pipe = dir.path().join("source.c");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    is_named_and_not_read(&dir, &pipe);
+}
+
+/// A regular file by what the kernel says of it, as is its log, which is waited for
+/// and has lost what was read.
+#[test]
+fn a_source_that_the_kernel_makes() {
+    is_named_and_not_read(&folder(), Path::new("/proc/cpuinfo"));
+}
+
+/// What a program has that names this file as its source.
+fn is_named_and_not_read(dir: &tempfile::TempDir, source: &Path) {
     let code = format!(
         "# 1 \"{}\"\nint around(int n) {{\nwhile (n) n &= n - 1;\nreturn n;\n}}\n",
-        pipe.display()
+        source.display()
     );
-    let code = file(&dir, "code.c", code.as_bytes());
+    let name = source.file_name().unwrap().to_str().unwrap();
+    let code = file(dir, "code.c", code.as_bytes());
     let program = dir.path().join("program");
     let built = tool("cc")
         .args(["-g", "-O1", "-nostdlib", "-static", "-no-pie", "-Wl,-e,around", "-o"])
@@ -281,19 +294,19 @@ fn a_source_that_is_a_pipe() {
         around + 4,
         around + 4
     );
-    let text = file(&dir, "text", text.as_bytes());
+    let text = file(dir, "text", text.as_bytes());
     let out = run(&["annotate", "--source", "around"], &text);
     let said = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(0), "{said}");
     // The line is named, its text is not to be had.
     let shown = String::from_utf8(out.stdout).unwrap();
-    assert!(shown.lines().any(|line| line.trim_end().ends_with("source.c:2")), "{shown}");
+    assert!(shown.lines().any(|line| line.trim_end().ends_with(&format!("{name}:2"))), "{shown}");
     let out = limited().args(["learn", "--transcript", "--"]).arg(&program).output().unwrap();
     let shown = String::from_utf8(out.stdout).unwrap();
     match out.status.code() {
         // Nothing may be traced here.
         Some(4) => skipped(String::from_utf8(out.stderr).unwrap()),
-        _ => assert!(shown.contains("source.c:"), "{shown}"),
+        _ => assert!(shown.contains(&format!("{name}:")), "{shown}"),
     }
 }
 

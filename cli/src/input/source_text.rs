@@ -1,24 +1,29 @@
 //! The text of source lines.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use lbr_msr::text::AsText;
 use profile::lines::SourceLine;
 
+use super::file::open;
+
 /// No source is longer, bytes.
 const LONGEST_SOURCE: u64 = 64 << 20;
 
 /// A source file: debug information may name anything, such as a pipe that
-/// nobody writes or a device without end.
+/// nobody writes, a device without end, or what the kernel makes as it is read
+/// (its log, which is gone then) and says to be empty.
 fn source(path: &Path) -> io::Result<Vec<u8>> {
     let found = std::fs::metadata(path)?;
-    if !found.is_file() || found.len() > LONGEST_SOURCE {
+    if !found.is_file() || !(1..=LONGEST_SOURCE).contains(&found.len()) {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    std::fs::read(path)
+    let mut bytes = Vec::new();
+    open(path)?.take(LONGEST_SOURCE).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The files of source lines, as far as they are there.
