@@ -1,6 +1,8 @@
 //! Compressed records, and files that were compressed as a whole.
 
 use std::io::{Cursor, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lbr_msr::record::Event;
 use profile::perf_data::Notes;
@@ -109,6 +111,23 @@ fn what_comes_before_a_damaged_part_is_read() {
     let (found, notes) = read(&bytes[..first + size(first)]);
     assert!(notes.cut_at.is_some());
     assert_eq!(found[..], expected[..found.len()]);
+}
+
+/// A record of few bytes may hold gigabytes, and Ctrl-C ends those too.
+#[test]
+fn stopped_within_a_compressed_record() {
+    let packed = packed(&stream(meta(), &many()), &[600_000], false);
+    let whole = read(&packed).0;
+    let mut recording = Recording::from_stream(Box::new(Cursor::new(packed))).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    recording.stop_when(Arc::clone(&stop));
+    let mut found = 0;
+    while recording.next_item().unwrap().is_some() {
+        stop.store(true, Ordering::Relaxed);
+        found += 1;
+    }
+    assert!(recording.notes().stopped);
+    assert!(0 < found && found < whole.len() / 2, "{found} of {}", whole.len());
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

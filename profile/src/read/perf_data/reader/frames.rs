@@ -57,7 +57,7 @@ impl Reader {
         self.start = 0;
         while self.end < len {
             // Looked at once a buffer, which is soon enough.
-            if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            if self.is_to_stop() {
                 self.notes.stopped = true;
                 return Ok(false);
             }
@@ -75,6 +75,10 @@ impl Reader {
             }
         }
         Ok(true)
+    }
+
+    fn is_to_stop(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     pub(super) fn consume(&mut self, len: usize) {
@@ -127,6 +131,14 @@ impl Reader {
     #[inline]
     fn unpacked_frame(&mut self) -> Result<Option<RecordSpan>, ReadError> {
         let offset = self.offset;
+        let Some(unpacker) = &self.unpacker else { return Ok(None) };
+        let unread = unpacker.unread();
+        let is_whole = |(_, _, size)| unread.len() >= size;
+        // A buffer of packed bytes may hold gigabytes.
+        if !header(unread, self.order).is_some_and(is_whole) && self.is_to_stop() {
+            self.notes.stopped = true;
+            return self.finish(false).map(|()| None);
+        }
         let Some(unpacker) = &mut self.unpacker else { return Ok(None) };
         let found = match unpacker.fill(8) {
             Ok(true) => header(unpacker.unread(), self.order),
