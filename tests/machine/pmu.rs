@@ -59,7 +59,7 @@ fn there_is_none_where_leaf_0ah_says_so() {
     // A version that is newer than what is modelled here.
     let newer = Leaf { eax: 0x0D30_0806, ebx: 0x280, edx: 0x8603, ..Leaf::default() };
     let pmu = Pmu::intel(newer, true).expect("a monitor");
-    assert_eq!(pmu.leaf_a(newer), Leaf { eax: 0x0D30_0805, ebx: 0x298, ..newer });
+    assert_eq!(pmu.leaf_a(newer), Leaf { eax: 0x0D30_0805, ebx: 0x1F9C, ..newer });
 }
 
 #[test]
@@ -77,6 +77,8 @@ fn each_version_has_its_registers_and_no_others() {
     let core2 = version(2);
     assert_eq!((read(&core2, Msr(0x30B)), read(&core2, GLOBAL_CTRL)), (0, 3));
     assert_eq!([core2.read(Msr(0x30C)), core2.read(GLOBAL_STATUS_SET)], [Fault; 2]);
+    // EN_PERF_METRICS beside four fixed counters.
+    write(&mut version(5), &[(GLOBAL_CTRL, 1 << 48 | 0xFF)]);
     // Version 4: GLOBAL_STATUS_SET, GLOBAL_INUSE.
     assert_eq!(version(3).read(GLOBAL_INUSE), Fault);
     assert_eq!((read(&version(4), GLOBAL_INUSE), read(&version(4), GLOBAL_CTRL)), (0, 0xF));
@@ -103,6 +105,7 @@ fn reserved_bits_fault() {
         (FIXED_CTR_CTRL, 1 << 12),
         (GLOBAL_CTRL, 1 << 4),
         (GLOBAL_CTRL, 1 << 35),
+        (GLOBAL_CTRL, 1 << 48),
         (GLOBAL_STATUS, 0),
         (GLOBAL_STATUS_RESET, 1 << 40),
         (GLOBAL_STATUS_SET, 1 << 57),
@@ -143,9 +146,9 @@ fn a_counter_wraps_sets_its_status_bit_and_interrupts_where_it_is_to() {
         let mut pmu = version(4);
         write(&mut pmu, &[(Msr(0x4C2), 0xFFFF_FFFF_FFF6), (Msr(0x187), select)]);
         assert_eq!(pmu.cycles_to_interrupt(3), interrupts.then_some(10));
-        assert!(!pmu.count(&instructions(9), 3));
+        assert!(!pmu.count(&instructions(9), 3, false));
         assert_eq!(pmu.cycles_to_interrupt(3), interrupts.then_some(1));
-        assert_eq!(pmu.count(&instructions(3), 3), interrupts);
+        assert_eq!(pmu.count(&instructions(3), 3, false), interrupts);
         assert_eq!((read(&pmu, Msr(0xC2)), read(&pmu, GLOBAL_STATUS)), (2, 2));
         write(&mut pmu, &[(GLOBAL_STATUS_RESET, 2)]);
         assert_eq!(read(&pmu, GLOBAL_STATUS), 0);
@@ -160,8 +163,8 @@ fn a_fixed_counter_counts_and_interrupts() {
     write(&mut pmu, &[(FIXED_CTR0, 0xFFFF_FFFF_FFFF)]);
     assert_eq!((pmu.cycles_to_interrupt(3), pmu.cycles_to_interrupt(0)), (Some(1), None));
     let happened = Happened { instructions: 5, cycles: 7, ..Happened::default() };
-    assert!(!pmu.count(&happened, 0));
-    assert!(pmu.count(&happened, 3));
+    assert!(!pmu.count(&happened, 0, false));
+    assert!(pmu.count(&happened, 3, false));
     assert_eq!((read(&pmu, FIXED_CTR0), read(&pmu, Msr(0x30A))), (4, 7));
     assert_eq!(read(&pmu, GLOBAL_STATUS), 1 << 32);
     assert_eq!(read(&pmu, GLOBAL_INUSE), 0x8000_0003_0000_0000);
@@ -172,7 +175,7 @@ fn nothing_counts_that_is_off_in_another_ring_disabled_or_frozen() {
     let quiet = |pairs: &[(Msr, u64)]| {
         let mut pmu = version(4);
         write(&mut pmu, pairs);
-        pmu.count(&instructions(5), 3);
+        pmu.count(&instructions(5), 3, false);
         assert_eq!(read(&pmu, PMC0), 0, "{pairs:x?}");
     };
     quiet(&[(PERFEVTSEL0, INSTRUCTIONS & !(1 << 22))]);
@@ -195,6 +198,22 @@ fn nothing_counts_that_is_off_in_another_ring_disabled_or_frozen() {
 }
 
 #[test]
+fn transactions_are_counted_alone() {
+    assert_eq!(version(4).write(PERFEVTSEL0, 1 << 32 | INSTRUCTIONS), Answer::Fault);
+    let mut pmu = version(4).with_transactions(true);
+    let undoes = Msr(PERFEVTSEL0.0 + 2);
+    assert_eq!(pmu.write(PERFEVTSEL0, 1 << 33 | INSTRUCTIONS), Answer::Fault);
+    write(&mut pmu, &[(PERFEVTSEL0, 1 << 32 | INSTRUCTIONS), (undoes, 1 << 33 | INSTRUCTIONS)]);
+    for (in_tx, happened) in [(false, 1), (true, 10)] {
+        pmu.begin();
+        pmu.count(&instructions(happened), 3, in_tx);
+    }
+    assert_eq!([read(&pmu, PMC0), read(&pmu, Msr(PMC0.0 + 2))], [10, 11]);
+    pmu.abort();
+    assert_eq!([read(&pmu, PMC0), read(&pmu, Msr(PMC0.0 + 2))], [10, 1]);
+}
+
+#[test]
 fn branches_are_told_apart() {
     let happened = Happened { branches: 5, taken: 3, mispredicted: 2, ..Happened::default() };
     for (event, times, one_by_one) in
@@ -202,7 +221,7 @@ fn branches_are_told_apart() {
     {
         let mut pmu = version(4);
         write(&mut pmu, &[(PERFEVTSEL0, 0x41_0000 | event)]);
-        pmu.count(&happened, 3);
+        pmu.count(&happened, 3, false);
         assert_eq!((read(&pmu, PMC0), pmu.needs_branches()), (times, one_by_one), "{event:#x}");
     }
 }
@@ -214,7 +233,7 @@ fn amds_counters_are_reached_by_both_families_of_registers() {
     write(&mut pmu, &[(Msr(0xC001_0202), 0x51_00C0), (Msr(0xC001_0203), 0xFFFF_FFFF_FFFF_FFFE)]);
     assert_eq!(read(&pmu, Msr(0xC001_0001)), 0x51_00C0);
     assert_eq!(read(&pmu, Msr(0xC001_0005)), 0xFFFF_FFFF_FFFE);
-    assert!(pmu.count(&instructions(3), 3));
+    assert!(pmu.count(&instructions(3), 3, false));
     assert_eq!((read(&pmu, Msr(0xC001_0203)), read(&pmu, Msr(0xC000_0300))), (1, 2));
     // As Linux acknowledges: every bit. Linux amd/core.c.
     write(&mut pmu, &[(Msr(0xC000_0302), u64::MAX), (Msr(0xC000_0301), 0)]);

@@ -22,6 +22,10 @@ use super::vcpu::Vcpu;
 const FAULTS: u64 = 0x8FF;
 /// CR4: RDPMC is allowed in user mode.
 const CR4_PCE: u64 = 1 << 8;
+/// Going on at an address that is not canonical raises #GP.
+const NOWHERE: u64 = 1 << 63;
+/// RDPMC's bytes: 0F 33.
+const RDPMC_LENGTH: u64 = 2;
 
 pub(super) extern "C" fn block_started(index: c_uint, block: *mut c_void) {
     let interrupted = on_vcpu(index, |machine, running| {
@@ -96,25 +100,27 @@ pub(super) extern "C" fn read_msr(index: c_uint, access: *mut c_void) {
     }
 }
 
-/// RDPMC.
+/// RDPMC. Of a counter that is not there it raises #GP (SDM Vol. 2B), where the
+/// emulator, which knows no counters, raises #UD.
 pub(super) extern "C" fn read_counter(index: c_uint, access: *mut c_void) {
     // SAFETY: registered with an `Access`.
     let Access { next, rest } = *unsafe { api::data::<Access>(access) };
-    let done = on_vcpu(index, |machine, Running { vcpu, registers }| {
-        if level(registers) != 0 && registers.cr4.get() & CR4_PCE == 0 {
-            return false;
+    let next = on_vcpu(index, |machine, Running { vcpu, registers }| {
+        if level(registers) != 0 && registers.cr4.get() & CR4_PCE == 0 || !vcpu.has_monitor() {
+            return None;
         }
         let counter = (registers.rcx.get() & 0xFFFF_FFFF) as u32;
-        if vcpu.rdpmc(counter).is_some() {
-            machine.watch.count(index, vcpu, rest);
-            machine.watch.settle(index, vcpu);
-        }
-        let Some(value) = vcpu.rdpmc(counter) else { return false };
+        machine.watch.count(index, vcpu, rest);
+        machine.watch.settle(index, vcpu);
+        let Some(value) = vcpu.rdpmc(counter) else {
+            vcpu.faulting_ip = Some(next.wrapping_sub(RDPMC_LENGTH));
+            return Some(NOWHERE);
+        };
         registers.rax.set(value & 0xFFFF_FFFF);
         registers.rdx.set(value >> 32);
-        true
+        Some(next)
     });
-    if done == Some(true) {
+    if let Some(Some(next)) = next {
         // SAFETY: as in `read_msr`.
         unsafe { api::continue_at(next) }
     }
@@ -211,7 +217,10 @@ pub(super) extern "C" fn block_located(index: c_uint, translated: *mut c_void) {
 }
 
 pub(super) extern "C" fn transactional(index: c_uint, insn: *mut c_void) {
-    let next = on_vcpu(index, |_, Running { vcpu, registers }| {
+    let next = on_vcpu(index, |machine, Running { vcpu, registers }| {
+        // It ends its block.
+        machine.watch.count(index, vcpu, BlockPart::default());
+        machine.watch.settle(index, vcpu);
         // SAFETY: registered with a `Transactional`.
         let Transactional { insn, address } = *unsafe { api::data::<Transactional>(insn) };
         let address = vcpu.at(address);
@@ -273,6 +282,14 @@ pub(super) extern "C" fn diverted(index: c_uint, kind: c_int, from: u64, to: u64
                 if let Some(rcx) = vcpu.faulting_rcx.take() {
                     registers.rcx.set(rcx);
                 }
+                let from = match vcpu.faulting_ip.take() {
+                    // Above the error code.
+                    Some(at) => {
+                        state::set_memory(registers.rsp.get().wrapping_add(8), at);
+                        at
+                    }
+                    None => from,
+                };
                 machine.watch.count(index, vcpu, BlockPart::default());
                 let debug = vcpu.recording() && vcpu.idt.and_then(debug_handler) == Some(to);
                 vcpu.delivered(from, to, level(registers), debug);

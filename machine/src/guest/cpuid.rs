@@ -143,7 +143,7 @@ mod tests {
         let skylake = Leaf { eax: 0x0730_0404, edx: 0x603, ..zero };
         let pmu = Pmu::intel(skylake, true).expect("Skylake has counters");
         let patch = Patch::new(|_, _| skylake, true, Some(&pmu));
-        assert_eq!(patch.apply(0xA, 0, ones), Leaf { ebx: 0x18, ..skylake });
+        assert_eq!(patch.apply(0xA, 0, ones), Leaf { ebx: 0x1C, ..skylake });
         assert_eq!(patch.apply(0x8000_0001, 0, zero), zero);
 
         // Zen 4, as recorded.

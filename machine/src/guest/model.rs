@@ -48,10 +48,11 @@ impl Model {
             Vendor::Amd => Some(Pmu::amd(leaf(0x8000_0022, 0))),
             Vendor::Intel | Vendor::Other(_) => Pmu::intel(leaf(0xA, 0), full_width),
         };
+        let tsx = leaf(7, 0).ebx & RTM != 0;
         Ok(Model {
             patch: Patch::new(leaf, capabilities.is_some(), pmu.as_ref()),
-            pmu,
-            tsx: leaf(7, 0).ebx & RTM != 0,
+            pmu: pmu.map(|pmu| pmu.with_transactions(tsx)),
+            tsx,
             cpu,
             faults: Mutex::default(),
             version: AtomicU32::new(0),

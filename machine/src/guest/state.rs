@@ -29,6 +29,7 @@ struct RegisterDescriptor {
 
 unsafe extern "C" {
     fn qemu_plugin_read_memory_vaddr(address: u64, data: *mut ByteArray, len: usize) -> bool;
+    fn qemu_plugin_write_memory_vaddr(address: u64, data: *mut ByteArray) -> bool;
     fn qemu_plugin_read_memory_hwaddr(address: u64, data: *mut ByteArray, len: usize) -> c_int;
     fn qemu_plugin_write_memory_hwaddr(address: u64, data: *mut ByteArray) -> c_int;
     fn qemu_plugin_get_registers() -> *mut Array;
@@ -49,6 +50,7 @@ pub(super) struct RegisterFile {
     pub(super) rbx: Register,
     pub(super) rcx: Register,
     pub(super) rdx: Register,
+    pub(super) rsp: Register,
     pub(super) cs: Register,
     pub(super) cr4: Register,
     /// Up to date only where a block starts: in its midst QEMU leaves it there.
@@ -95,6 +97,7 @@ impl RegisterFile {
             rbx: named("rbx")?,
             rcx: named("rcx")?,
             rdx: named("rdx")?,
+            rsp: named("rsp")?,
             cs: named("cs")?,
             cr4: named("cr4")?,
         })
@@ -150,6 +153,15 @@ pub(super) fn memory(address: u64) -> Option<u64> {
         };
         found.then(|| first_8_bytes(*bytes))
     })
+}
+
+/// Writes 8 bytes of the guest's memory, as its kernel sees it. Nothing happens
+/// where nothing is mapped.
+pub(super) fn set_memory(address: u64, value: u64) {
+    // SAFETY: QEMU writes as many bytes as the array holds.
+    with_bytes(value.to_le_bytes(), |bytes| unsafe {
+        qemu_plugin_write_memory_vaddr(address, bytes);
+    });
 }
 
 /// 4 bytes at a physical address, which may be those of a device's register.

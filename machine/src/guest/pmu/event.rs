@@ -37,8 +37,7 @@ impl Event {
         }
         Some(match select & 0xFFFF {
             0x00C0 => Event::Instructions,
-            // Unhalted core and reference cycles: one clock here.
-            0x003C | 0x013C => Event::Cycles,
+            0x003C => Event::Cycles,
             0x00C4 => Event::Branches,
             // BR_INST_RETIRED.NEAR_TAKEN of Haswell and later.
             0x20C4 => Event::Taken,

@@ -22,14 +22,21 @@ const PERF_MON_V2: u32 = 1 << 0;
 const AMD_COUNTERS: usize = 6;
 /// Newer versions are announced as this one.
 const NEWEST: u32 = 5;
-/// CPUID.0AH:EBX, events that are not there: LLC references and misses.
-const NO_CACHES: u32 = 1 << 3 | 1 << 4;
+/// CPUID.0AH:EBX, events that are not there: reference cycles, as no clock ticks
+/// beside the instructions; LLC references and misses; slots and what becomes of
+/// them. SDM Table 18-1.
+const NOT_THERE: u32 = 0b1_1111_1001_1100;
 
 /// PERFEVTSELx: counts in user mode, in ring 0, interrupts, is on.
 const USR: u64 = 1 << 16;
 const OS: u64 = 1 << 17;
 const INT: u64 = 1 << 20;
 const EN: u64 = 1 << 22;
+/// In transactions alone, and without what an abort undoes. SDM 18.3.6.5.
+const IN_TX: u64 = 1 << 32;
+const IN_TXCP: u64 = 1 << 33;
+/// The one counter that has `IN_TXCP`.
+const UNDOES: usize = 2;
 
 /// A counter with its event select register.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +54,10 @@ pub(super) struct Pmu {
     full_width: bool,
     /// CPUID.0AH:EDX\[15\] or an early version: bit AnyThread is reserved.
     no_any_thread: bool,
+    /// The CPU has transactions.
+    tsx: bool,
+    /// Counter [`UNDOES`] as the transaction began.
+    at_begin: u64,
     width: u32,
     general: Vec<General>,
     fixed: Vec<u64>,
@@ -74,6 +85,11 @@ impl Pmu {
         Pmu { amd: true, ..Pmu::new(version, AMD_COUNTERS as u32, 0, 48) }
     }
 
+    /// Whether the CPU has transactions.
+    pub(super) fn with_transactions(self, tsx: bool) -> Pmu {
+        Pmu { tsx, ..self }
+    }
+
     fn new(version: u32, general: u32, fixed: u32, width: u32) -> Pmu {
         // As after a reset, when all general counters are enabled. SDM 18.2.2.
         let global_ctrl = if version >= 2 { ones(general) } else { 0 };
@@ -82,6 +98,8 @@ impl Pmu {
             version,
             full_width: false,
             no_any_thread: false,
+            tsx: false,
+            at_begin: 0,
             width: width.clamp(32, 63),
             general: vec![General::default(); general as usize],
             fixed: vec![0; fixed as usize],
@@ -94,7 +112,8 @@ impl Pmu {
 
     /// The chosen CPU's leaf 0AH, less what is not modelled.
     pub(super) const fn leaf_a(&self, of_cpu: Leaf) -> Leaf {
-        Leaf { eax: of_cpu.eax & !0xFF | self.version, ebx: of_cpu.ebx | NO_CACHES, ..of_cpu }
+        let not_there = NOT_THERE & ones(of_cpu.eax >> 24 & 0x1F) as u32;
+        Leaf { eax: of_cpu.eax & !0xFF | self.version, ebx: of_cpu.ebx | not_there, ..of_cpu }
     }
 
     pub(super) const fn is_amd(&self) -> bool {
@@ -163,9 +182,23 @@ impl Pmu {
         general.chain(fixed).min()
     }
 
-    /// Counts what happened at a privilege level. `true`: a counter that asks
-    /// for an interrupt has overflowed.
-    pub(super) fn count(&mut self, happened: &Happened, cpl: u8) -> bool {
+    /// A transaction begins.
+    pub(super) fn begin(&mut self) {
+        self.at_begin = self.general.get(UNDOES).map_or(0, |counter| counter.count);
+    }
+
+    /// It is undone.
+    pub(super) fn abort(&mut self) {
+        if let Some(counter) = self.general.get_mut(UNDOES)
+            && counter.select & IN_TXCP != 0
+        {
+            counter.count = self.at_begin;
+        }
+    }
+
+    /// Counts what happened at a privilege level, in a transaction or in none.
+    /// `true`: a counter that asks for an interrupt has overflowed.
+    pub(super) fn count(&mut self, happened: &Happened, cpl: u8, in_tx: bool) -> bool {
         let mask = self.mask();
         let add = |count: &mut u64, times: u64| {
             let sum = *count + times;
@@ -176,6 +209,9 @@ impl Pmu {
         for index in 0..self.general.len() {
             let Some(event) = self.event(index) else { continue };
             let Some(counter) = self.general.get_mut(index) else { continue };
+            if counter.select & IN_TX != 0 && !in_tx {
+                continue;
+            }
             if counter.select & ring(cpl) != 0 && add(&mut counter.count, event.times(happened)) {
                 self.status |= 1 << index;
                 interrupts |= counter.select & INT != 0;

@@ -8,7 +8,7 @@ use lbr_msr::address::{
 };
 
 use super::super::registers::Answer;
-use super::{INT, Pmu};
+use super::{IN_TX, IN_TXCP, INT, Pmu, UNDOES};
 
 // SDM Vol. 4, Table 2-2.
 const IA32_PMC0: u32 = 0xC1;
@@ -135,10 +135,10 @@ impl Pmu {
     fn set(&mut self, register: Register, value: u64) -> Option<()> {
         let (mask, counters) = (self.mask(), self.counters());
         let taken = match register {
-            Register::Select(_) => self.select_bits(),
+            Register::Select(i) => self.select_bits(i),
             Register::FullWidth(_) | Register::Fixed(_) => mask,
             Register::FixedCtrl => self.fixed_ctrl_bits(),
-            Register::GlobalCtrl => counters,
+            Register::GlobalCtrl => counters | self.metrics(),
             Register::StatusReset | Register::StatusSet => self.status_bits(),
             Register::Count(_) => u64::MAX,
             Register::Status | Register::InUse | Register::Absent => return None,
@@ -165,11 +165,21 @@ impl Pmu {
         Some(())
     }
 
-    fn select_bits(&self) -> u64 {
+    /// EN_PERF_METRICS, which came with the counter of slots. SDM 18.3.9.3.
+    fn metrics(&self) -> u64 {
+        u64::from(self.fixed.len() > 3) << 48
+    }
+
+    fn select_bits(&self, index: usize) -> u64 {
+        let transactions = match (self.tsx, index) {
+            (true, UNDOES) => IN_TX | IN_TXCP,
+            (true, _) => IN_TX,
+            (false, _) => 0,
+        };
         match (self.amd, self.no_any_thread) {
             (true, _) => AMD_CTL_BITS,
-            (false, true) => 0xFFFF_FFFF & !ANY,
-            (false, false) => 0xFFFF_FFFF,
+            (false, true) => 0xFFFF_FFFF & !ANY | transactions,
+            (false, false) => 0xFFFF_FFFF | transactions,
         }
     }
 

@@ -97,7 +97,7 @@ impl Vcpu {
         if self.counting
             && let Some(pmu) = &mut self.pmu
         {
-            self.overflow |= pmu.count(happened, self.cpl);
+            self.overflow |= pmu.count(happened, self.cpl, self.transaction.is_some());
         }
     }
 
@@ -157,6 +157,10 @@ impl Vcpu {
     /// APIC leaves it.
     pub(in crate::guest) fn delivery_masks(&self) -> bool {
         self.pmu.as_ref().is_some_and(|pmu| !pmu.is_amd())
+    }
+
+    pub(in crate::guest) const fn has_monitor(&self) -> bool {
+        self.pmu.is_some()
     }
 
     /// RDPMC: `None` where there is no such counter.

@@ -61,6 +61,8 @@ pub(super) struct Vcpu {
     exception: bool,
     /// RCX as the guest had it before an access that is made to fault.
     pub(super) faulting_rcx: Option<u64>,
+    /// The instruction that faults, where execution was made to fault elsewhere.
+    pub(super) faulting_ip: Option<u64>,
     /// The leaf and sub-leaf of a CPUID instruction that has just executed.
     pub(super) asked: Option<(u32, u32)>,
     /// Base of the interrupt descriptor table.
@@ -108,6 +110,7 @@ impl Vcpu {
             cycles: None,
             exception: false,
             faulting_rcx: None,
+            faulting_ip: None,
             asked: None,
             idt: None,
             counts: EventCounts::default(),
@@ -290,6 +293,7 @@ impl Vcpu {
 
     /// XBEGIN.
     pub(super) fn begin(&mut self, transaction: Transaction) {
+        self.pmu.iter_mut().for_each(Pmu::begin);
         self.transaction = Some(transaction);
     }
 
@@ -301,6 +305,7 @@ impl Vcpu {
     /// XABORT at `from`: the transaction to undo, `None` outside one.
     pub(super) fn abort(&mut self, from: u64) -> Option<Transaction> {
         let transaction = self.transaction?;
+        self.pmu.iter_mut().for_each(Pmu::abort);
         if self.recording {
             self.retire(Retired { abort: true, ..other(from, transaction.fallback, self.cpl) });
         }
