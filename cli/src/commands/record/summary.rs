@@ -64,7 +64,10 @@ fn kernel_line(kernel: &KernelReport) -> String {
     const SHARED: f64 = 95.0;
     let share = |(on, ran): (Duration, Duration)| 100.0 * ran.as_secs_f64() / on.as_secs_f64();
     if let Some(share) = kernel.scheduled.map(share).filter(|share| *share < SHARED) {
-        line += &format!("; it recorded for {share:.0} % of the time, as others use the counters");
+        line += &format!(
+            "; it recorded for {share:.0} % of the time, as others use the counters, or the branch \
+             records with another filter"
+        );
     }
     line
 }

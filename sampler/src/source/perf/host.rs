@@ -80,7 +80,8 @@ impl Host {
                 let rdpmc = of("rdpmc").is_none_or(|text| text != "0");
                 Monitor { kind, cpus: of("cpus"), branches, rdpmc }
             });
-            monitors.collect()
+            // Of a kind of CPUs that is not here.
+            monitors.filter(|monitor| monitor.cpus.as_deref() != Some("")).collect()
         });
         let number = |path: &str| read(path)?.trim().parse::<i64>().ok();
         let level = number("proc/sys/kernel/perf_event_paranoid");

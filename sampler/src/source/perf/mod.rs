@@ -290,8 +290,11 @@ impl Emptying {
         loop {
             // Asked before looking: what came before the end is taken.
             let is_last_look = outlet.is_over();
+            if is_last_look {
+                self.end();
+            }
             let now = monotonic_ns();
-            self.take_all(&mut waiting, outlet);
+            self.take_all(&mut waiting, outlet, now);
             // Rings are looked at one after the other: what is older than the
             // look before has come from all of them.
             waiting.sort_by_key(|stack| stack.time);
@@ -333,14 +336,28 @@ impl Emptying {
         Ok(())
     }
 
-    fn take_all(&mut self, waiting: &mut Vec<RawStack>, outlet: &Outlet) {
+    /// Switches the events off.
+    fn end(&mut self) {
+        let Events { rings, others } = &mut self.events;
+        for counter in rings.iter_mut().map(|ring| &mut **ring).chain(others) {
+            // One that stays on is looked at for as long as the others.
+            let _ = counter.disable();
+        }
+    }
+
+    /// Takes what was written before `now`. Looking makes branches too: where our
+    /// own are recorded, what they write is left for the next look, or there would
+    /// be no end.
+    fn take_all(&mut self, waiting: &mut Vec<RawStack>, outlet: &Outlet, now: u64) {
         let Emptying { events, depth, call_stack, .. } = self;
         let (mut said, mut lost) = (Vec::new(), 0);
         for ring in &mut events.rings {
             let config = ring.config().clone();
             let reading = Reading { config, depth: *depth, call_stack: *call_stack };
             while let Some(record) = ring.next_record() {
-                match reading.read(record.ty(), record.misc(), &record.to_contiguous()) {
+                let taken = reading.read(record.ty(), record.misc(), &record.to_contiguous());
+                let is_later = matches!(&taken, Said::Stack(stack) if stack.time > now);
+                match taken {
                     Said::Stack(stack) if is_meant(self.alone, stack.thread.pid) => {
                         waiting.push(*stack);
                     }
@@ -351,6 +368,9 @@ impl Emptying {
                     }
                     Said::Throttled => self.report.throttled += 1,
                     Said::Stack(_) | Said::Nothing => {}
+                }
+                if is_later {
+                    break;
                 }
             }
         }

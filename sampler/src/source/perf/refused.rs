@@ -60,7 +60,7 @@ pub enum Refused {
         most: u32,
     },
     /// EBUSY.
-    #[error("something else has the branch records for itself: Intel PT, or a pinned perf event")]
+    #[error("something else has the branch records for itself: Intel PT or BTS")]
     Busy,
     /// EMFILE.
     #[error("too many perf events for one process: each thread and CPU takes an open file")]
