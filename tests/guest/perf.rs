@@ -4,7 +4,7 @@
 //! program's own path, and against what the msr driver and the software LBR
 //! record of the same program.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use lbr_msr::record::{BranchEntry, Head, Label};
@@ -40,6 +40,24 @@ echo 100000 >/proc/sys/kernel/perf_event_max_sample_rate
 echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent
 try linux perf record -q -b -e branches:u -c $PERIOD -o /out/linux.data /work/graph
 try exec user lbr record --backend perf -o /out/exec.data -- /work/nothing
+try children lbr record --backend perf --children -c 49999 -o /out/children.data -- sh -c '/work/graph; /work/graph'
+try alone lbr record --backend perf -c 49999 -o /out/alone.data -- sh -c '/work/graph; exit 3'
+# Stopped, it does not empty its ring buffer, of which no more is allowed.
+echo 12 >/proc/sys/kernel/perf_event_mlock_kb
+try lost user "ulimit -l 0; exec lbr record --backend perf -c 499 -o /out/lost.data -- /work/graph" & lost=$!
+sleep 1
+kill -STOP $(pidof lbr)
+sleep 1
+kill -CONT $(pidof lbr)
+wait $lost
+# Another's filter, which is not moved from the LBR.
+/work/long & long=$!
+try pid lbr record --backend perf -p $long -c 4999 --for 1000 -o /out/pid.data
+perf record -q -j any_call,u -e branches:uD -c 1000003 -o /tmp/pinned.data -p $long & pinned=$!
+until [ -s /tmp/pinned.data ]; do sleep 1; done
+sleep 2
+try shared lbr record --backend perf -p $long -c 4999 --for 1000 -o /out/shared.data
+kill $pinned $long
 "#;
 
 /// From and to, and how often.
@@ -81,10 +99,11 @@ fn check(cpu: &str, depth: usize) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path();
     let Some((graph, file)) = Graph::seeded(2_000_000, out, "graph") else { return };
+    let Some((_, long)) = Graph::seeded(1_000_000_000, out, "long") else { return };
     // More than 100,000 entries, no stack reaching back to the one before.
     let period = format!("PERIOD={}", if depth == 32 { 499 } else { 249 });
     let options = ["--perf", "--env", &period];
-    if machine_with(&options, cpu, out, &[&file], SCRIPT).is_none() {
+    if machine_with(&options, cpu, out, &[&file, &long], SCRIPT).is_none() {
         return;
     }
     let program = Program::read(&graph, &file);
@@ -100,6 +119,11 @@ fn check(cpu: &str, depth: usize) {
         ("all", 0),
         ("linux", 9),
         ("exec", 2),
+        ("children", 9),
+        ("alone", 3),
+        ("lost", 9),
+        ("pid", 0),
+        ("shared", 0),
     ] {
         let said = text(out, &format!("{name}.err"));
         assert_eq!(
@@ -116,6 +140,9 @@ fn check(cpu: &str, depth: usize) {
         ("whole", "kernel.perf_event_paranoid is 2, which forbids recording whole CPUs"),
         ("all", "all that runs on CPU 0-1"),
         ("exec", "/work/nothing"),
+        ("children", "the program and its children"),
+        ("alone", "1 child process left alone"),
+        ("pid", "process "),
     ] {
         let said = text(out, &format!("{name}.err"));
         assert!(said.contains(word), "{cpu} {name}: {said}");
@@ -166,6 +193,19 @@ fn check(cpu: &str, depth: usize) {
         |stack: &&Read| near(stack).iter().any(|entry| truth.contains_key(&(entry.from, entry.to)));
     assert!(all.iter().filter(is_its).count() > 0, "{cpu}: the program is not among {}", all.len());
     assert!(all.iter().flat_map(|stack| &stack.entries).any(|entry| entry.to >> 63 == 1), "{cpu}");
+
+    let pids = |name: &str| {
+        let stacks = stacks(&out.join(name));
+        stacks.iter().map(|stack| stack.pid).collect::<HashSet<_>>().len()
+    };
+    assert!(pids("children.data") >= 2, "{cpu}: the two runs of the program");
+    assert_eq!(pids("pid.data"), 1, "{cpu}: the process that was asked for");
+    let said = text(out, "lost.err");
+    assert!(!said.contains("the kernel lost 0 records"), "{cpu}: {said}");
+    // AMD's driver lets the last filter win.
+    let said = text(out, "shared.err");
+    let kept_out = said.contains("it recorded for 0 % of the time, as others use the counters");
+    assert!(cpu == "19_11" || kept_out, "{cpu}: {said}");
 
     check_software(&file, out, &truth);
 }
