@@ -8,8 +8,11 @@ The judge knows the program by objdump alone. Each entry has to be a branch of
 the program that reaches its TO, of a class that FILTER lets through; where the
 filter leaves out no class, nothing but straight code and branches that are not
 taken may lie between the TO of an entry and the FROM of the next one; the
-address of a sample is the TO of its newest entry. Prints entries, samples, and
-what is wrong; status 1 where something is.
+address of a sample is the TO of its newest entry. With `stack` an entry is a
+call that has not returned. What the entries say beside is held against the
+program too: types, predictions (of random conditions some are wrong, of direct
+branches most are right) and cycles (not all alike). Prints samples, entries,
+those with an end in the kernel, and how many are wrong; status 1 where some are.
 """
 
 import re
@@ -100,8 +103,10 @@ CLASSES = {
     "ind_call": {"ind_call"},
     "ind_jmp": {"ind_jmp"},
     "cond": {"cond"},
+    "stack": {"call", "ind_call"},
 }
 UNCONDITIONAL = {"jmp", "ind_jmp", "call", "ind_call", "ret"}
+TYPES = {"cond": "COND", "jmp": "UNCOND", "ind_jmp": "IND", "call": "CALL", "ind_call": "IND_CALL", "ret": "RET"}
 
 
 def check(path, filters):
@@ -109,6 +114,10 @@ def check(path, filters):
     words = set(filters.split(","))
     wanted = set().union(*(CLASSES.get(word, set()) for word in words))
     everything = "any" in words
+    ends = UNCONDITIONAL - CLASSES["stack"] if "stack" in words else UNCONDITIONAL
+    # Of direct branches and of conditions, by what is said of their prediction.
+    predicted = {"direct": {}, "cond": {}}
+    cycles = {}
     samples = entries = kernel = 0
     wrong = {}
 
@@ -120,8 +129,9 @@ def check(path, filters):
         if not parts:
             continue
         samples += 1
-        stack = [tuple(int(x, 16) for x in part.split("/")[:2]) for part in parts[1:] if "/" in part]
-        for start, to in stack:
+        fields = [part.split("/") for part in parts[1:] if "/" in part]
+        stack = [(int(start, 16), int(to, 16)) for start, to, *_ in fields]
+        for (start, to), (_, _, prediction, _, _, took, *types) in zip(stack, fields):
             entries += 1
             if start >> 63 or to >> 63:
                 kernel += 1
@@ -141,7 +151,14 @@ def check(path, filters):
                 is_wrong("into no instruction", start, to)
             elif not everything and kind not in wanted:
                 is_wrong(f"{kind} although filtered", start, to)
-        if not everything:
+            elif types and types[0] not in ("", "-", TYPES.get(kind)):
+                is_wrong(f"{kind} said to be {types[0]}", start, to)
+            group = predicted.get("direct" if kind in ("jmp", "call") else kind, {})
+            group[prediction] = group.get(prediction, 0) + 1
+            cycles[took] = cycles.get(took, 0) + 1
+        if stack and not int(parts[0], 16) >> 63 and stack[0][1] >> 63:
+            is_wrong("newest in the kernel, sample is not", *stack[0])
+        if not everything and "stack" not in words:
             continue
         # The sample's address first, as if a branch started there.
         starts = [int(parts[0], 16)] + [start for start, _ in stack]
@@ -150,9 +167,16 @@ def check(path, filters):
                 continue
             at = to
             while at is not None and at < start:
-                at = None if kind_of(*code.get(at, ("", ""))) in UNCONDITIONAL else after.get(at)
+                at = None if kind_of(*code.get(at, ("", ""))) in ends else after.get(at)
             if at != start:
                 is_wrong("no straight way", to, start)
+    direct, cond = predicted["direct"], predicted["cond"]
+    if direct.get("M", 0) > direct.get("P", 0):
+        is_wrong("direct branches mispredicted")
+    if cond.get("P", 0) > 200 and "M" not in cond:
+        is_wrong("random conditions never mispredicted")
+    if sum(cycles.values()) > 200 and len(cycles) == 1 and int(*cycles) > 0:
+        is_wrong("cycles all alike")
     total = sum(map(len, wrong.values()))
     print(f"{samples} {entries} {kernel} {total}")
     for what, places in wrong.items():
