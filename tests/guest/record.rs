@@ -261,6 +261,7 @@ impl Program {
 
 /// A stack as it was written.
 pub(crate) struct Read {
+    pub(crate) time: u64,
     pub(crate) pid: u32,
     cpu: u32,
     pub(crate) head: Head,
@@ -284,6 +285,7 @@ pub(crate) fn read(file: &Path) -> (Vec<Read>, String) {
         let Item::Stack(stack) = item else { continue };
         let sample = stack.to_sample();
         stacks.push(Read {
+            time: sample.time,
             pid: sample.pid,
             cpu: sample.cpu,
             head: sample.stack.integrity.head,

@@ -67,28 +67,30 @@ fn by_name(text: &[u8]) -> Option<(Vec<Vec<String>>, String)> {
     recording.has_names().then_some((found, printed))
 }
 
-/// The samples of a text, and its first bad line. There is room behind it:
-/// near its end a text is read the general way.
-///
-/// Which branch of a bad line is the bad one may depend on whether names of files
-/// are about.
-fn samples(text: &[u8]) -> (Vec<Vec<RawBranch>>, Option<u64>) {
+/// The samples of a text without a bad line. There is room behind it: near its end
+/// a text is read the general way.
+fn samples(text: &[u8]) -> Option<Vec<Vec<RawBranch>>> {
     let text = [b"\n", text, b"\n", &[b' '; 256]].concat();
-    let stream = Box::new(std::io::Cursor::new(text));
-    let Ok(mut recording) = Recording::from_stream(stream) else { return Default::default() };
+    let mut recording = Recording::from_stream(Box::new(std::io::Cursor::new(text))).ok()?;
     let mut samples = Vec::new();
     while let Ok(Some(item)) = recording.next_item() {
         if let Item::Stack(stack) = item {
             samples.push(stack.entries.iter().collect());
         }
     }
-    (samples, recording.refused().map(|refused| refused.first))
+    recording.refused().is_none().then_some(samples)
 }
 
-/// Both ways of reading entries.
+/// Both ways of reading entries. Beside a bad line, or brackets of its own, the
+/// paths that are put in may make another line a sample, or none.
 fn fast_and_general(text: &[u8]) {
+    if text.contains(&b'(') {
+        return;
+    }
     let lines: Vec<Vec<u8>> = text.split(|byte| *byte == b'\n').map(with_paths).collect();
-    assert_eq!(samples(text), samples(&lines.join(&b'\n')));
+    if let (Some(fast), Some(general)) = (samples(text), samples(&lines.join(&b'\n'))) {
+        assert_eq!(fast, general);
+    }
 }
 
 fn names(text: &[u8]) {
