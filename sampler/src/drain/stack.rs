@@ -85,11 +85,15 @@ impl RawStack {
     /// Makes it an empty stack of the same thread. The entries stay where they
     /// are: clearing them would cost as much as a drain.
     pub(crate) fn restart(&mut self, cpu: u32) {
-        let RawStack { entries: _, thread: _, len, integrity, time, cpu: of, new_slots, .. } = self;
-        (*len, *integrity, *time, *of, *new_slots) = (0, AT_FIRST, 0, cpu, 0);
-        let RawStack { starts_after_thaw, period, arguments, accesses, .. } = self;
-        (*starts_after_thaw, *period, *arguments) = (false, 0, None);
-        *accesses = Accesses::default();
+        self.len = 0;
+        self.integrity = AT_FIRST;
+        self.time = 0;
+        self.cpu = cpu;
+        self.new_slots = 0;
+        self.starts_after_thaw = false;
+        self.period = 0;
+        self.arguments = None;
+        self.accesses = Accesses::default();
     }
 
     /// The entries, newest first.

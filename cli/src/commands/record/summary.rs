@@ -173,11 +173,13 @@ fn quality(summary: &Summary, stopped: bool) -> String {
     if summary.unreadable > 0 {
         said.push(format!("{} unreadable records", summary.unreadable));
     }
-    match said.is_empty() {
-        true if summary.samples == 0 => format!("no stack came{end}"),
-        true => format!("every stack joins to the one before{end}"),
-        false => format!("not one stream: {}{end}", said.join(", ")),
+    if !said.is_empty() {
+        return format!("not one stream: {}{end}", said.join(", "));
     }
+    if summary.samples == 0 {
+        return format!("no stack came{end}");
+    }
+    format!("every stack joins to the one before{end}")
 }
 
 /// What this source cannot know.

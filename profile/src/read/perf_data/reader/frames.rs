@@ -1,7 +1,8 @@
 //! From bytes to records: where each lies, also within compressed ones.
 
 use std::io::{ErrorKind, Read};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{MAX_SECTION, ReadError, Reader};
 use crate::read::perf_data::bytes::{Bytes, Order};
@@ -38,6 +39,11 @@ fn header(bytes: &[u8], order: Order) -> Option<(u32, u16, usize)> {
     Some((bytes.u32()?, bytes.u16()?, usize::from(bytes.u16()?)))
 }
 
+/// Whether somebody wants the reading to stop.
+fn is_set(stop: &Arc<AtomicBool>) -> bool {
+    stop.load(Ordering::Relaxed)
+}
+
 impl Reader {
     pub(super) fn io(&self, cause: std::io::Error) -> ReadError {
         ReadError::Io { offset: self.offset, cause }
@@ -57,7 +63,7 @@ impl Reader {
         self.start = 0;
         while self.end < len {
             // Looked at once a buffer, which is soon enough.
-            if self.is_to_stop() {
+            if self.stop.as_ref().is_some_and(is_set) {
                 self.notes.stopped = true;
                 return Ok(false);
             }
@@ -75,10 +81,6 @@ impl Reader {
             }
         }
         Ok(true)
-    }
-
-    fn is_to_stop(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     pub(super) fn consume(&mut self, len: usize) {
@@ -131,20 +133,21 @@ impl Reader {
     #[inline]
     fn unpacked_frame(&mut self) -> Result<Option<RecordSpan>, ReadError> {
         let offset = self.offset;
-        let Some(unpacker) = &self.unpacker else { return Ok(None) };
-        let unread = unpacker.unread();
-        let is_whole = |(_, _, size)| unread.len() >= size;
-        // A buffer of packed bytes may hold gigabytes.
-        if !header(unread, self.order).is_some_and(is_whole) && self.is_to_stop() {
-            self.notes.stopped = true;
-            return self.finish(false).map(|()| None);
-        }
         let Some(unpacker) = &mut self.unpacker else { return Ok(None) };
-        let found = match unpacker.fill(8) {
-            Ok(true) => header(unpacker.unread(), self.order),
-            Ok(false) => return Ok(None),
-            Err(Damaged) => None,
-        };
+        let unread = unpacker.unread();
+        let mut found = header(unread, self.order);
+        if found.is_none_or(|(_, _, size)| unread.len() < size) {
+            // A buffer of packed bytes may hold gigabytes.
+            if self.stop.as_ref().is_some_and(is_set) {
+                self.notes.stopped = true;
+                return self.finish(false).map(|()| None);
+            }
+            found = match unpacker.fill(8) {
+                Ok(true) => header(unpacker.unread(), self.order),
+                Ok(false) => return Ok(None),
+                Err(Damaged) => None,
+            };
+        }
         let whole = match found {
             Some((_, _, size)) if size >= 8 => unpacker.fill(size),
             _ => Err(Damaged),
