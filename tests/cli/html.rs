@@ -62,6 +62,24 @@ fn described(meta: Meta) -> Option<tempfile::TempDir> {
     Some(dir)
 }
 
+/// What a recording says about itself has no line of its own.
+#[test]
+fn foreign_line_ends_are_escaped() {
+    let evil = || "said\nforged\u{2028}\u{1b}".to_owned();
+    let said = Meta {
+        hostname: Some(evil()),
+        version: evil(),
+        cpudesc: Some(evil()),
+        event: evil(),
+        cmdline: vec![evil(), evil()],
+        ..meta(Source::Software)
+    };
+    let Some(dir) = described(said) else { return };
+    let page = page(dir.path(), "<b>&.data", &[]);
+    assert!(page.matches(r"said\nforged\u{2028}\x1b").count() >= 5, "{page}");
+    assert!(!page.lines().any(|line| line.starts_with("forged")), "{page}");
+}
+
 #[test]
 fn the_page_says_what_the_views_say() {
     let Some(dir) = evil() else { return };

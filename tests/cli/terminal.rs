@@ -155,7 +155,7 @@ fn no_row_is_wider_than_the_terminal() {
 #[test]
 fn foreign_text_is_shown_escaped() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("na\u{1b}[2Jme\u{202e}.txt");
+    let file = folder.path().join("na\u{1b}[2Jme\u{202e}\nlbr: forged.txt");
     let evil = "e\u{1b}]0;TXT\u{7}\u{1b}[2Jvil\u{9b}2J\u{7f}\u{202e}\u{200b}";
     let line = format!(" {evil}+0x4/main+0x8/P/-/-/1  main+0x20/{evil}+0x0/P/-/-/2 \n");
     std::fs::write(&file, line.repeat(40)).unwrap();
@@ -173,6 +173,7 @@ fn foreign_text_is_shown_escaped() {
         vec!["diff", file, file, "--json"],
         vec!["diff", file, file, "--csv"],
         vec!["diff", file, file, "--html", "-"],
+        vec!["export", "--to", "flamegraph", "-i", file],
         vec!["hist", "-i", file, "--json"],
         vec!["hist", "-i", file, "--csv"],
         vec!["report", "-i", "no\u{1b}[2Jthing\nlbr: forged"],
@@ -184,6 +185,10 @@ fn foreign_text_is_shown_escaped() {
         };
         assert_eq!(text.find(hidden), None, "{args:?}: {text:?}");
         assert!(!text.lines().any(|line| line.starts_with("lbr: forged")), "{text}");
+    }
+    for kind in ["pprof", "perfdata"] {
+        let text = shown(100, &["export", "--to", kind, "-i", file]);
+        assert!(text.starts_with("lbr: this is no text for a terminal"), "{text}");
     }
     let hot = shown(300, &["report", "-i", file]);
     assert!(hot.contains(r"e\x1b]0;TXT\x07\x1b[2Jvil\x9b2J\x7f\u{202e}\u{200b}+0x4"), "{hot}");

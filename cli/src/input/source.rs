@@ -10,6 +10,7 @@ use profile::recording::Refused;
 use profile::select::{EventSamples, Names, Selection};
 
 use super::name;
+use crate::present::escape::escaped;
 use crate::present::number::{counted, counted_nonzero, grouped};
 use crate::present::out::say;
 
@@ -37,12 +38,14 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// What others wrote is [escaped] here, before it gets into lines, titles and pages.
     pub(crate) fn of(path: &Path, recording: &Recording) -> Source {
+        let shown = |text: &str| escaped(text).into_owned();
         let info = recording.info();
         Source {
-            name: name(path),
-            cpu: info.and_then(|info| info.cpudesc.clone()),
-            by: info.and_then(|info| info.version.clone()),
+            name: shown(&name(path)),
+            cpu: info.and_then(|info| info.cpudesc.as_deref()).map(shown),
+            by: info.and_then(|info| info.version.as_deref()).map(shown),
             selection: recording.selection().cloned(),
             names: recording.names(),
             events: by_name(recording.samples_by_event()),
@@ -161,7 +164,8 @@ impl Source {
 fn by_name(events: Vec<EventSamples>) -> Vec<EventSamples> {
     let mut names: Vec<EventSamples> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
-    for event in events {
+    for mut event in events {
+        event.name = escaped(&event.name).into_owned();
         let at = *known.entry(event.name.clone()).or_insert(names.len());
         match names.get_mut(at) {
             Some(same) => same.samples = same.samples.saturating_add(event.samples),

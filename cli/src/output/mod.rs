@@ -13,7 +13,7 @@ pub(crate) mod stream;
 
 use lbr_msr::text::AsText;
 use std::fs::{File, Metadata, Permissions};
-use std::io::{Seek, Write};
+use std::io::{IsTerminal, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -85,6 +85,14 @@ impl Output {
     pub(crate) fn is_redirected(&self) -> bool {
         let is_file = |file: &File| file.metadata().is_ok_and(|there| there.is_file());
         matches!(&self.to, To::Ours(file) if is_file(file))
+    }
+
+    /// Refuses a terminal: what is to be written is no text.
+    pub(crate) fn no_terminal(&self) -> Result<(), Failure> {
+        if !matches!(&self.to, To::Ours(file) if file.is_terminal()) {
+            return Ok(());
+        }
+        Err(anyhow!("this is no text for a terminal: give -o FILE, or a pipe")).or_exit(USAGE)
     }
 
     /// Writes all of it.

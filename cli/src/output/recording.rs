@@ -12,7 +12,7 @@
 
 use lbr_msr::text::AsText;
 use std::fs::{File, TryLockError};
-use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use sampler::interrupt::Interrupts;
 
 use super::stream::Stream;
 use super::{Output, To, is_same, name};
-use crate::exit::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, Failure};
 use crate::present::number::grouped;
 
 /// Others may take the name as often while we try to have it.
@@ -43,12 +43,10 @@ pub(crate) enum RecordingFile {
 /// program prints, and we, goes to standard error, as under perf. To be called
 /// before the program is started, which inherits what it finds.
 pub(crate) fn prepare(output: &Output) -> Result<(), Failure> {
-    let To::Ours(file) = &output.to else { return Ok(()) };
-    if file.is_terminal() {
-        let error = anyhow!("a recording is no text for a terminal: give -o FILE, or a pipe");
-        return Err(Failure { code: USAGE, error });
+    output.no_terminal()?;
+    if matches!(output.to, To::Ours(_)) {
+        nix::unistd::dup2_stdout(io::stderr().as_fd()).context("standard output")?;
     }
-    nix::unistd::dup2_stdout(io::stderr().as_fd()).context("standard output")?;
     Ok(())
 }
 

@@ -25,6 +25,15 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// The same of each line: the ends of lines are ours.
+pub(crate) fn escaped_lines(text: &str) -> String {
+    let shown = |line: &str| {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        escaped(line).into_owned() + end
+    };
+    text.split_inclusive('\n').map(shown).collect()
+}
+
 /// Nothing but what ASCII prints, which most text is.
 pub(crate) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))

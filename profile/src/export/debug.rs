@@ -263,6 +263,10 @@ impl Functions {
             .or_else(|| self.find(unit, die, &[gimli::DW_AT_name]))?;
         let text = self.dwarf.attr_string(&unit, value).ok()?;
         let text = gimli::Reader::to_string_lossy(&text).ok()?;
+        // The end of a line would begin another function's.
+        if text.contains(char::is_control) {
+            return None;
+        }
         if let Some(known) = self.names.get(&*text) {
             return Some(Arc::clone(known));
         }

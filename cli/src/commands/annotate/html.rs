@@ -8,6 +8,7 @@ use profile::annotate::{self, Annotated, Hot, Instruction, Syntax};
 
 use super::arrows::Arrows;
 use super::cells::{Columns, HEADINGS, remark, words};
+use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped, percent};
 use crate::present::page;
 use crate::present::place::anchor;
@@ -42,7 +43,7 @@ pub(crate) fn markup(annotated: &Annotated) -> Markup {
     let (arrows, columns) = (Arrows::of(annotated), Columns::of(annotated));
     html! {
         p { (super::title(annotated)) }
-        div.scroll tabindex="0" role="region" aria-label=(annotated.function.name) {
+        div.scroll tabindex="0" role="region" aria-label=(escaped(&annotated.function.name)) {
             table.annotated {
                 thead {
                     tr {
@@ -76,7 +77,7 @@ pub(crate) fn markup(annotated: &Annotated) -> Markup {
                             @for cell in columns.cells(at, insn).all() { td { (cell) } }
                             td.arrows aria-hidden="true" { (arrows.row(at)) }
                             td { (format!("{:x}", insn.address)) }
-                            td.code title=[insn.source.as_ref().map(|s| format!("{}:{}", s.file, s.line))] {
+                            td.code title=[insn.source.as_ref().map(|line| escaped(&line.to_string()).into_owned())] {
                                 (words(insn))
                                 @if let Some(remark) = remark(annotated, at, insn, Some(&arrows)) {
                                     span.remark { "  " (remark) }
@@ -131,7 +132,7 @@ pub(crate) fn hottest(flow: &mut Flow, syntax: Syntax) -> Option<Markup> {
             }
             @for (at, (share, annotated)) in shown.iter().enumerate() {
                 details open[at == 0] {
-                    summary { (annotated.function.name) " " span.remark { (percent(*share)) } }
+                    summary { (escaped(&annotated.function.name)) " " span.remark { (percent(*share)) } }
                     (markup(annotated))
                 }
             }

@@ -21,6 +21,7 @@ use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head::{finish, quality_line};
 use crate::input::{self, Source, selected};
 use crate::output::Output;
+use crate::present::escape::escaped;
 use crate::present::number::{counted, grouped};
 use crate::present::out::Out;
 use crate::select::{RowArgs, SelectArgs};
@@ -146,8 +147,8 @@ fn annotate(args: &Annotate) -> Outcome {
     let annotated = annotate::annotate(&mut flow, &found, syntax).or_exit(USAGE)?;
     head.extend(sureness(&flow, Some(&annotated), &sources));
     if let Some(output) = &output {
-        let name = &annotated.function.name;
-        output.write(html::page(name, &head, &html::markup(&annotated)))?;
+        let name = escaped(&annotated.function.name);
+        output.write(html::page(&name, &head, &html::markup(&annotated)))?;
     } else {
         let mut out = Out::stdout();
         if args.json {
@@ -217,8 +218,8 @@ fn title(annotated: &Annotated) -> String {
     let function = &annotated.function;
     let mut title = format!(
         "{} in {}: {:#x}..{:#x}",
-        function.name,
-        function.path,
+        escaped(&function.name),
+        escaped(&function.path),
         function.address,
         function.address.wrapping_add(function.len),
     );

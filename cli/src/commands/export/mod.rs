@@ -17,6 +17,7 @@ use crate::exit::{DONE, Failure, OrExit, Outcome, USAGE};
 use crate::head;
 use crate::input::{self, Inputs, Source};
 use crate::output::Output;
+use crate::present::escape::{escaped, escaped_lines};
 use crate::present::number::{counted, grouped};
 use crate::present::out::{Out, say};
 use crate::select::{RowArgs, SelectArgs};
@@ -159,6 +160,9 @@ pub(crate) fn run(args: &Export) -> Outcome {
     args.check()?;
     let inputs = args.inputs.paths().iter().chain(&args.binary).chain(args.symbols.files());
     let output = Output::new(&args.output, inputs)?;
+    if matches!(args.to, Kind::Pprof | Kind::Parquet | Kind::Perfdata) {
+        output.no_terminal()?;
+    }
     if let Some(kind) = args.to.of_program() {
         return profile(args, kind, &output);
     }
@@ -219,7 +223,7 @@ fn profile(args: &Export, kind: ProfileKind, output: &Output) -> Outcome {
         false => count::<false>(args, kind, sources)?,
     };
     let made = traced.profile(kind, &wanted).or_exit(USAGE)?;
-    output.write(&made.text)?;
+    output.write(escaped_lines(&made.text))?;
     head::finish(&read, &traced.maps);
     say_losses(&made.program, &made.losses, &traced);
     Ok(DONE)
@@ -239,7 +243,7 @@ fn count<const JOIN: bool>(
 fn say_losses(program: &str, losses: &Losses, traced: &Traced) {
     let (branches, different) = losses.branches;
     let (ranges, pieces) = losses.ranges;
-    let program = crate::present::escape::escaped(program);
+    let program = escaped(program);
     say!(
         "{program}: {} of {} ({} different); straight code run {} ({} different)",
         grouped(branches),

@@ -7,6 +7,7 @@ use profile::perf_data::FileInfo;
 
 use crate::head::{quality_line, sureness};
 use crate::input::{Source, selected};
+use crate::present::escape::escaped;
 use crate::present::number::{grouped, nonzero, percent};
 use crate::select::Rows;
 
@@ -123,9 +124,10 @@ fn of_recording((source, info): (&Source, &Option<FileInfo>)) -> Vec<(&'static s
         facts.push(("It has", limits.join("; ")));
     }
     if let Some(info) = info {
-        let command = info.cmdline.join(" ");
+        let shown = |text: &str| escaped(text).into_owned();
+        let command = shown(&info.cmdline.join(" "));
         facts.extend((!command.is_empty()).then_some(("Command", command)));
-        facts.extend(info.hostname.clone().map(|host| ("Host", host)));
+        facts.extend(info.hostname.as_deref().map(|host| ("Host", shown(host))));
     }
     facts
 }

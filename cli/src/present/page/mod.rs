@@ -3,7 +3,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::present::escape::escaped;
+use crate::present::escape::escaped_lines;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -32,11 +32,5 @@ pub(crate) fn page(title: &str, content: &Markup, style: &str) -> String {
             }
         }
     };
-    // A line end of others is a blank in a page.
-    page.into_string().split_inclusive('\n').map(shown).collect()
-}
-
-fn shown(line: &str) -> String {
-    let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
-    escaped(text).into_owned() + end
+    escaped_lines(&page.into_string())
 }
