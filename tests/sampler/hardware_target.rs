@@ -83,6 +83,11 @@ fn what_cannot_be_executed_says_so() {
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let error = launch(&[path.to_str().unwrap()]).unwrap_err();
     assert!(matches!(&error, SourceError::NotExecutable { .. }), "{error}");
+    // Looking at what it is would wait for whoever writes it.
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let error = sampler::target::find(pipe.to_str().unwrap()).unwrap_err();
+    assert!(matches!(&error, SourceError::NotExecutable { .. }), "{error}");
     assert!(matches!(launch(&["no-such-program-x"]), Err(SourceError::NotFound { .. })));
 }
 

@@ -59,7 +59,8 @@ fn executable(path: &Path) -> io::Result<()> {
     if metadata.is_dir() {
         return Err(io::Error::from_raw_os_error(libc::EISDIR));
     }
-    if metadata.permissions().mode() & 0o111 == 0 {
+    // A pipe would be waited for.
+    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
         return Err(io::Error::from_raw_os_error(libc::EACCES));
     }
     Ok(())
