@@ -201,10 +201,13 @@ fn a_foreign_target_is_shown_escaped() {
     let [code, program, file] = ["code.s", "program", "text"].map(|name| folder.path().join(name));
     let evil = "e\u{1b}]0;TXT\u{7}\u{202e}";
     // Five bytes of a call, one of NOP.
-    let text = format!(".globl _start\n_start: call \"{evil}\"\nnop\n\"{evil}\": ret\n");
+    let text = format!(
+        ".globl _start\n.type _start,@function\n_start: call \"{evil}\"\nnop\n.size _start,.-_start\n\
+         .type \"{evil}\",@function\n\"{evil}\": ret\n.size \"{evil}\",1\n"
+    );
     std::fs::write(&code, text).unwrap();
     let linked = Command::new("cc")
-        .args(["-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x401000", "-o"])
+        .args(["-g", "-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x401000", "-o"])
         .args([&program, &code])
         .status();
     if !linked.is_ok_and(|status| status.success()) {
@@ -222,6 +225,10 @@ fn a_foreign_target_is_shown_escaped() {
         assert!(text.contains(r"e\x1b]0;TXT\x07\u{202e}"), "{more:?}: {text}");
         assert!(!text.contains(['\u{7}', '\u{202e}']), "{more:?}: {text:?}");
     }
+    // Its name would begin the lines of a profile.
+    let profile = shown(200, &["export", "--to", "llvm", "-i", file.to_str().unwrap()]);
+    assert!(profile.contains("2 of 2 branches"), "{profile}");
+    assert!(!profile.contains(['\u{7}', '\u{202e}']), "{profile:?}");
 }
 
 /// Colours stand where a terminal, or the command line, wants them.
