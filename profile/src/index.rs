@@ -27,6 +27,17 @@ impl Default for Index {
     }
 }
 
+/// Things that are looked up side by side: more than can be under way at a time,
+/// few beside what the caches hold.
+pub(crate) const BATCH: usize = 64;
+
+/// Loads what will be needed, all of it side by side: one after the other, each
+/// look-up would wait for its own.
+#[inline]
+pub(crate) fn load_all(words: impl Iterator<Item = u64>) {
+    std::hint::black_box(words.fold(0, |all, word| all ^ word));
+}
+
 /// Mixes a key of three parts; the upper half is the well mixed one.
 #[inline]
 pub(crate) fn hash(a: u64, b: u64, c: u64) -> u32 {
@@ -69,19 +80,21 @@ impl Hasher for Product {
 }
 
 impl Index {
-    /// Loads where the search for a hash begins.
+    /// Where the search for a hash begins: for [`load_all`].
     #[inline]
-    pub(crate) fn touch(&self, hash: u32) -> u32 {
+    pub(crate) fn touch(&self, hash: u32) -> u64 {
         let mask = self.places.len() - 1;
-        self.places.get(hash as usize & mask).copied().unwrap_or(0)
+        u64::from(self.places.get(hash as usize & mask).copied().unwrap_or(0))
     }
 
-    /// The number that a hash leads to, nearly always the right one; one that
-    /// nothing has where there is none. For fetching things before they are
-    /// needed, so that the fetches do not wait for each other.
+    /// Puts the number that each hash leads to beside it, nearly always the right
+    /// one; one that nothing has where there is none.
     #[inline]
-    pub(crate) fn guess(&self, hash: u32) -> u32 {
-        self.find(hash, |_| true).unwrap_or(u32::MAX)
+    pub(crate) fn guess_all(&self, found: &mut [(u32, u32)]) {
+        load_all(found.iter().map(|(hash, _)| self.touch(*hash)));
+        for (hash, number) in found {
+            *number = self.find(*hash, |_| true).unwrap_or(u32::MAX);
+        }
     }
 
     /// The number under this hash that `is` the one looked for.
@@ -165,6 +178,8 @@ mod tests {
                 assert_eq!(found, Some(base + key as u32));
             }
         }
-        assert_eq!(Index::default().guess(7), u32::MAX);
+        let mut none = [(7, 0)];
+        Index::default().guess_all(&mut none);
+        assert_eq!(none, [(7, u32::MAX)]);
     }
 }

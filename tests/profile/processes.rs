@@ -74,6 +74,32 @@ fn thousand() -> Vec<u8> {
     stream(others(), &events)
 }
 
+/// A return to twenty places, in three processes that have the code elsewhere: more
+/// targets than are looked at one after the other.
+#[test]
+fn the_many_targets_of_a_return_are_the_same_in_each_process() {
+    let mut events = Vec::new();
+    for pid in 1..=3u32 {
+        let program = 0x5500_0000_0000 + u64::from(pid) * 0x10_0000;
+        events.push(mapping(pid, program, 0x1000, 0, "/nowhere/program"));
+        for target in 0..20 {
+            let taken = entry(program + 0x800, program + 0x10 * target);
+            // Of the target n there are n + 1.
+            (0..=target).for_each(|_| events.push(stack(pid, vec![taken])));
+        }
+    }
+    // Ours, whose processes are counted apart and joined at the end.
+    let flow = Flow::count(&mut open(&stream(meta(), &events)), |_, _| {}).unwrap();
+    let [site] = &flow.sites[..] else { panic!("{} branches", flow.sites.len()) };
+    assert_eq!((site.taken, flow.distinct), (3 * 210, 20));
+    let targets: Vec<(u64, u64)> =
+        site.targets.iter().map(|target| (target.to, target.count)).collect();
+    let first = 0x5500_0010_0000;
+    let expected: Vec<(u64, u64)> =
+        (0..20).rev().map(|target| (first + 0x10 * target, 3 * (target + 1))).collect();
+    assert_eq!(targets, expected);
+}
+
 #[test]
 fn the_same_code_of_a_thousand_processes_is_one() {
     let bytes = thousand();

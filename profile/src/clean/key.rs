@@ -19,18 +19,6 @@ pub(crate) struct Owned<P> {
 /// a block.
 pub(crate) type Key = Owned<(Location, Location)>;
 
-impl Owned<Location> {
-    /// Of one address.
-    pub(crate) fn at(maps: &Maps, space: u32, addr: u64) -> Owned<Location> {
-        let place = maps.locate(space as usize, addr);
-        Owned { place, owner: owner(maps, space, place.is_private()) }
-    }
-
-    pub(crate) fn hash(&self) -> u32 {
-        place_hash(self.place, 0, self.owner)
-    }
-}
-
 impl Key {
     /// Of two addresses of one space.
     pub(crate) fn of(maps: &Maps, space: u32, from: u64, to: u64) -> Key {

@@ -1,6 +1,6 @@
 //! Things that are found by their keys, and keep the order in which they came.
 
-use crate::index::Index;
+use crate::index::{Index, load_all};
 
 /// A thing with a key.
 pub(crate) trait Keyed {
@@ -31,22 +31,13 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Keyed> Table<T> {
-    /// Loads where the search for a hash begins.
-    #[inline]
-    pub(crate) fn touch(&self, hash: u32) -> u32 {
+    /// Where the search for a hash begins: for [`load_all`].
+    pub(crate) fn touch(&self, hash: u32) -> u64 {
         self.index.touch(hash)
     }
 
-    /// The number that a hash most likely leads to; one that nothing has where
-    /// there is none.
-    #[inline]
-    pub(crate) fn guess(&self, hash: u32) -> u32 {
-        self.index.guess(hash)
-    }
-
     /// Where each of some keys will most likely be found: its hash and its
-    /// number. They are fetched side by side, and `load` what is needed of each:
-    /// one after the other, each would wait for its own.
+    /// number. They are fetched side by side, and `load` what is needed of each.
     #[inline]
     pub(crate) fn look_up(
         &self,
@@ -56,13 +47,8 @@ impl<T: Keyed> Table<T> {
     ) {
         found.clear();
         found.extend(keys.map(|key| (T::hash(key), 0)));
-        let touched = found.iter().fold(0, |all, (hash, _)| all ^ self.touch(*hash));
-        std::hint::black_box(touched);
-        for (hash, number) in &mut *found {
-            *number = self.guess(*hash);
-        }
-        let load = |number: u32| self.get(number).map_or(0, &load);
-        std::hint::black_box(found.iter().fold(0, |all, (_, number)| all ^ load(*number)));
+        self.index.guess_all(found);
+        load_all(found.iter().map(|(_, number)| self.get(*number).map_or(0, &load)));
     }
 
     /// The thing of a number.
@@ -122,11 +108,11 @@ mod tests {
             assert_eq!(table.find(u64::hash(key), key), None);
             assert_eq!(table.push(key), Some(key as u32));
         }
-        for key in 0..1000u64 {
-            let hash = u64::hash(key);
+        let mut found = Vec::new();
+        table.look_up(0..1000u64, &mut found, |key| *key);
+        for (key, (hash, guess)) in (0..1000u64).zip(found) {
             // The first of its hash is a wrong guess for all others.
-            let guess = table.guess(hash);
-            assert_eq!(u64::from(guess), key / 10 * 10);
+            assert_eq!((hash, u64::from(guess)), (u64::hash(key), key / 10 * 10));
             assert_eq!(table.find_near(guess, hash, key), Some(key as u32));
         }
         assert_eq!(table.find(u64::hash(1000), 1000), None);

@@ -1,7 +1,9 @@
 //! Basic blocks: the blocks cut at every place where one begins or ends.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::clean::add;
 use crate::code::maps::{Location, Owner};
 use crate::views::flow::Block;
 
@@ -33,14 +35,16 @@ pub struct BasicBlock {
 }
 
 /// What happens at an address.
-#[derive(Clone, Copy, Debug, Default)]
-struct Point {
-    begins: u64,
-    ends: u64,
-    leads: bool,
-    leaves: bool,
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// A block begins, which ran so often.
+    Begins(u64),
+    /// A block ends, which ran so often.
+    Ends(u64),
     /// The branch here was passed: code goes on at this address.
-    next: Option<u64>,
+    Passed(u64),
+    /// Code goes on behind a branch that was passed.
+    GoesOn,
 }
 
 /// Addresses of one file, or of one process where there is no file, count
@@ -49,48 +53,20 @@ struct Point {
 struct Group {
     /// How far addresses lie above their places in the file.
     shift: i128,
-    /// Where something happens, from low to high.
-    addrs: Vec<u64>,
-    points: Vec<Point>,
+    /// What happens and where; once settled from low to high.
+    events: Vec<(u64, What)>,
 }
 
 impl Group {
-    /// An address of a block whose addresses lie `here` above the file's.
-    fn moved(&self, addr: u64, here: i128) -> u64 {
-        (i128::from(addr) - here + self.shift) as u64
-    }
-
-    /// Every address was named.
-    fn settle(&mut self) {
-        self.addrs.sort_unstable();
-        self.addrs.dedup();
-        self.addrs.shrink_to_fit();
-        self.points = vec![Point::default(); self.addrs.len()];
-    }
-
-    fn at(&mut self, addr: u64, change: impl FnOnce(&mut Point)) {
-        let found = self.addrs.binary_search(&addr).ok();
-        if let Some(point) = found.and_then(|at| self.points.get_mut(at)) {
-            change(point);
-        }
-    }
-
     fn add(&mut self, block: &Block, here: i128) {
-        self.at(self.moved(block.entry, here), |first| {
-            first.leads = true;
-            first.begins = first.begins.saturating_add(block.count);
-        });
-        self.at(self.moved(block.exit, here), |last| {
-            last.leaves = true;
-            last.ends = last.ends.saturating_add(block.count);
-        });
+        let shift = self.shift;
+        let moved = |addr: u64| (i128::from(addr) - here + shift) as u64;
+        self.events.push((moved(block.entry), What::Begins(block.count)));
+        self.events.push((moved(block.exit), What::Ends(block.count)));
         for passed in &block.passed {
-            let next = self.moved(passed.next, here);
-            self.at(self.moved(passed.from, here), |branch| {
-                branch.leaves = true;
-                branch.next = Some(next);
-            });
-            self.at(next, |point| point.leads = true);
+            let next = moved(passed.next);
+            self.events.push((moved(passed.from), What::Passed(next)));
+            self.events.push((next, What::GoesOn));
         }
     }
 
@@ -99,23 +75,36 @@ impl Group {
         let mut running = 0u64;
         let mut start: Option<Bound> = None;
         let mut next: Option<u64> = None;
-        for (&addr, point) in self.addrs.iter().zip(&self.points) {
-            if point.leads {
+        for events in self.events.chunk_by(|(one, _), (other, _)| one == other) {
+            let Some((addr, _)) = events.first().copied() else { continue };
+            let (mut begins, mut ends, mut leads, mut leaves, mut behind) =
+                (0, 0, false, false, None);
+            for (_, what) in events {
+                leads |= matches!(what, What::Begins(_) | What::GoesOn);
+                leaves |= matches!(what, What::Ends(_) | What::Passed(_));
+                match what {
+                    What::Begins(count) => add(&mut begins, *count),
+                    What::Ends(count) => add(&mut ends, *count),
+                    What::Passed(next) => behind = Some(*next),
+                    What::GoesOn => {}
+                }
+            }
+            if leads {
                 // Right behind a branch nothing lies in between.
                 if let Some(start) = start.filter(|_| next != Some(addr)) {
                     found(start, Bound::Before(addr), running);
                 }
-                running = running.saturating_add(point.begins);
+                running = running.saturating_add(begins);
                 start = (running > 0).then_some(Bound::At(addr));
                 next = None;
             }
-            if point.leaves {
+            if leaves {
                 if let Some(start) = start {
                     found(start, Bound::At(addr), running);
                 }
-                running = running.saturating_sub(point.ends);
+                running = running.saturating_sub(ends);
                 start = (running > 0).then_some(Bound::Behind(addr));
-                next = point.next;
+                next = behind;
             }
         }
     }
@@ -147,18 +136,10 @@ impl Cuts {
         for block in blocks.iter().filter(|block| !block.contradicted) {
             let (key, here) = group_of(block);
             let new = || Group { shift: here, ..Group::default() };
-            let group = groups.entry(key).or_insert_with(new);
-            let passed = block.passed.iter().flat_map(|passed| [passed.from, passed.next]);
-            for addr in [block.entry, block.exit].into_iter().chain(passed) {
-                group.addrs.push(group.moved(addr, here));
-            }
+            groups.entry(key).or_insert_with(new).add(block, here);
         }
-        groups.values_mut().for_each(Group::settle);
-        for block in blocks.iter().filter(|block| !block.contradicted) {
-            let (key, here) = group_of(block);
-            if let Some(group) = groups.get_mut(&key) {
-                group.add(block, here);
-            }
+        for Group { events, .. } in groups.values_mut() {
+            events.sort_unstable_by_key(|(addr, _)| *addr);
         }
         Cuts { groups }
     }
@@ -179,7 +160,7 @@ impl Cuts {
                 found.push(BasicBlock { start, end, location: location(start), count });
             });
         }
-        found.sort_by(|a, b| b.count.cmp(&a.count).then(a.start.cmp(&b.start)));
+        found.sort_unstable_by_key(|block| (Reverse(block.count), block.start));
         found
     }
 }

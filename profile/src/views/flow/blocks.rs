@@ -8,7 +8,7 @@ use crate::clean::pieces::Pieces;
 use crate::clean::table::{Keyed, Table};
 use crate::code::maps::Maps;
 use crate::code::straight::{self, Passed, Straight};
-use crate::index::{self, Index};
+use crate::index::{self, BATCH, Index, load_all};
 
 /// A conditional branch inside a block.
 #[derive(Clone, Copy, Debug)]
@@ -114,13 +114,10 @@ pub(super) struct Decoder {
     pub(super) insides: Insides,
     pub(super) sites: Sites,
     names: Table<Name>,
-    /// The first with each block, and the first with each branch and target.
-    blocks: Index,
+    /// The first with each branch and target.
     edges: Index,
-}
-
-fn block_hash((entry, len, space): (u64, u32, Space)) -> u32 {
-    index::hash(entry, u64::from(len), u64::from(space))
+    /// The hash and the number there of those that come next.
+    found: Vec<(u32, u32)>,
 }
 
 fn branch_hash((from, to, space): (u64, u64, Space)) -> u32 {
@@ -133,12 +130,30 @@ impl Decoder {
         Decoder { no_sites: true, ..Decoder::default() }
     }
 
+    /// Looks at all of these that are new.
+    pub(super) fn catch_up(&mut self, slots: &Slots, maps: &mut Maps) {
+        while self.list.len() < slots.len() {
+            let begin = self.list.len();
+            let new = (begin..slots.len().min(begin + BATCH)).map(|number| number as u32);
+            let branches = new.clone().filter_map(|number| Some(slots.get(number)?.key.branch()));
+            self.found.clear();
+            self.found.extend(branches.clone().map(|branch| (branch_hash(branch), 0)));
+            self.edges.guess_all(&mut self.found);
+            load_all(self.found.iter().map(|(_, first)| {
+                let site = self.list.get(*first).map_or(0, |first| u64::from(first.site));
+                slots.get(*first).map_or(0, |first| first.key.branch().1) ^ site
+            }));
+            let name = |(from, _, space)| self.names.touch(Name::hash((space, from)));
+            load_all(branches.map(name));
+            new.for_each(|number| self.next(number, slots, maps));
+        }
+    }
+
     /// Looks at the next of these.
-    pub(super) fn next(&mut self, slots: &Slots, maps: &mut Maps) {
-        let number = self.list.len() as u32;
+    fn next(&mut self, number: u32, slots: &Slots, maps: &mut Maps) {
         let Some(TransitionSlot { key, .. }) = slots.get(number) else { return };
         let (kind, insides) = match key.block() {
-            Some(block) => self.block(number, block, slots, maps),
+            Some(block) => self.block(block, maps),
             None => (Decoding::NoCode, 0),
         };
         let branch @ (from, to, space) = key.branch();
@@ -198,20 +213,8 @@ impl Decoder {
         self.names.get(number).map(|name| name.site)
     }
 
-    /// What the code bytes say about the block of a number, and what is inside.
-    fn block(
-        &mut self,
-        number: u32,
-        block: (u64, u32, Space),
-        slots: &Slots,
-        maps: &mut Maps,
-    ) -> (Decoding, u32) {
-        let hash = block_hash(block);
-        let known = self.blocks.find(hash, |at| is(slots, at, |key| key.block() == Some(block)));
-        if let Some(known) = known.and_then(|at| self.list.get(at)) {
-            return (known.kind, known.insides);
-        }
-        self.blocks.insert(hash, number);
+    /// What the code bytes say about a block, and what is inside.
+    fn block(&mut self, block: (u64, u32, Space), maps: &mut Maps) -> (Decoding, u32) {
         let (entry, len, space) = block;
         let exit = entry.wrapping_add(u64::from(len));
         match straight::decode(maps, space as usize, entry, exit) {

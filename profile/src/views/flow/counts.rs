@@ -55,15 +55,9 @@ impl FlowCounts {
         let load = |number: u32| asked.get(number as usize).copied().unwrap_or(NONE);
         self.transitions.add(stack.space, stack.weight, stack.transitions, load);
         if !self.no_clusters {
-            self.decode(maps);
+            self.decoder.catch_up(&self.transitions.list, maps);
             self.add_clusters(stack);
         }
-    }
-
-    /// Looks at the code of what is new.
-    fn decode(&mut self, maps: &mut Maps) {
-        let Transitions { list, .. } = &self.transitions;
-        (self.decoder.list.len()..list.len()).for_each(|_| self.decoder.next(list, maps));
     }
 
     /// Adds up how a stack that has a branch more than once differs from one for
@@ -125,7 +119,7 @@ impl FlowCounts {
         let Some(number) = self.transitions.number(Key::straight(block)) else { return };
         self.transitions.run(number, (EntryFlags(0), 0), weight);
         if !self.no_clusters {
-            self.decode(maps);
+            self.decoder.catch_up(&self.transitions.list, maps);
         }
     }
 }

@@ -9,13 +9,13 @@ use super::blocks::{Decoded, Decoding, Insides};
 use super::counts::FlowCounts;
 use super::edges::Repeated;
 use super::sites::{SiteSlot, Sites, Surplus};
-use super::transitions::{Many, NONE, Slots, TransitionSlot};
+use super::transitions::{Many, NONE, Slots, Sums, TransitionSlot};
 use super::{Block, Flow, Site, Target};
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::BlockQuality;
 use crate::clean::{self, Key, Owned, Whole, add, place_hash};
 use crate::code::maps::{Location, Maps};
-use crate::index::Index;
+use crate::index::{BATCH, Index, load_all};
 use crate::read::names;
 use crate::views::cycles::Cycles;
 
@@ -30,7 +30,7 @@ impl FlowCounts {
         let (mut slots, many) = transitions.into_parts();
         let has_cycles = slots.has_cycles();
         if no_clusters {
-            (0..slots.len()).for_each(|_| decoder.next(&slots, &mut maps));
+            decoder.catch_up(&slots, &mut maps);
         }
         let no_sites = decoder.no_sites;
         let (mut decoded, insides, mut sites) = decoder.into_parts();
@@ -132,6 +132,9 @@ fn forget_other_files(
     }
 }
 
+/// Targets of a branch that are looked at one after the other.
+const FEW_TARGETS: usize = 8;
+
 /// Sites while transitions are added to them.
 struct Merge<'a> {
     sites: Vec<Site>,
@@ -140,7 +143,7 @@ struct Merge<'a> {
     /// By number of the first transition with a branch and target: the place
     /// among the targets of its site.
     targets: Vec<u32>,
-    /// Finds the site and the place among its targets.
+    /// Finds the site and the place among its targets, where these are many.
     index: Index,
     places: Vec<(u32, u32)>,
     repeated: Repeated,
@@ -176,35 +179,59 @@ impl<'a> Merge<'a> {
         many: &Many,
         insides: &Insides,
     ) {
-        for (number, (slot, decoded)) in (0..).zip(all) {
-            let (slot, decoded) = (slot.borrow(), decoded.borrow());
-            let sums = many.sums(number, slot);
-            for inside in insides.of(decoded.insides) {
-                let site = self.site(inside.site).and_then(|at| self.sites.get_mut(at as usize));
-                if let Some(passed) = site.and_then(|site| site.not_taken.as_mut()) {
-                    add(passed, sums.count);
-                }
+        let mut all = (0..).zip(all);
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            batch.extend(all.by_ref().take(BATCH));
+            if batch.is_empty() {
+                return;
             }
-            let Some(at) = self.site(decoded.site) else { continue };
-            if decoded.edge == number {
-                self.add_target(number, at, slot);
+            load_all(batch.iter().map(|(_, (_, decoded))| {
+                let site =
+                    self.site(decoded.borrow().site).and_then(|at| self.sites.get(at as usize));
+                let target = |site: &Site| site.targets.first().map_or(0, |first| first.count);
+                site.map_or(0, |site| site.taken ^ target(site))
+            }));
+            for (number, (slot, decoded)) in batch.drain(..) {
+                let sums = many.sums(number, slot.borrow());
+                self.add(number, (slot.borrow(), decoded.borrow()), sums, insides);
             }
-            let Some(site) = self.sites.get_mut(at as usize) else { continue };
-            if decoded.is_settled() {
-                add(&mut site.settled, sums.count);
-            }
-            if decoded.edge == NONE {
-                continue;
-            }
-            add(&mut site.taken, sums.count);
-            add(&mut site.known, sums.known);
-            if sums.known > 0 {
-                add(site.mispredicted.get_or_insert(0), sums.missed);
-            }
-            let target = self.targets.get(decoded.edge as usize);
-            let target = target.and_then(|target| site.targets.get_mut(*target as usize));
-            target.into_iter().for_each(|target| add(&mut target.count, sums.count));
         }
+    }
+
+    /// Adds a transition and what was counted of it.
+    fn add(
+        &mut self,
+        number: u32,
+        (slot, decoded): (&TransitionSlot, &Decoded),
+        sums: Sums,
+        insides: &Insides,
+    ) {
+        for inside in insides.of(decoded.insides) {
+            let site = self.site(inside.site).and_then(|at| self.sites.get_mut(at as usize));
+            if let Some(passed) = site.and_then(|site| site.not_taken.as_mut()) {
+                add(passed, sums.count);
+            }
+        }
+        let Some(at) = self.site(decoded.site) else { return };
+        if decoded.edge == number {
+            self.add_target(number, at, slot);
+        }
+        let Some(site) = self.sites.get_mut(at as usize) else { return };
+        if decoded.is_settled() {
+            add(&mut site.settled, sums.count);
+        }
+        if decoded.edge == NONE {
+            return;
+        }
+        add(&mut site.taken, sums.count);
+        add(&mut site.known, sums.known);
+        if sums.known > 0 {
+            add(site.mispredicted.get_or_insert(0), sums.missed);
+        }
+        let target = self.targets.get(decoded.edge as usize);
+        let target = target.and_then(|target| site.targets.get_mut(*target as usize));
+        target.into_iter().for_each(|target| add(&mut target.count, sums.count));
     }
 
     fn site(&self, slot: u32) -> Option<u32> {
@@ -215,29 +242,39 @@ impl<'a> Merge<'a> {
     fn add_target(&mut self, number: u32, at: u32, slot: &TransitionSlot) {
         let (_, to, space) = slot.key.branch();
         let location = self.maps.locate(space as usize, to);
-        let hash = place_hash(location, u64::from(at), None);
         let Some(site) = self.sites.get_mut(at as usize) else { return };
         let (places, targets) = (&mut self.places, &mut site.targets);
-        let is = |number: u32| {
-            let place = places.get(number as usize).filter(|(site, _)| *site == at);
-            let target = place.and_then(|(_, target)| targets.get(*target as usize));
-            target.is_some_and(|target| target.location == location)
+        let hash = |target: &Target| place_hash(target.location, u64::from(at), None);
+        let new = Target { to, location, count: 0, xy: 0, yy: 0 };
+        let known = if targets.len() <= FEW_TARGETS {
+            targets.iter().position(|target| target.location == location)
+        } else {
+            let of = |number: u32| places.get(number as usize).filter(|(site, _)| *site == at);
+            let target = |number| targets.get(of(number)?.1 as usize);
+            let is = |number| target(number).is_some_and(|target| target.location == location);
+            let found = self.index.find(hash(&new), is).and_then(of);
+            found.map(|(_, target)| *target as usize)
         };
-        let found = self.index.find(hash, is).and_then(|n| places.get(n as usize));
-        let target = found.map(|place| place.1).unwrap_or_else(|| {
-            let target = targets.len() as u32;
-            self.index.insert(hash, places.len() as u32);
-            places.push((at, target));
+        let target = known.unwrap_or_else(|| {
+            let number = targets.len();
             // Most branches have one target.
-            targets.reserve_exact(usize::from(targets.is_empty()));
-            targets.push(Target { to, location, count: 0, xy: 0, yy: 0 });
-            target
+            targets.reserve_exact(usize::from(number == 0));
+            targets.push(new);
+            // The first that has to be found by its hash comes with those before it.
+            let from = if number == FEW_TARGETS { 0 } else { number };
+            if number >= FEW_TARGETS {
+                for (target, place) in (0..).zip(&*targets).skip(from) {
+                    self.index.insert(hash(place), places.len() as u32);
+                    places.push((at, target));
+                }
+            }
+            number
         });
         if let Some(of_edge) = self.targets.get_mut(number as usize) {
-            *of_edge = target;
+            *of_edge = target as u32;
         }
         if let Some(more) = self.repeated.sums.get(&number)
-            && let Some(target) = targets.get_mut(target as usize)
+            && let Some(target) = targets.get_mut(target)
         {
             add(&mut target.xy, more.xy);
             add(&mut target.yy, more.yy);
@@ -260,26 +297,16 @@ impl<'a> Merge<'a> {
 
 /// Sites by place, and the site of each slot.
 fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<u32>) {
-    let mut index = Index::default();
+    let place = |slot: &SiteSlot| (slot.space, slot.from, slot.from);
+    let firsts = clean::firsts(maps, |at| sites.slots.get(at).map(place));
     let mut merged: Vec<Site> = Vec::with_capacity(sites.slots.len());
-    let mut firsts: Vec<u32> = Vec::new();
-    let mut of_slot = Vec::with_capacity(sites.slots.len());
-    let key = |slot: &SiteSlot| Owned::at(maps, slot.space, slot.from);
-    for (number, slot) in sites.slots.iter().enumerate() {
-        let ours = key(slot);
-        let location = ours.place;
-        let is = |n: u32| {
-            let same = merged.get(n as usize).is_some_and(|site| site.location == location);
-            let first = firsts.get(n as usize).and_then(|first| sites.slots.get(*first as usize));
-            same && first.is_some_and(|first| key(first) == ours)
-        };
-        let at = index.find(ours.hash(), is).unwrap_or_else(|| {
-            let next = merged.len() as u32;
-            index.insert(ours.hash(), next);
+    let mut of_slot: Vec<u32> = Vec::with_capacity(sites.slots.len());
+    for (slot, first) in sites.slots.iter().zip(firsts) {
+        let at = of_slot.get(first as usize).copied().unwrap_or(merged.len() as u32);
+        let location = maps.locate(slot.space as usize, slot.from);
+        if at as usize == merged.len() {
             merged.push(new_site(slot, location));
-            firsts.push(number as u32);
-            next
-        });
+        }
         of_slot.push(at);
         if let Some(site) = merged.get_mut(at as usize) {
             merge_site(site, slot, sites.surplus(slot));
@@ -328,37 +355,46 @@ fn merge_blocks(
     let mut index = Index::default();
     let mut blocks: Vec<Block> = Vec::new();
     blocks.reserve_exact(most);
-    for (slot, decoded, cycles, count) in all {
-        let Some((entry, len, space)) = slot.key.block() else { continue };
+    let mut all = all.filter_map(|(slot, decoded, cycles, count)| {
+        let (entry, len, space) = slot.key.block()?;
         let exit = entry.wrapping_add(u64::from(len));
-        let key = Key::of(maps, space, entry, exit);
-        let Owned { place: (entry_location, exit_location), owner } = key;
-        let is = |number: u32| {
-            blocks.get(number as usize).is_some_and(|block| {
+        Some(((entry, exit), Key::of(maps, space, entry, exit), decoded, cycles, count))
+    });
+    let (mut batch, mut found) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+    loop {
+        batch.extend(all.by_ref().take(BATCH));
+        if batch.is_empty() {
+            break;
+        }
+        found.clear();
+        found.extend(batch.iter().map(|(_, key, ..)| (key.hash(), 0)));
+        index.guess_all(&mut found);
+        load_all(found.iter().map(|(_, at)| blocks.get(*at as usize).map_or(0, |at| at.count)));
+        for ((ends, key, decoded, cycles, count), (hash, _)) in batch.drain(..).zip(&found) {
+            let is = |block: &Block| {
                 let place = (block.entry_location, block.exit_location);
                 Owned { place, owner: block.owner } == key
-            })
-        };
-        let hash = key.hash();
-        let known = index.find(hash, is);
-        if let Some(block) = known.and_then(|number| blocks.get_mut(number as usize)) {
-            add(&mut block.count, count);
-            block.cycles.merge(&cycles);
-            continue;
+            };
+            let known = index.find(*hash, |number| blocks.get(number as usize).is_some_and(is));
+            if let Some(block) = known.and_then(|number| blocks.get_mut(number as usize)) {
+                add(&mut block.count, count);
+                block.cycles.merge(&cycles);
+                continue;
+            }
+            index.insert(*hash, blocks.len() as u32);
+            blocks.push(Block {
+                entry: ends.0,
+                exit: ends.1,
+                entry_location: key.place.0,
+                exit_location: key.place.1,
+                count,
+                cycles,
+                decoded: decoded.kind == Decoding::Runs,
+                contradicted: decoded.kind == Decoding::Contradicts,
+                owner: key.owner,
+                passed: insides.of(decoded.insides).iter().map(|inside| inside.passed).collect(),
+            });
         }
-        index.insert(hash, blocks.len() as u32);
-        blocks.push(Block {
-            entry,
-            exit,
-            entry_location,
-            exit_location,
-            count,
-            cycles,
-            decoded: decoded.kind == Decoding::Runs,
-            contradicted: decoded.kind == Decoding::Contradicts,
-            owner,
-            passed: insides.of(decoded.insides).iter().map(|inside| inside.passed).collect(),
-        });
     }
     // By keys alone: blocks are large.
     blocks.sort_by_cached_key(|block| (Reverse(block.count), block.entry, block.exit));

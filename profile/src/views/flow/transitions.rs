@@ -12,7 +12,7 @@ use lbr_msr::record::BranchType;
 use super::counts::Space;
 use crate::clean::pieces::Pieces;
 use crate::clean::{NO_BLOCK, Transition, add};
-use crate::index::{self, Index};
+use crate::index::{self, Index, load_all};
 use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
 
@@ -333,8 +333,7 @@ impl Transitions {
     }
 
     /// Where each of some keys will most likely be found: its hash and its
-    /// number. What is there is fetched, all of it side by side: one after the
-    /// other, each would wait for its own.
+    /// number. What is there is fetched.
     #[inline]
     fn look_up(
         &self,
@@ -344,16 +343,11 @@ impl Transitions {
     ) {
         found.clear();
         found.extend(keys.map(|key| (key.hash(), 0)));
-        let touched = found.iter().fold(0, |all, (hash, _)| all ^ self.index.touch(*hash));
-        std::hint::black_box(touched);
-        for (hash, number) in &mut *found {
-            *number = self.index.guess(*hash);
-        }
-        let load = |number: u32| {
-            let slot = self.list.get(number).map_or(0, |slot| slot.packed.0);
-            slot ^ u64::from(load(number))
-        };
-        std::hint::black_box(found.iter().fold(0, |all, (_, number)| all ^ load(*number)));
+        self.index.guess_all(found);
+        load_all(found.iter().map(|(_, number)| {
+            let slot = self.list.get(*number).map_or(0, |slot| slot.packed.0);
+            slot ^ u64::from(load(*number))
+        }));
     }
 
     /// The number of a key, which `guess` most likely is.

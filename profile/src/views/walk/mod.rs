@@ -168,11 +168,10 @@ pub(crate) struct Step {
     pub(crate) cycles: Option<u32>,
 }
 
-/// Loads what is needed of the branches of steps, all of it side by side: one
-/// after the other, each step would wait for its own.
+/// Loads what is needed of the branches of steps.
 #[inline]
 pub(crate) fn touch(steps: &[Step], load: impl Fn(usize) -> u64) {
-    std::hint::black_box(steps.iter().fold(0, |all, step| all ^ load(step.edge)));
+    index::load_all(steps.iter().map(|step| load(step.edge)));
 }
 
 /// What looks at the steps of stacks.
