@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A program of random branches, and a judge of what perf recorded of it.
 
-  judge.py program SEED ROUNDS        its source, for the C compiler
-  judge.py check PROGRAM FILTER       reads `perf script -F ip,brstack`
+  judge.py program SEED ROUNDS                  its source, for the C compiler
+  judge.py check PROGRAM FILTER [DEPTH [arch]]  reads `perf script -F ip,brstack`
 
 The judge knows the program by objdump alone. Each entry has to be a branch of
 the program that reaches its TO, of a class that FILTER lets through; where the
@@ -11,7 +11,10 @@ taken may lie between the TO of an entry and the FROM of the next one; the
 address of a sample is the TO of its newest entry. With `stack` an entry is a
 call that has not returned. What the entries say beside is held against the
 program too: types, predictions (of random conditions some are wrong, of direct
-branches most are right) and cycles (not all alike). Prints samples, entries,
+branches most are right) and cycles (not all alike). Where DEPTH is given some
+stack has to be that deep: what perf's own filter leaves out is missed there.
+With `arch`, Architectural LBR, a call to the next instruction is no branch, and no
+entry starts in a ring that is filtered out. Prints samples, entries,
 those with an end in the kernel, and how many are wrong; status 1 where some are.
 """
 
@@ -46,6 +49,8 @@ def program(seed, rounds):
         line("  dec %r14\n  js done")
         for _ in range(random.below(4)):
             line("  add %rbx, %r12")
+        if random.below(4) == 0:
+            line("  call 1f\n1:\n  pop %rax")
         # Forwards or backwards, never to the next instruction.
         to = (n + 2 + random.below(BLOCKS - 3)) % BLOCKS
         other = (n + 2 + random.below(BLOCKS - 3)) % BLOCKS
@@ -109,17 +114,27 @@ UNCONDITIONAL = {"jmp", "ind_jmp", "call", "ind_call", "ret"}
 TYPES = {"cond": "COND", "jmp": "UNCOND", "ind_jmp": "IND", "call": "CALL", "ind_call": "IND_CALL", "ret": "RET"}
 
 
-def check(path, filters):
+def check(path, filters, depth=0, arch=None):
     code, after = disassembled(path)
     words = set(filters.split(","))
     wanted = set().union(*(CLASSES.get(word, set()) for word in words))
     everything = "any" in words
     ends = UNCONDITIONAL - CLASSES["stack"] if "stack" in words else UNCONDITIONAL
+    deepest = 0
     # Of direct branches and of conditions, by what is said of their prediction.
     predicted = {"direct": {}, "cond": {}}
     cycles = {}
     samples = entries = kernel = 0
     wrong = {}
+
+    def goes_on(at):
+        kind = kind_of(*code.get(at, ("", "")))
+        return kind not in ends or arch and is_to_next(at)
+
+    def is_to_next(at):
+        name, operand = code.get(at, ("", ""))
+        target = re.match(r"([0-9a-f]+)", operand)
+        return kind_of(name, operand) == "call" and target and int(target[1], 16) == after.get(at)
 
     def is_wrong(what, *where):
         wrong.setdefault(what, []).append(" ".join(map(hex, where)))
@@ -131,15 +146,18 @@ def check(path, filters):
         samples += 1
         fields = [part.split("/") for part in parts[1:] if "/" in part]
         stack = [(int(start, 16), int(to, 16)) for start, to, *_ in fields]
+        deepest = max(deepest, len(stack))
         for (start, to), (_, _, prediction, _, _, took, *types) in zip(stack, fields):
             entries += 1
             if start >> 63 or to >> 63:
                 kernel += 1
                 # Into user mode only, and then it is a return.
                 returns = everything or "any_ret" in words
-                if "k" not in words and (to >> 63 or not returns):
+                if "k" not in words and (to >> 63 or not returns or arch):
                     is_wrong("of the kernel", start, to)
                 continue
+            if "u" not in words:
+                is_wrong("of the program", start, to)
             name, operand = code.get(start, ("nothing", ""))
             kind = kind_of(name, operand)
             target = re.match(r"([0-9a-f]+)", operand)
@@ -149,6 +167,8 @@ def check(path, filters):
                 is_wrong("not its target", start, to)
             elif to not in code:
                 is_wrong("into no instruction", start, to)
+            elif (arch or "stack" in words) and is_to_next(start):
+                is_wrong("call to the next instruction", start, to)
             elif not everything and kind not in wanted:
                 is_wrong(f"{kind} although filtered", start, to)
             elif types and types[0] not in ("", "-", TYPES.get(kind)):
@@ -156,7 +176,7 @@ def check(path, filters):
             group = predicted.get("direct" if kind in ("jmp", "call") else kind, {})
             group[prediction] = group.get(prediction, 0) + 1
             cycles[took] = cycles.get(took, 0) + 1
-        if stack and not int(parts[0], 16) >> 63 and stack[0][1] >> 63:
+        if "u" in words and stack and not int(parts[0], 16) >> 63 and stack[0][1] >> 63:
             is_wrong("newest in the kernel, sample is not", *stack[0])
         if not everything and "stack" not in words:
             continue
@@ -167,9 +187,11 @@ def check(path, filters):
                 continue
             at = to
             while at is not None and at < start:
-                at = None if kind_of(*code.get(at, ("", ""))) in ends else after.get(at)
+                at = after.get(at) if goes_on(at) else None
             if at != start:
                 is_wrong("no straight way", to, start)
+    if "stack" not in words and deepest < int(depth):
+        is_wrong(f"no stack of {depth}, the deepest {deepest}")
     direct, cond = predicted["direct"], predicted["cond"]
     if direct.get("M", 0) > direct.get("P", 0):
         is_wrong("direct branches mispredicted")
@@ -188,4 +210,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "program":
         program(int(sys.argv[2]), int(sys.argv[3]))
     else:
-        sys.exit(check(sys.argv[2], sys.argv[3]))
+        sys.exit(check(*sys.argv[2:]))

@@ -3,14 +3,24 @@
 # outside. Nothing of lbr runs here.
 dmesg | sed -n 's/^\[[^]]*\] //; /Performance Events\|LBR/p' >/out/dmesg
 { uname -r; perf --version; } >/out/versions
+# What the kernel complains of. A busy host can make a CPU look stuck.
+trap "dmesg | grep -E 'unchecked MSR|WARNING: CPU|BUG: |Oops' | grep -v 'soft lockup' >/out/log" EXIT
 
-[ -z "$BOOT" ] || exit 0
+# NAME: whether it is among those that are asked for, all of them without ONLY.
+wanted() {
+  case " ${ONLY:-$1} " in
+    *" $1 "*) ;;
+    *) return 1 ;;
+  esac
+}
 
 # NAME FILTER PERF'S-OPTIONS... -- COMMAND...
 record() {
   name=$1 filter=$2
   shift 2
-  perf record -q -o "/out/$name.data" "$@" >"/out/$name.said" 2>&1
+  wanted "$name" || return 0
+  # What nobody looks at here takes seconds of an emulated CPU.
+  timeout 200 perf record -q -B -N --no-bpf-event -o "/out/$name.data" "$@" >"/out/$name.said" 2>&1
   echo "$filter $?" >"/out/$name.status"
 }
 
@@ -19,34 +29,31 @@ case $CPU in
   *) filters="any any_call any_ret ind_call ind_jmp cond call
      any_call,any_ret ind_call,ind_jmp cond,ind_jmp any_call,cond" ;;
 esac
-graph=/work/graph
 # CPUs whose LBR has a call-stack mode.
 case $CPU in
   06_0F | 06_17 | 06_1C | 06_1A | 06_2A | 06_5C | 19_*) stacks= ;;
   *) stacks=yes ;;
 esac
-some() {
-  for filter in $filters; do
-    record "$filter" "$filter,u" -e cycles:u -c 20011 -j "$filter,u" -- "$graph"
-  done
-  record kernel any,u,k -e cycles -c 20011 -j any,u,k -- "$graph"
-  record types any,u -e cycles:u -c 20011 -j any,save_type,u -- "$graph"
-  # Most samples are of no call.
-  [ -z "$stacks" ] || record call-stack stack,u -e cycles:u -c 100003 --call-graph lbr -- /work/long
-}
-if [ -n "$LIES" ]; then
-  # What shows most of them. How a lie is switched on: lbr_msr::soft::machine.
-  filters="any any_ret cond call ind_jmp" graph=/work/short
-  for lie in $LIES; do
-    printf %s "$lie" | dd of=/dev/cpu/0/msr bs=512 conv=sync,notrunc oflag=seek_bytes \
-      seek=$((0x4C425201)) 2>/dev/null
-    mkdir "/out/$lie"
-    some
-    mv /out/*.data /out/*.status /out/*.said "/out/$lie"
-  done
-  exit 0
+for filter in $filters; do
+  record "$filter" "$filter,u" -e cycles:u -c 20011 -j "$filter,u" -- /work/graph
+done
+record kernel any,u,k -e cycles -c 20011 -j any,u,k -- /work/graph
+record types any,u -e cycles:u -c 20011 -j any,save_type,u -- /work/graph
+# Most samples are of no call.
+[ -z "$stacks" ] || record call-stack stack,u -e cycles:u -c 100003 --call-graph lbr -- /work/long
+if [ "$filters" != any ]; then
+  # The other ring's branches would take the place of those that are asked for.
+  record kernel-of-program any,k -e cycles:u -c 20011 -j any,k -- /work/graph
+  record program-of-kernel any,u -e cycles:k -c 5003 -j any,u -- /work/graph
+  # Another CPU with another filter.
+  if wanted beside; then
+    taskset 2 perf record -q -o /tmp/other -e cycles:u -c 20011 -j cond,u -- /work/long >/dev/null 2>&1 &
+    sleep 2
+    record beside any,u -e cycles:u -c 20011 -j any,u -- taskset 1 /work/graph
+    killall long
+    wait
+  fi
 fi
-some
 record instructions any,u -e instructions:u -c 20011 -j any,u -- /work/graph
 record branches any,u -e branches:u -c 5003 -j any,u -- /work/graph
 record per-thread any,u -e cycles:u -c 20011 -j any,u --per-thread -- /work/graph

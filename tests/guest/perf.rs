@@ -52,7 +52,7 @@ kill -CONT $(pidof lbr)
 wait $lost
 # Another's filter, which is not moved from the LBR.
 /work/long & long=$!
-try pid lbr record --backend perf -p $long -c 4999 --for 1000 -o /out/pid.data
+try pid lbr record --backend perf -p $long -c 4999 --for 5000 -o /out/pid.data
 perf record -q -j any_call,u -e branches:uD -c 1000003 -o /tmp/pinned.data -p $long & pinned=$!
 until [ -s /tmp/pinned.data ]; do sleep 1; done
 sleep 2
