@@ -48,6 +48,7 @@ if [ "$filters" != any ]; then
   # Another CPU with another filter.
   if wanted beside; then
     taskset 2 perf record -q -o /tmp/other -e cycles:u -c 20011 -j cond,u -- /work/long >/dev/null 2>&1 &
+    timeout 60 sh -c 'until [ -s /tmp/other ]; do sleep 1; done'
     sleep 2
     record beside any,u -e cycles:u -c 20011 -j any,u -- taskset 1 /work/graph
     killall long

@@ -60,7 +60,9 @@ pub enum Refused {
         most: u32,
     },
     /// EBUSY.
-    #[error("something else has the branch records for itself: Intel PT or BTS")]
+    #[error(
+        "something else has the counters or the branch records for itself: a driver, Intel PT or BTS"
+    )]
     Busy,
     /// EMFILE.
     #[error("too many perf events for one process: each thread and CPU takes an open file")]
