@@ -100,6 +100,8 @@ impl<V: View> Front<'_, V> {
         batch.branches.clear();
         batch.counts.clear();
         batch.transitions.clear();
+        // A thread gathers in memory of its own, which is in the cache of its CPU.
+        std::mem::swap(&mut self.input.cleaner.transitions, &mut batch.transitions);
         let mut branches = 0;
         while branches < BATCH && self.end.is_none() {
             let next = self.input.next(self.view, |view, stack, maps| {

@@ -31,9 +31,9 @@ use super::side;
 use super::unpack::Unpacker;
 use crate::read::stack::Stack;
 
-/// Records are at most 65,535 bytes: this much always holds a whole one. Fuzzing
-/// reads many short files.
-const BUFFER: usize = if cfg!(fuzzing) { 64 * 1024 } else { 256 * 1024 };
+/// Records are at most 65,535 bytes: this much always holds a whole one. More would
+/// move from the cache of one CPU to another's each time that another thread reads on.
+const BUFFER: usize = 64 * 1024;
 /// No header section or feature that we read is larger in a sound file.
 const MAX_SECTION: u64 = 16 << 20;
 /// No recording has more events; those of further ones are unknown.
