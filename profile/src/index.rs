@@ -87,14 +87,23 @@ impl Index {
         u64::from(self.places.get(hash as usize & mask).copied().unwrap_or(0))
     }
 
-    /// Puts the number that each hash leads to beside it, nearly always the right
-    /// one; one that nothing has where there is none.
+    /// Some hashes, each with the number that it leads to: nearly always the right
+    /// one, and one that nothing has where there is none. They are fetched side by
+    /// side, and what `load` reads of each number.
     #[inline]
-    pub(crate) fn guess_all(&self, found: &mut [(u32, u32)]) {
+    pub(crate) fn look_up(
+        &self,
+        hashes: impl Iterator<Item = u32>,
+        found: &mut Vec<(u32, u32)>,
+        load: impl Fn(u32) -> u64,
+    ) {
+        found.clear();
+        found.extend(hashes.map(|hash| (hash, 0)));
         load_all(found.iter().map(|(hash, _)| self.touch(*hash)));
-        for (hash, number) in found {
+        for (hash, number) in &mut *found {
             *number = self.find(*hash, |_| true).unwrap_or(u32::MAX);
         }
+        load_all(found.iter().map(|(_, number)| load(*number)));
     }
 
     /// The number under this hash that `is` the one looked for.
@@ -178,8 +187,8 @@ mod tests {
                 assert_eq!(found, Some(base + key as u32));
             }
         }
-        let mut none = [(7, 0)];
-        Index::default().guess_all(&mut none);
+        let mut none = Vec::new();
+        Index::default().look_up(std::iter::once(7), &mut none, u64::from);
         assert_eq!(none, [(7, u32::MAX)]);
     }
 }

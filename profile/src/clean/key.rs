@@ -8,16 +8,13 @@
 use crate::code::maps::{Location, Maps, Owner};
 use crate::index::{Index, hash};
 
-/// A place, and whose it is where it lies in no file.
+/// Two places that belong together, from and to of a branch, entry and exit of a
+/// block; and whose they are where one lies in no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owned<P> {
-    pub(crate) place: P,
+pub(crate) struct Key {
+    pub(crate) place: (Location, Location),
     pub(crate) owner: Option<Owner>,
 }
-
-/// Two places that belong together: from and to of a branch, entry and exit of
-/// a block.
-pub(crate) type Key = Owned<(Location, Location)>;
 
 impl Key {
     /// Of two addresses of one space.
@@ -25,17 +22,13 @@ impl Key {
         let locate = |addr| maps.locate(space as usize, addr);
         let place = (locate(from), locate(to));
         let private = place.0.is_private() || place.1.is_private();
-        Owned { place, owner: owner(maps, space, private) }
+        let owner = if private { maps.owner(space as usize) } else { None };
+        Key { place, owner }
     }
 
     pub(crate) fn hash(&self) -> u32 {
         place_hash(self.place.0, parts(self.place.1).0, self.owner)
     }
-}
-
-/// The process that addresses are bound to.
-fn owner(maps: &Maps, space: u32, private: bool) -> Option<Owner> {
-    if private { maps.owner(space as usize) } else { None }
 }
 
 /// Offset or address, and file counted from 1.

@@ -33,7 +33,7 @@ pub use streams::Holds;
 pub(crate) use threads::{Run, Waiting};
 
 pub(crate) use cleaner::{Cleaner, NO_BLOCK};
-pub(crate) use key::{Key, Owned, distinct, firsts, place_hash};
+pub(crate) use key::{Key, distinct, firsts, place_hash};
 
 /// What is known of each thread.
 pub(crate) type ByThread<T> = HashMap<Thread, T, BuildHasherDefault<Product>>;

@@ -1,6 +1,6 @@
 //! Things that are found by their keys, and keep the order in which they came.
 
-use crate::index::{Index, load_all};
+use crate::index::Index;
 
 /// A thing with a key.
 pub(crate) trait Keyed {
@@ -31,7 +31,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Keyed> Table<T> {
-    /// Where the search for a hash begins: for [`load_all`].
+    /// Where the search for a hash begins: for [`load_all`](crate::index::load_all).
     pub(crate) fn touch(&self, hash: u32) -> u64 {
         self.index.touch(hash)
     }
@@ -45,10 +45,8 @@ impl<T: Keyed> Table<T> {
         found: &mut Vec<(u32, u32)>,
         load: impl Fn(&T) -> u64,
     ) {
-        found.clear();
-        found.extend(keys.map(|key| (T::hash(key), 0)));
-        self.index.guess_all(found);
-        load_all(found.iter().map(|(_, number)| self.get(*number).map_or(0, &load)));
+        let load = |number| self.get(number).map_or(0, &load);
+        self.index.look_up(keys.map(T::hash), found, load);
     }
 
     /// The thing of a number.

@@ -80,13 +80,20 @@ impl Group {
             let (mut begins, mut ends, mut leads, mut leaves, mut behind) =
                 (0, 0, false, false, None);
             for (_, what) in events {
-                leads |= matches!(what, What::Begins(_) | What::GoesOn);
-                leaves |= matches!(what, What::Ends(_) | What::Passed(_));
-                match what {
-                    What::Begins(count) => add(&mut begins, *count),
-                    What::Ends(count) => add(&mut ends, *count),
-                    What::Passed(next) => behind = Some(*next),
-                    What::GoesOn => {}
+                match *what {
+                    What::Begins(count) => {
+                        leads = true;
+                        add(&mut begins, count);
+                    }
+                    What::GoesOn => leads = true,
+                    What::Ends(count) => {
+                        leaves = true;
+                        add(&mut ends, count);
+                    }
+                    What::Passed(next) => {
+                        leaves = true;
+                        behind = Some(next);
+                    }
                 }
             }
             if leads {

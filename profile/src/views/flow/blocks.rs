@@ -136,13 +136,10 @@ impl Decoder {
             let begin = self.list.len();
             let new = (begin..slots.len().min(begin + BATCH)).map(|number| number as u32);
             let branches = new.clone().filter_map(|number| Some(slots.get(number)?.key.branch()));
-            self.found.clear();
-            self.found.extend(branches.clone().map(|branch| (branch_hash(branch), 0)));
-            self.edges.guess_all(&mut self.found);
-            load_all(self.found.iter().map(|(_, first)| {
-                let site = self.list.get(*first).map_or(0, |first| u64::from(first.site));
-                slots.get(*first).map_or(0, |first| first.key.branch().1) ^ site
-            }));
+            self.edges.look_up(branches.clone().map(branch_hash), &mut self.found, |first| {
+                let site = self.list.get(first).map_or(0, |first| u64::from(first.site));
+                slots.get(first).map_or(0, |first| first.key.branch().1) ^ site
+            });
             let name = |(from, _, space)| self.names.touch(Name::hash((space, from)));
             load_all(branches.map(name));
             new.for_each(|number| self.next(number, slots, maps));

@@ -13,7 +13,7 @@ use super::transitions::{Many, NONE, Slots, Sums, TransitionSlot};
 use super::{Block, Flow, Site, Target};
 use crate::clean::pieces::Pieces;
 use crate::clean::quality::BlockQuality;
-use crate::clean::{self, Key, Owned, Whole, add, place_hash};
+use crate::clean::{self, Key, Whole, add, place_hash};
 use crate::code::maps::{Location, Maps};
 use crate::index::{BATCH, Index, load_all};
 use crate::read::names;
@@ -260,10 +260,10 @@ impl<'a> Merge<'a> {
             // Most branches have one target.
             targets.reserve_exact(usize::from(number == 0));
             targets.push(new);
-            // The first that has to be found by its hash comes with those before it.
-            let from = if number == FEW_TARGETS { 0 } else { number };
             if number >= FEW_TARGETS {
-                for (target, place) in (0..).zip(&*targets).skip(from) {
+                // The first that has to be found by its hash comes with those before it.
+                let first = if number == FEW_TARGETS { 0 } else { number };
+                for (target, place) in (0..).zip(&*targets).skip(first) {
                     self.index.insert(hash(place), places.len() as u32);
                     places.push((at, target));
                 }
@@ -366,14 +366,12 @@ fn merge_blocks(
         if batch.is_empty() {
             break;
         }
-        found.clear();
-        found.extend(batch.iter().map(|(_, key, ..)| (key.hash(), 0)));
-        index.guess_all(&mut found);
-        load_all(found.iter().map(|(_, at)| blocks.get(*at as usize).map_or(0, |at| at.count)));
+        let count = |at: u32| blocks.get(at as usize).map_or(0, |block| block.count);
+        index.look_up(batch.iter().map(|(_, key, ..)| key.hash()), &mut found, count);
         for ((ends, key, decoded, cycles, count), (hash, _)) in batch.drain(..).zip(&found) {
             let is = |block: &Block| {
                 let place = (block.entry_location, block.exit_location);
-                Owned { place, owner: block.owner } == key
+                Key { place, owner: block.owner } == key
             };
             let known = index.find(*hash, |number| blocks.get(number as usize).is_some_and(is));
             if let Some(block) = known.and_then(|number| blocks.get_mut(number as usize)) {

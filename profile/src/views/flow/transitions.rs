@@ -12,7 +12,7 @@ use lbr_msr::record::BranchType;
 use super::counts::Space;
 use crate::clean::pieces::Pieces;
 use crate::clean::{NO_BLOCK, Transition, add};
-use crate::index::{self, Index, load_all};
+use crate::index::{self, Index};
 use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
 
@@ -317,7 +317,11 @@ impl Transitions {
         load: impl Fn(u32) -> u32,
     ) {
         let mut found = std::mem::take(&mut self.found);
-        self.look_up(steps.iter().map(|step| Key::of(space, step)), &mut found, load);
+        let hashes = steps.iter().map(|step| Key::of(space, step).hash());
+        self.index.look_up(hashes, &mut found, |number| {
+            let slot = self.list.get(number).map_or(0, |slot| slot.packed.0);
+            slot ^ u64::from(load(number))
+        });
         for (step, (hash, number)) in steps.iter().zip(&mut found) {
             let key = Key::of(space, step);
             let known = self.find_near(*number, *hash, &key);
@@ -330,24 +334,6 @@ impl Transitions {
     /// The hash and the number of the transitions of the last stack.
     pub(super) fn found(&self) -> &[(u32, u32)] {
         &self.found
-    }
-
-    /// Where each of some keys will most likely be found: its hash and its
-    /// number. What is there is fetched.
-    #[inline]
-    fn look_up(
-        &self,
-        keys: impl Iterator<Item = Key>,
-        found: &mut Vec<(u32, u32)>,
-        load: impl Fn(u32) -> u32,
-    ) {
-        found.clear();
-        found.extend(keys.map(|key| (key.hash(), 0)));
-        self.index.guess_all(found);
-        load_all(found.iter().map(|(_, number)| {
-            let slot = self.list.get(*number).map_or(0, |slot| slot.packed.0);
-            slot ^ u64::from(load(*number))
-        }));
     }
 
     /// The number of a key, which `guess` most likely is.
