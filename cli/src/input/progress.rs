@@ -26,14 +26,17 @@ impl Progress {
         }
         let bar = self.bar.get_or_insert_with(|| match size {
             Some(size) => ProgressBar::new(size).with_style(
-                ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {eta}")
+                ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {eta}{msg}")
                     .unwrap_or_else(|_| ProgressStyle::default_bar()),
             ),
             None => ProgressBar::new_spinner().with_style(
-                ProgressStyle::with_template("{spinner} {bytes}")
+                ProgressStyle::with_template("{spinner} {bytes}{msg}")
                     .unwrap_or_else(|_| ProgressStyle::default_spinner()),
             ),
         });
+        if cfg!(debug_assertions) {
+            bar.set_message(" (slow: a build without --release)");
+        }
         bar.set_position(position);
     }
 }
