@@ -67,9 +67,15 @@ impl Backend {
                     Err(failure) if failure.code != USAGE => match perf() {
                         None => Choice::Software(Some(failure)),
                         Some(Err(other)) if other.code != USAGE => {
-                            let Failure { code, error } = failure;
-                            let error = anyhow!("{error:#}; as perf events: {:#}", other.error);
-                            Choice::Software(Some(Failure { code, error }))
+                            let (why, other) =
+                                (format!("{:#}", failure.error), format!("{:#}", other.error));
+                            // What hides the registers hides perf's branch stacks too.
+                            let error = if why == other {
+                                anyhow!("{why}; the same holds for perf events")
+                            } else {
+                                anyhow!("{why}; as perf events: {other}")
+                            };
+                            Choice::Software(Some(Failure { code: failure.code, error }))
                         }
                         Some(found) => Choice::Hardware(found?),
                     },
@@ -337,6 +343,12 @@ mod tests {
             (Auto, Ok("msr"), Some(Ok("perf")), "msr"),
             (Auto, no_driver, Some(Ok("perf")), "perf"),
             (Auto, no_driver, Some(level), "soft, 3: no driver; as perf events: level 3"),
+            (
+                Auto,
+                no_driver,
+                Some(no_driver),
+                "soft, 3: no driver; the same holds for perf events",
+            ),
             (Auto, no_driver, None, "soft, 3: no driver"),
             (Auto, typed, Some(Ok("perf")), "refused, 2: no such CPU"),
             (Auto, no_driver, Some(typed), "refused, 2: no such CPU"),
