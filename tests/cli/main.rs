@@ -62,6 +62,9 @@ mod verify;
 #[allow(unreachable_pub, reason = "modules of a test are reachable by nobody else")]
 mod graph;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "../guest/complete.rs"]
+mod guest_complete;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../guest/perf.rs"]
 mod guest_perf;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -79,11 +79,17 @@ impl Graph {
 
     /// Another program each time, built as `name`; a failure names its seed, which
     /// LBR_GRAPH_SEED repeats. `None` where there is no compiler, which is said.
-    pub fn seeded(rounds: u64, folder: &Path, name: &str) -> Option<(Graph, PathBuf)> {
+    /// The first rounds, `slow` of them, take long: each stores so many bytes.
+    pub fn seeded(
+        rounds: u64,
+        (slow, bytes): (u64, u32),
+        folder: &Path,
+        name: &str,
+    ) -> Option<(Graph, PathBuf)> {
         let given = std::env::var("LBR_GRAPH_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
         eprintln!("LBR_GRAPH_SEED={seed}");
-        let graph = Graph::random(seed, rounds, 1_500);
+        let graph = Graph { bytes, ..Graph::random(seed, rounds, slow) };
         let file = graph.build(folder, name);
         if file.is_none() {
             skipped("no cc to assemble the program with");
@@ -93,7 +99,10 @@ impl Graph {
 
     /// Its source for the assembler.
     pub fn source(&self) -> String {
-        let mut s = String::from(".globl _start\n.text\n_start:\n");
+        // Nothing faults on the way, or the block of code that does would be
+        // counted twice: the stack stays in a page that is there, and the tables
+        // are mapped with the code.
+        let mut s = String::from(".globl _start\n.text\n_start: or $0xff8, %rsp\n");
         let (seed, rounds, bytes) = (self.seed, self.rounds, self.bytes);
         let fast = self.rounds - self.slow;
         writeln!(s, " movabs $0x{seed:x}, %r12\n mov ${rounds}, %r13\n mov ${bytes}, %r15d")
@@ -124,7 +133,7 @@ impl Graph {
         for leaf in 0..LEAVES {
             writeln!(s, "f{leaf}: lea {leaf}(%rax), %rbx\n ret").unwrap();
         }
-        s.push_str(".data\n.balign 8\n");
+        s.push_str(".balign 8\n");
         for (n, end) in self.blocks.iter().enumerate() {
             if let End::Table(_, to) = end {
                 let [a, b, c, d] = to;

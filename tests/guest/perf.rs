@@ -5,14 +5,12 @@
 //! record of the same program.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
 use lbr_msr::record::{BranchEntry, Head, Label};
 
 use super::graph::Graph;
-use super::guest_record::{Program, Read, machine_with, read, stacks, text};
-use crate::support::lbr::{lbr, stderr};
-use crate::support::skip::skipped;
+use super::guest_complete::software;
+use super::guest_record::{Program, Read, SLOW, machine_with, read, stacks, text};
 
 const SCRIPT: &str = r#"
 echo 'tester:x:1000:1000::/:/bin/sh' >/etc/passwd
@@ -98,8 +96,8 @@ fn check_shares(found: &Counts, truth: &Counts, stacks: usize, what: &str) {
 fn check(cpu: &str, depth: usize) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path();
-    let Some((graph, file)) = Graph::seeded(2_000_000, out, "graph") else { return };
-    let Some((_, long)) = Graph::seeded(1_000_000_000, out, "long") else { return };
+    let Some((graph, file)) = Graph::seeded(2_000_000, SLOW, out, "graph") else { return };
+    let Some((_, long)) = Graph::seeded(1_000_000_000, SLOW, out, "long") else { return };
     // More than 100,000 entries, no stack reaching back to the one before.
     let period = format!("PERIOD={}", if depth == 32 { 499 } else { 249 });
     let options = ["--perf", "--env", &period];
@@ -210,25 +208,10 @@ fn check(cpu: &str, depth: usize) {
     let kept_out = said.contains("it recorded for 0 % of the time, as others use the counters");
     assert!(cpu == "19_11" || kept_out, "{cpu}: {said}");
 
-    check_software(&file, out, &truth);
-}
-
-/// The same program on the software LBR, here: all of its path.
-fn check_software(file: &Path, out: &Path, truth: &Counts) {
-    let data = out.join("soft.data");
-    let (data, file) = (data.to_str().unwrap(), file.to_str().unwrap());
-    let args = ["record", "--backend", "soft", "--source", "qemu", "-o", data, "--", file];
-    let recorded = lbr(&args);
-    let said = stderr(&recorded);
-    // Neither QEMU nor the plugin is everywhere.
-    if said.contains("--source qemu: ") {
-        skipped(said);
-        return;
+    // The same program on the software LBR, here: all of its path.
+    if let Some(path) = software(&file, out) {
+        assert_eq!(counted(&path), truth);
     }
-    assert!(said.contains("complete: every taken branch"), "{said}");
-    let stacks = read(Path::new(data)).0;
-    let found: Vec<_> = stacks.iter().flat_map(|stack| ends(&stack.entries)).collect();
-    assert_eq!(&counted(&found), truth);
 }
 
 #[test]

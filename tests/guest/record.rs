@@ -17,6 +17,9 @@ use super::graph::{Edge, Graph};
 
 use crate::support::skip::skipped;
 
+/// Rounds at the start of a program that take long, and how many bytes each stores.
+pub(crate) const SLOW: (u64, u32) = (1_500, 60_000);
+
 const SCRIPT: &str = r#"
 # Each recording's status and summary go to its own file.
 try() {
@@ -139,7 +142,11 @@ impl Program {
         self.labels[&format!("{kind}{n}")]
     }
 
-    fn decode(&self, at: u64) -> Insn {
+    pub(crate) fn start(&self) -> u64 {
+        self.labels["_start"]
+    }
+
+    pub(crate) fn decode(&self, at: u64) -> Insn {
         let bytes = at.checked_sub(self.base).and_then(|at| self.text.get(at as usize..));
         bytes.map_or(Insn::Invalid, |bytes| insn::decode(bytes, at))
     }
@@ -319,9 +326,9 @@ fn lines(dump: &str) -> Vec<serde_json::Value> {
 fn check(cpu: &str, depth: usize) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path();
-    let Some((graph, file)) = Graph::seeded(2_000_000, out, "graph") else { return };
+    let Some((graph, file)) = Graph::seeded(2_000_000, SLOW, out, "graph") else { return };
     // The same code for longer than it takes to attach to it.
-    let Some((_, long)) = Graph::seeded(1_000_000_000, out, "long") else { return };
+    let Some((_, long)) = Graph::seeded(1_000_000_000, SLOW, out, "long") else { return };
     if machine(cpu, out, &[&file, &long], SCRIPT).is_none() {
         return;
     }
