@@ -2,7 +2,9 @@
 """A program of random branches, and a judge of what perf recorded of it.
 
   judge.py program SEED ROUNDS                  its source, for the C compiler
-  judge.py check PROGRAM FILTER [DEPTH [arch]]  reads `perf script -F ip,brstack`
+  judge.py check PROGRAM FILTER [DEPTH [arch [TRACE]]]
+                                                reads `perf script -F ip,brstack`,
+                                                with TRACE -F tid,time,ip,brstack
 
 The judge knows the program by objdump alone. Each entry has to be a branch of
 the program that reaches its TO, of a class that FILTER lets through; where the
@@ -14,15 +16,23 @@ program too: types, predictions (of random conditions some are wrong, of direct
 branches most are right) and cycles (not all alike). Where DEPTH is given most
 stacks have to be that deep: what perf's own filter leaves out is missed there.
 With `arch`, Architectural LBR, a call to the next instruction is no branch, and no
-entry starts in a ring that is filtered out. Prints samples, entries,
-those with an end in the kernel, and how many are wrong; status 1 where some are.
+entry starts in a ring that is filtered out. TRACE is what Linux read and wrote of
+these registers at each change of task: behind a call stack it restores what it had
+saved at the same place of a deeper one (intel_pmu_arch_lbr_save stops at the first
+empty record, intel_pmu_arch_lbr_restore does not). Entries that were restored so,
+at the bottom of a stack and in their order, need no straight way. Prints samples,
+entries, those with an end in the kernel, how many are wrong, and how many were
+restored so; status 1 where some are wrong.
 """
 
+import bisect
 import re
 import subprocess
 import sys
 
 BLOCKS, LEAVES = 64, 8
+# Of Architectural LBR, as deep as the machine has it.
+RECORDS = 32
 MASK = (1 << 64) - 1
 
 
@@ -114,7 +124,84 @@ UNCONDITIONAL = {"jmp", "ind_jmp", "call", "ind_call", "ret"}
 TYPES = {"cond": "COND", "jmp": "UNCOND", "ind_jmp": "IND", "call": "CALL", "ind_call": "IND_CALL", "ret": "RET"}
 
 
-def check(path, filters, depth=0, arch=None):
+FROM, TO, RESET = 0x1500, 0x1600, 0x14CF
+TRACED = re.compile(r"\s*\S.*-(\d+)\s+\[\d+\]\s+\S+\s+([\d.]+): (\w+): (.*)")
+
+
+class Thread:
+    """What Linux saved and restored of one thread's records. A place is a register's number: 0 is the newest."""
+
+    def __init__(self):
+        # By place, all that was saved there at any time.
+        self.saved = [set() for _ in range(RECORDS)]
+        # Last saved, and whether it still goes on.
+        self.saving, self.live, self.before = False, [], []
+        self.written = []
+        # From when on, and what then lies at the bottom of the ring and is of no call that goes on.
+        self.since, self.stale = [-1.0], [[]]
+
+    def switched_away(self):
+        self.saving, self.live, self.written = True, [], []
+        # What was restored so before lies at the bottom of what is saved now.
+        self.before = self.stale[-1]
+
+    def read(self, register, value):
+        place = register % 0x100
+        if register < TO and (place != len(self.live) or not value):
+            self.saving = False
+        if self.saving and register < TO:
+            self.live.append([value])
+        elif self.saving:
+            self.live[place].append(value)
+            self.saved[place].add(tuple(self.live[place]))
+
+    def wrote(self, time, register, value):
+        self.saving = False
+        if register == RESET:
+            self.since.append(time)
+            self.stale.append([])
+        elif register < TO:
+            self.written.append([value])
+        else:
+            self.written[register % 0x100].append(value)
+            self.restored(time)
+
+    def restored(self, time):
+        live, before = [tuple(pair) for pair in self.live], self.before
+        kept = max(n for n in range(len(before) + 1) if live[len(live) - n :] == before[:n])
+        if kept < len(before) and len(live) < RECORDS:
+            kept = 0
+        stale = [tuple(pair) for pair in self.written[len(live) :]]
+        known = all(pair in saved for pair, saved in zip(stale, self.saved[len(live) :]))
+        self.since.append(time)
+        self.stale.append(live[len(live) - kept :] + stale if known else [])
+
+    def bottom(self, time, stack):
+        """How many entries of this stack were restored of another."""
+        stale = self.stale[bisect.bisect_right(self.since, time) - 1]
+        if len(stack) == RECORDS:
+            lengths = [n for n in range(len(stale) + 1) if stack[RECORDS - n :] == stale[:n]]
+            return max(lengths)
+        return len(stale) if stack[len(stack) - len(stale) :] == stale else 0
+
+
+def traced(path):
+    threads = {}
+    with open(path) as lines:
+        for match in filter(None, map(TRACED.match, lines)):
+            thread = threads.setdefault(int(match[1]), Thread())
+            if match[3] == "sched_switch":
+                thread.switched_away()
+                continue
+            register, value = (int(word, 16) for word in match[4].split(", value "))
+            if match[3] == "read_msr":
+                thread.read(register, value)
+            else:
+                thread.wrote(float(match[2]), register, value)
+    return threads
+
+
+def check(path, filters, depth=0, arch=None, trace=None):
     code, after = disassembled(path)
     words = set(filters.split(","))
     wanted = set().union(*(CLASSES.get(word, set()) for word in words))
@@ -124,7 +211,8 @@ def check(path, filters, depth=0, arch=None):
     # Of direct branches and of conditions, by what is said of their prediction.
     predicted = {"direct": {}, "cond": {}}
     cycles = {}
-    samples = entries = kernel = 0
+    threads = traced(trace) if trace else {}
+    samples = entries = kernel = restored = 0
     wrong = {}
 
     def goes_on(at):
@@ -144,6 +232,10 @@ def check(path, filters, depth=0, arch=None):
         if not parts:
             continue
         samples += 1
+        thread, time = None, 0
+        if trace:
+            thread, time = threads.get(int(parts[0])), float(parts[1].rstrip(":"))
+            parts = parts[2:]
         fields = [part.split("/") for part in parts[1:] if "/" in part]
         stack = [(int(start, 16), int(to, 16)) for start, to, *_ in fields]
         full += len(stack) >= depth
@@ -182,7 +274,9 @@ def check(path, filters, depth=0, arch=None):
             continue
         # The sample's address first, as if a branch started there.
         starts = [int(parts[0], 16)] + [start for start, _ in stack]
-        for start, (_, to) in zip(starts, stack):
+        own = len(stack) - (thread.bottom(time, stack) if thread else 0)
+        restored += len(stack) - own
+        for start, (_, to) in zip(starts, stack[:own]):
             if start >> 63 or to >> 63:
                 continue
             at = to
@@ -201,7 +295,7 @@ def check(path, filters, depth=0, arch=None):
     if sum(cycles.values()) > 200 and len(cycles) == 1 and int(*cycles) > 0:
         is_wrong("cycles all alike")
     total = sum(map(len, wrong.values()))
-    print(f"{samples} {entries} {kernel} {total}")
+    print(f"{samples} {entries} {kernel} {total} {restored}")
     for what, places in wrong.items():
         print(f"  {len(places)} {what}: {', '.join(places[:3])}", file=sys.stderr)
     return 1 if total or not entries else 0

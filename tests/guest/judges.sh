@@ -39,19 +39,33 @@ for filter in $filters; do
 done
 record kernel any,u,k -e cycles -c 20011 -j any,u,k -- /work/graph
 record types any,u -e cycles:u -c 20011 -j any,save_type,u -- /work/graph
-# Most samples are of no call.
-[ -z "$stacks" ] || record call-stack stack,u -e cycles:u -c 100003 --call-graph lbr -- /work/long
+# Most samples are of no call. What Linux saves and restores of them is traced, on the clock of perf's samples.
+if [ -n "$stacks" ] && wanted call-stack; then
+  trace=/sys/kernel/tracing
+  mount -t tracefs tracefs $trace
+  echo perf >$trace/trace_clock
+  echo 8192 >$trace/buffer_size_kb
+  for event in msr/read_msr msr/write_msr; do
+    echo 'msr >= 0x1500 && msr < 0x1700 || msr == 0x14cf' >$trace/events/$event/filter
+    echo 1 >$trace/events/$event/enable
+  done
+  echo 'prev_comm == "long"' >$trace/events/sched/sched_switch/filter
+  echo 1 >$trace/events/sched/sched_switch/enable
+  record call-stack stack,u -e cycles:u -c 100003 --call-graph lbr -- /work/long
+  echo 0 >$trace/tracing_on
+  cat $trace/trace >/out/call-stack.trace
+fi
 if [ "$filters" != any ]; then
   # The other ring's branches would take the place of those that are asked for.
   record kernel-of-program any,k -e cycles:u -c 20011 -j any,k -- /work/graph
   record program-of-kernel any,u -e cycles:k -c 5003 -j any,u -- /work/graph
-  # Another CPU with another filter.
+  # Another CPU with another filter. Linux writes the register where a task with an event is switched to: whoever is
+  # switched to last, again and again.
   if wanted beside; then
-    taskset 2 perf record -q -o /tmp/other -e cycles:u -c 20011 -j cond,u -- /work/long >/dev/null 2>&1 &
-    timeout 60 sh -c 'until [ -s /tmp/other ]; do sleep 1; done'
-    sleep 2
-    record beside any,u -e cycles:u -c 20011 -j any,u -- taskset 1 /work/graph
-    killall long
+    record beside any,u -e cycles:u -c 100003 -j any,u -- taskset 1 /work/long &
+    until [ -e /out/beside.status ]; do
+      taskset 2 perf record -q -o /tmp/other -e cycles:u -c 20011 -j cond,u -- /work/graph >/dev/null 2>&1
+    done
     wait
   fi
 fi
