@@ -87,7 +87,7 @@ pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let list = allowed.only_these(&cpus).or_exit(USAGE)?;
     let through = first.driver().through;
     let words = placement.words();
-    announce(args, &format!("{desc} through {through}, CPU {}, {words}", list.list()));
+    announce(args, &format!("{desc}, through {through}, CPU {}, {words}", list.list()));
 
     let sampling = Sampling::Rate {
         hz: args.freq.unwrap_or(DEFAULT_HZ),

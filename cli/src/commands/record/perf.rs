@@ -150,7 +150,7 @@ fn failure(refused: Refused, caps: &LbrCaps, args: &Record) -> Failure {
 pub(super) fn record(args: &Record, output: Output, chosen: Chosen) -> Outcome {
     let Chosen { caps, mut source, filter, sampling, whose } = chosen;
     let desc = description(&caps);
-    announce(args, &format!("{desc} through perf_event_open, {whose}"));
+    announce(args, &format!("{desc}, through perf_event_open, {whose}"));
     let knowledge = SourceKnowledge::HARDWARE;
     let meta = meta(&caps, desc, filter, Source::Hardware, knowledge, sampling);
     let mut recording = Recording::create(args, output, meta)?;

@@ -154,6 +154,9 @@ fn quality(summary: &Summary, stopped: bool) -> String {
             "complete: every taken branch that the filter lets into the ring, once and in order{end}"
         );
     }
+    if let Some(why) = empty(summary) {
+        return format!("{why}{end}");
+    }
     let mut said = Vec::new();
     for (label, tally) in &summary.labels {
         // An ordinary stack is told by the rest of the line.
@@ -180,6 +183,24 @@ fn quality(summary: &Summary, stopped: bool) -> String {
         return format!("no stack came{end}");
     }
     format!("every stack joins to the one before{end}")
+}
+
+/// Why the kernel gave no branch at all, as far as that can be seen from outside.
+fn empty(summary: &Summary) -> Option<String> {
+    let is_kernel = summary.samplers.iter().any(|sampler| sampler.kernel.is_some());
+    if !is_kernel || summary.branches > 0 || summary.lost > 0 {
+        return None;
+    }
+    Some(match summary.drains {
+        0 => "no stack came: it ended before the kernel's first interrupt; a longer run or a \
+              shorter period (-c) helps"
+            .to_owned(),
+        drains => format!(
+            "no branch came: the stacks of all {} were empty; none passed the filter, or the \
+             kernel's driver has no selector for it on this CPU",
+            counted(drains, "interrupt", "interrupts")
+        ),
+    })
 }
 
 /// What this source cannot know.
