@@ -239,7 +239,9 @@ def check(path, filters, depth=0, arch=None, trace=None):
         fields = [part.split("/") for part in parts[1:] if "/" in part]
         stack = [(int(start, 16), int(to, 16)) for start, to, *_ in fields]
         full += len(stack) >= depth
-        for (start, to), (_, _, prediction, _, _, took, *types) in zip(stack, fields):
+        own = len(stack) - (thread.bottom(time, stack) if thread else 0)
+        restored += len(stack) - own
+        for place, ((start, to), (_, _, prediction, _, _, took, *types)) in enumerate(zip(stack, fields)):
             entries += 1
             if start >> 63 or to >> 63:
                 kernel += 1
@@ -265,6 +267,8 @@ def check(path, filters, depth=0, arch=None, trace=None):
                 is_wrong(f"{kind} although filtered", start, to)
             elif types and types[0] not in ("", "-", TYPES.get(kind)):
                 is_wrong(f"{kind} said to be {types[0]}", start, to)
+            if place >= own:
+                continue
             group = predicted.get("direct" if kind in ("jmp", "call") else kind, {})
             group[prediction] = group.get(prediction, 0) + 1
             cycles[took] = cycles.get(took, 0) + 1
@@ -274,8 +278,6 @@ def check(path, filters, depth=0, arch=None, trace=None):
             continue
         # The sample's address first, as if a branch started there.
         starts = [int(parts[0], 16)] + [start for start, _ in stack]
-        own = len(stack) - (thread.bottom(time, stack) if thread else 0)
-        restored += len(stack) - own
         for start, (_, to) in zip(starts, stack[:own]):
             if start >> 63 or to >> 63:
                 continue
