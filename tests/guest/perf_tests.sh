@@ -29,6 +29,6 @@ chmod +x /bin/cc /bin/perf /bin/mktemp
 # millisecond or more. perf lowers its default to what the kernel allows (Documentation/admin-guide/sysctl/kernel.rst).
 echo 250 >/proc/sys/kernel/perf_event_max_sample_rate
 for test in /perf/tests/*.sh; do
-  timeout 1200 bash "$test" >"/out/$(basename "$test" .sh).said" 2>&1
+  timeout 2400 bash "$test" >"/out/$(basename "$test" .sh).said" 2>&1
   echo $? >"/out/$(basename "$test" .sh).status"
 done
