@@ -20,8 +20,19 @@ pub(super) struct Cpu {
     next: AtomicPtr<Cpu>,
 }
 
+// SAFETY: a thread is touched by the one that has it alone, or before that runs by
+// the one that makes it; the rest is atomic.
+unsafe impl Sync for Cpu {}
+
 /// An index that no thread has.
 const NOBODY: u32 = u32::MAX;
+
+/// The first thread of the process. While it is alone, nobody has to be looked up.
+pub(super) static FIRST: Cpu = Cpu {
+    index: AtomicU32::new(NOBODY),
+    thread: UnsafeCell::new(Thread::new(0)),
+    next: AtomicPtr::new(std::ptr::null_mut()),
+};
 
 /// Threads by index. Indices grow without bound while threads come and go, so
 /// that a bucket may hold several; entries are never removed, only reused.
@@ -35,7 +46,7 @@ static COMING: Mutex<()> = Mutex::new(());
 pub(super) fn cpu(index: c_uint) -> Option<&'static Cpu> {
     let mut cpu = CPUS.get(index as usize % BUCKETS)?.load(Ordering::Acquire);
     loop {
-        // SAFETY: the list holds null and leaked boxes only.
+        // SAFETY: the list holds null, `FIRST` and leaked boxes only.
         let found = unsafe { cpu.as_ref() }?;
         if found.index.load(Ordering::Relaxed) == index {
             return Some(found);
@@ -44,14 +55,20 @@ pub(super) fn cpu(index: c_uint) -> Option<&'static Cpu> {
     }
 }
 
-/// A thread comes. `make` is told whether it is the first.
-pub(super) fn come(index: c_uint, make: impl FnOnce(bool) -> Thread) {
+/// A thread comes. `parent` is told whether it is the first, and says who made it.
+pub(super) fn come(index: c_uint, parent: impl FnOnce(bool) -> u32) {
     let _coming = COMING.lock().unwrap_or_else(PoisonError::into_inner);
-    let thread = make(CPUS.iter().all(|bucket| bucket.load(Ordering::Relaxed).is_null()));
+    let is_first = CPUS.iter().all(|bucket| bucket.load(Ordering::Relaxed).is_null());
+    let thread = Thread::new(parent(is_first));
     let Some(bucket) = CPUS.get(index as usize % BUCKETS) else { return };
+    if is_first {
+        FIRST.index.store(index, Ordering::Relaxed);
+        bucket.store((&raw const FIRST).cast_mut(), Ordering::Release);
+        return;
+    }
     let head = bucket.load(Ordering::Acquire);
     let mut entry = head;
-    // SAFETY: the list holds null and leaked boxes only.
+    // SAFETY: the list holds null, `FIRST` and leaked boxes only.
     while let Some(found) = unsafe { entry.as_ref() } {
         if found.index.load(Ordering::Relaxed) == NOBODY {
             // SAFETY: nobody has this entry, and comers are serialized.
@@ -73,5 +90,21 @@ pub(super) fn come(index: c_uint, make: impl FnOnce(bool) -> Thread) {
 pub(super) fn go(index: c_uint) {
     if let Some(cpu) = cpu(index) {
         cpu.index.store(NOBODY, Ordering::Release);
+    }
+}
+
+/// Does something to every thread there ever was.
+///
+/// # Safety
+/// No thread but the calling one runs.
+pub(super) unsafe fn each(mut body: impl FnMut(&mut Thread)) {
+    for bucket in &CPUS {
+        let mut entry = bucket.load(Ordering::Acquire);
+        // SAFETY: the list holds null, `FIRST` and leaked boxes only.
+        while let Some(cpu) = unsafe { entry.as_ref() } {
+            // SAFETY: the caller's.
+            body(unsafe { &mut *cpu.thread.get() });
+            entry = cpu.next.load(Ordering::Acquire);
+        }
     }
 }

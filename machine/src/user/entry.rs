@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::api::{self, Id, Insn, Tb};
 use super::block::{Block, Ending};
 use super::channel::{Region, Stopped, VERSION};
-use super::cpus::{self, cpu};
+use super::cpus::{self, Cpu, FIRST, cpu};
 use super::handlers::Handlers;
 use super::os;
 use super::thread::{Context, Thread};
@@ -51,9 +51,6 @@ static START: AtomicU64 = AtomicU64::new(0);
 /// There was more than one thread. QEMU translates everything anew when the
 /// second comes, and runs nothing of before.
 static PARALLEL: AtomicBool = AtomicBool::new(false);
-/// Branches that were reached until then: counted in QEMU's own code, which costs
-/// no call but cannot tell threads apart.
-static REACHED: AtomicU64 = AtomicU64::new(0);
 static FIRST_TRANSLATION: AtomicBool = AtomicBool::new(true);
 /// Every translated block, so that translating it again takes no new memory.
 static BLOCKS: Mutex<Option<HashMap<Block, &'static Block>>> = Mutex::new(None);
@@ -138,8 +135,7 @@ extern "C" fn thread_comes(_: Id, index: c_uint) {
             if !first {
                 PARALLEL.store(true, Ordering::Relaxed);
             }
-            let parent = if first { 0 } else { os::tid() };
-            Thread::new(parent, REACHED.load(Ordering::Relaxed))
+            if first { 0 } else { os::tid() }
         });
         Ok(())
     });
@@ -152,30 +148,56 @@ extern "C" fn thread_goes(_: Id, index: c_uint) {
     cpus::go(index);
 }
 
+/// A block is entered while the first thread is alone.
+extern "C" fn block_entered_alone(index: c_uint, block: *mut c_void) {
+    // SAFETY: as of `entered`.
+    unsafe { entered(&FIRST, index, block) };
+}
+
 extern "C" fn block_entered(index: c_uint, block: *mut c_void) {
-    let Some(cpu) = cpu(index) else { return };
-    // SAFETY: as in `with_thread`, and `translated` registered this callback
-    // with a leaked block.
-    let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
-    thread.go_to(block, REACHED.load(Ordering::Relaxed));
-    if RECORDING.load(Ordering::Relaxed) && thread.pass(block, &HANDLERS) {
-        return;
+    if let Some(cpu) = cpu(index) {
+        // SAFETY: as of `entered`.
+        unsafe { entered(cpu, index, block) };
     }
-    enter(index, block);
+}
+
+/// A thread has a ring only while it records: nothing else has to be asked.
+///
+/// # Safety
+/// As in `with_thread`; and `block` is what `instrument` registered, a leaked block
+/// that does not end invisibly.
+#[inline(always)]
+unsafe fn entered(cpu: &Cpu, index: c_uint, block: *mut c_void) {
+    // SAFETY: the caller's.
+    let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
+    let reached = thread.go_to(block);
+    if !thread.pass(reached, block, &HANDLERS) {
+        enter(index, reached, block);
+    }
+}
+
+/// A block is entered that has to be counted.
+extern "C" fn invisible_entered(index: c_uint, block: *mut c_void) {
+    let Some(cpu) = cpu(index) else { return };
+    // SAFETY: as in `with_thread`; `instrument` registered a leaked block.
+    let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
+    let reached = thread.go_to(block);
+    enter(index, reached, block);
 }
 
 /// Kept apart, so that what is done for almost every block saves no registers.
 #[cold]
 #[inline(never)]
-fn enter(index: c_uint, block: &'static Block) {
-    with_thread("a block was entered", index, |thread, context| thread.enter(block, context));
+extern "C" fn enter(index: c_uint, reached: Option<&'static Block>, block: &'static Block) {
+    with_thread("a block was entered", index, |thread, context| {
+        thread.enter(reached, block, context)
+    });
 }
 
-extern "C" fn branch_reached(index: c_uint, block: *mut c_void) {
+extern "C" fn branch_reached(index: c_uint, _: *mut c_void) {
     if let Some(cpu) = cpu(index) {
-        // SAFETY: as in `with_thread`, and `translated` registered this callback
-        // with a leaked block.
-        unsafe { (*cpu.thread.get()).branch(&*block.cast::<Block>()) };
+        // SAFETY: as in `with_thread`.
+        unsafe { (*cpu.thread.get()).branch() };
     }
 }
 
@@ -253,18 +275,26 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
     }
     let block = known(block);
     let userdata: *mut c_void = std::ptr::from_ref(block).cast_mut().cast();
-    // SAFETY: as above; the block is leaked, so it outlives QEMU's code.
+    let alone = !PARALLEL.load(Ordering::Relaxed);
+    let entered = match block.ending {
+        Ending::Invisible => invisible_entered,
+        _ if alone => block_entered_alone,
+        _ => block_entered,
+    };
+    // SAFETY: as above; the block is leaked, so it outlives QEMU's code, and while the
+    // first thread is alone it runs no code but what is translated here.
     unsafe {
-        api::qemu_plugin_register_vcpu_tb_exec_cb(tb, block_entered, api::NO_REGS, userdata);
-        if block.ending != Ending::Straight && !PARALLEL.load(Ordering::Relaxed) {
-            let reached = REACHED.as_ptr().cast();
+        api::qemu_plugin_register_vcpu_tb_exec_cb(tb, entered, api::NO_REGS, userdata);
+        if block.ending != Ending::Straight && alone {
+            // Costs no call, but cannot tell threads apart.
+            let reached = (*FIRST.thread.get()).reached().cast();
             api::qemu_plugin_register_vcpu_insn_exec_inline(last, api::INLINE_ADD_U64, reached, 1);
         } else if block.ending != Ending::Straight {
             api::qemu_plugin_register_vcpu_insn_exec_cb(
                 last,
                 branch_reached,
                 api::NO_REGS,
-                userdata,
+                std::ptr::null_mut(),
             );
         }
     }
@@ -321,6 +351,8 @@ extern "C" fn forked_parent() {
 /// A forked child has the same rings as its parent, and may not write to them.
 extern "C" fn forked_child() {
     stop();
+    // SAFETY: no other thread of the parent is in the child.
+    unsafe { cpus::each(Thread::refuse) };
 }
 
 /// Called by QEMU when it loads the plugin. Arguments: `version=N`, how `lbr`

@@ -8,12 +8,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// may change a handler over and over.
 const LIMIT: usize = 256;
 
+/// Words with a bit for each byte of a page.
+const PLACES: usize = 4096 / 64;
+
 /// A set that only grows, readable without a lock.
 #[derive(Debug)]
 pub(super) struct Handlers {
     adding: Mutex<()>,
-    /// A bit of each address's hash: most others are told apart by it.
-    bits: AtomicU64,
+    /// A bit for each place of a page where a handler is: most other addresses are told
+    /// apart by it.
+    places: [AtomicU64; PLACES],
     count: AtomicUsize,
     addresses: [AtomicU64; LIMIT],
 }
@@ -22,7 +26,7 @@ impl Handlers {
     pub(super) const fn new() -> Handlers {
         Handlers {
             adding: Mutex::new(()),
-            bits: AtomicU64::new(0),
+            places: [const { AtomicU64::new(0) }; PLACES],
             count: AtomicUsize::new(0),
             addresses: [const { AtomicU64::new(0) }; LIMIT],
         }
@@ -38,23 +42,49 @@ impl Handlers {
         if let Some(slot) = self.addresses.get(index) {
             slot.store(address, Ordering::Relaxed);
             self.count.store(index + 1, Ordering::Release);
-            self.bits.fetch_or(bit(address), Ordering::Release);
+            if let Some(places) = self.places.get(word(address)) {
+                places.fetch_or(bit(address), Ordering::Release);
+            }
         }
     }
 
-    /// Whether a signal can enter the program here.
+    /// Whether a signal may be able to enter the program here: `false` is certain, and
+    /// costs little.
     #[inline]
-    pub(super) fn contains(&self, address: u64) -> bool {
-        self.bits.load(Ordering::Acquire) & bit(address) != 0 && self.search(address)
+    pub(super) fn may_contain(&self, address: u64) -> bool {
+        let places = self.places.get(word(address));
+        places.is_some_and(|places| places.load(Ordering::Acquire) & bit(address) != 0)
     }
 
-    #[cold]
-    fn search(&self, address: u64) -> bool {
+    /// Whether a signal can enter the program here.
+    pub(super) fn contains(&self, address: u64) -> bool {
+        if !self.may_contain(address) {
+            return false;
+        }
         let count = self.count.load(Ordering::Acquire);
         self.addresses.iter().take(count).any(|known| known.load(Ordering::Relaxed) == address)
     }
 }
 
+/// Which of the [words](Handlers::places) has an address's bit.
+const fn word(address: u64) -> usize {
+    (address >> 6) as usize & (PLACES - 1)
+}
+
 const fn bit(address: u64) -> u64 {
-    1 << ((address ^ address >> 6 ^ address >> 12) & 63)
+    1 << (address & 63)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_page_is_told_apart_by_the_address() {
+        let handlers = Handlers::new();
+        handlers.add(0x40_1234);
+        let told = [0x40_1234, 0x40_2234, 0x40_1235, 0x40_1274]
+            .map(|address| (handlers.may_contain(address), handlers.contains(address)));
+        assert_eq!(told, [(true, true), (true, false), (false, false), (false, false)]);
+    }
 }

@@ -34,7 +34,7 @@ pub(super) struct Context<'a> {
 }
 
 /// A thread of the program.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Thread {
     flow: Flow,
     ring: Link,
@@ -87,48 +87,61 @@ impl Link {
 }
 
 impl Thread {
-    /// `reached`: branches that were reached in blocks that count them.
-    pub(super) fn new(parent: u32, reached: u64) -> Thread {
-        Thread { parent, flow: Flow::new(reached), ..Thread::default() }
+    pub(super) const fn new(parent: u32) -> Thread {
+        Thread { flow: Flow::new(), ring: Link::None, parent, mapping: None, naming: false }
     }
 
-    /// Execution leaves the block entered last for this one, and that many
-    /// branches were reached.
+    /// Execution leaves the block entered last for this one. The block before, where
+    /// the branch at its end was reached.
     #[inline]
-    pub(super) fn go_to(&mut self, block: &'static Block, reached: u64) {
-        self.flow.go_to(block, reached);
+    pub(super) fn go_to(&mut self, block: &'static Block) -> Option<&'static Block> {
+        self.flow.go_to(block)
     }
 
-    /// The branch at the end of `block` executes.
+    /// The branch at the end of the block entered last executes.
     #[inline]
-    pub(super) fn branch(&mut self, block: &'static Block) {
-        self.flow.branch(block);
+    pub(super) fn branch(&mut self) {
+        self.flow.branch();
     }
 
-    /// Execution enters `block`: what has to be done for almost every block, and
-    /// can neither wait nor fail. `false` where nothing was done, and
-    /// [`enter`](Self::enter) has to be called.
-    #[inline]
-    pub(super) fn pass(&mut self, block: &Block, handlers: &Handlers) -> bool {
+    /// What is to be made other than 0 in place of a call of
+    /// [`branch`](Self::branch).
+    pub(super) const fn reached(&mut self) -> *mut u64 {
+        self.flow.reached()
+    }
+
+    /// Execution enters `block`, with what [`go_to`](Self::go_to) said: what has to be
+    /// done for almost every block, and can neither wait nor fail. `false` where nothing
+    /// was done, and [`enter`](Self::enter) has to be called. Not for blocks that
+    /// [end invisibly](Ending::Invisible).
+    #[inline(always)]
+    pub(super) fn pass(
+        &mut self,
+        reached: Option<&'static Block>,
+        block: &Block,
+        handlers: &Handlers,
+    ) -> bool {
         let Link::Ring(producer) = &mut self.ring else { return false };
-        let Some(taken) = self.flow.pass(block.start, handlers) else { return false };
-        if block.ending == Ending::Invisible {
-            return false;
-        }
+        let passed = self.flow.pass(reached, block.start, |to| handlers.may_contain(to));
+        let Some(taken) = passed else { return false };
         if let Some(from) = taken
             && from.word != 0
             && !producer.offer([from.word, block.start])
         {
             return false;
         }
-        self.flow.passed();
         Counts::add(&producer.counts().instructions, block.instructions.into());
         true
     }
 
-    /// Execution enters `block`.
-    pub(super) fn enter(&mut self, block: &Block, context: &Context<'_>) -> Result<(), Stopped> {
-        let arrival = self.flow.enter(block.start, context.handlers);
+    /// Execution enters `block`, with what [`go_to`](Self::go_to) said.
+    pub(super) fn enter(
+        &mut self,
+        reached: Option<&'static Block>,
+        block: &Block,
+        context: &Context<'_>,
+    ) -> Result<(), Stopped> {
+        let arrival = self.flow.enter(reached, block.start, context.handlers);
         if !context.recording {
             return Ok(());
         }
@@ -163,9 +176,14 @@ impl Thread {
         producer.branch([from.word, block.start], || patience.wait())
     }
 
+    /// Nothing is shipped any more.
+    pub(super) fn refuse(&mut self) {
+        self.ring = Link::Refused;
+    }
+
     /// The thread ends.
     pub(super) fn end(&mut self, context: &Context<'_>) -> Result<(), Stopped> {
-        let ring = std::mem::take(self).ring;
+        let ring = std::mem::replace(self, Thread::new(0)).ring;
         match ring {
             Link::Ring(mut producer) => {
                 let mut patience = Patience::new(context);

@@ -37,9 +37,10 @@ impl<'a> Consumer<'a> {
         [low.load(Ordering::Relaxed), high.load(Ordering::Relaxed)]
     }
 
-    /// Asks the producer for the newest branches.
+    /// Asks the producer for the newest branches. For one that is to write them where it
+    /// is asked, and has answered.
     pub(in super::super) fn ask(&self) {
-        self.ring.asked.0.fetch_add(1, Ordering::Relaxed);
+        self.ring.due.0.store(0, Ordering::Relaxed);
     }
 
     /// How many branches a producer that has died has kept aside, and the last of

@@ -21,7 +21,7 @@ use super::record::{self, Words};
 /// First word of the memory.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"lbr-qemu");
 /// Changes with every change of layout or meaning, here and in `record`.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Threads of the target that can be recorded at the same time.
 pub(super) const RINGS: usize = 128;
 /// Records that a ring holds. A power of two. Miri is slow, and looks at every one.
@@ -136,8 +136,9 @@ pub(super) struct Ring {
     tail: Counter,
     /// Records ever released; the consumer's.
     head: Counter,
-    /// How often the newest branches were asked for; the consumer's.
-    asked: Counter,
+    /// How many branches will have been kept when it is time to write the newest. The
+    /// producer's; where the consumer asks for them, it stores 0.
+    due: Counter,
     kept: Kept,
     /// What the producer counts beside them.
     pub(super) counts: Counts,

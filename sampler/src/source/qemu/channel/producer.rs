@@ -19,6 +19,7 @@ impl Region {
         self.header.claimed.fetch_max(index as u64 + 1, Ordering::Release);
         ring.kept.total.store(0, Ordering::Relaxed);
         let every = self.header.every.load(Ordering::Relaxed);
+        ring.due.0.store(every, Ordering::Relaxed);
         Some(Producer {
             ring,
             tail,
@@ -27,7 +28,6 @@ impl Region {
             every,
             total: 0,
             handed: 0,
-            answered: ring.asked.0.load(Ordering::Relaxed),
         })
     }
 }
@@ -46,8 +46,6 @@ pub(in super::super) struct Producer<'a> {
     /// Branches kept aside, and how many of them when some were written last.
     total: u64,
     handed: u64,
-    /// [`Ring::asked`] at that time.
-    answered: u64,
 }
 
 impl<'a> Producer<'a> {
@@ -64,8 +62,7 @@ impl<'a> Producer<'a> {
             return has_room;
         }
         let total = self.total.wrapping_add(1);
-        let is_time = total.wrapping_sub(self.handed) >= self.every
-            || self.ring.asked.0.load(Ordering::Relaxed) != self.answered;
+        let is_time = total >= self.ring.due.0.load(Ordering::Relaxed);
         if !is_time {
             self.keep(words);
         }
@@ -109,7 +106,8 @@ impl<'a> Producer<'a> {
         &mut self,
         mut wait: impl FnMut() -> bool,
     ) -> Result<(), Stopped> {
-        self.answered = self.ring.asked.0.load(Ordering::Relaxed);
+        // Before anything is written: whoever reads that may ask again.
+        self.ring.due.0.store(self.total.saturating_add(self.every), Ordering::Relaxed);
         let count = self.total.wrapping_sub(self.handed).min(self.newest);
         if count == 0 {
             return Ok(());
