@@ -24,6 +24,9 @@ use crate::target::ThreadId;
 /// Records taken from one ring before the next has its turn.
 const BATCH: u64 = 2048;
 
+/// Branches handed on at once: what is made of them stays in the nearest cache.
+const RUN: u64 = 256;
+
 /// No thread takes so many branches between two looks at it.
 const MOST_LEFT_OUT: u64 = 1 << 40;
 
@@ -136,7 +139,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
             threads: [const { None }; RINGS],
             introduced: false,
             thinning,
-            run: Vec::with_capacity(BATCH as usize),
+            run: Vec::with_capacity(RUN as usize),
             sites: SiteCache::new(&source.sites),
             notes: SourceNotes::default(),
         }
@@ -181,7 +184,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
         }
     }
 
-    /// Takes what is there from each ring, a batch at most. Returns how many
+    /// Takes what is there from each ring, about a batch at most. Returns how many
     /// records that were.
     fn round(&mut self) -> Result<u64, Stop> {
         let mut count = 0;
@@ -191,11 +194,19 @@ impl<'a, R: Recorder> Reader<'a, R> {
         }
         self.claimed = claimed.len();
         for (index, ring) in claimed.iter().enumerate() {
-            count += self.take(index, ring)?;
+            let mut taken = 0;
+            while taken < BATCH {
+                match self.take(index, ring)? {
+                    0 => break,
+                    more => taken += more,
+                }
+            }
+            count += taken;
         }
         Ok(count)
     }
 
+    /// Takes from a ring up to the first record that is no branch, that one included.
     fn take(&mut self, index: usize, ring: &Ring) -> Result<u64, Stop> {
         let (Some(consumer), Some(thread)) =
             (self.consumers.get_mut(index), self.threads.get_mut(index))
@@ -203,7 +214,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
             return Ok(0);
         };
         let available = consumer.available()?;
-        let count = available.min(BATCH);
+        let count = available.min(RUN);
         self.run.clear();
         for n in 0..count {
             let [low, to] = consumer.words(n);
