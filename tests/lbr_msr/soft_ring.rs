@@ -241,3 +241,98 @@ fn records_and_tos_can_be_written_where_they_are_read_write() {
     assert_eq!(soft.read(TOS), Ok(0));
     assert_eq!(get(&mut soft, 0x680), 0x1003);
 }
+
+/// A value and the next one, which look random. Numerical Recipes.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    *state >> 8
+}
+
+/// Branches of all kinds, between all rings.
+fn mixture(count: u64) -> Vec<Retired> {
+    use HwBranchType::{Cond, IndCall, IndJmp, Other, RelCall, RelJmp, Ret};
+    let classes = [Cond, IndJmp, RelJmp, IndCall, RelCall, Ret, Other];
+    let mut state = 7;
+    let branch = |n| {
+        let random = next(&mut state);
+        let bit = |at: u32| random >> at & 1 != 0;
+        Retired {
+            class: classes[random as usize % 7],
+            zero_length_call: bit(3),
+            cpl_before: if bit(4) { 3 } else { 0 },
+            cpl_after: if bit(5) { 3 } else { 0 },
+            mispredicted: [None, Some(false), Some(true)][random as usize / 64 % 3],
+            cycles: bit(8).then_some(random as u32 >> 8),
+            in_tx: bit(9),
+            ..Retired::user(0x40_1000 + 16 * n, 0x41_0000 + 16 * n, Cond)
+        }
+    };
+    (0..count).map(branch).collect()
+}
+
+/// All that software can see of the records.
+fn seen(soft: &mut SoftLbr, caps: &LbrCaps) -> Vec<Option<u64>> {
+    let map = &caps.registers;
+    let records =
+        (0..caps.depth).flat_map(|i| [Some(map.from_at(i)), map.to_at(i), map.info_at(i), map.tos]);
+    let mut seen: Vec<_> = records.map(|msr| soft.read(msr?).ok()).collect();
+    seen.push(Some(soft.recorded()));
+    seen
+}
+
+#[test]
+fn a_run_does_what_its_branches_do_one_by_one() {
+    let run = mixture(300);
+    for (name, caps, _) in by_hand::every() {
+        let selects: &[u64] =
+            if caps.registers.select.is_some() { &[0, 1, 0x1C5, 0x3C4] } else { &[0] };
+        for (select, most) in selects.iter().flat_map(|select| [(select, 3), (select, 90)]) {
+            let mut one = on(&caps);
+            if let Some(msr) = caps.registers.select.filter(|msr| *msr != caps.registers.control) {
+                // Not every CPU has every bit.
+                let _ = one.write(msr, *select);
+            }
+            let mut all = one.clone();
+            let mut rest = &run[..];
+            while !rest.is_empty() {
+                let (taken, changes) = all.retire_run(rest, most);
+                let by_one = rest[..taken].iter().filter(|branch| one.retire(branch)).count();
+                assert_eq!(by_one as u64, changes, "{name}");
+                assert!(changes == most || taken == rest.len() && changes < most, "{name}");
+                assert_eq!(seen(&mut all, &caps), seen(&mut one, &caps), "{name}");
+                rest = &rest[taken..];
+            }
+        }
+    }
+}
+
+#[test]
+fn records_in_memory_are_what_their_registers_say() {
+    let mut looked = 0;
+    for (name, caps, _) in by_hand::every() {
+        let mut soft = on(&caps);
+        for branch in mixture(47) {
+            soft.retire(&branch);
+        }
+        let map = &caps.registers;
+        let Some(records) = soft.records(map.from) else { continue };
+        let records: Vec<_> = (0..=caps.depth as usize).map(|index| records.get(index)).collect();
+        for (index, record) in (0..).zip(&records) {
+            let record = record.map(|record| (record.from, record.to, record.info));
+            let read = |msr: Option<Msr>, soft: &mut SoftLbr| {
+                msr.and_then(|msr| soft.read(msr).ok()).unwrap_or(0)
+            };
+            let registers = (index < caps.depth).then(|| {
+                let from = soft.read(map.from_at(index)).unwrap();
+                (from, read(map.to_at(index), &mut soft), read(map.info_at(index), &mut soft))
+            });
+            assert_eq!(record, registers, "{name} {index}");
+        }
+        let behind: Box<dyn MsrRead> = Box::new(soft.clone());
+        assert!(behind.records(map.from).is_some(), "{name}");
+        assert!(MsrRead::records(&&mut soft, map.from).is_some(), "{name}");
+        assert!(soft.records(map.from_at(1)).is_none(), "{name}: no ring begins there");
+        looked += 1;
+    }
+    assert!(looked > 10, "{looked}");
+}

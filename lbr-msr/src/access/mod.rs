@@ -187,11 +187,10 @@ pub trait MsrRead {
         Ok(())
     }
 
-    /// FROM, TO and INFO of the record whose FROM register this is, 0 for a register
-    /// that it lacks, where they lie side by side in memory. `None` (always, where
-    /// registers have to be asked): they are to be read one by one.
+    /// The ring of records whose first FROM register this is, where it lies in memory.
+    /// `None` (always, where registers have to be asked): they are to be read one by one.
     #[inline]
-    fn record(&mut self, from: Msr) -> Option<[u64; 3]> {
+    fn records(&self, from: Msr) -> Option<Records<'_>> {
         let _ = from;
         None
     }
@@ -200,6 +199,47 @@ pub trait MsrRead {
     /// CPU in one uninterrupted call (msr-safe's batch).
     fn one_call(&self) -> bool {
         false
+    }
+}
+
+/// The registers of one record: 0 for one that it lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordRegisters {
+    /// FROM; of packed kinds the one register.
+    pub from: u64,
+    /// TO.
+    pub to: u64,
+    /// INFO.
+    pub info: u64,
+}
+
+/// A ring of records that lies in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<'a> {
+    slots: &'a [RecordRegisters],
+    first: Option<usize>,
+}
+
+impl<'a> Records<'a> {
+    /// The records by place. `first`: where the one with index 0 is, if indices count
+    /// back from there; else index and place are the same.
+    #[must_use]
+    pub const fn new(slots: &'a [RecordRegisters], first: Option<usize>) -> Records<'a> {
+        Records { slots, first }
+    }
+
+    /// The record whose registers have this index.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<RecordRegisters> {
+        let depth = self.slots.len();
+        let place = match self.first {
+            None => index,
+            Some(first) if index <= first => first - index,
+            Some(first) if index < depth => first + depth - index,
+            Some(_) => return None,
+        };
+        self.slots.get(place).copied()
     }
 }
 
@@ -256,6 +296,10 @@ impl<T: MsrRead + ?Sized> MsrRead for &mut T {
     fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
         (**self).read_many(msrs, out)
     }
+    #[inline]
+    fn records(&self, from: Msr) -> Option<Records<'_>> {
+        (**self).records(from)
+    }
     fn one_call(&self) -> bool {
         (**self).one_call()
     }
@@ -279,6 +323,10 @@ impl<T: MsrRead + ?Sized> MsrRead for Box<T> {
     }
     fn read_many(&mut self, msrs: &[Msr], out: &mut [u64]) -> Result<(), MsrError> {
         (**self).read_many(msrs, out)
+    }
+    #[inline]
+    fn records(&self, from: Msr) -> Option<Records<'_>> {
+        (**self).records(from)
     }
     fn one_call(&self) -> bool {
         (**self).one_call()

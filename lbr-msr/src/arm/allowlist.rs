@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::access::{MsrError, MsrRead, MsrWrite, Op};
+use crate::access::{MsrError, MsrRead, MsrWrite, Op, Records};
 use crate::address::Msr;
 
 use super::ArmPlan;
@@ -74,8 +74,8 @@ impl<M: MsrRead> MsrRead for Allowlisted<M> {
         self.inner.read_many(msrs, out)
     }
     #[inline]
-    fn record(&mut self, from: Msr) -> Option<[u64; 3]> {
-        self.inner.record(from)
+    fn records(&self, from: Msr) -> Option<Records<'_>> {
+        self.inner.records(from)
     }
     fn one_call(&self) -> bool {
         self.inner.one_call()

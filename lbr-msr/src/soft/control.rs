@@ -108,7 +108,7 @@ impl SoftLbr {
         self.depth = self.model.max_depth;
         self.clear_records();
         self.clear_last_exception();
-        self.pair = Slot::EMPTY;
+        self.pair = Slot::default();
         self.debugctl = 0;
         self.select = 0;
         self.lbr_ctl = 0;

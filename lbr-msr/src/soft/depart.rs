@@ -24,7 +24,8 @@ impl SoftLbr {
     /// Recording ends: the newest record again.
     pub(super) fn repeat_newest(&mut self) {
         let newest = self.newest();
-        if newest != Slot::EMPTY && matches!(self.model.order, Order::Tos | Order::NewestFirst) {
+        if newest != Slot::default() && matches!(self.model.order, Order::Tos | Order::NewestFirst)
+        {
             self.advance();
             if let Some(slot) = self.slots.get_mut(self.top) {
                 *slot = newest;

@@ -1,6 +1,7 @@
 //! From a retired branch to the bits of a record: every layout, written from
 //! the manuals' bit tables and not from the decoder.
 
+pub(super) use crate::access::RecordRegisters as Slot;
 use crate::caps::{Facility, Layout, LbrCaps, Quirks};
 use crate::record::HwBranchType;
 
@@ -34,18 +35,6 @@ const AMD_IP: u64 = (1 << 58) - 1;
 const AMD_VALID: u64 = 1 << 63;
 /// AMD BRS: TO\[63:61\] are reserved. Linux amd/brs.c.
 const BRS_TO: u64 = (1 << 61) - 1;
-
-/// The registers of one record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slot {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) info: u64,
-}
-
-impl Slot {
-    pub(super) const EMPTY: Slot = Slot { from: 0, to: 0, info: 0 };
-}
 
 /// How a CPU lays out a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,14 +122,19 @@ impl Encoding {
     /// The registers of a record. `from` stands for the branch's own FROM
     /// where that is hidden; `cycles` are those since the previous record,
     /// `None` where they are not known.
-    #[inline]
+    ///
+    /// Inlined, because a slot that is returned in pieces and moved as a whole has to be
+    /// waited for.
+    #[inline(always)]
     pub(super) fn record(self, branch: &Retired, from: u64, cycles: Option<u32>) -> Slot {
         let mispred = if branch.mispredicted == Some(true) { MISPRED } else { 0 };
         let count = || u64::from(cycles.unwrap_or(0).min(CYC_CNT_MAX));
         let tsx =
             || (if branch.in_tx { IN_TSX } else { 0 }) | (if branch.abort { TSX_ABORT } else { 0 });
         match self {
-            Encoding::Packed => Slot { from: low32(from) | low32(branch.to) << 32, ..Slot::EMPTY },
+            Encoding::Packed => {
+                Slot { from: low32(from) | low32(branch.to) << 32, ..Slot::default() }
+            }
             Encoding::Narrow => Slot { from: low32(from), to: low32(branch.to), info: 0 },
             Encoding::Linear => Slot {
                 from: sign_extend(from, VIRT_48),

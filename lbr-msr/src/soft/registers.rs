@@ -1,7 +1,7 @@
 //! The registers by address: which exist, which bits they take, what a write
 //! does beside storing.
 
-use crate::access::{Access, MsrError, MsrRead, MsrWrite};
+use crate::access::{Access, MsrError, MsrRead, MsrWrite, Records};
 use crate::address::{
     AMD_DBG_EXTN_CFG, AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_DEBUGCTL,
     IA32_LER_INFO, IA32_PERF_CAPABILITIES, IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET,
@@ -331,15 +331,13 @@ impl MsrRead for SoftLbr {
     }
 
     #[inline]
-    fn record(&mut self, from: Msr) -> Option<[u64; 3]> {
+    fn records(&self, from: Msr) -> Option<Records<'_>> {
         let departs = !self.faults.is_empty() || self.trace_hides_lbr();
-        match self.register(from)? {
-            Register::Record(Bank::From, i) if !departs => {
-                let slot = self.slot(i);
-                Some([slot.from, slot.to, slot.info])
-            }
-            _ => None,
+        if from != self.model.map.from || departs {
+            return None;
         }
+        let first = (self.model.order == Order::NewestFirst).then_some(self.top);
+        Some(Records::new(self.slots.get(..self.depth)?, first))
     }
 }
 

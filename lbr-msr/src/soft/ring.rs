@@ -11,6 +11,9 @@ use super::{Fault, Faults, Retired};
 /// CPUID leaf 1CH. A larger `LbrCaps::depth` counts as this.
 pub(super) const MAX_DEPTH: usize = 64;
 
+/// A record that holds nothing.
+pub(super) const EMPTY: Slot = Slot { from: 0, to: 0, info: 0 };
+
 /// FROM of a record whose branch started in a ring that is not recorded.
 const HIDDEN: u64 = !0;
 
@@ -173,11 +176,11 @@ impl SoftLbr {
             cycles: 0,
             cycles_known: false,
             recorded: 0,
-            slots: [Slot::EMPTY; MAX_DEPTH],
+            slots: [EMPTY; MAX_DEPTH],
             cpu: 0,
             model,
             faults: Faults::NONE,
-            overwritten: Slot::EMPTY,
+            overwritten: EMPTY,
             was_on: false,
             debugctl: 0,
             select: 0,
@@ -185,8 +188,8 @@ impl SoftLbr {
             dbg_extn_cfg: 0,
             status: 0,
             rtit_ctl: 0,
-            ler: Slot::EMPTY,
-            pair: Slot::EMPTY,
+            ler: EMPTY,
+            pair: EMPTY,
         };
         soft.reset();
         soft
@@ -229,6 +232,50 @@ impl SoftLbr {
         self.take(branch)
     }
 
+    /// Retires branches, the oldest first, until the records have changed `most` times.
+    /// How many branches that were, and how often the records changed.
+    pub fn retire_run(&mut self, run: &[Retired], most: u64) -> (usize, u64) {
+        let depth = self.depth;
+        // What the loop looks at stays in registers.
+        let (watch, encoding, hide) = (self.watch, self.encoding, self.filter.hide);
+        let (mut top, mut cycles, mut known) = (self.top, self.cycles, self.cycles_known);
+        let (mut taken, mut changes) = (0, 0);
+        let is_plain = self.newest_alone().is_some();
+        let Some(slots) = self.slots.get_mut(..depth).filter(|_| is_plain) else {
+            for branch in run {
+                if changes >= most {
+                    break;
+                }
+                taken += 1;
+                changes += u64::from(self.retire(branch));
+            }
+            return (taken, changes);
+        };
+        for branch in run {
+            if changes >= most {
+                break;
+            }
+            taken += 1;
+            match branch.cycles {
+                Some(more) => cycles = cycles.saturating_add(more),
+                None => known = false,
+            }
+            if watch >> selector_of(branch) & 1 == 0 {
+                continue;
+            }
+            top = if top + 1 >= depth { 0 } else { top + 1 };
+            let from = seen_from(branch, hide);
+            if let Some(slot) = slots.get_mut(top) {
+                *slot = encoding.record(branch, from, known.then_some(cycles));
+            }
+            changes += 1;
+            (cycles, known) = (0, true);
+        }
+        (self.top, self.cycles, self.cycles_known) = (top, cycles, known);
+        self.recorded = self.recorded.wrapping_add(changes);
+        (taken, changes)
+    }
+
     /// Whether a branch would change the records.
     #[must_use]
     pub const fn lets_in(&self, branch: &Retired) -> bool {
@@ -254,7 +301,7 @@ impl SoftLbr {
         for _ in 0..branches.min(self.depth as u64) {
             self.advance();
             if let Some(slot) = self.slots.get_mut(self.top) {
-                *slot = Slot::EMPTY;
+                *slot = EMPTY;
             }
         }
         let turned = branches.saturating_sub(self.depth as u64) % self.depth as u64;
@@ -321,9 +368,7 @@ impl SoftLbr {
 
     #[inline]
     fn put(&mut self, branch: &Retired) {
-        let started_outside = branch.cpl_before != 0;
-        let hidden = self.filter.hide >> u8::from(started_outside) & 1 != 0;
-        let from = if hidden { HIDDEN } else { branch.from };
+        let from = seen_from(branch, self.filter.hide);
         let cycles = self.cycles_known.then_some(self.cycles);
         // An index beyond the array cannot be: `top` stays below `depth`.
         if let Some(slot) = self.slots.get_mut(self.top) {
@@ -343,7 +388,7 @@ impl SoftLbr {
     /// A near return in call-stack mode takes the newest record away. SDM 17.9.
     fn pop(&mut self) {
         if let Some(slot) = self.slots.get_mut(self.top) {
-            *slot = Slot::EMPTY;
+            *slot = EMPTY;
         }
         let back = if self.top == 0 { self.ring_depth() - 1 } else { self.top - 1 };
         self.top = if self.faults.has(Fault::OrderReversed) && self.model.order == Order::Tos {
@@ -369,7 +414,7 @@ impl SoftLbr {
     /// The slot behind the registers with index `index`.
     #[inline]
     pub(super) fn slot(&self, index: usize) -> Slot {
-        self.slots.get(self.physical(index)).copied().unwrap_or(Slot::EMPTY)
+        self.slots.get(self.physical(index)).copied().unwrap_or(EMPTY)
     }
 
     pub(super) fn slot_mut(&mut self, index: usize) -> Option<&mut Slot> {
@@ -408,18 +453,25 @@ impl SoftLbr {
     }
 
     pub(super) fn newest(&self) -> Slot {
-        self.slots.get(self.top).copied().unwrap_or(Slot::EMPTY)
+        self.slots.get(self.top).copied().unwrap_or(EMPTY)
     }
 
     /// Clears every record, and the count of cycles since the last.
     pub(super) fn clear_records(&mut self) {
-        self.slots = [Slot::EMPTY; MAX_DEPTH];
+        self.slots = [EMPTY; MAX_DEPTH];
         self.top = 0;
         self.cycles = 0;
         self.cycles_known = false;
     }
 
     pub(super) fn clear_last_exception(&mut self) {
-        self.ler = Slot::EMPTY;
+        self.ler = EMPTY;
     }
+}
+
+/// What a record shows as the start of a branch; `hide` as of [`Filter`].
+#[inline]
+const fn seen_from(branch: &Retired, hide: u8) -> u64 {
+    let started_outside = branch.cpl_before != 0;
+    if hide >> started_outside as u8 & 1 != 0 { HIDDEN } else { branch.from }
 }

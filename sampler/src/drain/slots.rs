@@ -1,11 +1,12 @@
 //! The slots of a ring as the drain sees them: read one by one while the ring
 //! is frozen, or taken from the image that one batch brought back.
 
-use lbr_msr::access::Op;
+use lbr_msr::access::{Op, RecordRegisters};
+use lbr_msr::record::RawEntry;
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use super::ring::RingPlan;
-use super::stack::Accesses;
+use super::stack::{Accesses, RawStack};
 
 /// Registers of one CPU, with a count of how often they were touched.
 pub(super) struct CountedRegisters<'a, R: ?Sized> {
@@ -33,7 +34,7 @@ impl<'a, R: MsrWrite + ?Sized> CountedRegisters<'a, R> {
         self.registers.read(msr)
     }
 
-    /// What was read already, by [`MsrRead::record`], counts as read when it is
+    /// What was read already, by [`MsrRead::records`], counts as read when it is
     /// looked at.
     fn read_before(&mut self, value: u64) -> Result<u64, MsrError> {
         self.accesses.reads += 1;
@@ -62,6 +63,12 @@ pub(super) trait Slots {
     /// 0 for packed records, which have no such register.
     fn to(&mut self, index: u32) -> Result<u64, MsrError>;
     fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError>;
+    /// Takes the newest records at once, from `top` down to the first whose FROM is 0,
+    /// where they lie in memory. How many that were; the others are to be read.
+    fn at_once(&mut self, top: u32, out: &mut RawStack) -> u32 {
+        let _ = (top, out);
+        0
+    }
 }
 
 /// Reads each register when it is asked for.
@@ -69,7 +76,7 @@ pub(super) struct Live<'a, 'b, R: ?Sized> {
     ring: &'a RingPlan,
     registers: &'a mut CountedRegisters<'b, R>,
     /// The record whose FROM was read last, where all of it is known.
-    record: Option<(u32, [u64; 3])>,
+    record: Option<(u32, RecordRegisters)>,
 }
 
 impl<'a, 'b, R: ?Sized> Live<'a, 'b, R> {
@@ -81,7 +88,7 @@ impl<'a, 'b, R: ?Sized> Live<'a, 'b, R> {
     }
 
     #[inline]
-    fn known(&self, index: u32) -> Option<[u64; 3]> {
+    fn known(&self, index: u32) -> Option<RecordRegisters> {
         self.record.filter(|(of, _)| *of == index).map(|(_, record)| record)
     }
 }
@@ -90,9 +97,11 @@ impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
     #[inline]
     fn from(&mut self, index: u32) -> Result<u64, MsrError> {
         let msr = self.ring.map.from_at(index);
-        self.record = self.registers.registers.record(msr).map(|record| (index, record));
+        let records = self.registers.registers.records(self.ring.map.from);
+        let record = records.and_then(|records| records.get(index as usize));
+        self.record = record.map(|record| (index, record));
         match self.record {
-            Some((_, [from, ..])) => self.registers.read_before(from),
+            Some((_, record)) => self.registers.read_before(record.from),
             None => self.registers.read(msr),
         }
     }
@@ -101,7 +110,7 @@ impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
     fn to(&mut self, index: u32) -> Result<u64, MsrError> {
         match (self.ring.map.to_at(index), self.known(index)) {
             (None, _) => Ok(0),
-            (Some(_), Some([_, to, _])) => self.registers.read_before(to),
+            (Some(_), Some(record)) => self.registers.read_before(record.to),
             (Some(msr), None) => self.registers.read(msr),
         }
     }
@@ -110,9 +119,23 @@ impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
     fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError> {
         match (self.ring.map.info_at(index), self.known(index)) {
             (None, _) => Ok(None),
-            (Some(_), Some([.., info])) => self.registers.read_before(info).map(Some),
+            (Some(_), Some(record)) => self.registers.read_before(record.info).map(Some),
             (Some(msr), None) => self.registers.read(msr).map(Some),
         }
+    }
+
+    fn at_once(&mut self, top: u32, out: &mut RawStack) -> u32 {
+        let RingPlan { map, depth, .. } = self.ring;
+        let Some(records) = self.registers.registers.records(map.from) else { return 0 };
+        let has_info = map.info.is_some();
+        let newer = (0..*depth).map_while(|age| {
+            let record = records.get(self.ring.index(top, age) as usize)?;
+            let info = has_info.then_some(record.info);
+            (record.from != 0).then_some(RawEntry { from: record.from, to: record.to, info })
+        });
+        let taken = out.extend(newer);
+        self.registers.accesses.reads += taken * (2 + u32::from(has_info));
+        taken
     }
 }
 

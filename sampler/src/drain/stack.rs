@@ -102,6 +102,19 @@ impl RawStack {
         self.entries.get(..usize::from(self.len)).unwrap_or_default()
     }
 
+    /// Adds entries, each older than the one before, as long as there is room. How many.
+    pub(crate) fn extend(&mut self, entries: impl Iterator<Item = RawEntry>) -> u32 {
+        let before = usize::from(self.len);
+        let room = self.entries.get_mut(before..).unwrap_or_default();
+        let mut count = 0;
+        for (slot, entry) in room.iter_mut().zip(entries) {
+            *slot = entry;
+            count += 1;
+        }
+        self.len += count;
+        count.into()
+    }
+
     /// Adds an entry older than all before. Whether there was room.
     pub(crate) fn push(&mut self, entry: RawEntry) -> bool {
         let Some(slot) = self.entries.get_mut(usize::from(self.len)) else { return false };

@@ -40,8 +40,13 @@ pub(super) fn walk(
     slots: &mut impl Slots,
     out: &mut RawStack,
 ) -> Result<Walk, MsrError> {
-    let mut newest = None;
-    for age in 0..ring.depth {
+    let at_once = match ring.kind {
+        MarkKind::Intel => slots.at_once(top, out),
+        MarkKind::Packed | MarkKind::Amd => 0,
+    };
+    let newest = out.entries().first().filter(|_| at_once > 0);
+    let mut newest = newest.map(|e| Slot { from: e.from, to: e.to, info: e.info });
+    for age in at_once..ring.depth {
         let index = ring.index(top, age);
         let step = match ring.kind {
             MarkKind::Intel => intel(edge, index, slots)?,

@@ -54,6 +54,10 @@ impl BranchRegisters for SoftLbr {
         SoftLbr::retire(self, branch)
     }
 
+    fn retire_run(&mut self, run: &[Retired], most: u64) -> (usize, u64) {
+        SoftLbr::retire_run(self, run, most)
+    }
+
     fn soft(&mut self) -> Option<&mut SoftLbr> {
         Some(self)
     }
@@ -62,6 +66,10 @@ impl BranchRegisters for SoftLbr {
 impl BranchRegisters for Allowlisted<SoftLbr> {
     fn retire(&mut self, branch: &Retired) -> bool {
         self.inner_mut().retire(branch)
+    }
+
+    fn retire_run(&mut self, run: &[Retired], most: u64) -> (usize, u64) {
+        self.inner_mut().retire_run(run, most)
     }
 
     fn soft(&mut self) -> Option<&mut SoftLbr> {
