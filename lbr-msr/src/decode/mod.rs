@@ -28,10 +28,16 @@ pub use order::ring_order;
 #[inline]
 pub fn decode(layout: Layout, raw: &RawEntry) -> Option<BranchEntry> {
     let mut entry = BranchEntry::default();
-    // A rule writes an entry where it is to stand and says whether the record
-    // holds anything: one that is returned would be put together field by field.
-    let slot = &mut entry;
-    let holds = match layout {
+    decode_into(layout, raw, &mut entry).then_some(entry)
+}
+
+/// [Decodes](decode) one record to where its entry is to stand: one that is returned
+/// is put together field by field and moved. Whether it holds anything; what stands in
+/// `slot` otherwise means nothing.
+#[must_use]
+#[inline]
+pub fn decode_into(layout: Layout, raw: &RawEntry, slot: &mut BranchEntry) -> bool {
+    match layout {
         Layout::Packed32 => intel::packed(raw, slot),
         Layout::Plain => intel::plain(raw, slot),
         Layout::Legacy { format, tsx } => match format.0 {
@@ -60,6 +66,5 @@ pub fn decode(layout: Layout, raw: &RawEntry) -> Option<BranchEntry> {
         Layout::AmdV2 { virt_bits } => amd::v2(raw, virt_bits, slot),
         Layout::AmdBrs { virt_bits } => amd::brs(raw, virt_bits, slot),
         Layout::AmdSingle => amd::single(raw, slot),
-    };
-    holds.then_some(entry)
+    }
 }

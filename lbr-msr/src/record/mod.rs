@@ -194,6 +194,7 @@ impl HwBranchType {
 
     /// perf's type, as Linux maps them; it has none for `Other`.
     #[must_use]
+    #[inline]
     pub const fn branch_type(self) -> Option<BranchType> {
         Some(match self {
             HwBranchType::Cond => BranchType::COND,
@@ -263,6 +264,7 @@ impl SourceKnowledge {
 
     /// Clears what the source does not know.
     #[must_use]
+    #[inline]
     pub fn mask(self, mut entry: BranchEntry) -> BranchEntry {
         if !self.mispredict {
             entry.mispredicted = None;

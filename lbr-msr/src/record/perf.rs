@@ -101,6 +101,7 @@ impl EntryFlags {
 
     /// This word with another type.
     #[must_use]
+    #[inline]
     pub const fn with_type(self, branch_type: Option<BranchType>) -> EntryFlags {
         let cleared = self.0 & !(0xF << 20 | 0xF << 26);
         let bits = match branch_type {
@@ -116,6 +117,7 @@ impl EntryFlags {
     /// This word with another cycle count, which stops at
     /// [`MAX_CYCLES`](Self::MAX_CYCLES).
     #[must_use]
+    #[inline]
     pub const fn with_cycles(self, cycles: u32) -> EntryFlags {
         let cycles = if cycles > Self::MAX_CYCLES { Self::MAX_CYCLES } else { cycles };
         EntryFlags(self.0 & !(0xFFFF << 4) | (cycles as u64) << 4)
@@ -123,6 +125,7 @@ impl EntryFlags {
 
     /// This word with another speculation.
     #[must_use]
+    #[inline]
     pub const fn with_spec(self, spec: Option<BranchSpec>) -> EntryFlags {
         let code = match spec {
             Some(spec) => spec.code() as u64,
@@ -134,6 +137,7 @@ impl EntryFlags {
     /// The word of a decoded entry. Unknown predictions set neither bit,
     /// unknown cycles are 0; `types` leaves type and speculation in.
     #[must_use]
+    #[inline]
     pub fn of(entry: &BranchEntry, types: bool) -> EntryFlags {
         let mut word = match entry.mispredicted {
             Some(true) => Self::MISPREDICTED,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::mpsc;
 
 use lbr_msr::caps::Layout;
-use lbr_msr::decode::decode;
+use lbr_msr::decode::decode_into;
 use lbr_msr::record::{
     BranchEntry, BranchStack, Event, Head, Label, Lost, Sample, Sink, SourceKnowledge,
 };
@@ -82,10 +82,60 @@ const fn time_of(event: &Event) -> u64 {
     }
 }
 
-pub(crate) struct Decoder<'a, S: Sink> {
+/// How raw records become branches.
+struct Reading {
     layout: Layout,
     knowledge: SourceKnowledge,
     code: Decoding,
+}
+
+impl Reading {
+    /// Makes `entries` those of a stack. How many of its records hold none.
+    ///
+    /// Each is written where it is to stand, and not read again: what was written in
+    /// pieces and is read as a whole has to be waited for.
+    fn read(&mut self, raw: &RawStack, entries: &mut Vec<BranchEntry>) -> u64 {
+        let Reading { layout, knowledge, code } = self;
+        entries.resize(raw.entries().len(), BranchEntry::default());
+        let (mut kept, mut unreadable) = (0, 0);
+        let mut is_oldest_kept = false;
+        for record in raw.entries() {
+            is_oldest_kept = false;
+            let Some(entry) = entries.get_mut(kept) else { break };
+            let holds = match &code.decode {
+                Some(decode) => decode(record).map(|decoded| *entry = decoded).is_some(),
+                None => decode_into(*layout, record, entry),
+            };
+            if !holds {
+                unreadable += 1;
+                continue;
+            }
+            let is_kernels = entry.from >> 63 != 0;
+            if is_kernels && code.ours.as_ref().is_some_and(|ours| ours.contains(&entry.to)) {
+                continue;
+            }
+            *entry = knowledge.mask(*entry);
+            if let Some(classify) = &mut code.classify
+                && let Some(branch_type) = classify(raw.thread.pid, entry.from)
+            {
+                entry.branch_type = Some(branch_type);
+            }
+            kept += 1;
+            is_oldest_kept = true;
+        }
+        entries.truncate(kept);
+        let measures_nothing = is_oldest_kept && raw.starts_after_thaw;
+        if let Some(oldest) = entries.last_mut().filter(|_| measures_nothing) {
+            // The counter ran from the thaw, not from a branch.
+            oldest.cycles = None;
+            oldest.cycles_saturated = None;
+        }
+        unreadable
+    }
+}
+
+pub(crate) struct Decoder<'a, S: Sink> {
+    reading: Reading,
     keep: Option<Keep>,
     /// What the next sample of a thread on a CPU must say of its head, as no
     /// sample was made of a stack before it: it was excluded, or none of its
@@ -110,9 +160,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
         events: mpsc::Receiver<Event>,
     ) -> Decoder<'a, S> {
         Decoder {
-            layout,
-            knowledge,
-            code,
+            reading: Reading { layout, knowledge, code },
             keep,
             owed: BTreeMap::new(),
             sink,
@@ -129,7 +177,8 @@ impl<'a, S: Sink> Decoder<'a, S> {
     pub(crate) fn stack(&mut self, raw: &RawStack) -> Result<(), S::Error> {
         self.collect();
         self.emit_until(raw.time)?;
-        let entries = self.entries(raw);
+        let mut entries = std::mem::take(&mut self.spare);
+        self.decoded.unreadable += self.reading.read(raw, &mut entries);
         let mut integrity = raw.integrity;
         if !integrity.label.is_excluded() && !self.is_the_targets(raw.time, &entries)? {
             integrity.label = Label::Mixed;
@@ -192,7 +241,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
     }
 
     fn is_the_targets(&mut self, time: u64, entries: &[BranchEntry]) -> Result<bool, S::Error> {
-        let Some(owns) = &mut self.code.owns else { return Ok(true) };
+        let Some(owns) = &mut self.reading.code.owns else { return Ok(true) };
         let mut events = Vec::new();
         let is_owned = owns(time, entries, &mut events);
         events.iter().try_for_each(|event| self.sink.event(event))?;
@@ -205,38 +254,6 @@ impl<'a, S: Sink> Decoder<'a, S> {
         let before = entries.len();
         entries.retain(keep);
         self.decoded.filtered += (before - entries.len()) as u64;
-        entries
-    }
-
-    fn entries(&mut self, raw: &RawStack) -> Vec<BranchEntry> {
-        let mut entries = std::mem::take(&mut self.spare);
-        entries.clear();
-        entries.reserve(raw.entries().len());
-        let oldest = raw.entries().len().saturating_sub(1);
-        for (age, record) in raw.entries().iter().enumerate() {
-            let decoded = match &self.code.decode {
-                Some(decode) => decode(record),
-                None => decode(self.layout, record),
-            };
-            let Some(entry) = decoded else {
-                self.decoded.unreadable += 1;
-                continue;
-            };
-            let is_kernels = entry.from >> 63 != 0;
-            if is_kernels && self.code.ours.as_ref().is_some_and(|ours| ours.contains(&entry.to)) {
-                continue;
-            }
-            let mut entry = self.knowledge.mask(entry);
-            if age == oldest && raw.starts_after_thaw {
-                // The counter ran from the thaw, not from a branch.
-                entry.cycles = None;
-                entry.cycles_saturated = None;
-            }
-            if let Some(classify) = &mut self.code.classify {
-                entry.branch_type = classify(raw.thread.pid, entry.from).or(entry.branch_type);
-            }
-            entries.push(entry);
-        }
         entries
     }
 

@@ -19,7 +19,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lbr_msr::record::{Comm, Event, Lost, Mmap, Sample, Sink, Task};
+use lbr_msr::record::{BranchEntry, Comm, Event, Lost, Mmap, Sample, Sink, Task};
 
 use self::features::{build_id_body, mode_of_file};
 use self::pack::Packer;
@@ -263,11 +263,7 @@ impl<W: Write> Writer<W> {
         pending.extend_from_slice(&(note.len() as u32).to_le_bytes());
         pending.extend_from_slice(&note);
         pending.extend_from_slice(&(count as u64).to_le_bytes());
-        for entry in entries.iter().filter(|entry| entry.from != 0 || entry.to != 0) {
-            let flags = EntryFlags::of(entry, self.meta.types);
-            let words = [entry.from, entry.to, flags.0].map(u64::to_le_bytes);
-            pending.extend_from_slice(words.as_flattened());
-        }
+        put_entries(pending, entries, self.meta.types);
         registers.iter().for_each(|word| pending.extend_from_slice(&word.to_le_bytes()));
         let (first, last) = self.sample_time.unwrap_or((sample.time, sample.time));
         self.sample_time = Some((first.min(sample.time), last.max(sample.time)));
@@ -325,6 +321,19 @@ impl<W: Write> Writer<W> {
         }
         put_trailer(&mut body, lost.pid, lost.tid, lost.time, lost.cpu);
         self.record(record::LOST, 0, &body);
+    }
+}
+
+/// Of no one kind of writer, so that it is compiled here, with all that it calls.
+fn put_entries(pending: &mut Vec<u8>, entries: &[BranchEntry], types: bool) {
+    for entry in entries.iter().filter(|entry| entry.from != 0 || entry.to != 0) {
+        let flags = EntryFlags::of(entry, types);
+        let mut bytes = [0; 24];
+        let words = [entry.from, entry.to, flags.0];
+        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        pending.extend_from_slice(&bytes);
     }
 }
 
