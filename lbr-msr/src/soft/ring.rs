@@ -11,9 +11,6 @@ use super::{Fault, Faults, Retired};
 /// CPUID leaf 1CH. A larger `LbrCaps::depth` counts as this.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// A record that holds nothing.
-pub(super) const EMPTY: Slot = Slot { from: 0, to: 0, info: 0 };
-
 /// FROM of a record whose branch started in a ring that is not recorded.
 const HIDDEN: u64 = !0;
 
@@ -176,11 +173,11 @@ impl SoftLbr {
             cycles: 0,
             cycles_known: false,
             recorded: 0,
-            slots: [EMPTY; MAX_DEPTH],
+            slots: [Slot::default(); MAX_DEPTH],
             cpu: 0,
             model,
             faults: Faults::NONE,
-            overwritten: EMPTY,
+            overwritten: Slot::default(),
             was_on: false,
             debugctl: 0,
             select: 0,
@@ -188,8 +185,8 @@ impl SoftLbr {
             dbg_extn_cfg: 0,
             status: 0,
             rtit_ctl: 0,
-            ler: EMPTY,
-            pair: EMPTY,
+            ler: Slot::default(),
+            pair: Slot::default(),
         };
         soft.reset();
         soft
@@ -301,7 +298,7 @@ impl SoftLbr {
         for _ in 0..branches.min(self.depth as u64) {
             self.advance();
             if let Some(slot) = self.slots.get_mut(self.top) {
-                *slot = EMPTY;
+                *slot = Slot::default();
             }
         }
         let turned = branches.saturating_sub(self.depth as u64) % self.depth as u64;
@@ -388,7 +385,7 @@ impl SoftLbr {
     /// A near return in call-stack mode takes the newest record away. SDM 17.9.
     fn pop(&mut self) {
         if let Some(slot) = self.slots.get_mut(self.top) {
-            *slot = EMPTY;
+            *slot = Slot::default();
         }
         let back = if self.top == 0 { self.ring_depth() - 1 } else { self.top - 1 };
         self.top = if self.faults.has(Fault::OrderReversed) && self.model.order == Order::Tos {
@@ -414,7 +411,7 @@ impl SoftLbr {
     /// The slot behind the registers with index `index`.
     #[inline]
     pub(super) fn slot(&self, index: usize) -> Slot {
-        self.slots.get(self.physical(index)).copied().unwrap_or(EMPTY)
+        self.slots.get(self.physical(index)).copied().unwrap_or_default()
     }
 
     pub(super) fn slot_mut(&mut self, index: usize) -> Option<&mut Slot> {
@@ -453,19 +450,19 @@ impl SoftLbr {
     }
 
     pub(super) fn newest(&self) -> Slot {
-        self.slots.get(self.top).copied().unwrap_or(EMPTY)
+        self.slots.get(self.top).copied().unwrap_or_default()
     }
 
     /// Clears every record, and the count of cycles since the last.
     pub(super) fn clear_records(&mut self) {
-        self.slots = [EMPTY; MAX_DEPTH];
+        self.slots = [Slot::default(); MAX_DEPTH];
         self.top = 0;
         self.cycles = 0;
         self.cycles_known = false;
     }
 
     pub(super) fn clear_last_exception(&mut self) {
-        self.ler = EMPTY;
+        self.ler = Slot::default();
     }
 }
 
