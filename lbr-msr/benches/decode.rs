@@ -1,13 +1,13 @@
-//! Records a second, by layout: into a buffer that stays in the cache.
+//! Decoded records per second, by layout, into a buffer that stays in the cache.
 #![allow(missing_docs, reason = "criterion's macros write undocumented items")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use lbr_msr::{BranchEntry, LbrFormat, RawEntry, caps::Layout, decode::decode};
 
-/// 256 records: in the first-level cache with what they decode to.
+/// 256 records, so that they and the decoded entries fit in the first-level cache.
 const RECORDS: usize = 256;
 
-/// Records with all bits that a layout may hold, none of them empty.
+/// Non-empty records with every bit set that the layout may hold.
 fn records() -> Vec<RawEntry> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let mut next = || {
@@ -47,7 +47,7 @@ fn records_of_each_layout(c: &mut Criterion) {
             });
         });
     }
-    // The limit: as many bytes moved, nothing looked at.
+    // The upper bound: copies the same number of bytes without decoding.
     let mut copy = raw.clone();
     group.bench_function("copy", |b| {
         b.iter(|| copy.copy_from_slice(std::hint::black_box(&raw)));

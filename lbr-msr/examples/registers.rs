@@ -1,5 +1,5 @@
-//! Arms the software LBR of a CPU, feeds it branches, and reads its registers
-//! as if it were the CPU: `cargo run -p lbr-msr --example registers -- zen4`.
+//! Arms the software LBR of a CPU, records branches in it, and reads its registers back: `cargo run
+//! -p lbr-msr --example registers -- zen4`.
 
 use std::error::Error;
 

@@ -1,18 +1,17 @@
 //! Every register address, once.
 //!
-//! The published `x86` crate has constants for many of these, taken from
-//! several CPU tables that disagree. The assertions at the end of this file
-//! pin where it is right and where it is known to be wrong.
+//! The published `x86` crate has constants for many of these, merged from several CPU tables that
+//! disagree. Assertions at the end of this file record which agree and which are known to be wrong.
 
 use core::fmt;
 
-/// The address of a model-specific register: what ECX holds for RDMSR and
-/// WRMSR, and the file offset of `/dev/cpu/N/msr`.
+/// The address of a model-specific register: the value of ECX for RDMSR and WRMSR, and the file
+/// offset in `/dev/cpu/N/msr`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Msr(pub u32);
 
 impl Msr {
-    /// The register `n` places above this one.
+    /// The register `n` addresses above this one.
     #[must_use]
     pub const fn plus(self, n: u32) -> Msr {
         Msr(self.0 + n)
@@ -98,17 +97,15 @@ pub const AMD_DBG_EXTN_CFG: Msr = Msr(0xC000_010F);
 pub const AMD_SAMP_BR_FROM: Msr = Msr(0xC001_0300);
 /// AMD: first TO register of LbrExtV2 and of BRS.
 pub const AMD_SAMP_BR_TO: Msr = Msr(0xC001_0301);
-/// AMD PerfMonV2: status; bit 58 says that a PMI froze the LBR. Linux
-/// msr-index.h.
+/// AMD PerfMonV2: status; bit 58 is set when a PMI froze the LBR. Linux msr-index.h.
 pub const AMD_PERF_CNTR_GLOBAL_STATUS: Msr = Msr(0xC000_0300);
 /// AMD PerfMonV2: clears bits of [`AMD_PERF_CNTR_GLOBAL_STATUS`]. Linux
 /// msr-index.h.
 pub const AMD_PERF_CNTR_GLOBAL_STATUS_CLR: Msr = Msr(0xC000_0302);
 
-/// `x86` 0.52 against this file, checked at compile time.
+/// Compile-time comparison with `x86` 0.52.
 #[cfg(target_arch = "x86_64")]
 mod against_x86 {
-    // The module holds nothing but compile-time assertions.
     use super::*;
     use x86::msr;
 
@@ -121,12 +118,12 @@ mod against_x86 {
     const _: () = assert!(MSR_LASTBRANCH_0_FROM_IP.0 + 15 == msr::MSR_LASTBRANCH_15_FROM_IP);
     const _: () = assert!(MSR_LASTBRANCH_0_TO_IP.0 + 15 == msr::MSR_LASTBRANCH_15_TO_IP);
 
-    // Known to be wrong for Nehalem and later in x86 0.52. An assertion that
-    // fails here means the crate was corrected: drop the note.
+    // Wrong in x86 0.52 for Nehalem and later. If one of these assertions fails, the crate was
+    // corrected: delete it.
     const _: () = assert!(msr::MSR_LASTBRANCH_TOS == 0x1DA, "x86 had NetBurst's TOS address");
     const _: () = assert!(
         msr::MSR_LASTBRANCH_0_FROM_IP == 0x40,
-        "x86 had Core 2's FROM_0 beside Nehalem's TO_0"
+        "x86 had Core 2's FROM_0 next to Nehalem's TO_0"
     );
     const _: () =
         assert!(msr::MSR_LASTBRANCH_1_TO_IP == 0x61, "x86 had Core 2's TO_1 after Nehalem's TO_0");

@@ -1,5 +1,5 @@
-//! What a CPU's branch records can do: the value that probing yields and that
-//! everything else runs on. Nothing later looks at a model number.
+//! The capabilities of a CPU's branch records. Probing computes them; no later code looks at a
+//! model number.
 
 use alloc::{borrow::Cow, string::String};
 
@@ -11,8 +11,7 @@ use crate::{
 /// The mechanism that records branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Facility {
-    /// Intel's model-specific LBR with a TOS register (P6-family cores from
-    /// Pentium M on).
+    /// Intel's model-specific LBR with a TOS register (P6-family cores from Pentium M on).
     IntelLegacy,
     /// Intel Architectural LBR.
     IntelArch,
@@ -20,11 +19,11 @@ pub enum Facility {
     AmdLbrV2,
     /// AMD Branch Sampling (Zen 3).
     AmdBrs,
-    /// AMD's pair of registers with the last branch.
+    /// AMD's register pair for the last branch.
     AmdSingle,
-    /// The P6 family's pair of registers with the last branch.
+    /// The P6 family's register pair for the last branch.
     P6,
-    /// NetBurst's read-only ring.
+    /// NetBurst's read-only records.
     NetBurst,
 }
 
@@ -44,7 +43,7 @@ impl Facility {
     }
 }
 
-/// How a record's bits are laid out: all that decoding needs to know.
+/// The bit layout of a record: everything that decoding needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// One 64-bit register: FROM in bits 31:0, TO in bits 63:32 (LBR_FMT 0,
@@ -52,16 +51,15 @@ pub enum Layout {
     Packed32,
     /// FROM and TO (and INFO) as LBR_FMT 1 to 7 lay them out.
     Legacy {
-        /// The format to decode by. On Knights Landing, which reports 1 but
-        /// has MISPRED, this is 3.
+        /// The format to decode by: 3 for Knights Landing, which reports 1 but has MISPRED.
         format: LbrFormat,
-        /// CPUID announces HLE or RTM: the TSX bits mean something.
+        /// CPUID announces HLE or RTM, so the TSX bits are meaningful.
         tsx: bool,
     },
     /// NetBurst models 3 and later and the one-entry pairs of P6: plain
     /// addresses, no flags.
     Plain,
-    /// Architectural LBR; what INFO holds is told by CPUID leaf 1CH.
+    /// Architectural LBR; CPUID leaf 1CH tells which fields of INFO are valid.
     Arch {
         /// INFO\[63\] is valid (ECX\[0\]).
         mispredict: bool,
@@ -88,33 +86,33 @@ pub enum Layout {
     AmdSingle,
 }
 
-/// Where the newest record is.
+/// The order of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// At the index that TOS holds; older ones downward, modulo the depth.
+    /// The newest record is at the index in TOS; older ones downward, modulo the depth.
     Tos,
-    /// At index 0; older ones upward.
+    /// The newest record is at index 0; older ones upward.
     NewestFirst,
-    /// AMD BRS: at index (MSROFF or 16) − 1, older ones downward to 0.
+    /// AMD BRS: the newest record is at index (MSROFF or 16) − 1; older ones downward to 0.
     Saturating,
-    /// There is one record.
+    /// There is only one record.
     Single,
 }
 
-/// How branches are filtered while they are recorded.
+/// The hardware's branch filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FilterRegister {
-    /// There is none: everything is recorded.
+    /// No filter: every branch is recorded.
     None,
     /// MSR_LBR_SELECT: suppress bits 0 to 8. SDM 17.7.2.
     LbrSelect {
-        /// Nehalem, Westmere, Silvermont: the jump bits swallow calls and
-        /// returns of the same kind.
+        /// Nehalem, Westmere, Silvermont: suppressing jumps also suppresses calls and returns of
+        /// the same kind.
         jumps_swallow_calls: bool,
         /// Bit 9, EN_CALLSTACK, exists.
         call_stack: bool,
     },
-    /// IA32_LBR_CTL: capture bits. What may be set is told by leaf 1CH EBX.
+    /// IA32_LBR_CTL: capture bits. CPUID leaf 1CH EBX tells which may be set.
     LbrCtl {
         /// EBX\[0\]: OS and USR may be set.
         cpl: bool,
@@ -134,9 +132,9 @@ pub struct RegisterMap {
     pub from: Msr,
     /// TO of record 0; `None` for packed records.
     pub to: Option<Msr>,
-    /// INFO of record 0, where records have one.
+    /// INFO of record 0, if records have one.
     pub info: Option<Msr>,
-    /// Distance between two records' registers: 1, on AMD stacks 2.
+    /// Distance between the registers of two records: 1, or 2 for AMD.
     pub stride: u32,
     /// The top-of-stack register.
     pub tos: Option<Msr>,
@@ -146,7 +144,7 @@ pub struct RegisterMap {
     pub control: Msr,
     /// The bit in [`control`](Self::control).
     pub enable: u64,
-    /// IA32_LBR_DEPTH, whose write clears every record.
+    /// IA32_LBR_DEPTH; writing it clears every record.
     pub depth: Option<Msr>,
 }
 
@@ -169,7 +167,7 @@ impl RegisterMap {
 }
 
 bitflags::bitflags! {
-    /// Departures from the rule, each with a name.
+    /// Deviations from the documented rules.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct Quirks: u32 {
         /// Haswell/Broadwell without TSX: bits 62:61 of FROM are recorded as 0
@@ -178,8 +176,7 @@ bitflags::bitflags! {
         const TSX_LESS_FORMAT_4 = 1 << 0;
         /// Knights Landing and Mill report format 1 but have MISPRED.
         const REPORTS_LIP_HAS_MISPRED = 1 << 1;
-        /// Nehalem, Westmere, Silvermont: call and return filters need the
-        /// jump bits open.
+        /// Nehalem, Westmere, Silvermont: recording calls and returns needs the jump bits open.
         const CALL_FILTERS_NEED_JUMPS = 1 << 2;
         /// Bonnell 1CH before stepping 10 cannot freeze LBR on PMI; Linux
         /// disables LBR there.
@@ -192,8 +189,8 @@ bitflags::bitflags! {
         const SELECT_SHARED_BY_CORE = 1 << 6;
         /// AMD macro-op fusion: FROM may be the instruction before the branch.
         const FUSED_FROM = 1 << 7;
-        /// Intel PT with TraceEn makes LBR registers read 0 and drops writes
-        /// (SDM 36.3.1.2 names six models).
+        /// Intel PT with TraceEn makes LBR registers read 0 and ignore writes (SDM 36.3.1.2 names
+        /// six models).
         const PT_DISABLES = 1 << 8;
         /// The records and TOS cannot be written (NetBurst).
         const READ_ONLY_RECORDS = 1 << 9;
@@ -204,14 +201,14 @@ bitflags::bitflags! {
         /// (CPUID.80000022H:EAX\[2\]), stops recording while the enable bit
         /// stays 1.
         const STREAMLINED_FREEZE = 1 << 11;
-        /// Linux uses LBR or Intel PT, never both (the models with PT before
-        /// Ice Lake that [`PT_DISABLES`](Self::PT_DISABLES) does not name).
-        /// What the LBR does under TraceEn is not documented.
+        /// Linux uses LBR or Intel PT, never both (models with PT before Ice Lake that
+        /// [`PT_DISABLES`](Self::PT_DISABLES) does not name). The LBR's behaviour under TraceEn is
+        /// undocumented.
         const PT_EXCLUDES = 1 << 12;
     }
 }
 
-/// Maker of the CPU.
+/// The CPU's vendor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Vendor {
     /// GenuineIntel.
@@ -234,10 +231,10 @@ impl Vendor {
     }
 }
 
-/// Which CPU it is.
+/// Vendor, family, model and stepping of a CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CpuIdentity {
-    /// Maker.
+    /// Vendor.
     pub vendor: Vendor,
     /// Display family (base plus extended).
     pub family: u32,
@@ -245,55 +242,53 @@ pub struct CpuIdentity {
     pub model: u32,
     /// Stepping.
     pub stepping: u32,
-    /// Microarchitecture, where the table knows the model.
+    /// Microarchitecture, if the table knows the model.
     pub uarch: Option<Cow<'static, str>>,
-    /// The hypervisor's name, or `unknown` where CPUID.1:ECX\[31\] is set
-    /// without one; `None` on bare metal.
+    /// The hypervisor's name, or `unknown` if CPUID.1:ECX\[31\] is set but no name is given; `None`
+    /// on bare metal.
     pub hypervisor: Option<String>,
 }
 
 impl CpuIdentity {
-    /// `FF_MM` in upper-case hexadecimal, as the CPU table is keyed.
+    /// `FF_MM` in upper-case hexadecimal, the CPU table's key.
     #[must_use]
     pub fn key(&self) -> String {
         alloc::format!("{:02X}_{:02X}", self.family, self.model)
     }
 }
 
-/// What the branch records of one CPU can do.
+/// The capabilities of one CPU's branch records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LbrCaps {
-    /// Which CPU.
+    /// The CPU.
     pub cpu: CpuIdentity,
     /// The mechanism.
     pub facility: Facility,
-    /// Records the ring holds (Architectural LBR: the largest supported depth).
+    /// Number of records (Architectural LBR: the largest supported depth).
     pub depth: u32,
     /// Architectural LBR: bit n set means depth 8 × (n + 1) is supported.
     /// Otherwise 0.
     pub depth_mask: u8,
-    /// What IA32_PERF_CAPABILITIES\[5:0\] says; `None` where it was not read
-    /// or does not exist.
+    /// IA32_PERF_CAPABILITIES\[5:0\]; `None` if it was not read or does not exist.
     pub format: Option<LbrFormat>,
     /// How to decode a record.
     pub layout: Layout,
-    /// Where the registers are.
+    /// The register addresses.
     pub registers: RegisterMap,
-    /// Where the newest record is.
+    /// The order of the records.
     pub order: Order,
-    /// How to filter.
+    /// The hardware filter.
     pub filter: FilterRegister,
-    /// Named departures from the rule.
+    /// Deviations from the documented rules.
     pub quirks: Quirks,
-    /// Architectural performance-monitoring version, CPUID.0AH:EAX\[7:0\];
-    /// 0 where the leaf says nothing.
+    /// Architectural performance-monitoring version, CPUID.0AH:EAX\[7:0\]; 0 if the leaf is empty.
     pub perfmon_version: u8,
-    /// Part of this was told by the user (`--assume`), not by the CPU.
+    /// The user supplied part of this (`--assume`).
     pub assumed: bool,
 }
 
 impl LbrCaps {
-    /// Records carry a mispredict flag.
+    /// Whether records have a mispredict flag.
     #[must_use]
     pub const fn mispredict(&self) -> bool {
         match self.layout {
@@ -304,7 +299,7 @@ impl LbrCaps {
         }
     }
 
-    /// Records carry transaction flags.
+    /// Whether records have transaction flags.
     #[must_use]
     pub const fn tsx(&self) -> bool {
         match self.layout {
@@ -314,7 +309,7 @@ impl LbrCaps {
         }
     }
 
-    /// Records carry cycle counts.
+    /// Whether records have cycle counts.
     #[must_use]
     pub const fn cycles(&self) -> bool {
         match self.layout {
@@ -324,14 +319,14 @@ impl LbrCaps {
         }
     }
 
-    /// Records carry a branch type.
+    /// Whether records have a branch type.
     #[must_use]
     pub const fn types(&self) -> bool {
         matches!(self.layout, Layout::Arch { types: true, .. })
     }
 
-    /// The register whose bit 58 says that a PMI froze recording; `None`
-    /// where a PMI clears the enable bit, or freezes nothing.
+    /// The register whose bit 58 reports that a PMI froze recording; `None` if a PMI clears the
+    /// enable bit, or does not freeze.
     #[must_use]
     pub const fn freeze_status(&self) -> Option<Msr> {
         if !self.quirks.contains(Quirks::STREAMLINED_FREEZE) {
@@ -343,7 +338,7 @@ impl LbrCaps {
         })
     }
 
-    /// Call-stack mode exists.
+    /// Whether call-stack mode exists.
     #[must_use]
     pub const fn call_stack(&self) -> bool {
         match self.filter {

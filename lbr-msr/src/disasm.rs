@@ -1,5 +1,4 @@
-//! Instructions as text, in the two syntaxes of the field, written as
-//! binutils' `objdump` writes them.
+//! Instructions as text in Intel or AT&T syntax, formatted like binutils' `objdump`.
 
 use alloc::string::String;
 
@@ -8,7 +7,7 @@ use iced_x86::{
     MemorySizeOptions,
 };
 
-/// How instructions are written.
+/// Assembly syntax.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Syntax {
     /// Destination first: `mov edi,DWORD PTR [rbx]`.
@@ -18,16 +17,16 @@ pub enum Syntax {
     Att,
 }
 
-/// An instruction in words.
+/// A disassembled instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
     /// Length in bytes, 1 to 15.
     pub len: u8,
     /// Mnemonic with its prefixes: `rep stosb`.
     pub mnemonic: String,
-    /// Operands with commas in between; empty where there are none.
+    /// Operands separated by commas; empty if there are none.
     pub operands: String,
-    /// The address that an operand relative to RIP stands for.
+    /// The address that a RIP-relative operand refers to.
     pub rip_relative: Option<u64>,
 }
 
@@ -48,7 +47,7 @@ impl core::fmt::Debug for Disassembler {
 }
 
 impl Disassembler {
-    /// For this syntax.
+    /// A disassembler for this syntax.
     #[must_use]
     pub fn new(syntax: Syntax) -> Disassembler {
         let mut formatter = match syntax {
@@ -71,8 +70,8 @@ impl Disassembler {
         Disassembler { formatter }
     }
 
-    /// The instruction at `ip` in 64-bit code (15 bytes are always enough);
-    /// `None` where the bytes are none or end before it does.
+    /// The instruction at `ip` in 64-bit code (15 bytes are always enough); `None` if the bytes are
+    /// invalid or too few.
     pub fn text(&mut self, bytes: &[u8], ip: u64) -> Option<Text> {
         let mut insn = Instruction::default();
         Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode_out(&mut insn);

@@ -1,4 +1,4 @@
-//! What surrounds this process: variables that choose code or files, and rights.
+//! The environment of this process: its rights, and the variables that choose code or files.
 #![allow(unsafe_code, reason = "getauxval(3), which nix does not have")]
 
 use std::ffi::OsString;
@@ -7,24 +7,24 @@ use nix::libc;
 
 use crate::access::Root;
 
-/// Whether this process has rights that who started it may not have: it is
-/// setuid or setgid, or has capabilities by its file. Who set the environment
-/// then must not choose what is done with these rights. getauxval(3), AT_SECURE.
+/// Whether this process has more rights than the user who started it: setuid, setgid, or file
+/// capabilities. Environment variables then come from a less trusted user and must not choose code
+/// or files. getauxval(3), AT_SECURE.
 #[must_use]
 pub fn is_secure() -> bool {
-    // SAFETY: reads a number that the kernel gave the process at its start.
+    // SAFETY: reads a number from the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// A variable that chooses code to run or files to read; `None` where it is not
-/// set, and in a process with rights of [its own](is_secure).
+/// The value of a variable that chooses code to run or files to read; `None` if unset, or if this
+/// process has [extra rights](is_secure).
 #[must_use]
 pub fn trusted(name: &str) -> Option<OsString> {
     (!is_secure()).then(|| std::env::var_os(name)).flatten()
 }
 
-/// The capabilities in force, as a bitmap; `None` where the system under that
-/// root does not say. proc(5), `CapEff` of `/proc/self/status`.
+/// The effective capabilities as a bitmap; `None` if the system under `root` does not show them.
+/// proc(5), `CapEff` of `/proc/self/status`.
 #[must_use]
 pub fn capabilities(root: &Root) -> Option<u64> {
     let status = std::fs::read_to_string(root.join("proc/self/status")).ok()?;

@@ -1,4 +1,4 @@
-//! LBR record formats: what IA32_PERF_CAPABILITIES\[5:0\] announces.
+//! LBR record formats, as IA32_PERF_CAPABILITIES\[5:0\] announces them.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use crate::register::{Code, field::code};
 
 /// The LBR_FMT code. SDM 17.4.8.1; names as Linux's `LBR_FORMAT_*`.
 ///
-/// The set is open: a code nobody knows is kept and prints as unknown.
+/// Unknown codes are kept, and print as unknown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LbrFormat(pub u8);
 
@@ -27,17 +27,16 @@ impl LbrFormat {
     pub const TIME: LbrFormat = LbrFormat(6);
     /// 7: as 5, without TSX unless CPUID announces TSX.
     pub const INFO2: LbrFormat = LbrFormat(7);
-    /// 0x3F: no model-specific LBR; Architectural LBR where CPUID says so.
+    /// 0x3F: no model-specific LBR; Architectural LBR if CPUID announces it.
     pub const NONE: LbrFormat = LbrFormat(0x3F);
 
-    /// Whether a record layout is documented for this code.
+    /// Whether this code's layout is documented.
     #[must_use]
     pub const fn is_known(self) -> bool {
         self.0 <= 7
     }
 
-    /// Linux's name without its prefix, such as `EIP_FLAGS2`; `None` for a
-    /// code that nobody documents.
+    /// Linux's name without its prefix, such as `EIP_FLAGS2`; `None` for an undocumented code.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         CODES.iter().find(|code| code.first == u64::from(self.0)).map(|code| code.name)
@@ -60,7 +59,7 @@ pub(crate) const CODES: &[Code] = &[
     code(5, "INFO", "effective addresses, flags and cycles in LBR_INFO"),
     code(6, "TIME", "linear addresses, MISPRED in FROM[63], cycles in TO[63:48]"),
     code(7, "INFO2", "linear addresses, flags and cycles in LBR_INFO"),
-    code(0x3F, "none (Architectural LBR)", "Architectural LBR where CPUID says so, or nothing"),
+    code(0x3F, "none (Architectural LBR)", "Architectural LBR if CPUID announces it, or no LBR"),
 ];
 
 impl fmt::Debug for LbrFormat {

@@ -1,5 +1,4 @@
-//! What kind of branch an instruction is: the only place that judges code
-//! bytes.
+//! The branch type of an instruction. No other module inspects code bytes.
 //!
 //! Names follow perf (`PERF_BR_*`), classes follow Architectural LBR (SDM24
 //! Table 20-2); conditions and forms follow the opcode map (SDM Vol. 2,
@@ -10,7 +9,7 @@ use alloc::{string::String, vec::Vec};
 use crate::record::{BranchType, HwBranchType};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
-/// RFLAGS bits that conditions test. SDM Vol. 1, 3.4.3.
+/// The RFLAGS bits that conditions test. SDM Vol. 1, 3.4.3.
 mod rflags {
     pub(super) const CF: u64 = 1 << 0;
     pub(super) const PF: u64 = 1 << 2;
@@ -19,7 +18,7 @@ mod rflags {
     pub(super) const OF: u64 = 1 << 11;
 }
 
-/// What a conditional branch waits for.
+/// The condition of a conditional branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// Jcc: the low four bits of its opcode (`tttn`, SDM Vol. 2 B.1.4.7).
@@ -32,19 +31,17 @@ pub enum Condition {
         /// All of RCX is tested; otherwise ECX.
         wide: bool,
     },
-    /// LOOP: the count register is not zero once it is decremented; LOOPE
-    /// and LOOPNE want ZF as well.
+    /// LOOP: the count register is not zero after decrementing; LOOPE and LOOPNE also test ZF.
     Loop {
-        /// RCX counts; otherwise ECX.
+        /// Counts in RCX; otherwise in ECX.
         wide: bool,
-        /// The value ZF must have, for LOOPE (true) and LOOPNE (false).
+        /// The required ZF, for LOOPE (true) and LOOPNE (false).
         zero: Option<bool>,
     },
 }
 
 impl Condition {
-    /// Whether it holds for these registers as they are **before** the
-    /// instruction.
+    /// Whether it holds, given the registers **before** the instruction.
     #[must_use]
     pub const fn holds(self, rflags: u64, rcx: u64) -> bool {
         const fn count(rcx: u64, wide: bool) -> u64 {
@@ -86,37 +83,37 @@ pub struct BranchInsn {
     pub len: u8,
     /// perf's type.
     pub branch_type: BranchType,
-    /// The class that LBR filters look at.
+    /// The class that LBR filters use.
     pub class: HwBranchType,
-    /// Where a direct branch goes when taken.
+    /// The target of a direct branch.
     pub target: Option<u64>,
-    /// What a conditional branch waits for; `None` for any other.
+    /// The condition; `None` for an unconditional branch.
     pub condition: Option<Condition>,
 }
 
 impl BranchInsn {
-    /// Address of the instruction that follows.
+    /// Address of the next instruction.
     #[must_use]
     pub const fn next(&self) -> u64 {
         self.ip.wrapping_add(self.len as u64)
     }
 
-    /// A direct call to the next instruction.
+    /// Whether it is a direct call to the next instruction.
     #[must_use]
     pub fn is_zero_length_call(&self) -> bool {
         self.class == HwBranchType::RelCall && self.target == Some(self.next())
     }
 
-    /// It may fall through instead of branching.
+    /// Whether it may fall through.
     #[must_use]
     pub fn is_conditional(&self) -> bool {
         self.class == HwBranchType::Cond
     }
 
-    /// Whether a conditional branch is taken, from the registers as they are
-    /// before it executes; `None` for a branch without a condition.
+    /// Whether a conditional branch is taken, given the registers before it executes; `None` for an
+    /// unconditional branch.
     ///
-    /// The only way to tell where its target is the next instruction.
+    /// The only way to decide if its target is the next instruction.
     #[must_use]
     pub const fn taken(&self, rflags: u64, rcx: u64) -> Option<bool> {
         match self.condition {
@@ -125,17 +122,16 @@ impl BranchInsn {
         }
     }
 
-    /// It changes privilege or segment: system calls, interrupts, far transfers.
+    /// Whether it changes privilege or segment: system calls, interrupts, far transfers.
     #[must_use]
     pub fn is_far(&self) -> bool {
         self.class == HwBranchType::Other
     }
 
-    /// Whether this branch, when taken, can go to `to`: a direct one only to
-    /// its target, any other anywhere.
+    /// Whether this branch can go to `to`: a direct branch only to its target, any other anywhere.
     ///
-    /// `from` of a record that fails this test was not this instruction: the
-    /// code has changed, or the record is of an interrupt.
+    /// If a record fails this test, its FROM was not this instruction: the code has changed, or the
+    /// record is of an interrupt.
     #[must_use]
     pub fn can_reach(&self, to: u64) -> bool {
         self.target.is_none_or(|target| target == to)
@@ -145,18 +141,18 @@ impl BranchInsn {
 /// An instruction at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insn {
-    /// It can transfer control by itself.
+    /// A branch.
     Branch(BranchInsn),
-    /// It runs on to the next instruction.
+    /// Any other instruction.
     Straight {
         /// Length in bytes, 1 to 15.
         len: u8,
     },
-    /// The bytes are no instruction, or end before it does.
+    /// Invalid bytes, or too few.
     Invalid,
 }
 
-/// Decodes the instruction at `ip` from `bytes` (15 are always enough).
+/// Decodes the instruction at `ip` (15 bytes are always enough).
 #[must_use]
 pub fn decode(bytes: &[u8], ip: u64) -> Insn {
     let mut insn = Instruction::default();
@@ -164,7 +160,7 @@ pub fn decode(bytes: &[u8], ip: u64) -> Insn {
     if insn.code() == Code::INVALID {
         return Insn::Invalid;
     }
-    // At most 15: the decoder has no longer instruction.
+    // At most 15, the longest instruction.
     let len = insn.len() as u8;
     let Some((branch_type, class)) = classify(&insn) else {
         return Insn::Straight { len };
@@ -174,12 +170,11 @@ pub fn decode(bytes: &[u8], ip: u64) -> Insn {
     Insn::Branch(BranchInsn { ip: insn.ip(), len, branch_type, class, target, condition })
 }
 
-/// perf's type and the LBR's class; `None` for what is no branch.
+/// perf's type and the LBR's class; `None` for a non-branch.
 ///
-/// XBEGIN, XABORT and XEND are none: an abort is an event, and its record's
-/// FROM may be any instruction of the transaction. Calls of the hypervisor
-/// (VMCALL, VMLAUNCH and kin) are none either: the guest goes on behind them,
-/// and perf gives them no type.
+/// XBEGIN, XABORT and XEND are not branches: an abort is an event, and its record's FROM may be any
+/// instruction of the transaction. Hypervisor calls (VMCALL, VMLAUNCH etc.) are not branches
+/// either: the guest continues after them, and perf has no type for them.
 fn classify(insn: &Instruction) -> Option<(BranchType, HwBranchType)> {
     Some(match insn.flow_control() {
         FlowControl::Next | FlowControl::Exception | FlowControl::XbeginXabortXend => return None,
@@ -220,7 +215,7 @@ fn classify(insn: &Instruction) -> Option<(BranchType, HwBranchType)> {
 fn condition(insn: &Instruction) -> Option<Condition> {
     let code = insn.code();
     if insn.is_jcc_short_or_near() {
-        // iced's order is the opcode's, after `None`.
+        // iced numbers conditions in opcode order, from 1.
         let tttn = (insn.condition_code() as u8).checked_sub(1)?;
         return Some(Condition::Flags { tttn });
     }
@@ -237,7 +232,7 @@ fn condition(insn: &Instruction) -> Option<Condition> {
     })
 }
 
-/// The branch at `ip`, or `None` where the instruction is none.
+/// The branch at `ip`, or `None` if the instruction is not a branch.
 #[must_use]
 pub fn branch_kind(bytes: &[u8], ip: u64) -> Option<BranchInsn> {
     match decode(bytes, ip) {
@@ -246,10 +241,9 @@ pub fn branch_kind(bytes: &[u8], ip: u64) -> Option<BranchInsn> {
     }
 }
 
-/// The branch that a record's FROM stands for on a CPU that fuses a compare
-/// and the conditional branch behind it (AMD LbrExtV2, Linux amd/lbr.c): the
-/// branch at `from` or, where the instruction there is none, a conditional
-/// branch right after it.
+/// The branch that FROM refers to on a CPU that fuses a compare with the following conditional
+/// branch (AMD LbrExtV2, Linux amd/lbr.c): the branch at `from` or, if the instruction there is not
+/// a branch, a conditional branch right after it.
 #[must_use]
 pub fn fused_branch(bytes: &[u8], from: u64) -> Option<BranchInsn> {
     match decode(bytes, from) {
@@ -262,8 +256,7 @@ pub fn fused_branch(bytes: &[u8], from: u64) -> Option<BranchInsn> {
     }
 }
 
-/// Where a transaction that starts at `ip` goes on when it aborts: the
-/// operand of XBEGIN. `None` where the instruction is no XBEGIN.
+/// The fallback address of the XBEGIN at `ip`; `None` for any other instruction.
 #[must_use]
 pub fn abort_target(bytes: &[u8], ip: u64) -> Option<u64> {
     let mut insn = Instruction::default();
@@ -272,21 +265,20 @@ pub fn abort_target(bytes: &[u8], ip: u64) -> Option<u64> {
         .then(|| insn.near_branch_target())
 }
 
-/// What an instruction does beside its work when the trap flag is set (SDM
-/// Vol. 3, 6.8.3 and 17.3.1.4).
+/// Side effects of an instruction while the trap flag is set (SDM Vol. 3, 6.8.3 and 17.3.1.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnderTrapFlag {
-    /// The debug exception follows it.
+    /// A debug exception follows it.
     Plain,
-    /// PUSHF: the trap flag is in the word it pushes.
+    /// PUSHF: pushes the trap flag.
     PushesFlags,
-    /// POPF, IRET: the trap flag is as in the word they pop.
+    /// POPF, IRET: load the trap flag from the stack.
     PopsFlags,
-    /// MOV SS: the debug exception waits for the next instruction too.
+    /// MOV SS: delays the debug exception until after the next instruction.
     DelaysTrap,
 }
 
-/// How the instruction at `ip` behaves under single-step.
+/// How the instruction at `ip` behaves when single-stepped.
 #[must_use]
 pub fn under_trap_flag(bytes: &[u8], ip: u64) -> UnderTrapFlag {
     let mut insn = Instruction::default();
@@ -305,9 +297,8 @@ pub fn under_trap_flag(bytes: &[u8], ip: u64) -> UnderTrapFlag {
     }
 }
 
-/// The CPUID features that the instruction at the start of `bytes` needs, by
-/// iced-x86's names; those that every x86-64 CPU has are left out. Empty where it
-/// needs none, or is no instruction.
+/// The CPUID features that the first instruction of `bytes` needs, by iced-x86's names, without
+/// those that every x86-64 CPU has. Empty if it needs none or is invalid.
 #[must_use]
 pub fn features(bytes: &[u8], ip: u64) -> Vec<String> {
     use iced_x86::CpuidFeature as F;
@@ -321,7 +312,7 @@ pub fn features(bytes: &[u8], ip: u64) -> Vec<String> {
     insn.cpuid_features().iter().filter(|f| !every(f)).map(|f| alloc::format!("{f:?}")).collect()
 }
 
-/// A direct near branch: its operand is a relative displacement.
+/// Whether it is a direct near branch (its operand is a relative displacement).
 fn is_near(insn: &Instruction) -> bool {
     insn.op_count() > 0 && insn.op0_kind() == OpKind::NearBranch64
 }

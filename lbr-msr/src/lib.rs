@@ -1,22 +1,20 @@
-//! Branch-record registers: what they are, and access to them.
+//! Branch-record registers: their layout, and access to them.
 //!
-//! A CPU that records branches writes, for every branch taken, where it came
-//! from, where it went and (depending on the format) whether it was
-//! mispredicted and how many core cycles passed since the previous record.
-//! This crate holds everything that is known about those registers: their
-//! [addresses](address), [fields](register), record [formats](mod@format), the
-//! CPU [table], the [filters](filter); it reads and writes them through
-//! [access] backends; and it contains a [software LBR](soft) that behaves like
-//! the registers of a chosen CPU.
+//! A CPU that records branches writes, for every taken branch, its source and target address and
+//! (depending on the format) whether it was mispredicted and how many core cycles passed since the
+//! previous record. This crate holds the [addresses](address), [fields](register) and
+//! [formats](mod@format) of those registers, the CPU [table] and the [filters](filter); reads and
+//! writes them through [access] backends; and contains a [software LBR](soft) that behaves like the
+//! registers of a chosen CPU.
 //!
-//! It never prints.
+//! The crate never prints.
 //!
 //! ```
 //! use lbr_msr::RawEntry;
 //! use lbr_msr::decode::decode;
 //! use lbr_msr::soft::SoftCpu;
 //!
-//! // A record of a Skylake: FROM, TO and INFO, with bit 63 of INFO set and 25 cycles.
+//! // A record of Skylake: FROM, TO and INFO, with bit 63 of INFO set and 25 cycles.
 //! let skylake = SoftCpu::preset("skylake")?;
 //! let raw = RawEntry { from: 0x401136, to: 0x401160, info: Some(1 << 63 | 25) };
 //! let branch = decode(skylake.caps.layout, &raw).expect("a slot that holds a record");
@@ -43,9 +41,9 @@
 //!
 //! # `no_std`
 //!
-//! Without the feature `std` this crate needs `alloc` only: decoding, the
-//! table, filters, probing through a given CPUID reader, the software LBR and
-//! the access traits all work in a kernel or in firmware.
+//! Without the feature `std` this crate needs only `alloc`: decoding, the table, filters, probing
+//! through a given CPUID reader, the software LBR and the access traits all work in a kernel or in
+//! firmware.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! One look at a ring, without writing anything.
+//! One reading of the LBR stack, without writing anything.
 
 use alloc::vec::Vec;
 
@@ -13,27 +13,27 @@ use crate::{
 
 const LBR_FRZ: u64 = PerfGlobalStatus::LBR_FRZ.bits();
 
-/// What the registers of a ring held when they were read one after another.
+/// The registers of an LBR, read one after another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The register that switches recording on.
+    /// The register that enables recording.
     pub control: u64,
-    /// The filter register, where there is one apart from `control`.
+    /// The filter register, if separate from `control`.
     pub select: Option<u64>,
-    /// What tells where the newest record is: TOS, or BRS's MSROFF.
+    /// The position of the newest record: TOS, or BRS's MSROFF.
     pub position: Option<u64>,
-    /// Records in the ring: on Architectural LBR what IA32_LBR_DEPTH asks for.
+    /// Number of records; for Architectural LBR as set in IA32_LBR_DEPTH.
     pub depth: u32,
-    /// Each record with its index, newest first, empty ones included.
+    /// Each record with its index, newest first, including empty ones.
     pub records: Vec<(u32, RawEntry)>,
-    /// Recording was on while the ring was read.
+    /// Whether recording was on during the read.
     pub recording: bool,
-    /// TOS or the newest record changed while the ring was read.
+    /// Whether TOS or the newest record changed during the read.
     pub moved: bool,
 }
 
 impl Snapshot {
-    /// Reads the ring of one CPU.
+    /// Reads one CPU's LBR.
     ///
     /// # Errors
     /// The first register that could not be read.
@@ -46,7 +46,7 @@ impl Snapshot {
         };
         let depth = match registers.depth {
             Some(register) => {
-                // 0 was never seen; a depth beyond the largest cannot be.
+                // Depth 0 was never observed, and more than the maximum is impossible.
                 let asked = u32::try_from(msr.read(register)?).unwrap_or(u32::MAX);
                 if (1..=caps.depth).contains(&asked) { asked } else { caps.depth }
             }
@@ -62,7 +62,8 @@ impl Snapshot {
             Some((index, record)) => read_record(msr, caps, *index)? != *record,
             None => false,
         };
-        // AMD's status has the bit at the same place. A register that cannot be read says nothing against recording.
+        // AMD's status has the bit at the same position. An unreadable register does not rule out
+        // recording.
         let frozen = caps
             .freeze_status()
             .is_some_and(|status| msr.read(status).is_ok_and(|v| v & LBR_FRZ != 0));
@@ -77,8 +78,7 @@ impl Snapshot {
         })
     }
 
-    /// The records do not belong together: recording went on while they were
-    /// read.
+    /// Whether the records may be inconsistent, because recording continued during the read.
     #[must_use]
     pub const fn torn(&self) -> bool {
         self.recording || self.moved

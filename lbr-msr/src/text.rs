@@ -1,14 +1,13 @@
-//! Text that others wrote and that ought to be UTF-8: names of symbols, files
-//! and threads.
+//! Text from outside that should be UTF-8: names of symbols, files and threads.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt::Write;
 
-/// Shows what may not be text. What is no UTF-8 shows as `\xff`, byte by byte, so
-/// that two names that differ never read the same.
+/// Shows bytes that may not be UTF-8. Invalid bytes become `\xff`, one by one, so that different
+/// names always look different.
 pub trait AsText {
-    /// The text of it.
+    /// The text.
     fn as_text(&self) -> Cow<'_, str>;
 }
 
@@ -21,7 +20,7 @@ impl AsText for [u8] {
         for chunk in self.utf8_chunks() {
             text.push_str(chunk.valid());
             for byte in chunk.invalid() {
-                // A String takes whatever is written to it.
+                // Writing to a String cannot fail.
                 let _ = write!(text, "\\x{byte:02x}");
             }
         }

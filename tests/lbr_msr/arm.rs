@@ -1,4 +1,4 @@
-//! Arming, freezing, restoring, and what may be written meanwhile.
+//! Arming, freezing and restoring, and the registers written in between.
 
 use lbr_msr::access::Access;
 use lbr_msr::address::Msr;
@@ -125,11 +125,11 @@ fn depth_is_one_of_those_offered() {
     }
     for depth in [0, 1, 12, 24, 40, 64, u32::MAX] {
         let error = refused(&by_hand::golden_cove(), 0x7F_0005, with(depth));
-        assert!(error.to_string().ends_with("it keeps 8, 16, 32"), "{error}");
+        assert!(error.to_string().ends_with("it can keep 8, 16, 32"), "{error}");
     }
     assert!(ArmPlan::new(&by_hand::skylake(), 0, with(32)).is_ok());
     let error = refused(&by_hand::skylake(), 0, with(16));
-    assert!(error.to_string().ends_with("it keeps 32"), "{error}");
+    assert!(error.to_string().ends_with("it can keep 32"), "{error}");
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn intel_pt_and_branch_traces_are_conflicts() {
     assert!(plan.save(&mut soft).is_ok(), "TraceEn is 0");
     soft.write(Msr(0x570), 1).unwrap();
     assert_eq!(plan.save(&mut soft), Err(ArmError::IntelPt { cpu: 7 }));
-    // Where Linux excludes the two the LBR is refused as well; what it records
-    // meanwhile is not documented, so the software LBR takes nothing away.
+    // If Linux excludes the two, arming is refused too. The LBR's behaviour under TraceEn is
+    // undocumented there, so the software LBR keeps recording.
     let mut coffee_lake = by_hand::skylake();
     coffee_lake.cpu.model = 0x9E;
     coffee_lake.quirks.remove(Quirks::PT_DISABLES);
@@ -202,7 +202,7 @@ fn freeze_and_thaw_cost_three_accesses_and_tell_what_they_found() {
     let frozen = plan.freeze(&mut log, &armed).unwrap();
     assert!(frozen.stopped && !frozen.foreign);
     let armed = plan.thaw(&mut log, &frozen).unwrap();
-    assert!(log.soft.retire(&jump(4)), "a thaw switches on again");
+    assert!(log.soft.retire(&jump(4)), "a thaw enables recording again");
 
     // perf comes, sets its freeze bit, and a PMI hits.
     log.soft.write(DEBUGCTL, FREEZE | 1).unwrap();

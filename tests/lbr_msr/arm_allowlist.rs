@@ -1,4 +1,4 @@
-//! Which registers may be written while a ring is armed.
+//! The registers that may be written while the LBR is armed.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn jump(n: u64) -> Retired {
     Retired::user(0x1000 + n, 0x2000 + n, HwBranchType::RelJmp)
 }
 
-/// Every register and whether it can be written.
+/// Every register, and whether it can be written.
 #[test]
 fn the_allowlist_is_exact() {
     let caps = by_hand::nehalem();
@@ -33,7 +33,7 @@ fn the_allowlist_is_exact() {
     let expected: Vec<u32> =
         [0x1C8, 0x1D9].into_iter().chain(0x680..0x690).chain(0x6C0..0x6D0).collect();
     assert_eq!(allowed, expected);
-    assert_eq!(guarded.read(Msr(0x345)), Ok(3), "reading is free");
+    assert_eq!(guarded.read(Msr(0x345)), Ok(3), "reads are not limited");
 
     let listed = |caps: &LbrCaps, value, options| {
         let plan = ArmPlan::new(caps, value, options).unwrap();
@@ -102,12 +102,12 @@ fn everything_a_plan_does_passes_its_own_allowlist() {
             let frozen = plan.freeze(&mut guarded, &armed).unwrap();
             armed = plan.thaw(&mut guarded, &frozen).unwrap();
         }
-        assert_eq!(plan.restore(&mut guarded, &saved), Ok(Restored { foreign: false }));
+        assert_eq!(plan.restore(&mut guarded, &saved), Ok(Restored::default()));
         plan.disarm(&mut guarded).unwrap();
     }
 }
 
-/// Registers that all exist and hold 0, and a log of what is written.
+/// A CPU on which all registers exist and read 0, with a log of writes.
 #[derive(Default)]
 struct Everywhere(BTreeSet<u32>);
 
@@ -136,7 +136,7 @@ fn described(text: &str) -> LbrCaps {
     probe_assuming(&cpuid, None, Some(&assumption)).unwrap()
 }
 
-/// How such a ring would be armed; `None` where that is refused.
+/// The plan for such an LBR; `None` if it is refused.
 fn planned(caps: &LbrCaps) -> Option<ArmPlan> {
     match ArmPlan::new(caps, 0, ArmOptions::default()) {
         Ok(plan) => Some(plan),
@@ -145,8 +145,7 @@ fn planned(caps: &LbrCaps) -> Option<ArmPlan> {
     }
 }
 
-/// What is written while a ring is armed, frozen, thawed, restored and switched
-/// off.
+/// The registers written by arming, freezing, thawing, restoring and disarming.
 fn written(plan: &ArmPlan) -> BTreeSet<u32> {
     let mut registers = Allowlisted::new(Everywhere::default(), plan);
     let saved = plan.save(&mut registers).unwrap();
@@ -158,9 +157,8 @@ fn written(plan: &ArmPlan) -> BTreeSet<u32> {
     registers.into_inner().0
 }
 
-/// Every address, in every part that the command line can give it. SDM Table
-/// 17-4 for the rings at 40H and 60H, 17.7 and 17.10 for those at 680H, 6C0H
-/// and DC0H.
+/// Every address, in every part of the geometry that the command line accepts. SDM Table 17-4 for
+/// records at 40H and 60H, 17.7 and 17.10 for those at 680H, 6C0H and DC0H.
 #[test]
 fn what_the_user_names_is_written_only_where_branch_records_are() {
     let may: BTreeSet<u32> = (0x40..0x48)
@@ -193,14 +191,14 @@ fn what_the_user_names_is_written_only_where_branch_records_are() {
             let Some(plan) = planned(&caps) else { continue };
             let allowed = plan.allowed();
             assert!(allowed.iter().all(|msr| may.contains(&msr.0)), "{key} {msr:x}: {allowed:?}");
-            // Any register can be read as the top of stack.
+            // Reading any register as the top of stack is allowed.
             if key != "tos" || msr % 251 == 0 {
                 let written = written(&plan);
                 assert!(written.is_subset(&may), "{key} {msr:x}: {written:x?}");
             }
             armed += 1;
         }
-        // Where a ring of four fits: twice 8 - 3 places, thrice 32 - 3.
+        // An LBR of four fits at 8 - 3 addresses in two blocks, and at 32 - 3 in three.
         let expected = match key {
             "tos" => everywhere().count(),
             "select" => 1,
@@ -219,6 +217,6 @@ fn the_deepest_ring_that_the_user_names_ends_where_records_do() {
     assert!(arms(32, "680") && !arms(64, "680"));
     assert!(arms(8, "40") && !arms(16, "40"));
     assert!(!arms(1, "ffffffb0") && !arms(64, "ffffffb0"));
-    // Nor is a ring of records that cannot be written taken for one that can.
+    // A read-only record block is not accepted as a writable one.
     assert!(!arms(4, "1db"));
 }

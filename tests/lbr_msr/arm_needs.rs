@@ -1,4 +1,4 @@
-//! The registers a plan needs, as an administrator has to list them.
+//! The registers that a plan needs, as an administrator must list them.
 
 use lbr_msr::Msr;
 use lbr_msr::access::msr_safe::Allowlist;
@@ -15,7 +15,7 @@ fn need(msr: u32, write_mask: u64) -> Need {
     Need { msr: Msr(msr), write_mask }
 }
 
-/// SDM 17.4.8, 17.7.2, Linux lbr.c: what arming, draining and restoring touch.
+/// SDM 17.4.8, 17.7.2, Linux lbr.c: the registers that arming, draining and restoring access.
 #[test]
 fn skylake_needs_its_records_filter_and_enable() {
     let mut expected = vec![
@@ -40,7 +40,7 @@ fn architectural_lbr_needs_its_control_and_depth() {
     for expected in [need(0x14CE, 0x7F_000F), need(0x14CF, 0xFF), need(0x1500, u64::MAX)] {
         assert!(needs.contains(&expected), "{expected:?} in {needs:?}");
     }
-    assert!(!needs.iter().any(|need| need.msr == Msr(0x1D9)), "DEBUGCTL is left alone");
+    assert!(!needs.iter().any(|need| need.msr == Msr(0x1D9)), "DEBUGCTL is not touched");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_list_is_held_against_the_needs() {
     let line = |need: &Need| lbr_msr::access::msr_safe::line(need);
     let all: String = needs.iter().map(|need| line(need) + "\n").collect();
     assert_eq!(Allowlist::parse(&all).missing(&needs), []);
-    // The lists that msr-safe ships: present, not writable.
+    // As in the lists that msr-safe ships: present, not writable.
     let read_only: String = needs.iter().map(|need| format!("{:#x} 0x0\n", need.msr.0)).collect();
     let missing = Allowlist::parse(&read_only).missing(&needs);
     assert!(missing.iter().all(|need| need.write_mask != 0));

@@ -1,7 +1,7 @@
-//! Giving back what was there before, also after failures.
+//! Restoring the previous state, also after failures.
 
 use lbr_msr::address::Msr;
-use lbr_msr::arm::{ArmOptions, ArmPlan, Restored};
+use lbr_msr::arm::{ArmOptions, ArmPlan, ChangedControl, Restored};
 use lbr_msr::caps::{LbrCaps, Quirks};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::{Retired, SoftLbr};
@@ -28,7 +28,7 @@ fn a_filter_that_somebody_else_set_is_left_alone() {
     plan.arm(&mut soft, &saved).unwrap();
     soft.write(SELECT, 0x1F9).unwrap();
     soft.retire(&Retired { class: HwBranchType::Cond, ..jump(1) });
-    assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored { foreign: true }));
+    assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored { foreign: true, control: None }));
     assert_eq!(soft.read(Msr(0x681)), Ok(0x1001), "and so are the records");
     assert_eq!((soft.read(SELECT), soft.read(DEBUGCTL)), (Ok(0x1F9), Ok(0)));
 
@@ -38,11 +38,37 @@ fn a_filter_that_somebody_else_set_is_left_alone() {
     let saved = plan.save(&mut soft).unwrap();
     plan.arm(&mut soft, &saved).unwrap();
     soft.write(LBR_CTL, 0x7F_0007).unwrap();
-    assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored { foreign: true }));
+    assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored { foreign: true, control: None }));
     assert_eq!(soft.read(LBR_CTL), Ok(0x7F_0007));
 }
 
-/// LBR_FRZ that our own freeze bit brought about does not stay behind.
+/// Code of other people may set any bit. None of them stays set.
+#[test]
+fn an_exclusive_plan_puts_back_the_whole_control_register() {
+    for (caps, value, perf, control, before, found) in [
+        (by_hand::skylake(), 0x101, Some(5), DEBUGCTL, 2, 0x8C3),
+        (by_hand::golden_cove(), 0x3F_0005, Some(0x3F), LBR_CTL, 0, 0x7F_0007),
+        (by_hand::zen4(), 0x101, None, DBG_EXTN_CFG, 0, 0x52),
+    ] {
+        let plan = plan(&caps, value).exclusive();
+        let mut soft = SoftLbr::new(&caps, perf);
+        soft.write(control, before).unwrap();
+        let before = soft.read(control).unwrap();
+        let saved = plan.save(&mut soft).unwrap();
+        let armed = plan.arm(&mut soft, &saved).unwrap();
+        assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored::default()), "{control}");
+        plan.arm(&mut soft, &saved).unwrap();
+        soft.write(control, found).unwrap();
+        let found = soft.read(control).unwrap();
+        assert_ne!((found, found), (before, armed.control), "{control}");
+        let changed = ChangedControl { msr: control, found, before };
+        let restored = plan.restore(&mut soft, &saved);
+        assert_eq!(restored, Ok(Restored { foreign: false, control: Some(changed) }));
+        assert_eq!(soft.read(control), Ok(before));
+    }
+}
+
+/// An LBR_FRZ that our freeze bit caused is cleared.
 #[test]
 fn a_freeze_by_pmi_is_released() {
     let mut zen4 = by_hand::zen4();
@@ -108,7 +134,7 @@ fn disarming_switches_off_whoever_switched_on() {
     }
 }
 
-/// Registers that must come back, and the value of those that may not.
+/// Registers that must be restored, and the values of those that must not.
 fn ours(soft: &mut SoftLbr, caps: &LbrCaps) -> Vec<u64> {
     let mut registers = vec![caps.registers.control, DEBUGCTL];
     registers.extend(caps.registers.select);
@@ -126,7 +152,7 @@ fn no_records(soft: &mut SoftLbr, caps: &LbrCaps) -> bool {
     })
 }
 
-/// A CPU as others left it, the plan to arm it, and its capabilities.
+/// A CPU with some initial state, the plan to arm it, and its capabilities.
 fn scenario(which: usize, debugctl: u64, other: u64, freeze: bool) -> (SoftLbr, ArmPlan, LbrCaps) {
     let (caps, value, perf, before) = match which {
         0 => (by_hand::nehalem(), 0x101, Some(0x1003), other & 0x1FF),
@@ -150,8 +176,8 @@ fn scenario(which: usize, debugctl: u64, other: u64, freeze: bool) -> (SoftLbr, 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Armed, used, and restored while others change their own bits: ours are
-    /// as before, theirs as they left them.
+    /// After arming, use and a restore while others change their bits, ours have their old values
+    /// and theirs the new ones.
     #[test]
     fn restore_gives_back_our_bits_and_no_others(
         which in 0_usize..4,
@@ -166,11 +192,11 @@ proptest! {
         let armed = plan.arm(&mut soft, &saved).unwrap();
         soft.retire(&jump(1));
         plan.freeze(&mut soft, &armed).unwrap();
-        // BTF, BTS, BTINT and the like change meanwhile.
+        // BTF, BTS, BTINT etc. change while armed.
         let change = theirs & if which == 3 { 0x3E } else { 0x17C2 };
         let now = soft.read(DEBUGCTL).unwrap();
         soft.write(DEBUGCTL, now ^ change).unwrap();
-        prop_assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored { foreign: false }));
+        prop_assert_eq!(plan.restore(&mut soft, &saved), Ok(Restored::default()));
         let mut expected = before;
         if caps.registers.control == DEBUGCTL {
             expected[0] ^= change;
@@ -178,13 +204,13 @@ proptest! {
         expected[1] ^= change;
         prop_assert_eq!(ours(&mut soft, &caps), expected);
         prop_assert!(no_records(&mut soft, &caps));
-        // Once more changes nothing.
+        // A second restore changes nothing.
         let after = ours(&mut soft, &caps);
         plan.restore(&mut soft, &saved).unwrap();
         prop_assert_eq!(ours(&mut soft, &caps), after);
     }
 
-    /// Arming that fails at any write, and a restore after it.
+    /// Arming fails at each of its writes, and a restore follows.
     #[test]
     fn interrupted_arming_is_undone(
         which in 0_usize..4,
@@ -199,7 +225,7 @@ proptest! {
             let mut faulty = Faulty::new(soft, step..step + 1);
             let saved = plan.save(&mut faulty).unwrap();
             prop_assert!(plan.arm(&mut faulty, &saved).is_err());
-            prop_assert_eq!(plan.restore(&mut faulty, &saved), Ok(Restored { foreign: false }));
+            prop_assert_eq!(plan.restore(&mut faulty, &saved), Ok(Restored::default()));
             prop_assert_eq!(ours(&mut faulty.soft, &caps), before, "failed at {}", step);
         }
     }
@@ -215,8 +241,8 @@ proptest! {
         prop_assert!(plan.restore(&mut faulty, &saved).is_err());
         let left: Vec<bool> =
             ours(&mut faulty.soft, &caps).iter().zip(&before).map(|(a, b)| a != b).collect();
-        // LBR_CTL off, DEPTH, LBR_CTL, DEBUGCTL: only what failed is left,
-        // and the first of them is made good by the third.
+        // LBR_CTL off, DEPTH, LBR_CTL, DEBUGCTL: only the failed write is missing, and the third
+        // makes up for the first.
         let expected = match at {
             1 => [false, false, false, true],
             2 => [true, false, true, false],
@@ -229,7 +255,7 @@ proptest! {
         prop_assert!(no_records(&mut faulty.soft, &caps));
     }
 
-    /// One failing write does not keep a restore from doing the rest.
+    /// A failed write does not stop the rest of a restore.
     #[test]
     fn restore_goes_on_after_a_failure(at in 0_usize..35) {
         let (mut soft, plan, caps) = scenario(0, 0, 0, true);

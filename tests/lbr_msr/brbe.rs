@@ -18,10 +18,10 @@ fn cycles_are_mantissa_and_exponent() {
     assert_eq!(cycles(1, 0), Some(256));
     assert_eq!(cycles(1, 255), Some(511));
     assert_eq!(cycles(2, 1), Some(514));
-    // The top of a 20-bit counter.
+    // The maximum of a 20-bit counter.
     assert_eq!(cycles(12, 255), Some(1_046_528));
     assert_eq!(BrbInf(1 << 46 | 5 << 32 | 3).cycles(), None);
-    // Exponents that no counter has are survived.
+    // Exponents that no counter reaches.
     assert_eq!(cycles(56, 255), Some(0x1FF << 55));
     assert_eq!(cycles(57, 0), None);
     assert_eq!(cycles(63, 255), None);

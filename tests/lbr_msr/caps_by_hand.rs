@@ -1,5 +1,5 @@
-//! Capabilities of one CPU of each generation, written by hand from the
-//! manuals' tables, so that these tests depend on no probe and no table.
+//! Capabilities of one CPU of each generation, written by hand from the manuals' tables, so that
+//! tests do not depend on probing or the CPU table.
 
 use lbr_msr::LbrFormat;
 use lbr_msr::address::Msr;
@@ -21,7 +21,7 @@ fn cpu(vendor: Vendor, family: u32, model: u32) -> CpuIdentity {
     CpuIdentity { vendor, family, model, stepping: 10, uarch: None, hypervisor: None }
 }
 
-/// A legacy ring at `from` and `to` without SELECT.
+/// A legacy LBR at `from` and `to` without SELECT.
 fn ring(model: u32, depth: u32, from: u32, to: u32, format: u8, perfmon: u8) -> LbrCaps {
     LbrCaps {
         cpu: cpu(Vendor::Intel, 6, model),
@@ -254,7 +254,7 @@ pub(crate) fn zen2() -> LbrCaps {
     caps
 }
 
-/// Every generation, with what IA32_PERF_CAPABILITIES reads there.
+/// Every generation, with its value of IA32_PERF_CAPABILITIES.
 pub(crate) fn every() -> Vec<(&'static str, LbrCaps, Option<u64>)> {
     vec![
         ("p6", p6(), None),

@@ -1,13 +1,12 @@
-//! CPUID as tools have written it down over the years. The dumps are made up:
-//! their headers and the shape of their lines are those of the tools, their
-//! values those of one Core 2 (06_17) with two CPUs.
+//! CPUID dumps in the formats of many tools. The dumps are made up: headers and line formats are
+//! the tools', the values those of one Core 2 (06_17) with two CPUs.
 
 use lbr_msr::probe::{
     RecordedCpuid, probe,
     recorded::{RecordedCpu, RecordingError, parse},
 };
 
-/// The leaves that each dump holds: 0, 1, two of leaf 4, and 0AH.
+/// The leaves in each dump: 0, 1, two of leaf 4, and 0AH.
 const LEAVES: [(u32, [u32; 4]); 5] = [
     (0, [0xD, 0x756E_6547, 0x6C65_746E, 0x4965_6E69]),
     (1, [0x0001_0676, 0x0002_0800, 0x0008_E3FD, 0xBFEB_FBFF]),
@@ -16,7 +15,7 @@ const LEAVES: [(u32, [u32; 4]); 5] = [
     (0xA, [0x0728_0202, 0, 0, 0x503]),
 ];
 
-/// Both CPUs: a header for each, and a line for each leaf.
+/// A dump of both CPUs: a header per CPU, and a line per leaf.
 fn dump(header: fn(u32) -> String, line: fn(u32, [u32; 4]) -> String) -> String {
     let cpu = |n| {
         let lines = LEAVES.iter().map(|(leaf, registers)| line(*leaf, *registers));
@@ -29,7 +28,7 @@ fn dashes(leaf: u32, [a, b, c, d]: [u32; 4]) -> String {
     format!("CPUID {leaf:08X}: {a:08X}-{b:08X}-{c:08X}-{d:08X}\r\n")
 }
 
-/// The numbers of the CPUs, whose leaves must all be there.
+/// Parses the numbers of the CPUs, and checks that each has all leaves.
 fn cpus(text: &str) -> Vec<u32> {
     let cpus = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     for RecordedCpu { cpuid, .. } in &cpus {
@@ -46,8 +45,7 @@ fn cpus(text: &str) -> Vec<u32> {
     cpus.iter().map(|cpu| cpu.cpu).collect()
 }
 
-/// What AIDA64 writes before the registers: lines that begin with CPUID and
-/// are no leaves.
+/// AIDA64's text before the registers: lines that start with CPUID but are not leaves.
 const TITLES: &str = "\
 ------[ Versions ]------
 
@@ -76,7 +74,7 @@ fn every_header_of_instlatx64_and_aida64_is_known() {
         |n| format!("CPUID Registers (CPU #{n}{})", if n == 1 { " Virtual" } else { "" }),
         |n| format!("CPU#{n:03} AffMask: 0x{:08X}", 1 << n),
         |n| format!("Group: 0x00 Affinity mask: 0x{:016X}", 1 << n),
-        // None at all: leaf 0 comes again.
+        // No header: leaf 0 occurs again.
         |_| String::new(),
     ];
     for header in headers {
@@ -87,7 +85,7 @@ fn every_header_of_instlatx64_and_aida64_is_known() {
                      ------[ All CPUs ]------\nallcpu: Package 0 / Core 0 / Thread 0: Valid\n";
         assert_eq!(cpus(&format!("{text}{after}")), [0, 1]);
     }
-    // Some count from 1, and a group is 64 CPUs.
+    // Some count from 1; a group is 64 CPUs.
     let from_one = dump(|n| format!("CPUID Registers (CPU #{}):", n + 1), dashes);
     assert_eq!(cpus(&from_one), [1, 2]);
     let group = dump(|n| format!("Group: 0x0{n} Affinity mask: 0x0000000000000004"), dashes);
@@ -122,7 +120,7 @@ fn leaves_of_other_tools_are_read() {
         },
         // A table without prefixes.
         |leaf, [a, b, c, d]| format!("{leaf:08x} {a:08x} {b:08x} {c:08x} {d:08x}\n"),
-        // Small letters, and blanks between the registers.
+        // Lower case, and spaces between the registers.
         |leaf, [a, b, c, d]| format!("CPUID {leaf:08x}: {a:08x} {b:08x} {c:08x} {d:08x}\n"),
         dashes,
     ];
@@ -134,7 +132,7 @@ fn leaves_of_other_tools_are_read() {
             [0, 1]
         );
     }
-    // Sub-leaves that are numbered.
+    // Numbered sub-leaves.
     let numbered = "\
 CPUID 00000000:00 = 0000000d 756e6547 6c65746e 49656e69 | ....GenuntelineI
 CPUID 00000001:00 = 00010676 00020800 0008e3fd bfebfbff | v...............
@@ -145,7 +143,7 @@ CPUID 0000000a:00 = 07280202 00000000 00000000 00000503 | ..(.............
     assert_eq!(cpus(numbered), [0]);
 }
 
-/// `cpuid -1 -r` of two machines in one file, each with a `CPU:` of its own.
+/// `cpuid -1 -r` of two machines in one file, each with its own `CPU:` header.
 #[test]
 fn unnumbered_cpus_are_counted() {
     let names = |leaf: u32, [a, b, c, d]: [u32; 4]| {
@@ -155,12 +153,12 @@ fn unnumbered_cpus_are_counted() {
         )
     };
     assert_eq!(cpus(&dump(|_| "CPU:".into(), names)), [0, 1]);
-    // What is said of a CPU a second time adds nothing to it.
+    // A repeated dump of the same CPU adds nothing.
     assert_eq!(cpus(&dump(|_| "------[ Logical CPU #3 ]------".into(), dashes)), [3]);
 }
 
-/// A Nehalem's answer needs leaf 1, a Skylake's leaf 7 too (TSX), one with
-/// Architectural LBR leaf 1CH, and Zen 4's the extended leaves.
+/// A Nehalem needs leaf 1, a Skylake also leaf 7 (TSX), a CPU with Architectural LBR leaf 1CH, and
+/// Zen 4 the extended leaves.
 #[test]
 fn leaves_that_the_answer_does_not_need_may_be_missing() {
     let intel = |highest: u32, signature: u32| {
@@ -179,9 +177,9 @@ fn leaves_that_the_answer_does_not_need_may_be_missing() {
         (intel(0x16, 0x0005_06E3) + &dashes(7, [0, 0x810, 0, 0]), None),
         (intel(0x1F, 0x0009_0672), Some(7)),
         (intel(0x1F, 0x0009_0672) + &dashes(7, [0, 0, 0, 1 << 19]), Some(0x1C)),
-        // It does not announce Architectural LBR.
+        // Architectural LBR is not announced.
         (intel(0x1F, 0x0009_0672) + &dashes(7, [0; 4]), None),
-        // Nobody knows this model.
+        // An unknown model.
         (intel(0x1F, 0x000A_06F3), Some(7)),
     ] {
         assert_eq!(missing(&text), expected, "{text}");
@@ -193,16 +191,18 @@ fn leaves_that_the_answer_does_not_need_may_be_missing() {
     let zen_4 = amd(0x00A6_0F12) + &dashes(0x8000_0000, [0x8000_0028, 0, 0, 0]);
     let sizes = dashes(0x8000_0008, [0x3030, 0, 0, 0]);
     for (text, expected) in [
-        // Zen 2 has the pair, whatever its extended leaves.
+        // Zen 2 has the register pair for any extended leaves.
         (amd(0x0087_0F10), None),
         (amd(0x00A6_0F12), Some(0x8000_0000)),
-        (zen_4.clone(), Some(0x8000_0008)),
+        // Leaf 80000008H decides about BRS only without LbrExtV2.
+        (zen_4.clone(), Some(0x8000_0022)),
+        (zen_4.clone() + &dashes(0x8000_0022, [5, 0x4106, 0, 0]), Some(0x8000_0008)),
         (zen_4.clone() + &sizes, Some(0x8000_0022)),
-        (zen_4 + &sizes + &dashes(0x8000_0022, [7, 0x4106, 0, 0]), None),
+        (zen_4 + &dashes(0x8000_0022, [7, 0x4106, 0, 0]), None),
     ] {
         assert_eq!(missing(&text), expected, "{text}");
     }
-    // Nothing decides about the records of another vendor's CPU.
+    // Other vendors need no leaf.
     let via = dashes(0, [1, 0x746E_6543, 0x736C_7561, 0x4872_7561]) + &dashes(1, [0x6FD, 0, 0, 0]);
     assert_eq!(missing(&via), None);
 }

@@ -1,5 +1,5 @@
-//! Decoding against worked values, against a second decoder, and on values
-//! that real machines had.
+//! Decoding compared with hand-computed values, with a second decoder, and with values from real
+//! machines.
 
 use lbr_msr::{
     BranchEntry, LbrFormat, RawEntry,
@@ -132,12 +132,12 @@ fn amd_v2_is_extended_from_the_width_of_the_cpu() {
     assert_eq!((entry.from, entry.to), (0xFFFF_8123_4567_89AB, KERNEL));
     assert_eq!(entry.mispredicted, Some(true));
     assert_eq!(entry.spec, Some(BranchSpec::NonSpecCorrectPath));
-    // With 57 bits the same digits are a user address.
+    // With 57 bits, the same bits are a user address.
     assert_eq!(at(57, 0x0000_8123_4567_89AB, 1 << 63).unwrap().from, 0x0000_8123_4567_89AB);
     assert_eq!(at(57, 0x0100_0000_0000_0000, 1 << 62).unwrap().from, 0xFF00_0000_0000_0000);
     assert_eq!(at(48, 1, 1 << 62).unwrap().spec, Some(BranchSpec::WrongPath));
     assert_eq!(at(48, 1, 3 << 62).unwrap().spec, Some(BranchSpec::SpecCorrectPath));
-    // Empty is told by TO alone.
+    // Only TO decides whether a record is empty.
     assert_eq!(at(48, 0x8000_0000_0000_1234, 0x3FFF_FFFF_FFFF_FFFF), None);
     assert!(at(48, 0, 1 << 63).is_some());
 }
@@ -181,7 +181,7 @@ fn layout(said: Said) -> Layout {
     }
 }
 
-/// An entry as the second decoder writes it.
+/// An entry in the second decoder's output format.
 fn line(entry: Option<BranchEntry>) -> String {
     let Some(entry) = entry else { return "{\"empty\":true}".to_owned() };
     fn or_null(value: Option<impl ToString>) -> String {
@@ -223,7 +223,7 @@ fn agrees_with_a_second_decoder_on_random_records() {
     let mut values = Values(0x1d9);
     for kind in LBR_KINDS {
         for turn in 0..8_u32 {
-            // Every combination of announced fields for arch comes up.
+            // Covers various combinations of announced fields.
             let ecx = [0xF_0007, 0x7, 0x5, 0x3, 0x1_0004, 0xA_0002, 0, 0x6_0001][turn as usize];
             let virt_bits = [48, 57][turn as usize / 2 % 2];
             let said = Said { kind, tsx: turn % 2 == 0, virt_bits, ecx };
@@ -249,13 +249,12 @@ fn values_of_real_machines() {
     let text = std::fs::read_to_string(corpus.join("msr/raw_lastbranch_msrs.csv")).unwrap();
     let mut seen = 0;
     for row in text.lines().skip(1) {
-        // No column of these rows holds a quoted comma.
+        // The cells read here contain no commas.
         let cells: Vec<&str> = row.split(',').collect();
         let hex = |cell: &str| u64::from_str_radix(cell.trim_start_matches("0x"), 16).unwrap();
         let (value, canonical) = (hex(cells[6]), hex(cells[7]));
-        // Every one of them was read on a CPU with flags in FROM at most, so
-        // that format 3 restores the address; where nothing differs from sign
-        // extension, the plain formats do too.
+        // All were read on CPUs with at most flags in FROM, so format 3 restores the address; if
+        // only sign extension differs, the plain formats do too.
         if canonical != 0 {
             let entry = decode(legacy(3), &raw(value, canonical, None)).unwrap();
             assert_eq!((entry.from, entry.to), (canonical, canonical), "{row}");
@@ -274,8 +273,8 @@ fn values_of_real_machines() {
     assert!(seen >= 10, "only {seen} rows");
 }
 
-/// Two bits a counter from bit 32 up, and nothing of a counter that the CPU
-/// does not log: SDM 20.1.2.1, MSR_LBR_INFO.
+/// Two bits per counter from bit 32 up, and `None` for a counter that the CPU does not log: SDM
+/// 20.1.2.1, MSR_LBR_INFO.
 #[test]
 fn counters_in_every_combination() {
     for counters in 0..16u8 {

@@ -1,5 +1,4 @@
-//! The driver's device, as far as a file tree can stand in for it; the fake;
-//! recordings and their replay.
+//! The driver's device, emulated by a file tree; the fake; recordings and their replay.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -11,7 +10,7 @@ use lbr_msr::access::{
 use lbr_msr::{Msr, address};
 use tempfile::TempDir;
 
-/// A tree with two CPUs online, CPU 2 offline, and nodes for CPU 0 alone.
+/// A tree with two CPUs online, CPU 2 offline, and a node only for CPU 0.
 fn tree() -> (TempDir, Root) {
     let dir = tempfile::tempdir().unwrap();
     let cpus = dir.path().join("sys/devices/system/cpu");
@@ -40,7 +39,7 @@ fn reads_eight_bytes_at_the_address() {
     device.read_many(&[Msr(0x345), Msr(0x1D9)], &mut both).unwrap();
     assert_eq!(both, [0x33C5, 0x0123_4567_89AB_CDEF]);
     assert!(!device.one_call());
-    // A file that ends early is no register.
+    // A file that ends early.
     let error = device.read(Msr(0x34C)).unwrap_err();
     assert!(matches!(&error, MsrError::Os { cause, .. } if cause.contains("1 bytes")), "{error}");
 }
@@ -56,7 +55,7 @@ fn says_why_it_cannot_open() {
         matches!(&missing, MsrError::DriverMissing { path } if path.ends_with("dev/cpu/1/msr"))
     );
     assert!(missing.to_string().ends_with("modprobe msr"));
-    // Offline CPUs lose their node, so that a directory without one says so.
+    // Offline CPUs lose their node, so a missing node means offline.
     fs::create_dir_all(dir.path().join("dev/cpu/2")).unwrap();
     assert_eq!(error(2), MsrError::Offline { cpu: 2 });
 
@@ -75,7 +74,7 @@ fn says_that_the_file_mode_forbids() {
         Err(MsrError::Permission { path, mode }) => {
             assert_eq!((path, mode), (node.display().to_string(), 0o200));
         }
-        // Root reads whatever the mode says.
+        // Root may read despite the mode.
         Ok(_) => assert!(nix_is_root()),
         Err(other) => panic!("{other}"),
     }
@@ -89,12 +88,28 @@ fn nix_is_root() -> bool {
 }
 
 #[test]
+fn a_regular_file_is_a_node_of_a_made_up_tree_alone() {
+    let (_folder, root) = tree();
+    let file = root.msr_node(0);
+    let found = std::fs::metadata(&file).unwrap();
+    assert_eq!(root.not_a_node(&found), None);
+    assert_eq!(Root::default().not_a_node(&found), Some("a regular file"));
+    let error = Root::default().open_node(&file, false).unwrap_err();
+    assert_eq!(error.to_string(), "it is a regular file, not a character device");
+    assert!(Root::default().open_node("/dev/null".as_ref(), true).is_ok());
+}
+
+#[test]
 fn a_directory_is_no_device() {
     let (dir, root) = tree();
     fs::create_dir_all(dir.path().join("dev/cpu/1/msr")).unwrap();
-    let mut device = Device::open(1, &root).unwrap();
-    let error = device.read(Msr(0x10)).unwrap_err();
-    assert!(matches!(&error, MsrError::Os { cause, .. } if cause.contains("EISDIR")), "{error}");
+    for opened in [Device::open(1, &root), Device::open_for_writing(1, &root)] {
+        let error = opened.unwrap_err().to_string();
+        assert!(
+            error.ends_with("dev/cpu/1/msr: it is a directory, not a character device"),
+            "{error}"
+        );
+    }
 }
 
 #[test]
@@ -137,7 +152,7 @@ fn a_replay_keeps_to_the_recorded_order() {
     assert_eq!(replay.write(Msr(0x1D9), 0), Ok(()));
     assert!(matches!(replay.read(Msr(0x1C8)), Err(MsrError::Fault { .. })));
     assert_eq!(replay.rest().len(), 2);
-    // Out of order, or with another value: refused, and nothing is consumed.
+    // Out of order or with another value: refused, and the replay does not advance.
     let refused = replay.read(Msr(0x680)).unwrap_err();
     assert!(refused.to_string().contains("next recorded access is read of 0x1c9"), "{refused}");
     assert_eq!(replay.read(Msr(0x1C9)), Ok(7));
@@ -145,7 +160,7 @@ fn a_replay_keeps_to_the_recorded_order() {
     assert!(refused.to_string().contains("write of 0x1d9 with 0x1"), "{refused}");
     assert_eq!(replay.write(Msr(0x1D9), 1), Ok(()));
     let refused = replay.read(Msr(0x1D9)).unwrap_err();
-    assert!(refused.to_string().contains("has ended"), "{refused}");
+    assert!(refused.to_string().contains("ends here"), "{refused}");
 
     let incomplete = AccessDone { access: Access::Read, msr: Msr(1), value: None, error: None };
     assert!(Replay::new(0, vec![incomplete]).read(Msr(1)).is_err());

@@ -1,4 +1,4 @@
-//! Instructions as text: by hand, and beside binutils' objdump.
+//! Instructions as text, compared with hand-written text and with binutils' objdump.
 
 use lbr_msr::disasm::{Disassembler, Syntax};
 
@@ -10,8 +10,7 @@ fn text(syntax: Syntax, bytes: &[u8], ip: u64) -> (String, String) {
     (text.mnemonic, text.operands)
 }
 
-/// The loop of the text book, as it prints it; AT&T by the rules of that
-/// syntax.
+/// The textbook's loop as printed there, and in AT&T syntax by its rules.
 #[test]
 fn the_text_books_loop() {
     type Line = (u64, &'static [u8], [&'static str; 2], [&'static str; 2]);
@@ -44,27 +43,26 @@ fn addresses_and_prefixes() {
     assert_eq!((read.operands.as_str(), read.rip_relative), ("r8,[rip+0xfef]", Some(0x40_2000)));
     assert_eq!(text(Syntax::Intel, &[0xf3, 0xaa], 0).0, "rep stosb");
     assert_eq!(text(Syntax::Intel, &[0xf0, 0xff, 0x07], 0).0, "lock inc");
-    // Not an instruction of 64-bit code; cut off.
+    // Invalid in 64-bit code; truncated.
     for bytes in [&[0x06][..], &[0xe8, 0, 0], &[]] {
         assert_eq!(Disassembler::new(Syntax::Intel).text(bytes, 0), None);
     }
 }
 
-/// Instructions of this very program that are compared: a hundred thousand
-/// would say no more, and take longer.
+/// Number of this program's instructions to compare; more take longer and find nothing else.
 const COMPARED: usize = 40_000;
 
-/// What objdump says of this program: address, bytes, words.
+/// objdump's output for this program: address, bytes, text.
 fn objdump(syntax: &str) -> Option<Vec<(u64, Vec<u8>, String)>> {
     let program = std::env::current_exe().unwrap();
     let args = ["-d", "-w", "-M", syntax, "-j", ".text", "--insn-width=16"];
     let out = tool("objdump").args(args).arg(program).output();
     let Some(out) = out.ok().filter(|out| out.status.success()) else {
-        skipped("no objdump that knows x86 here");
+        skipped("objdump for x86 is not installed");
         return None;
     };
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    // Between functions lies data, which only their symbols keep apart.
+    // Only symbols separate functions from the data between them.
     if text.lines().filter(|line| line.ends_with(">:")).count() < 2 {
         skipped("the tests were built without symbols");
         return None;
@@ -79,18 +77,18 @@ fn objdump(syntax: &str) -> Option<Vec<(u64, Vec<u8>, String)>> {
     Some(lines.take(COMPARED).collect())
 }
 
-/// The mnemonic without what the two write differently.
+/// The mnemonic in a form common to both.
 fn plain(words: &str) -> String {
-    // Prefixes that change nothing are left out by one and not by the other.
+    // Only one of the two prints prefixes without effect.
     let prefixes = ["lock", "rep", "repz", "repe", "repnz", "repne", "cs", "ds", "data16"];
     let mut words = words.split_whitespace().skip_while(|word| prefixes.contains(word));
     let mnemonic = words.next().unwrap_or("nothing but prefixes");
     match mnemonic {
-        // Newer versions of objdump leave this suffix out.
+        // Newer versions of objdump omit this suffix.
         "callq" | "jmpq" | "pushq" | "popq" => mnemonic.trim_end_matches('q').to_owned(),
-        // A name of gas for the form with a wide immediate.
+        // gas's name for the form with a wide immediate.
         "movabs" => "mov".to_owned(),
-        // Operands say the size of string instructions, or the mnemonic does.
+        // The size of string instructions is in the operands or in the mnemonic.
         "movsb" | "movsw" | "movsd" | "movsq" => "movs".to_owned(),
         "stosb" | "stosw" | "stosd" | "stosq" => "stos".to_owned(),
         other => other.to_owned(),

@@ -1,5 +1,4 @@
-//! The description of registers: complete, found by name and address, right
-//! bit for bit.
+//! The description of registers: complete, found by name and address, and right for each bit.
 
 use lbr_msr::{
     Msr,
@@ -15,8 +14,8 @@ fn find(name: &str) -> Register {
     explain::find(name, None).unwrap()
 }
 
-/// Names of the one-bit fields that are set, and `NAME=value` of the wider
-/// ones that are not reserved.
+/// Names of the one-bit fields that are set, and `NAME=value` of the wider ones, without reserved
+/// ones.
 fn said(register: &Register, value: u64) -> Vec<String> {
     let fields = register.fields();
     let told = fields.iter().filter(|f| !f.is_reserved() && f.of(value) != 0);
@@ -67,7 +66,7 @@ fn perf_capabilities_0x33c5() {
             "FW_WRITE"
         ]
     );
-    // Bit 18 is reserved, whatever Linux once called it.
+    // Bit 18 is reserved, although Linux once named it.
     let eighteen = register.fields().into_iter().find(|f| f.mask() == 1 << 18).unwrap();
     assert!(eighteen.is_reserved());
 }
@@ -129,13 +128,13 @@ fn a_register_that_a_cpu_lacks_is_not_explained_for_it() {
         // Architectural LBR's own, on CPUs with a model-specific LBR.
         ("IA32_LBR_CTL", "06_5E"),
         ("0x14cf", "06_3C"),
-        // PDCM is Intel's alone, and later than Pentium M.
+        // PDCM exists only on Intel CPUs after Pentium M.
         ("IA32_PERF_CAPABILITIES", "19_61"),
         ("IA32_PERF_CAPABILITIES", "06_0D"),
         ("IA32_PERF_GLOBAL_STATUS", "06_0E"),
         ("IA32_RTIT_CTL", "06_2A"),
         ("BRBCR_EL1", "06_5E"),
-        // The table of Pentium M has the pair swapped; nothing confirms it.
+        // The only table for Pentium M has the pair swapped.
         ("LER_FROM_LIP", "06_09"),
         ("0x1dd", "06_0D"),
     ] {
@@ -165,8 +164,8 @@ fn what_a_filter_bit_says_depends_on_the_others() {
         assert_eq!(says, recorded, "{name} {value:#x}");
         assert!(!meaning(&on("LBR_SELECT", "06_2A"), name, value & 0xC0).contains("not"));
     }
-    // SDM 17.9: 0x3C5 and 0x3C6 are call-stack mode, Fuchsia's 0x2C5 is not,
-    // nor are both rings, nor the one bit.
+    // SDM 17.9: 0x3C5 and 0x3C6 are valid call-stack mode; Fuchsia's 0x2C5, both rings suppressed,
+    // and bit 9 alone are not.
     let haswell = on("LBR_SELECT", "06_3C");
     for (value, defined) in [
         (0x3C5, true),
@@ -182,7 +181,7 @@ fn what_a_filter_bit_says_depends_on_the_others() {
     assert_eq!(meaning(&haswell, "EN_CALLSTACK", 0x2C5 & 0x1FF), "no call-stack mode");
 }
 
-/// A branch from a ring that IA32_LBR_CTL does not enable has no FROM.
+/// IA32_LBR_CTL hides the FROM of a branch from a ring that is not enabled.
 #[test]
 fn a_hidden_from_is_no_address() {
     let from = find("IA32_LBR_0_FROM_IP");
@@ -243,7 +242,7 @@ fn addresses_of_indexed_registers() {
     assert_eq!(at("LASTBRANCH_TOS", "0F_03"), 0x1DA);
     assert_eq!(at("AMD_SAMP_BR_FROM_15", "19_11"), 0xC001_031E);
     assert_eq!(at("AMD_SAMP_BR_TO_15", "19_11"), 0xC001_031F);
-    // And back.
+    // And from addresses to names.
     assert_eq!(on("0xc001031f", "19_11").name(), "AMD_SAMP_BR_TO_15");
     assert_eq!(on("161f", "06_8F").name(), "IA32_LBR_31_TO_IP");
     assert_eq!(on("1dd", "06_8F").name(), "IA32_LER_FROM_IP");

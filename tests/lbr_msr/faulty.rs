@@ -1,11 +1,11 @@
-//! A software LBR whose writes can be made to fail, and that logs accesses.
+//! A software LBR that logs accesses and can be told to fail writes.
 
 use lbr_msr::access::{Access, MsrError};
 use lbr_msr::address::Msr;
 use lbr_msr::soft::SoftLbr;
 use lbr_msr::{MsrRead, MsrWrite};
 
-/// The writes whose numbers are in `fails` fail; every access is logged.
+/// Writes with numbers in `fails` fail; every access is logged.
 pub(crate) struct Faulty {
     pub(crate) soft: SoftLbr,
     pub(crate) log: Vec<(Access, Msr)>,

@@ -1,4 +1,4 @@
-//! Filters: names, register values, and both ways between them.
+//! Filters: names, register values, and conversions in both directions.
 
 use lbr_msr::caps::FilterRegister;
 use lbr_msr::filter::register::to_register_disarmed;
@@ -41,7 +41,7 @@ fn names() {
     }
 }
 
-/// The ready values of the facts, 4.2 and 5.2.
+/// Worked values from the facts, 4.2 and 5.2.
 #[test]
 fn worked_values() {
     assert_eq!(value("any", HASWELL), 0x000);
@@ -106,12 +106,12 @@ fn jumps_stay_open_where_they_swallow_calls() {
     assert_eq!(software_filter(filter("any_call,u"), SANDY_BRIDGE), None);
     assert_eq!(software_filter(filter("any_call,u"), ARCH), None);
 
-    // Call-stack mode leaves jumps out, whatever they swallow elsewhere.
+    // Call-stack mode excludes jumps, even if they swallow calls otherwise.
     let both = FilterRegister::LbrSelect { jumps_swallow_calls: true, call_stack: true };
     assert_eq!(value("stack,u", both), 0x3C5);
     assert_eq!(software_filter(filter("stack,u"), both), None);
 
-    // Suppressing indirect jumps there takes indirect calls and returns along.
+    // Suppressing indirect jumps there also suppresses indirect calls and returns.
     let captured = from_register(0x040, NEHALEM).unwrap();
     let lost = BranchClasses::IND_JMP | BranchClasses::IND_CALL | BranchClasses::RET;
     assert_eq!(captured.classes, BranchClasses::all() - lost);
@@ -151,7 +151,7 @@ fn values_read_back() {
     assert_eq!(read(0x0E5, SANDY_BRIDGE).filter(), Some(filter("any_call,u")));
     assert_eq!(read(0, FilterRegister::None).filter(), Some(filter("any,u,k")));
 
-    // What perf's names cannot say is said as sets.
+    // Captured sets that perf's names cannot express.
     let relative_jumps_only = read(0x1FF & !0x82, HASWELL);
     assert_eq!(relative_jumps_only.filter(), None);
     assert_eq!(relative_jumps_only.classes, BranchClasses::REL_JMP);
@@ -169,7 +169,7 @@ fn values_read_back() {
     assert_eq!(reserved(0x400, HASWELL), 0x400);
     assert_eq!(reserved(0x80_0011, ARCH), 0x80_0010);
     assert_eq!(reserved(0x7, BARE_ARCH), 0x6);
-    // A published library's default, which leaves far branches in.
+    // A published library's default, which records far branches.
     for value in [0x2C5, 0x2C6, 0x3C7, 0x200] {
         let error = from_register(value, HASWELL).unwrap_err();
         assert!(matches!(error, FilterError::UndefinedCallStack { .. }), "{value:#x}");
@@ -200,8 +200,7 @@ proptest! {
         prop_assert_eq!(filter.to_string().parse::<BranchFilter>(), Ok(filter));
     }
 
-    /// What the register captures is what was asked, but for the jumps that
-    /// software must take out again.
+    /// The register captures the requested classes, plus jumps that software must drop.
     #[test]
     fn a_value_captures_what_was_asked(filter in any_filter(), register in any_register()) {
         let Ok(value) = to_register(filter, register) else { return Ok(()) };
@@ -222,7 +221,7 @@ proptest! {
         }
     }
 
-    /// Whatever is in the register, its meaning is said or refused.
+    /// Every register value has a meaning or is refused.
     #[test]
     fn every_value_has_a_meaning(value in 0u64..0x80_0000, register in any_register()) {
         if let Ok(captured) = from_register(value, register)

@@ -1,7 +1,7 @@
-//! Table of contents of this test target; a file for each subject.
+//! Modules of this test target, one per subject.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-/// What tests share; each target names the parts that it needs.
+/// Shared test support; each target lists the parts it needs.
 #[path = "../support"]
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
 mod support {
@@ -42,4 +42,5 @@ mod soft_fault;
 mod soft_faults;
 mod soft_filter;
 mod soft_model;
+mod soft_prediction;
 mod soft_ring;

@@ -1,5 +1,5 @@
-//! The module's rules in memory, written from msr_batch.c and msr_entry.c, and
-//! what the backend makes of its answers.
+//! The module's rules in memory, written from msr_batch.c and msr_entry.c, and the backend's
+//! handling of its answers.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec, vec::Vec};
@@ -16,7 +16,7 @@ use crate::access::{Access, MsrError, MsrRead, MsrWrite, Op, Root};
 use crate::address::Msr;
 use crate::arm::Need;
 
-/// A CPU behind the module.
+/// A CPU as the module sees it.
 #[derive(Debug, Default)]
 struct Module {
     registers: BTreeMap<u32, u64>,
@@ -35,7 +35,7 @@ impl Batch for StandIn {
         if ops.is_empty() {
             return Err(Errno::EINVAL);
         }
-        // The list and the CPU are checked first, for all.
+        // First the list and the CPU are checked for all steps.
         let mut refused = None;
         for op in &mut *ops {
             let mask = module.masks.get(&op.msr).copied();
@@ -54,7 +54,7 @@ impl Batch for StandIn {
         }
         let mut first = None;
         for op in ops {
-            // Writes read before as well.
+            // Writes read the register first, too.
             let Some(held) = module.registers.get_mut(&op.msr) else {
                 op.err = -(Errno::EIO as i32);
                 first = first.or(Some(Errno::EIO));
@@ -76,8 +76,8 @@ const DEBUGCTL: Msr = Msr(0x1D9);
 const FROM: Msr = Msr(0x680);
 const ABSENT: Msr = Msr(0x6FF);
 
-/// CPU 0: DEBUGCTL with bits 0 and 1, of which bit 0 can be written; TOS and
-/// FROM 0; 0x6FF is listed but does not exist; SELECT is not listed.
+/// CPU 0: DEBUGCTL with bits 0 and 1, of which only bit 0 is writable; TOS and FROM 0; 0x6FF is
+/// listed but does not exist; SELECT is not listed.
 fn opened() -> (MsrSafe, Arc<Mutex<Module>>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let cpu = dir.path().join("dev/cpu");
@@ -120,7 +120,7 @@ fn a_batch_is_one_call_in_order() {
         Op::Write { msr: DEBUGCTL, value: 1 },
     ];
     safe.run(&mut batch).unwrap();
-    // Bit 1 is not in the mask: it stays.
+    // Bit 1 is not in the mask and keeps its value.
     assert_eq!(batch[1], Op::Read { msr: DEBUGCTL, value: 2 });
     assert_eq!(batch[2], Op::Read { msr: TOS, value: 5 });
     assert_eq!(batch[3], Op::Read { msr: FROM, value: 0x1111 });
@@ -176,7 +176,7 @@ fn a_fault_stops_its_own_step_alone() {
 
 #[test]
 fn the_error_is_named_where_the_module_leaves_the_steps_untouched() {
-    /// Checks, refuses, and copies nothing back.
+    /// Refuses, and copies nothing back.
     #[derive(Debug)]
     struct Silent;
     impl Batch for Silent {

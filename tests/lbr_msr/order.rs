@@ -1,8 +1,8 @@
-//! Time order, tested with rings that were filled by hand.
+//! Time order, tested with LBR stacks that were filled by hand.
 
 use lbr_msr::{caps::Order, decode::ring_order};
 
-/// A ring as hardware fills it: TOS moves on, then the record is written.
+/// An LBR that fills like hardware: TOS advances, then the record is written.
 struct Ring {
     depth: u32,
     tos: u32,
@@ -10,7 +10,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// A ring that recorded the branches 1, 2, ... `branches`.
+    /// An LBR that recorded the branches 1, 2, ... `branches`.
     fn filled(depth: u32, branches: u64) -> Ring {
         let mut ring = Ring { depth, tos: 0, records: vec![0; depth as usize] };
         for branch in 1..=branches {
@@ -73,7 +73,7 @@ fn brs_is_read_downward_from_below_msroff() {
     let order = |msroff| ring_order(Order::Saturating, 16, msroff).collect::<Vec<_>>();
     assert_eq!(order(1), [0]);
     assert_eq!(order(5), [4, 3, 2, 1, 0]);
-    // 0 again once all 16 are written.
+    // 0 again when all 16 are written.
     assert_eq!(order(0), (0..16).rev().collect::<Vec<_>>());
 }
 

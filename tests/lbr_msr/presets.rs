@@ -95,8 +95,8 @@ fn presets_known_by_heart() {
         assert_eq!((soft.caps.facility, soft.caps.depth), (facility, 16), "{key}");
         assert_eq!(soft.perf_capabilities, None);
     }
-    // Where no register was read on a CPU: the format, FREEZE_WHILE_SMM since
-    // Nehalem, full-width writes since Sandy Bridge.
+    // Not read on a real CPU: the format, FREEZE_WHILE_SMM since Nehalem, full-width writes since
+    // Sandy Bridge.
     for (key, value) in [
         ("06_1D", 0x2),
         ("06_36", 0x1),

@@ -1,5 +1,5 @@
-//! Probing: recorded machines, each quirk, what hypervisors hide, and the
-//! texts of three recorders.
+//! Probing: recorded machines, each quirk, LBRs hidden by hypervisors, and the text formats of
+//! three recorders.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ const HYPERVISOR: u32 = 1 << 31;
 const RTM: u32 = 1 << 11;
 const HLE: u32 = 1 << 4;
 
-/// An Intel CPU of which only what matters is set.
+/// An Intel CPU with only the relevant leaves set.
 #[derive(Clone, Copy, Default)]
 struct Intel {
     /// CPUID.01H:EAX.
@@ -97,14 +97,14 @@ fn skylake() {
     let freeze = Quirks::STREAMLINED_FREEZE | Quirks::DEEP_C_STATE_WIPES | Quirks::PT_DISABLES;
     assert_eq!(caps.quirks, freeze);
 
-    // Nobody read 345H: the format is unknown, the layout is the expected one.
+    // Without 345H the format is unknown, and the layout is the expected one.
     let unread = probe(&SKYLAKE.cpuid(), None).unwrap();
     assert_eq!((unread.format, unread.layout), (None, caps.layout));
     let no_tsx = Intel { leaf_7_ebx: 0, ..SKYLAKE }.probe(0x33C5).unwrap();
     assert!(!no_tsx.tsx());
 }
 
-/// The family 6 models with a model-specific ring that have a quirk, ascending.
+/// The family 6 models with a model-specific LBR that have a quirk, in ascending order.
 fn pt_models(quirk: Quirks, quirks_of: impl Fn(u32) -> Quirks) -> Vec<u32> {
     let mut models: Vec<u32> = lbr_msr::table::MODELS
         .iter()
@@ -128,7 +128,7 @@ fn each_quirk() {
     }
     let broadwell = legacy(0x306D4);
     assert_eq!(broadwell.quirks(0x32C4), Quirks::TSX_LESS_FORMAT_4 | Quirks::PT_DISABLES);
-    // Knights Landing says 1 and means 3.
+    // Knights Landing reports 1 and means 3.
     let knl = legacy(0x50671).probe(0x32C1).unwrap();
     assert_eq!(knl.format, Some(LbrFormat(1)));
     assert_eq!(knl.layout, Layout::Legacy { format: LbrFormat(3), tsx: false });
@@ -177,8 +177,8 @@ fn each_quirk() {
     let cedar_mill = legacy(0xF62).probe(0).unwrap();
     assert_eq!((cedar_mill.layout, cedar_mill.format), (Layout::Plain, Some(LbrFormat(0))));
     assert_eq!(cedar_mill.registers.to, Some(Msr(0x6C0)));
-    // Intel PT: six models by the SDM; Linux excludes five more with PT, and
-    // does not know Cannon Lake.
+    // Intel PT: six models according to the SDM. Linux excludes five more with PT, and does not
+    // list Cannon Lake.
     let with = |quirk: Quirks| -> Vec<u32> {
         pt_models(quirk, |signature| probe(&legacy(signature).cpuid(), None).unwrap().quirks)
     };
@@ -218,10 +218,10 @@ fn architectural_lbr() {
     assert!(caps.mispredict() && caps.cycles() && caps.types() && caps.call_stack());
     assert!(!caps.tsx());
     assert_eq!(caps.quirks, Quirks::DEEP_C_STATE_WIPES | Quirks::STREAMLINED_FREEZE);
-    // A model that nobody knows needs no row.
+    // An unknown model needs no row.
     let unknown = Intel { signature: 0xF06F0, ..golden_cove }.probe(0x3F).unwrap();
     assert_eq!((unknown.depth, unknown.cpu.uarch), (32, None));
-    // Each bit of the leaf on its own.
+    // Each bit of the leaf separately.
     let odd = Intel { leaf_1c: [0x8000_0001, 5, 0x000A_0002], ..golden_cove }.probe(0x3F).unwrap();
     assert_eq!(odd.depth, 8);
     assert_eq!(odd.filter, FilterRegister::LbrCtl { cpl: true, branch: false, call_stack: true });
@@ -247,7 +247,7 @@ fn amd_facilities() {
     assert_eq!((zen4.filter, zen4.quirks), (FilterRegister::AmdSelect, Quirks::FUSED_FROM));
     assert_eq!(zen4.registers.select, Some(address::AMD_LBR_SELECT));
     assert_eq!(zen4.freeze_status(), None);
-    // EAX[2]: LBR and counters freeze, and PerfCntrGlobalStatus[58] tells.
+    // EAX[2]: LBR and counters freeze, reported in PerfCntrGlobalStatus[58].
     let freezing = probe(&amd(0x00A6_0F12, 0, Some((7, 0x84106))), None).unwrap();
     assert_eq!(freezing.quirks, Quirks::FUSED_FROM | Quirks::STREAMLINED_FREEZE);
     assert_eq!(freezing.freeze_status(), Some(Msr(0xC000_0300)));
@@ -255,7 +255,7 @@ fn amd_facilities() {
     // Without the stack there is nothing to freeze.
     let none = probe(&amd(0x00A2_0F12, 0, Some((4, 0))), None).unwrap();
     assert_eq!((none.facility, none.quirks), (Facility::AmdSingle, Quirks::empty()));
-    // The size is read, not assumed: EBX[9:4] = 32.
+    // The depth is read, not assumed: EBX[9:4] = 32.
     assert_eq!(probe(&amd(0x00B4_0F40, 0, Some((7, 0x206))), None).unwrap().depth, 32);
 
     let zen3 = probe(&amd(0x00A2_0F12, 1 << 31, Some((0, 0))), None).unwrap();
@@ -271,7 +271,7 @@ fn amd_facilities() {
     assert_eq!((k7.why, k7.cpu.family), (Why::AmdBefore64Bit, 6));
 }
 
-/// A register file on which everything raises #GP.
+/// A register file whose registers all raise #GP.
 struct Hidden;
 
 impl MsrRead for Hidden {
@@ -319,7 +319,7 @@ fn hypervisors() {
     assert!(matches!(guest.probe(0x2000).unwrap_err().why, Why::HiddenFormatZero { .. }));
     assert_eq!(guest.probe(0x33C5).unwrap().depth, 32);
     assert_eq!(probe(&guest.cpuid(), Some(&mut Hidden)).unwrap_err().why, Why::CapabilitiesFault);
-    // A nameless vendor.
+    // A vendor without a name.
     let mut strange = RecordedCpuid::new();
     strange.insert(0, 0, 1, 0, 0, 0);
     assert_eq!(probe(&strange, None).unwrap_err().why, Why::Vendor);
@@ -338,7 +338,7 @@ fn formats_nobody_knows() {
 
 #[test]
 fn assumptions() {
-    // 06_EE is no model anybody knows.
+    // 06_EE is not a known model.
     let new = Intel { signature: 0xE06E0, ..SKYLAKE };
     let why = new.probe(0x33C5).unwrap_err();
     let Why::UnknownModel { key, format, .. } = &why.why else { panic!("{why:?}") };
@@ -463,7 +463,7 @@ MSR 00000010: 0000-0000-0000-0000
     let cpus = parse(text).unwrap();
     assert_eq!(cpus.iter().map(|cpu| cpu.cpu).collect::<Vec<_>>(), [0, 3]);
     assert_eq!(cpus[0].cpuid.get(4, 1).unwrap().eax, 0x1C00_4122);
-    // Sub-leaves without a number count up.
+    // Sub-leaves without a number are counted up.
     assert_eq!(cpus[0].cpuid.get(0xB, 1).unwrap().ebx, 8);
     let caps = probe(&cpus[0].cpuid, Some(&mut GivenPerfCapabilities(0x33C5))).unwrap();
     assert_eq!((caps.cpu.key().as_str(), caps.depth, caps.tsx()), ("06_5E", 32, true));
@@ -494,11 +494,11 @@ fn recordings_that_cannot_be_used() {
     assert_eq!(parse(""), Err(RecordingError::Empty));
     assert_eq!(parse("nothing\nhere [ at all ]=\n"), Err(RecordingError::Empty));
     let error = |text: &str| parse(text).unwrap_err();
-    // What `cpuid` prints without -r: decoded, but leaves that it does not know.
+    // The output of `cpuid` without -r: decoded, except for leaves that it does not know.
     let decoded = "CPU 3:\n   vendor_id = \"GenuineIntel\"\n   \
                    0x00000020 0x00: eax=0x0 ebx=0x1 ecx=0x0 edx=0x0\n";
     assert_eq!(error(decoded), RecordingError::NoLeafZero { cpu: 3 });
-    // A leaf below the highest that probing needs.
+    // A leaf below the highest, needed by probing, is absent.
     let without = TWO_CPUS.replace("0x0000001c", "0x0000001d");
     assert_eq!(error(&without), RecordingError::Missing { cpu: 0, leaf: 0x1C, highest: 0x20 });
     let zen = "CPUID 00000000: 00000001-68747541-444D4163-69746E65\n\
@@ -522,7 +522,7 @@ fn recordings_that_cannot_be_used() {
     }
 }
 
-/// A family that overflows eight bits, and other values no CPU has.
+/// A family that overflows eight bits, and other values that no CPU has.
 #[test]
 fn any_signature_is_survived() {
     for signature in [0, u32::MAX, 0x0FF0_0F00, 0x0FFF_FFFF] {
@@ -534,7 +534,7 @@ fn any_signature_is_survived() {
 }
 
 proptest::proptest! {
-    /// Registers that no CPU has: an answer all the same, never a panic.
+    /// Registers that no CPU has must not cause a panic.
     #[test]
     fn any_cpuid_is_survived(seed: u64, intel: bool, perf_capabilities: u64) {
         let reader = move |leaf: u32, subleaf: u32| {
@@ -601,7 +601,7 @@ fn rows(text: &str) -> Vec<HashMap<String, String>> {
     lines.map(|line| header.iter().cloned().zip(cells(line)).collect()).collect()
 }
 
-/// The leaves of a row, as far as they were kept.
+/// The leaves that a row preserves.
 fn reconstruct(row: &HashMap<String, String>) -> RecordedCpuid {
     let hex = |column: &str| u32::from_str_radix(&row[column], 16).unwrap_or(0);
     let mut cpuid = RecordedCpuid::new();
@@ -620,7 +620,7 @@ fn reconstruct(row: &HashMap<String, String>) -> RecordedCpuid {
     let (eax, ebx) = (hex("l1C_eax"), hex("l1C_ebx"));
     cpuid.insert(0x1C, 0, eax, ebx, hex("l1C_ecx"), hex("l1C_edx"));
     cpuid.insert(0x8000_0000, 0, hex("max_ext"), 0, 0, 0);
-    // Not kept: 48-bit addresses, no BRS.
+    // Not preserved: 48-bit addresses, no BRS.
     cpuid.insert(0x8000_0008, 0, 0x3030, 0, 0, 0);
     cpuid.insert(0x8000_0022, 0, hex("l80000022_eax"), hex("l80000022_ebx"), 0, 0);
     cpuid
@@ -635,8 +635,7 @@ fn every_recorded_machine() {
         let cpuid = reconstruct(row);
         let cpu = identify(&cpuid);
         let number = |column: &str| row[column].parse::<u32>().unwrap();
-        // The decoded columns hold base values for vendors whose extended
-        // fields nobody defines; the signature rule is Intel's and AMD's.
+        // Other vendors do not define extended fields; their columns hold base values.
         if matches!(row["vendor"].as_str(), "GenuineIntel" | "AuthenticAMD" | "HygonGenuine") {
             assert_eq!(
                 (cpu.family, cpu.model, cpu.stepping),
@@ -679,7 +678,7 @@ fn every_recorded_machine() {
     assert_eq!((arch, amd_v2, amd_single), (56, 14, 12));
 }
 
-/// One machine's CPUs fall into its core types.
+/// A hybrid's CPUs are grouped into its core types.
 #[test]
 fn hybrids_are_grouped_by_core_type() {
     let Some(machines) = machines() else { return };
@@ -702,7 +701,7 @@ fn hybrids_are_grouped_by_core_type() {
     }
 }
 
-/// "N-deep LBR", as real kernels printed it.
+/// "N-deep LBR" as printed by real kernels.
 #[test]
 fn every_depth_that_a_kernel_printed() {
     let Some(dir) = corpus() else { return };
@@ -727,7 +726,7 @@ fn every_depth_that_a_kernel_printed() {
             })
             .unwrap_or_else(|| panic!("no recorded CPUID of {family:x}_{model:x}"));
         let caps = probe(&reconstruct(machine), None).unwrap();
-        // 0: the kernel found no LBR stack (AMD's single pair is none).
+        // 0: the kernel found no LBR stack (AMD's register pair does not count).
         let expected = match number("lbr_depth_printed") {
             0 => 1,
             depth => depth,
@@ -753,4 +752,27 @@ fn every_recorded_perf_capabilities() {
         let expected = lbr_msr::table::lookup(6, model).unwrap().generation.format;
         assert_eq!(expected.reported(), caps.format, "{}", row["cpu"]);
     }
+}
+
+/// Leaf 80000008H decides about BRS alone, which Zen 3 has and CPUs with LbrExtV2 do not need.
+#[test]
+fn a_dump_of_zen_4_needs_no_leaf_80000008() {
+    let dump = |signature: &str, debug: &str| {
+        format!(
+            "CPUID 00000000: 00000010-68747541-444D4163-69746E65\n\
+             CPUID 00000001: {signature}-00000000-00000000-00000000\n\
+             CPUID 80000000: 80000028-68747541-444D4163-69746E65\n\
+             CPUID 80000022: {debug}\n"
+        )
+    };
+    // Zen 4 (19_61) and Zen 5 (1A_44): EAX[1], and 16 records in EBX[9:4].
+    for signature in ["00A60F12", "00B40F40"] {
+        let cpus = parse(&dump(signature, "00000007-00000106-00000000-00000000")).unwrap();
+        assert!(cpus[0].cpuid.missing().is_none(), "{signature}");
+    }
+    let missing = RecordingError::Missing { cpu: 0, leaf: 0x8000_0008, highest: 0x8000_0028 };
+    assert_eq!(
+        parse(&dump("00A20F10", "00000000-00000000-00000000-00000000")).err(),
+        Some(missing)
+    );
 }

@@ -1,4 +1,4 @@
-//! Registers as types: names, addresses, bits, and what a write preserves.
+//! Registers as types: names, addresses, bits, and the bits that a write preserves.
 
 use lbr_msr::{
     LbrFormat, Msr, MsrError, MsrRead, MsrWrite,
@@ -10,7 +10,7 @@ use lbr_msr::{
     },
 };
 
-/// One register that holds a value, and a record of what was done to it.
+/// One register with a value, and a log of accesses.
 struct One {
     msr: Msr,
     value: u64,
@@ -84,7 +84,7 @@ fn documented_bits_are_those_of_the_manuals() {
 
 #[test]
 fn update_keeps_every_other_bit() {
-    // Every bit but LBR, reserved ones and those of the kernel included.
+    // Every bit except LBR, including reserved ones and the kernel's.
     let mut msr = One::holding(DebugCtl::MSR, 0xFFFF_FFFF_FFFF_FFFE);
     let written = DebugCtl::update(&mut msr, |f| f.insert(DebugCtl::LBR)).unwrap();
     assert_eq!((msr.value, written.raw()), (u64::MAX, u64::MAX));
@@ -97,7 +97,7 @@ fn write_keeps_undocumented_bits_and_sets_the_others() {
     let mut msr = One::holding(DebugCtl::MSR, 0xABCD_0000_0000_4002);
     (DebugCtl::LBR | DebugCtl::FREEZE_LBRS_ON_PMI).write(&mut msr).unwrap();
     assert_eq!(msr.value, 0xABCD_0000_0000_0801);
-    // Bits of the value that have no name are not written.
+    // Undocumented bits of the value are not written.
     DebugCtl::from_raw(1 << 40 | 1).write(&mut msr).unwrap();
     assert_eq!(msr.value, 0xABCD_0000_0000_0001);
 
@@ -137,7 +137,7 @@ fn perf_capabilities_of_real_machines() {
     for row in text.lines().skip(1) {
         let cells: Vec<&str> = row.split(',').collect();
         let value = u64::from_str_radix(cells[4].trim_start_matches("0x"), 16).unwrap();
-        // The words in column 6 may hold a comma: count the flags from there.
+        // The text in column 6 may contain commas: count the flags from there.
         let flags: Vec<&str> =
             cells[7..].iter().copied().skip_while(|c| c.parse::<u8>().is_err()).collect();
         let caps = PerfCapabilities::from_raw(value);
@@ -162,7 +162,7 @@ fn dbg_extn_cfg_fields() {
     let cfg = DbgExtnCfg::from_raw(0x0305_007C);
     assert_eq!((cfg.must_be_3(), cfg.msroff(), cfg.pmc()), (3, 5, 3));
     assert!(cfg.contains(DbgExtnCfg::BRSMEN | DbgExtnCfg::VB | DbgExtnCfg::LBRV2EN));
-    // Enabling LbrExtV2 leaves bits 4:3 as they are.
+    // Enabling LbrExtV2 does not change bits 4:3.
     let mut msr = One::holding(DbgExtnCfg::MSR, 0x18);
     DbgExtnCfg::update(&mut msr, |f| f.insert(DbgExtnCfg::LBRV2EN)).unwrap();
     assert_eq!(msr.value, 0x58);

@@ -1,4 +1,4 @@
-//! One look at a ring that only reads.
+//! A read-only snapshot of the LBR.
 
 use lbr_msr::access::{Access, FakeMsrs, MsrError, Recording};
 use lbr_msr::record::HwBranchType;
@@ -6,8 +6,8 @@ use lbr_msr::snapshot::Snapshot;
 use lbr_msr::soft::{Retired, SoftCpu, SoftLbr};
 use lbr_msr::{Msr, MsrRead, MsrWrite};
 
-/// A ring of `key` that recorded user branches 1, 2, ... `count`: number i goes
-/// from 0x1000·i to 0x1000·i + 8. Recording is off again.
+/// The LBR of `key` after user branches 1, 2, ... `count`: number i goes from 0x1000·i to 0x1000·i
+/// + 8. Recording is off again.
 fn recorded(key: &str, count: u64) -> (SoftCpu, SoftLbr) {
     let soft = SoftCpu::preset(key).unwrap();
     let registers = soft.caps.registers;
@@ -26,7 +26,7 @@ fn recorded(key: &str, count: u64) -> (SoftCpu, SoftLbr) {
 #[test]
 fn newest_first_whatever_the_order_of_the_registers() {
     for (key, count, depth, first_slot) in [
-        // 35 records into a ring of 32 that starts at 1: the last is at 35 mod 32.
+        // 35 records in an LBR of 32 that starts at 1: the last is at 35 mod 32.
         ("06_5E", 35, 32, 3),
         ("06_0F", 6, 4, 2),
         ("06_8F", 40, 32, 0),
@@ -55,7 +55,7 @@ fn recording_that_goes_on_is_torn() {
     assert_eq!((snapshot.control, snapshot.select, snapshot.position), (1, Some(0), Some(3)));
 }
 
-/// Records a branch whenever TOS is read, as the reader's own system calls do.
+/// Records a branch whenever TOS is read, as the reader's system calls would.
 struct Busy(SoftLbr);
 
 impl MsrRead for Busy {
@@ -79,7 +79,7 @@ fn a_ring_that_moves_is_torn() {
     assert!(snapshot.moved);
 }
 
-/// Streamlined freeze: enabled, and yet nothing is recorded.
+/// Streamlined freeze: enabled, but not recording.
 #[test]
 fn frozen_is_not_recording() {
     let soft = SoftCpu::preset("06_5E").unwrap();
@@ -94,7 +94,7 @@ fn frozen_is_not_recording() {
     assert!(Snapshot::read(&mut fake.with_fault(Msr(0x38E)), &soft.caps).unwrap().recording);
 }
 
-/// AMD's status is another register: Intel's does not exist there.
+/// On AMD the status is in another register; Intel's does not exist.
 #[test]
 fn frozen_is_not_recording_on_amd_either() {
     let soft = SoftCpu::preset("zen4").unwrap();

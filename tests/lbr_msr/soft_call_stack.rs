@@ -67,14 +67,14 @@ fn more_calls_than_records_lose_the_outermost() {
         soft.retire(&branch(0x100 * n, 0x100 * n + 0x10, RelCall));
     }
     assert_eq!(soft.read(TOS), Ok(2));
-    // 17 and 18 stand in the slots of 1 and 2.
+    // 17 and 18 overwrite the slots of 1 and 2.
     assert_eq!(froms(&mut soft, 0x680, 4), [0x1000, 0x1100, 0x1200, 0x300]);
     for _ in 0..16 {
         soft.retire(&branch(0x5000, 0x6000, Ret));
     }
     assert_eq!(froms(&mut soft, 0x680, 16), [0; 16]);
     assert_eq!(soft.read(TOS), Ok(2));
-    // Two returns more than records: TOS goes on down.
+    // Two returns more than records: TOS keeps falling.
     assert!(soft.retire(&branch(0x5000, 0x6000, Ret)));
     assert_eq!(soft.read(TOS), Ok(1));
     soft.retire(&branch(0x77, 0x88, RelCall));
@@ -97,7 +97,7 @@ fn arch_shifts_down_on_calls_and_up_on_returns() {
     assert_eq!(soft.read(Msr(0x121F)), Ok(0));
 }
 
-/// SDM 17.9: every other combination leaves the contents undefined.
+/// SDM 17.9: with any other combination the contents are undefined.
 #[test]
 fn undefined_combinations_record_nothing() {
     for value in [0x200, 0x2C5, 0x2C6, 0x3C7, 0x3CD, 0x3D5, 0x3E5, 0x3C1, 0x385, 0x345] {

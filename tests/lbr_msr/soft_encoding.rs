@@ -1,5 +1,4 @@
-//! The bits of a record in every layout, worked out by hand from the manuals'
-//! tables.
+//! The bits of a record in every layout, computed by hand from the manuals' tables.
 
 use lbr_msr::address::Msr;
 use lbr_msr::caps::{Layout, LbrCaps};
@@ -40,7 +39,7 @@ fn after(cycles: u32, branch: Retired) -> Retired {
     Retired { cycles: Some(cycles), ..branch }
 }
 
-/// The first record after a reset has no cycle count, so a second is needed.
+/// Uses two records, because the first after a reset has no cycle count.
 fn second(caps: &LbrCaps, branch: Retired) -> (u64, u64, Option<u64>) {
     last(caps, &[after(77, self::branch(1, 2)), branch])
 }
@@ -66,7 +65,7 @@ fn format_3_has_mispred_in_from() {
     }
 }
 
-/// The facts' worked values, in reverse.
+/// The facts' worked values, encoded.
 #[test]
 fn format_4_has_three_flags_in_from() {
     let caps = by_hand::haswell(true);
@@ -131,7 +130,7 @@ fn cycles_count_from_record_to_record_and_saturate() {
     soft.retire(&after(100, branch(1, 2)));
     soft.retire(&after(20, branch(1, 2)));
     soft.retire(&after(3, jump));
-    assert_eq!(soft.read(Msr(0xDC2)), Ok(123), "through branches left out");
+    assert_eq!(soft.read(Msr(0xDC2)), Ok(123), "through filtered branches");
     soft.retire(&after(0xFFFE, jump));
     assert_eq!(soft.read(Msr(0xDC3)), Ok(0xFFFE));
     soft.retire(&after(0x1_0000, jump));
@@ -139,7 +138,7 @@ fn cycles_count_from_record_to_record_and_saturate() {
     soft.retire(&after(u32::MAX, branch(1, 2)));
     soft.retire(&after(u32::MAX, jump));
     assert_eq!(soft.read(Msr(0xDC5)), Ok(0xFFFF));
-    soft.retire(&branch(1, 2)); // nobody knows how long this one took
+    soft.retire(&branch(1, 2)); // its cycle count is unknown
     soft.retire(&after(7, jump));
     assert_eq!(soft.read(Msr(0xDC6)), Ok(0));
 }
@@ -201,7 +200,7 @@ fn p6_stores_32_bits() {
 
 #[test]
 fn addresses_are_extended_from_bit_47() {
-    // A faulting IP can be anything.
+    // A faulting IP may be non-canonical.
     let (from, to, _) =
         last(&by_hand::skylake(), &[branch(0x1234_8000_0000_0001, 0xFFFF_0000_0000_0001)]);
     assert_eq!((from, to), (0xFFFF_8000_0000_0001, 1));

@@ -63,7 +63,7 @@ fn from_perfmon_4_on_recording_can_be_frozen_by_a_write() {
     const STATUS_SET: Msr = Msr(0x391);
     let mut soft = SoftLbr::new(&by_hand::skylake(), Some(5));
     soft.write(DEBUGCTL, 1).unwrap();
-    // A counter's bit is the performance monitor's.
+    // A counter's bit belongs to the performance monitor.
     soft.write(STATUS_SET, LBR_FRZ | 1).unwrap();
     assert_eq!((soft.read(STATUS_SET), soft.read(STATUS)), (Ok(0), Ok(LBR_FRZ)));
     assert!(!soft.retire(&jump(1)));
@@ -201,7 +201,7 @@ fn the_last_exception_pair_takes_the_newest_record() {
     soft.exception();
     assert_eq!(soft.read(Msr(0x1DD)), Ok(0x1002), "LER needs LBREn");
 
-    // Beside an AMD stack it belongs to the one-entry pair.
+    // With an AMD stack, it belongs to the one-entry pair.
     let mut soft = SoftLbr::new(&by_hand::zen4(), None);
     soft.write(DBG_EXTN_CFG, 0x58).unwrap();
     soft.retire(&jump(1));

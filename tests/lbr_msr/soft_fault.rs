@@ -1,4 +1,4 @@
-//! Lies and errata by name, and what some of them do to registers, by hand.
+//! Injected faults by name, and the register effects of some, computed by hand.
 
 use lbr_msr::record::HwBranchType::{Cond, RelJmp};
 use lbr_msr::soft::fault::FaultKind;
@@ -51,14 +51,14 @@ fn every_fault_applies_to_some_cpu() {
 
 #[test]
 fn registers_change_and_nothing_else_does() {
-    // 5 (INFO) becomes 3, the bits above stay: 33C5H was read on a 06_5E.
+    // 5 (INFO) becomes 3, the bits above are unchanged: 33C5H was read on a 06_5E.
     assert_eq!(soft("06_5E", Fault::FormatCode).read(Msr(0x345)), Ok(0x33C3));
     assert!(soft("06_5E", Fault::NoInfo).read(Msr(0xDC0)).is_err());
 
     let mut lbr = soft("06_5E", Fault::TosOffByOne);
     lbr.write(DEBUGCTL, 1).unwrap();
     lbr.retire(&jump(1));
-    // The first branch goes to slot 1; TOS says 2.
+    // The first branch goes to slot 1; TOS reads 2.
     assert_eq!((lbr.read(Msr(0x681)), lbr.read(TOS)), (Ok(0x1001), Ok(2)));
 
     let mut lbr = soft("06_5E", Fault::HalfDepth);
@@ -71,9 +71,9 @@ fn registers_change_and_nothing_else_does() {
     let mut lbr = soft("06_5E", Fault::IgnoresCond);
     lbr.write(SELECT, 1 << 2 | 1 << 7).unwrap();
     lbr.write(DEBUGCTL, 1).unwrap();
-    assert!(!lbr.retire(&jump(1)), "relative jumps are suppressed all the same");
+    assert!(!lbr.retire(&jump(1)), "relative jumps are still suppressed");
     assert!(lbr.retire(&Retired::user(1, 2, Cond)));
-    assert_eq!(lbr.read(SELECT), Ok(1 << 2 | 1 << 7), "what was written is read");
+    assert_eq!(lbr.read(SELECT), Ok(1 << 2 | 1 << 7), "the written value is read");
 
     let mut lbr = soft("06_5E", Fault::DuplicateNewest);
     lbr.write(DEBUGCTL, 1).unwrap();
@@ -85,8 +85,8 @@ fn registers_change_and_nothing_else_does() {
 
 #[test]
 fn the_second_record_of_an_abort_is_newer_and_has_no_flag() {
-    // Linux lbr.c, walking from the newest on, drops the record that it read
-    // before the one with the flag.
+    // Linux lbr.c walks from the newest record and drops the one that it read before the flagged
+    // one.
     let mut lbr = soft("06_3C", Fault::DoubleAbort);
     lbr.write(DEBUGCTL, 1).unwrap();
     lbr.retire(&Retired { abort: true, in_tx: true, ..jump(0) });

@@ -1,5 +1,4 @@
-//! What raises #GP: absent registers, reserved bits, addresses that are not
-//! canonical.
+//! Accesses that raise #GP: absent registers, reserved bits, non-canonical addresses.
 
 use lbr_msr::access::{Access, MsrError};
 use lbr_msr::address::Msr;
@@ -28,7 +27,7 @@ fn a_fault_names_cpu_register_and_access() {
     assert_eq!(soft.write(SELECT, 0).map(|()| 0), fault(Access::Write));
 }
 
-/// Of each kind: registers that exist and, next to them, ones that do not.
+/// For each kind: registers that exist and, next to them, ones that do not.
 #[test]
 fn each_cpu_has_its_own_registers_and_no_others() {
     let rows: [(lbr_msr::LbrCaps, &[u32], &[u32]); 13] = [
@@ -116,8 +115,8 @@ fn lbr_ctl_takes_what_leaf_1ch_offers() {
 #[test]
 fn debugctl_takes_the_bits_of_its_generation() {
     let tsx = 1 << 15;
-    // Modern: 0, 1, 6 to 10; 11 and 12 with PDCM and perfmon 2; 13 from
-    // Nehalem on; 14 by IA32_PERF_CAPABILITIES[12]; 15 with TSX.
+    // Modern: 0, 1, 6 to 10; 11 and 12 with PDCM and perfmon 2; 13 from Nehalem on; 14 with
+    // IA32_PERF_CAPABILITIES[12]; 15 with TSX.
     let rows = [
         (by_hand::p6(), None, 0x7F_u64),
         (by_hand::pentium_m(), None, 0x1FF),
@@ -161,7 +160,7 @@ fn brs_configuration_wants_bits_4_and_3_and_no_reserved_ones() {
         soft.write(DBG_EXTN_CFG, good).unwrap();
         assert_eq!(soft.read(DBG_EXTN_CFG), Ok(good));
     }
-    // LbrExtV2 shares the register, whose other bits are not its own.
+    // LbrExtV2 shares the register, whose other bits belong to others.
     let mut soft = SoftLbr::new(&by_hand::zen4(), None);
     soft.write(DBG_EXTN_CFG, 0x1234_5678).unwrap();
     assert_eq!(soft.read(DBG_EXTN_CFG), Ok(0x1234_5678));
@@ -178,7 +177,7 @@ fn depth_takes_the_depths_of_the_mask() {
     }
 }
 
-/// A mask of more than the capabilities' depth: the depth decides.
+/// If the mask exceeds the capabilities' depth, the depth decides.
 #[test]
 fn depth_never_exceeds_the_deepest() {
     let mut caps = by_hand::golden_cove();
@@ -188,7 +187,7 @@ fn depth_never_exceeds_the_deepest() {
     assert!(soft.write(LBR_DEPTH, 8).is_ok());
 }
 
-/// Addresses in FROM and TO must be canonical under the flags.
+/// Addresses in FROM and TO must be canonical below the flags.
 #[test]
 fn from_and_to_are_checked_as_the_format_lays_them_out() {
     let noncanonical = 0x0000_8000_0000_0000;
@@ -216,15 +215,15 @@ fn from_and_to_are_checked_as_the_format_lays_them_out() {
             assert!(soft.write(Msr(0x680), bad).is_err(), "{bad:#x}");
         }
     }
-    // Format 6: the cycle count stands where TO's sign was.
+    // Format 6: the cycle count replaces TO's sign bits.
     let mut soft = SoftLbr::new(&by_hand::goldmont(), None);
     soft.write(Msr(0x6C0), 0x0019_8000_0000_0000).unwrap();
     assert_eq!(soft.read(Msr(0x6C0)), Ok(0x0019_8000_0000_0000));
     assert!(SoftLbr::new(&by_hand::nehalem(), None).write(Msr(0x6C0), 1 << 63).is_err());
 }
 
-/// Haswell and Broadwell: with TSX, bits 63:61 of FROM are flags; without,
-/// 62:61 are checked as a part of the sign although 0 is what was recorded.
+/// Haswell and Broadwell: with TSX, bits 63:61 of FROM are flags; without, 62:61 are checked as
+/// part of the sign although they were recorded as 0.
 #[test]
 fn haswell_without_tsx_refuses_what_it_recorded_itself() {
     let recorded_kernel = 0x9FFF_FFFF_8100_0123;
@@ -234,7 +233,7 @@ fn haswell_without_tsx_refuses_what_it_recorded_itself() {
     for value in [recorded_kernel, sign_restored, 0xC000_5555_5555_4444, 0] {
         with.write(Msr(0x680), value).unwrap();
     }
-    // The last-exception FROM has the same problem.
+    // The same for the last-exception FROM.
     for msr in [0x680, 0x1DD] {
         assert!(without.write(Msr(msr), recorded_kernel).is_err());
         assert!(without.write(Msr(msr), 0xC000_5555_5555_4444).is_err());

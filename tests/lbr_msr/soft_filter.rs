@@ -1,5 +1,4 @@
-//! Each filter bit of each generation against every class of branch in both
-//! rings.
+//! Each filter bit of each generation with every class of branch in both rings.
 
 use lbr_msr::caps::{FilterRegister, LbrCaps};
 use lbr_msr::record::HwBranchType::{self, Cond, IndCall, IndJmp, Other, RelCall, RelJmp, Ret};
@@ -14,7 +13,7 @@ fn landing(class: HwBranchType, cpl_after: u8) -> Retired {
     Retired { cpl_after, cpl_before: cpl_after, ..Retired::user(0x10, 0x20, class) }
 }
 
-/// The classes that pass `value`, for branches that land in ring 0 and ring 3.
+/// The classes that `value` records, for branches that land in ring 0 and ring 3.
 fn passes(caps: &LbrCaps, value: u64) -> [Vec<HwBranchType>; 2] {
     [0, 3].map(|ring| {
         CLASSES
@@ -70,7 +69,7 @@ fn each_suppress_bit_since_sandy_bridge_and_of_amd_takes_out_its_own() {
         assert_eq!(passes(&caps, 0x001), [vec![], without(&[])]);
         assert_eq!(passes(&caps, 0x002), [without(&[]), vec![]]);
         assert_eq!(passes(&caps, 0x101), [vec![], without(&[Other])]);
-        // The facts' ready values.
+        // Worked values from the facts.
         assert_eq!(passes(&caps, 0x1F9), [vec![], vec![Cond]]);
         assert_eq!(passes(&caps, 0x0E5), [vec![], vec![IndCall, RelCall, Other]]);
         assert_eq!(passes(&caps, 0x0DD), [vec![], vec![Ret, Other]]);
@@ -82,9 +81,9 @@ fn nehalem_and_silvermont_jump_bits_swallow_calls_and_returns() {
     for caps in [by_hand::nehalem(), by_hand::silvermont()] {
         assert_eq!(passes(&caps, 0x040)[1], without(&[IndJmp, IndCall, Ret]));
         assert_eq!(passes(&caps, 0x080)[1], without(&[RelJmp, RelCall]));
-        // Sandy Bridge's value for calls gets far branches only.
+        // Sandy Bridge's value for calls records only far branches here.
         assert_eq!(passes(&caps, 0x0E5), [vec![], vec![Other]]);
-        // With both jumps let through, calls are.
+        // With both jump classes unsuppressed, calls are recorded.
         assert_eq!(passes(&caps, 0x025)[1], without(&[Cond, Ret]));
         assert_eq!(passes(&caps, 0x008)[1], without(&[RelCall]));
         assert_eq!(passes(&caps, 0x004)[1], without(&[Cond]));
@@ -154,11 +153,11 @@ fn rings_are_tested_where_the_branch_lands() {
     assert!(soft.retire(&sysret));
     assert_eq!(soft.read(lbr_msr::Msr(0x1500)), Ok(!0), "hidden");
     assert_eq!(soft.read(lbr_msr::Msr(0x1600)), Ok(0x40_1002));
-    // Both rings recorded: nothing to hide.
+    // Both rings recorded: no FROM is hidden.
     soft.write(LBR_CTL, 0x7F_0007).unwrap();
     soft.retire(&sysret);
     assert_eq!(soft.read(lbr_msr::Msr(0x1500)), Ok(!0xFFF + 8));
-    // Kernel only: SYSCALL's FROM is what is hidden.
+    // Kernel only: SYSCALL's FROM is hidden.
     soft.write(LBR_CTL, 0x7F_0003).unwrap();
     assert!(soft.retire(&syscall));
     assert_eq!(soft.read(lbr_msr::Msr(0x1500)), Ok(!0));

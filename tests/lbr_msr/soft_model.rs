@@ -1,5 +1,5 @@
-//! Random scripts against an obvious model: a list of the branches that pass,
-//! of which the ring holds the last.
+//! Random scripts compared with a simple model: a list of the branches that pass, whose last ones
+//! the LBR holds.
 
 use lbr_msr::address::Msr;
 use lbr_msr::caps::LbrCaps;
@@ -151,7 +151,7 @@ proptest! {
         }
     }
 
-    /// A stack of calls, of which the innermost are kept.
+    /// A stack of calls, of which the LBR keeps the innermost.
     #[test]
     fn call_stack_mode_keeps_the_innermost_frames(
         arch in any::<bool>(),
@@ -183,7 +183,7 @@ proptest! {
         }
     }
 
-    /// Whatever is read or written: an answer or a fault, never a panic.
+    /// Every access returns a value or a fault, never panics.
     #[test]
     fn any_access_is_answered_or_faults(
         writes in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0_u32..64), 0..40),

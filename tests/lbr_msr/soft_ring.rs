@@ -1,4 +1,4 @@
-//! Filling and wrapping each kind of ring: TOS, order, depth, counting.
+//! Filling and wrapping each kind of LBR: TOS, order, depth, counting.
 
 use lbr_msr::address::Msr;
 use lbr_msr::caps::LbrCaps;
@@ -40,8 +40,8 @@ fn nothing_is_recorded_while_recording_is_off() {
     }
 }
 
-/// TOS is incremented before the write, so the first record goes to index 1
-/// and the one with number `depth` to index 0 (SDM 17.4.8).
+/// TOS is incremented before the write, so the first record goes to index 1 and record number
+/// `depth` to index 0 (SDM 17.4.8).
 #[test]
 fn tos_rings_fill_and_wrap() {
     let rings = [
@@ -133,7 +133,7 @@ fn arch_keeps_the_newest_at_index_0_and_obeys_depth() {
     assert_eq!((get(&mut soft, 0x1500), get(&mut soft, 0x1600)), (0x1028, 0x2028));
     assert_eq!(get(&mut soft, 0x151F), 0x1009, "the oldest of 32");
 
-    // Any write of DEPTH empties the ring, one of the same value too.
+    // Any write of DEPTH clears the records, even of the same value.
     soft.write(LBR_DEPTH, 32).unwrap();
     for i in 0..32 {
         for bank in [0x1500, 0x1600, 0x1200] {
@@ -161,7 +161,7 @@ fn arch_shifts_through_a_partly_filled_ring() {
     }
     let newest_first: Vec<u64> = (0..5).map(|i| get(&mut soft, 0x1500 + i)).collect();
     assert_eq!(newest_first, [0x1003, 0x1002, 0x1001, 0, 0]);
-    // A write goes to the record that the index names at that moment.
+    // A write goes to the record that has the index at that moment.
     soft.write(Msr(0x1500), 0).unwrap();
     soft.retire(&jump(4));
     let newest_first: Vec<u64> = (0..5).map(|i| get(&mut soft, 0x1500 + i)).collect();
@@ -201,7 +201,7 @@ fn brs_fills_once_and_stops() {
     assert_eq!(soft.recorded(), 16);
     assert_eq!(get(&mut soft, 0xC001_031E), 0x100F);
     assert_eq!(get(&mut soft, 0xC001_0300), 0x1000, "nothing was overwritten");
-    // Written anew, it starts over.
+    // Writing it again restarts recording.
     soft.write(DBG_EXTN_CFG, 0x1C).unwrap();
     assert!(soft.retire(&jump(17)));
     assert_eq!(get(&mut soft, 0xC001_0300), 0x1011);
@@ -219,7 +219,7 @@ fn amd_stacks_have_the_one_entry_pair_beside_them() {
     assert_eq!((get(&mut soft, 0x1DB), get(&mut soft, 0x1DC)), (0x1002, 0x2002));
     assert_eq!(get(&mut soft, 0xC001_0300), 0x1001);
     assert_eq!(soft.recorded(), 1);
-    // The pair works without the stack.
+    // The pair also works without the stack.
     soft.write(DBG_EXTN_CFG, 0x18).unwrap();
     assert!(!soft.retire(&jump(3)));
     assert_eq!(get(&mut soft, 0x1DB), 0x1003);
@@ -231,7 +231,7 @@ fn records_and_tos_can_be_written_where_they_are_read_write() {
     soft.retire(&jump(1));
     soft.write(Msr(0x681), 0).unwrap();
     assert_eq!((get(&mut soft, 0x681), get(&mut soft, 0x6C1)), (0, 0x2001));
-    // Only five bits of TOS count at 32 records.
+    // Only five bits of TOS are used with 32 records.
     soft.write(TOS, 0x1234_567E).unwrap();
     assert_eq!(soft.read(TOS), Ok(0x1E));
     soft.retire(&jump(2));
@@ -242,13 +242,13 @@ fn records_and_tos_can_be_written_where_they_are_read_write() {
     assert_eq!(get(&mut soft, 0x680), 0x1003);
 }
 
-/// A value and the next one, which look random. Numerical Recipes.
+/// A pseudo-random value; updates the state. Numerical Recipes.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     *state >> 8
 }
 
-/// Branches of all kinds, between all rings.
+/// Branches of all kinds between all rings.
 fn mixture(count: u64) -> Vec<Retired> {
     use HwBranchType::{Cond, IndCall, IndJmp, Other, RelCall, RelJmp, Ret};
     let classes = [Cond, IndJmp, RelJmp, IndCall, RelCall, Ret, Other];
@@ -270,7 +270,7 @@ fn mixture(count: u64) -> Vec<Retired> {
     (0..count).map(branch).collect()
 }
 
-/// All that software can see of the records.
+/// All record state that software can read.
 fn seen(soft: &mut SoftLbr, caps: &LbrCaps) -> Vec<Option<u64>> {
     let map = &caps.registers;
     let records =
@@ -289,7 +289,7 @@ fn a_run_does_what_its_branches_do_one_by_one() {
         for (select, most) in selects.iter().flat_map(|select| [(select, 3), (select, 90)]) {
             let mut one = on(&caps);
             if let Some(msr) = caps.registers.select.filter(|msr| *msr != caps.registers.control) {
-                // Not every CPU has every bit.
+                // Some CPUs lack some bits.
                 let _ = one.write(msr, *select);
             }
             let mut all = one.clone();

@@ -1,4 +1,4 @@
-//! The CPU table against the facts it was written from.
+//! The CPU table compared with the facts it was written from.
 
 use lbr_msr::format::LbrFormat;
 use lbr_msr::table::{Carries, Confidence, ExpectedFormat, Linux, MODELS, Model, SelectScope};
@@ -52,7 +52,7 @@ fn nehalem_alone_shares_its_filter_between_hyperthreads() {
 fn keys_are_unique_and_read_back() {
     for (i, row) in MODELS.iter().enumerate() {
         let again = table::lookup(row.family.into(), row.model.into()).unwrap();
-        assert!(std::ptr::eq(again, row), "{} stands twice", row.key());
+        assert!(std::ptr::eq(again, row), "{} occurs twice", row.key());
         assert_eq!(table::parse_key(&row.key()), Some((row.family.into(), row.model.into())));
         assert!(!MODELS[..i].iter().any(|other| other.key() == row.key()));
     }
@@ -78,8 +78,8 @@ fn every_cell_agrees_with_the_facts() {
         let (family, model) = table::parse_key(cells[0]).unwrap();
         let row = table::lookup(family, model).unwrap_or_else(|| panic!("{} missing", cells[0]));
         for (column, (ours, theirs)) in cells_of(row).iter().zip(&cells).enumerate() {
-            // The machine-readable copy says 11 for Silvermont where the
-            // document it copies, and real registers (0x32C1), say 1.
+            // The machine-readable copy has 11 for Silvermont, but the document it copies and real
+            // registers (0x32C1) have 1.
             let theirs = if column == 11 && *theirs == "11" { "1" } else { *theirs };
             assert_eq!(ours, theirs, "{} column {column}", cells[0]);
         }

@@ -1,10 +1,10 @@
 //! The `msr` driver's character device.
 //!
-//! A reader opens it read-only. Who arms opens it for writing: on the real
-//! root single writes then go through [`msru`], whose handle is aimed at each
-//! register in turn and whose errors are told apart here (it calls any missing
-//! path a missing module); reads and batches stay with `pread` and `pwrite`,
-//! because `msru` seeks before it reads. Both are one system call for a write.
+//! For reading, the node is opened read-only. For writing, single writes on the real root go
+//! through [`msru`], whose handle is aimed at each register in turn. This module interprets its
+//! errors, because `msru` reports any missing path as a missing module. Reads and batches use
+//! `pread` and `pwrite`, because `msru` seeks before it reads. A write is one system call either
+//! way.
 
 use crate::text::AsText;
 use alloc::{
@@ -12,10 +12,11 @@ use alloc::{
     string::{String, ToString},
 };
 use std::{
-    fs::{File, TryLockError},
+    fs::{File, Metadata, TryLockError},
+    io,
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::fs::PermissionsExt,
+        unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt},
     },
     path::{Path, PathBuf},
 };
@@ -23,14 +24,15 @@ use std::{
 use msru::Accessor as _;
 use nix::{
     errno::Errno,
+    libc,
     sys::uio::{pread, pwrite},
 };
 
 use super::{Access, MsrError, MsrRead, MsrWrite, Op};
 use crate::address::Msr;
 
-/// Where `/dev`, `/sys` and `/proc` are looked for: `/`, unless a test or a
-/// user-space stand-in provides another tree.
+/// The directory that holds `/dev`, `/sys` and `/proc`: `/`, or another tree in tests and
+/// user-space replacements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root(PathBuf);
 
@@ -41,7 +43,7 @@ impl Default for Root {
 }
 
 impl Root {
-    /// A tree that stands in for `/`.
+    /// A tree that replaces `/`.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Root {
         Root(path.into())
@@ -65,12 +67,50 @@ impl Root {
         self.join(&format!("dev/cpu/{cpu}/msr"))
     }
 
-    /// What keeps the driver from writing registers, as far as it can be read,
-    /// with the remedy. Both refuse with the same errno. Linux msr.c.
+    /// Opens the device file of a driver without blocking. It must be a character device, or a
+    /// regular file if the root is a test tree instead of `/`.
+    ///
+    /// # Errors
+    /// The error of the system, or the kind of file that is at the path instead.
+    pub fn open_node(&self, path: &Path, write: bool) -> io::Result<File> {
+        let mut options = File::options();
+        options.read(true).write(write).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        let opened = options.open(path);
+        let found = match &opened {
+            Ok(file) => file.metadata(),
+            Err(_) => std::fs::metadata(path),
+        };
+        if let Some(other) = found.ok().and_then(|found| self.not_a_node(&found)) {
+            return Err(io::Error::other(format!("it is {other}, not a character device")));
+        }
+        opened
+    }
+
+    /// The kind of a file that cannot be the device file of a driver.
+    #[must_use]
+    pub fn not_a_node(&self, found: &Metadata) -> Option<&'static str> {
+        let kind = found.file_type();
+        if kind.is_char_device() || kind.is_file() && !self.is_real() {
+            None
+        } else if kind.is_file() {
+            Some("a regular file")
+        } else if kind.is_dir() {
+            Some("a directory")
+        } else if kind.is_fifo() {
+            Some("a FIFO")
+        } else if kind.is_socket() {
+            Some("a socket")
+        } else {
+            Some("a block device")
+        }
+    }
+
+    /// Why the driver refuses to write registers, as far as the system tells, and the fix. Lockdown
+    /// and `allow_writes` cause the same errno. Linux msr.c.
     #[must_use]
     pub fn write_filter(&self) -> String {
         let read = |path| std::fs::read_to_string(self.join(path)).unwrap_or_default();
-        // The active level stands in brackets: `none [integrity] confidentiality`.
+        // The active level is in brackets: `none [integrity] confidentiality`.
         let locked = read("sys/kernel/security/lockdown")
             .split_whitespace()
             .find_map(|word| word.strip_prefix('[')?.strip_suffix(']').map(String::from))
@@ -88,8 +128,7 @@ impl Root {
         }
     }
 
-    /// The CPUs that are online, as the kernel lists them (`0-7`); `unknown`
-    /// where it does not say.
+    /// The online CPUs, as the kernel lists them (`0-7`); `unknown` if it does not.
     #[must_use]
     pub fn online(&self) -> String {
         std::fs::read_to_string(self.join("sys/devices/system/cpu/online"))
@@ -99,17 +138,15 @@ impl Root {
 
 /// `/dev/cpu/N/msr`.
 ///
-/// Each [`read`](MsrRead::read) is one `pread` of 8 bytes at the offset that
-/// is the register's address, each [`write`](MsrWrite::write) one `pwrite`.
-/// Unless the caller runs on that CPU the kernel interrupts it for every
-/// register. Linux msr.c.
+/// Each [`read`](MsrRead::read) is one `pread` of 8 bytes at the offset equal to the register's
+/// address, each [`write`](MsrWrite::write) one `pwrite`. The kernel sends an interrupt to that CPU
+/// for every access, unless the caller runs on it. Linux msr.c.
 ///
-/// The first write taints the kernel (CPU_OUT_OF_SPEC) until it reboots, even
-/// one that faults.
+/// The first write taints the kernel (CPU_OUT_OF_SPEC) until reboot, even if it faults.
 pub struct Device {
     cpu: u32,
     file: File,
-    /// Writes through `msru`: on the real root, opened for writing.
+    /// Set on the real root if opened for writing: writes go through `msru`.
     control: Option<msru::Msr>,
     root: Root,
 }
@@ -125,23 +162,21 @@ impl core::fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens the node of a CPU read-only: nothing can be written through it,
-    /// [`write`](MsrWrite::write) fails with EBADF.
+    /// Opens a CPU's node read-only; [`write`](MsrWrite::write) then fails with EBADF.
     ///
     /// # Errors
-    /// What stands in the way, told apart as far as sysfs allows: no such CPU,
-    /// CPU offline, driver not loaded, file mode, capability.
+    /// No such CPU, CPU offline, driver not loaded, file mode, or capability, as far as sysfs shows
+    /// which.
     pub fn open(cpu: u32, root: &Root) -> Result<Device, MsrError> {
         Device::open_with(cpu, root, false)
     }
 
-    /// Opens the node of a CPU for reading and writing. Nothing is written
-    /// yet.
+    /// Opens a CPU's node for reading and writing. Writes nothing yet.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and [`MsrError::InUse`] where another process
-    /// has opened it for writing by this function. Whether the kernel lets registers be written
-    /// shows at the first write: [`MsrError::WriteFiltered`].
+    /// As [`open`](Self::open), and [`MsrError::InUse`] if another process has opened it for
+    /// writing through this function. Only the first write shows whether the kernel permits writes:
+    /// [`MsrError::WriteFiltered`].
     pub fn open_for_writing(cpu: u32, root: &Root) -> Result<Device, MsrError> {
         let mut device = Device::open_with(cpu, root, true)?;
         if root.is_real() {
@@ -150,8 +185,7 @@ impl Device {
             // Any register: the handle is aimed anew for each access.
             let opened = msru::Msr::new(0, number).map_err(|error| match error {
                 msru::MsrError::IoError(error) => open_error(cpu, root, &node, &error),
-                // The node has gone since it was opened above: what sysfs says
-                // tells why.
+                // The node has disappeared since it was opened above: sysfs shows why.
                 msru::MsrError::MissingKernelModule => {
                     open_error(cpu, root, &node, &Errno::ENOENT.into())
                 }
@@ -166,7 +200,7 @@ impl Device {
 
     fn open_with(cpu: u32, root: &Root, write: bool) -> Result<Device, MsrError> {
         let node = root.msr_node(cpu);
-        match File::options().read(true).write(write).open(&node) {
+        match root.open_node(&node, write) {
             Ok(file) => {
                 if write {
                     hold(cpu, &file)?;
@@ -208,7 +242,7 @@ impl Device {
     }
 }
 
-/// The descriptor that reads and, where opened for writing, writes.
+/// The descriptor for reads and, if opened for writing, writes.
 impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -250,7 +284,7 @@ impl MsrWrite for Device {
             Err(msru::MsrError::IoError(error)) => {
                 let errno = error.raw_os_error().map(Errno::from_raw);
                 Err(errno.map_or_else(
-                    // A short write, which the driver does not do for 8 bytes.
+                    // A short write; the driver makes none of 8 bytes.
                     || MsrError::Os {
                         cpu: self.cpu,
                         msr,
@@ -280,22 +314,21 @@ impl MsrWrite for Device {
     }
 }
 
-/// Takes a node that is open for writing, for as long as it is open here or in
-/// a fork of this process: the enable bit, by which others are seen, is off
-/// each time their ring is read.
+/// Locks a node that is open for writing, until this process and its forks close it. The enable bit
+/// cannot show another user: it is off while that user reads its LBR stack.
 pub(super) fn hold(cpu: u32, node: &File) -> Result<(), MsrError> {
     match node.try_lock() {
         Err(TryLockError::WouldBlock) => Err(MsrError::InUse { cpu }),
-        // Where nothing can be locked, nobody holds anything.
+        // Without file locks, access is not exclusive.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }
 
-pub(super) fn open_error(cpu: u32, root: &Root, node: &Path, error: &std::io::Error) -> MsrError {
+pub(super) fn open_error(cpu: u32, root: &Root, node: &Path, error: &io::Error) -> MsrError {
     let path = node.as_text().into_owned();
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOENT | Errno::ENOTDIR) => match absent(cpu, root) {
-            // sysfs has nothing against the CPU: the driver made no node.
+            // sysfs lists the CPU as online: the driver made no node.
             MsrError::Offline { .. } if !is_offline(cpu, root) => MsrError::DriverMissing { path },
             error => error,
         },
@@ -312,8 +345,7 @@ pub(super) fn open_error(cpu: u32, root: &Root, node: &Path, error: &std::io::Er
     }
 }
 
-/// A CPU whose registers nobody answers for: it does not exist, or it is
-/// offline.
+/// The error for a CPU that does not exist or is offline.
 pub(super) fn absent(cpu: u32, root: &Root) -> MsrError {
     let cpus = root.join("sys/devices/system/cpu");
     let known = cpus.join(format!("cpu{cpu}")).is_dir();
@@ -327,7 +359,7 @@ pub(super) fn absent(cpu: u32, root: &Root) -> MsrError {
 }
 
 fn is_offline(cpu: u32, root: &Root) -> bool {
-    // CPU 0 often has no such file: it cannot be taken offline.
+    // CPU 0 often has no such file because it cannot be taken offline.
     std::fs::read_to_string(root.join(&format!("sys/devices/system/cpu/cpu{cpu}/online")))
         .is_ok_and(|text| text.trim() == "0")
 }

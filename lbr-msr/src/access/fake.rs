@@ -1,13 +1,12 @@
-//! A register file that refuses what nobody told it.
+//! A register file that refuses every register that was not set up.
 
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 use super::{Access, MsrError, MsrRead, MsrWrite};
 use crate::address::Msr;
 
-/// Registers that a test populated one by one. Any other is refused with
-/// [`MsrError::Unpopulated`], so that code cannot read what its author did not
-/// think of.
+/// Registers that a test sets up one by one. Any other is refused with [`MsrError::Unpopulated`],
+/// so that a test notices every unexpected access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FakeMsrs {
     cpu: u32,
@@ -29,28 +28,28 @@ impl FakeMsrs {
         FakeMsrs { cpu, ..FakeMsrs::default() }
     }
 
-    /// Populates a register that can be read and written.
+    /// Adds a register that can be read and written.
     #[must_use]
     pub fn with(mut self, msr: Msr, value: u64) -> FakeMsrs {
         self.registers.insert(msr, Slot::Value(value));
         self
     }
 
-    /// Populates a register that raises #GP when written.
+    /// Adds a register that raises #GP when written.
     #[must_use]
     pub fn with_read_only(mut self, msr: Msr, value: u64) -> FakeMsrs {
         self.registers.insert(msr, Slot::ReadOnly(value));
         self
     }
 
-    /// Populates a register that raises #GP whatever is done to it.
+    /// Adds a register that raises #GP on every access.
     #[must_use]
     pub fn with_fault(mut self, msr: Msr) -> FakeMsrs {
         self.registers.insert(msr, Slot::Fault);
         self
     }
 
-    /// What a register holds; `None` where it is not populated or faults.
+    /// A register's value; `None` if it is not populated or faults.
     #[must_use]
     pub fn value(&self, msr: Msr) -> Option<u64> {
         match self.registers.get(&msr)? {

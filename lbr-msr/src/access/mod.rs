@@ -1,7 +1,7 @@
-//! Access to registers: two traits, so that reading provably writes nothing.
+//! Access to registers through two traits, so that code with only [`MsrRead`] cannot write.
 //!
-//! One value is one logical CPU. Code that only looks takes [`MsrRead`]; code
-//! that arms takes [`MsrWrite`].
+//! One value represents one logical CPU. Code that only reads takes [`MsrRead`]; code that arms
+//! takes [`MsrWrite`].
 
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub mod device;
@@ -25,7 +25,7 @@ use alloc::{boxed::Box, string::String};
 
 use crate::address::Msr;
 
-/// What an access tried to do.
+/// The kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// RDMSR.
@@ -57,15 +57,15 @@ pub enum MsrError {
         cpu: u32,
         /// Register.
         msr: Msr,
-        /// What was tried.
+        /// Read or write.
         access: Access,
     },
-    /// There is no such CPU.
+    /// The CPU does not exist.
     #[error("CPU {cpu} does not exist; online: {online}")]
     NoSuchCpu {
         /// Logical CPU.
         cpu: u32,
-        /// The CPUs that are online, as the kernel lists them.
+        /// The online CPUs, as the kernel lists them.
         online: String,
     },
     /// The CPU is offline.
@@ -76,9 +76,9 @@ pub enum MsrError {
         /// Logical CPU.
         cpu: u32,
     },
-    /// Another process of this crate has the registers open for writing.
+    /// Another process that uses this crate has the registers open for writing.
     #[error(
-        "CPU {cpu} records branches already: another lbr has its registers; wait until it has ended"
+        "CPU {cpu} is already recording branches: another lbr has its registers open; wait until it ends"
     )]
     InUse {
         /// Logical CPU.
@@ -87,7 +87,7 @@ pub enum MsrError {
     /// The `msr` driver is not loaded.
     #[error("{path} does not exist: the msr driver is not loaded; run: modprobe msr")]
     DriverMissing {
-        /// The node that was looked for.
+        /// The missing node.
         path: String,
     },
     /// The file mode forbids it.
@@ -106,7 +106,7 @@ pub enum MsrError {
         /// The node.
         path: String,
     },
-    /// The kernel forbids writes.
+    /// The kernel refuses writes.
     #[error("the kernel refused to write {msr}: {why}")]
     WriteFiltered {
         /// Register.
@@ -116,30 +116,30 @@ pub enum MsrError {
     },
     /// The msr-safe allowlist lacks the register or the bits.
     #[error(
-        "msr-safe does not allow {access} of {msr}; add to the list in /dev/cpu/msr_allowlist (writing there replaces it): {line}"
+        "msr-safe does not allow {access} of {msr}; add to the list in /dev/cpu/msr_allowlist (writing to that file replaces the list): {line}"
     )]
     NotListed {
         /// Register.
         msr: Msr,
-        /// What was tried.
+        /// Read or write.
         access: Access,
-        /// The line that is missing; where several are, each on its own line.
+        /// The missing line; if several are missing, one per line.
         line: String,
     },
-    /// Our own allowlist: this facility never writes that register.
-    #[error("refused: {msr} is not in the list of registers that may be written here")]
+    /// Not in this crate's own allowlist: this facility never writes that register.
+    #[error("refused: {msr} is not one of the registers that lbr may write on this CPU")]
     NotAllowed {
         /// Register.
         msr: Msr,
     },
-    /// A fake or a recording was asked for a register that nobody populated.
+    /// A fake or a replay was asked for a register that it does not hold.
     #[error("{access} of {msr}: nothing is recorded for this register{detail}")]
     Unpopulated {
         /// Register.
         msr: Msr,
-        /// What was tried.
+        /// Read or write.
         access: Access,
-        /// What the recording expected instead, if anything.
+        /// The access that the recording expected instead, if any.
         detail: String,
     },
     /// The node could not be opened for another reason.
@@ -147,19 +147,19 @@ pub enum MsrError {
     Open {
         /// The node.
         path: String,
-        /// The system's words.
+        /// The system's error message.
         cause: String,
     },
-    /// Anything else the operating system said.
+    /// Any other error of the operating system.
     #[error("{access} of {msr} on CPU {cpu}: {cause}")]
     Os {
         /// Logical CPU.
         cpu: u32,
         /// Register.
         msr: Msr,
-        /// What was tried.
+        /// Read or write.
         access: Access,
-        /// The system's words.
+        /// The system's error message.
         cause: String,
     },
 }
@@ -175,8 +175,8 @@ pub trait MsrRead {
     /// [`MsrError`]; a register that this CPU lacks is [`MsrError::Fault`].
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError>;
 
-    /// Reads several registers in the given order. `out` must be as long as
-    /// `msrs`; what lies beyond the shorter of the two is not touched.
+    /// Reads several registers in the given order. `out` must be as long as `msrs`; if not, only
+    /// the shorter length is read.
     ///
     /// # Errors
     /// The first failure; entries of `out` before it are valid.
@@ -187,25 +187,25 @@ pub trait MsrRead {
         Ok(())
     }
 
-    /// The ring of records whose first FROM register this is, where it lies in memory.
-    /// `None` (always, where registers have to be asked): they are to be read one by one.
+    /// The LBR stack whose first FROM register is `from`, if it lies in memory. `None` (always, for
+    /// hardware): read the registers one by one.
     #[inline]
     fn records(&self, from: Msr) -> Option<Records<'_>> {
         let _ = from;
         None
     }
 
-    /// Whether [`MsrWrite::run`] and [`read_many`](Self::read_many) reach the
-    /// CPU in one uninterrupted call (msr-safe's batch).
+    /// Whether [`MsrWrite::run`] and [`read_many`](Self::read_many) reach the CPU in one
+    /// uninterruptible call (msr-safe's batch).
     fn one_call(&self) -> bool {
         false
     }
 }
 
-/// The registers of one record: 0 for one that it lacks.
+/// The registers of one record; 0 for a register that the record lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordRegisters {
-    /// FROM; of packed kinds the one register.
+    /// FROM; for packed layouts the only register.
     pub from: u64,
     /// TO.
     pub to: u64,
@@ -213,7 +213,7 @@ pub struct RecordRegisters {
     pub info: u64,
 }
 
-/// A ring of records that lies in memory.
+/// An LBR stack in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Records<'a> {
     slots: &'a [RecordRegisters],
@@ -221,14 +221,14 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records by place. `first`: where the one with index 0 is, if indices count
-    /// back from there; else index and place are the same.
+    /// `slots` in memory order. `first`: the slot of index 0 if indices count downward from it;
+    /// `None` if index and slot are the same.
     #[must_use]
     pub const fn new(slots: &'a [RecordRegisters], first: Option<usize>) -> Records<'a> {
         Records { slots, first }
     }
 
-    /// The record whose registers have this index.
+    /// The record with this register index.
     #[must_use]
     #[inline]
     pub fn get(&self, index: usize) -> Option<RecordRegisters> {
@@ -246,14 +246,14 @@ impl<'a> Records<'a> {
 /// One step of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Read a register; the value is put into `value`.
+    /// Reads a register.
     Read {
         /// Register.
         msr: Msr,
-        /// What was read; anything before.
+        /// The value read; unspecified before.
         value: u64,
     },
-    /// Write a register.
+    /// Writes a register.
     Write {
         /// Register.
         msr: Msr,
@@ -270,11 +270,10 @@ pub trait MsrWrite: MsrRead {
     /// [`MsrError`]; a reserved bit or an absent register is [`MsrError::Fault`].
     fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError>;
 
-    /// Runs the steps in order. Where [`one_call`](MsrRead::one_call) holds
-    /// they run in one uninterrupted go.
+    /// Runs the steps in order; in one uninterruptible call if [`one_call`](MsrRead::one_call).
     ///
     /// # Errors
-    /// The first failure; later steps may have run (msr-safe) or not.
+    /// The first failure. Later steps may have run (msr-safe) or not.
     fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
         for op in batch {
             match op {

@@ -1,20 +1,20 @@
-//! Accesses recorded in order, and played back in that order or not at all.
+//! Records accesses in order, and replays them in exactly that order.
 
 use alloc::{collections::VecDeque, format, string::String, vec::Vec};
 
 use super::{Access, MsrError, MsrRead, MsrWrite, Op};
 use crate::address::Msr;
 
-/// One access and what came of it.
+/// One access and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessDone {
     /// Read or write.
     pub access: Access,
     /// The register.
     pub msr: Msr,
-    /// The value read or written; `None` for a read that failed.
+    /// The value read or written; `None` for a failed read.
     pub value: Option<u64>,
-    /// Why it failed; `None` where it did not.
+    /// The error, if it failed.
     pub error: Option<MsrError>,
 }
 
@@ -33,7 +33,7 @@ impl AccessDone {
     }
 }
 
-/// Passes every access on to another backend and notes it.
+/// Records every access and passes it on to another backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording<M> {
     inner: M,
@@ -41,29 +41,29 @@ pub struct Recording<M> {
 }
 
 impl<M> Recording<M> {
-    /// Records what is done to `inner`.
+    /// Records the accesses to `inner`.
     #[must_use]
     pub const fn new(inner: M) -> Recording<M> {
         Recording { inner, accesses: Vec::new() }
     }
 
-    /// What was done so far, in order.
+    /// The accesses so far, in order.
     #[must_use]
     pub fn accesses(&self) -> &[AccessDone] {
         &self.accesses
     }
 
-    /// Forgets what was done so far.
+    /// Discards the accesses recorded so far.
     pub fn clear(&mut self) {
         self.accesses.clear();
     }
 
-    /// The backend.
+    /// The wrapped backend.
     pub const fn inner_mut(&mut self) -> &mut M {
         &mut self.inner
     }
 
-    /// Ends the recording.
+    /// Stops recording; returns the backend and the accesses.
     #[must_use]
     pub fn into_parts(self) -> (M, Vec<AccessDone>) {
         (self.inner, self.accesses)
@@ -128,8 +128,8 @@ impl<M: MsrWrite> MsrWrite for Recording<M> {
     }
 }
 
-/// Plays a recording back. An access other than the next recorded one is
-/// refused with [`MsrError::Unpopulated`], which names both.
+/// Replays recorded accesses. An access other than the next recorded one is refused with
+/// [`MsrError::Unpopulated`], which names both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     cpu: u32,
@@ -137,13 +137,13 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Plays `accesses` back as a logical CPU.
+    /// Replays `accesses` as those of logical CPU `cpu`.
     #[must_use]
     pub fn new(cpu: u32, accesses: Vec<AccessDone>) -> Replay {
         Replay { cpu, accesses: accesses.into() }
     }
 
-    /// What was recorded and not asked for.
+    /// The accesses that were not replayed yet.
     pub fn rest(&self) -> impl ExactSizeIterator<Item = &AccessDone> {
         self.accesses.iter()
     }
@@ -171,7 +171,7 @@ impl Replay {
     fn expected(&self, written: Option<u64>) -> String {
         let asked = written.map_or_else(String::new, |value| format!(" (with {value:#x})"));
         match self.accesses.front() {
-            None => format!("{asked}; the recording has ended"),
+            None => format!("{asked}; the recording ends here"),
             Some(AccessDone { access: Access::Write, msr, value: Some(value), .. }) => {
                 format!("{asked}; the next recorded access is write of {msr} with {value:#x}")
             }
@@ -191,7 +191,7 @@ impl MsrRead for Replay {
         let missing = MsrError::Unpopulated {
             msr,
             access: Access::Read,
-            detail: "; the recording has neither value nor error for it".into(),
+            detail: "; the recording holds neither a value nor an error for it".into(),
         };
         self.next(Access::Read, msr, None)?.ok_or(missing)
     }

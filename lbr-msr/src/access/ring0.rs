@@ -1,5 +1,5 @@
-//! RDMSR and WRMSR by instruction, for code that runs in ring 0: a kernel, a
-//! hypervisor, a unikernel, firmware. No program of this workspace does.
+//! RDMSR and WRMSR instructions, for code in ring 0: kernels, hypervisors, unikernels, firmware. No
+//! program of this workspace uses them.
 //!
 //! ```no_run
 //! use lbr_msr::{LbrCaps, access::Ring0, probe, snapshot::Snapshot};
@@ -19,27 +19,23 @@
 use super::{MsrError, MsrRead, MsrWrite};
 use crate::address::Msr;
 
-/// The registers of the CPU that executes the code: in a kernel, a hypervisor
-/// or firmware.
+/// The registers of the executing CPU, for ring-0 code.
 ///
-/// A register that is absent, or a reserved bit, raises #GP in the caller's
-/// own context: nothing here turns it into [`MsrError::Fault`]. Where that
-/// may happen the caller's #GP handler has to deal with it, or the caller
-/// [probes](crate::probe) first.
+/// An absent register or a reserved bit raises #GP in the caller's context; it does not become
+/// [`MsrError::Fault`]. Handle the #GP, or [probe](crate::probe) first.
 #[derive(Debug)]
 pub struct Ring0 {
     cpu: u32,
-    /// What is written counts for the executing CPU alone: not `Send`.
+    /// The registers belong to the executing CPU, so the value must not be `Send`.
     stays: core::marker::PhantomData<*mut ()>,
 }
 
 impl Ring0 {
-    /// The registers of the executing CPU, which is called `cpu` in errors.
+    /// The registers of the executing CPU; errors call it `cpu`.
     ///
     /// # Safety
-    /// As long as the value lives: the code runs in ring 0, stays on this CPU
-    /// (preemption or migration off), and nothing that depends on the
-    /// registers' former values is hurt by what is written.
+    /// While the value lives, the code must run in ring 0 and stay on this CPU (preemption or
+    /// migration off), and no other code may depend on the former values of registers written.
     #[must_use]
     pub const unsafe fn new(cpu: u32) -> Ring0 {
         Ring0 { cpu, stays: core::marker::PhantomData }
@@ -52,16 +48,14 @@ impl MsrRead for Ring0 {
     }
 
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
-        // SAFETY: whoever made this value runs in ring 0 on the CPU meant; a
-        // #GP is theirs, as documented.
+        // SAFETY: the caller of `new` promised ring 0 on this CPU, and handles a #GP as documented.
         Ok(unsafe { x86::msr::rdmsr(msr.0) })
     }
 }
 
 impl MsrWrite for Ring0 {
     fn write(&mut self, msr: Msr, value: u64) -> Result<(), MsrError> {
-        // SAFETY: as for reading; that the new value hurts nobody was promised
-        // to `new`.
+        // SAFETY: as for reading; the caller of `new` also promised that new values are harmless.
         unsafe { x86::msr::wrmsr(msr.0, value) };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The one wrapper that all writing goes through.
+//! The wrapper that every register write goes through.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,7 @@ use crate::address::Msr;
 
 use super::ArmPlan;
 
-/// Registers of a backend, of which only the listed ones can be written.
-/// Reading is not limited.
+/// Limits writes to listed registers. Reads are not limited.
 #[derive(Clone, Debug)]
 pub struct Allowlisted<M> {
     inner: M,
@@ -16,14 +15,13 @@ pub struct Allowlisted<M> {
 }
 
 impl<M> Allowlisted<M> {
-    /// `inner`, limited to what `plan` writes.
+    /// Limits `inner` to the registers that `plan` writes.
     #[must_use]
     pub fn new(inner: M, plan: &ArmPlan) -> Allowlisted<M> {
         Allowlisted { inner, allowed: plan.allowed.clone() }
     }
 
-    /// `inner`, limited to these registers, in any order: for what is done
-    /// without a plan to record.
+    /// Limits `inner` to `allowed`, in any order, for callers without a plan.
     #[must_use]
     pub fn listing(inner: M, mut allowed: Vec<Msr>) -> Allowlisted<M> {
         allowed.sort_unstable();
@@ -31,24 +29,24 @@ impl<M> Allowlisted<M> {
         Allowlisted { inner, allowed }
     }
 
-    /// The backend.
+    /// The wrapped backend.
     #[must_use]
     pub fn into_inner(self) -> M {
         self.inner
     }
 
-    /// The backend. It is not limited: this is for what a backend has beside
-    /// registers, such as the branches a software LBR retires.
+    /// The wrapped backend, not limited: for its other functions, such as recording branches in the
+    /// software LBR.
     pub fn inner_mut(&mut self) -> &mut M {
         &mut self.inner
     }
 
-    /// The backend, to look at.
+    /// The wrapped backend, read-only.
     pub const fn inner(&self) -> &M {
         &self.inner
     }
 
-    /// Whether a register can be written.
+    /// Whether a register may be written.
     #[must_use]
     pub fn allows(&self, msr: Msr) -> bool {
         self.allowed.binary_search(&msr).is_ok()
@@ -88,7 +86,7 @@ impl<M: MsrWrite> MsrWrite for Allowlisted<M> {
         self.inner.write(msr, value)
     }
 
-    /// Nothing runs unless every write of the batch is allowed.
+    /// Runs nothing unless every write of the batch is allowed.
     fn run(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
         for op in &*batch {
             if let Op::Write { msr, .. } = op {

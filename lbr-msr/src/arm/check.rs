@@ -1,4 +1,4 @@
-//! What a plan is checked against before any register is touched.
+//! Checks that a plan must pass before any register is touched.
 
 use crate::caps::{Facility, LbrCaps, Order, Quirks};
 use crate::filter::from_register;
@@ -6,7 +6,7 @@ use crate::table::unlisted;
 
 use super::ArmError;
 
-/// The most records of any facility: depth mask bit 7 of CPUID leaf 1CH.
+/// The largest depth of any facility: depth mask bit 7 of CPUID leaf 1CH.
 const MAX_DEPTH: u32 = 64;
 
 pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
@@ -26,7 +26,7 @@ pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
         return refuse("its records cannot be written");
     }
     if !addresses_exist(caps) {
-        return refuse("its registers do not fit below the highest address there is");
+        return refuse("its register addresses exceed 32 bits");
     }
     if let Some(msr) = unlisted(caps) {
         return Err(ArmError::Unlisted { facility, msr });
@@ -38,8 +38,8 @@ pub(super) fn ring(caps: &LbrCaps) -> Result<(), ArmError> {
     }
 }
 
-/// Whether every register of every record has an address, so that the plan can
-/// count upward without looking.
+/// Whether every register of every record has a 32-bit address, so that the plan can add offsets
+/// without checks.
 fn addresses_exist(caps: &LbrCaps) -> bool {
     let map = &caps.registers;
     let last = caps.depth.checked_mul(map.stride);
@@ -50,7 +50,7 @@ fn addresses_exist(caps: &LbrCaps) -> bool {
             .all(|base| last.is_some_and(|last| base.0.checked_add(last).is_some()))
 }
 
-/// The filter value without an enable bit, and whether it asks for call-stack
+/// Splits a filter value into the value without its enable bit and whether it enables call-stack
 /// mode.
 pub(super) fn filter(caps: &LbrCaps, value: u64) -> Result<(u64, bool), ArmError> {
     let facility = caps.facility;
@@ -73,8 +73,8 @@ pub(super) fn filter(caps: &LbrCaps, value: u64) -> Result<(u64, bool), ArmError
     Ok((value & !enable, call_stack))
 }
 
-/// DEBUGCTL\[11\] exists where IA32_PERF_CAPABILITIES does and perfmon is at
-/// least version 2 (SDM 17.4.1), on AMD where CPUID announces the freeze.
+/// Checks that DEBUGCTL\[11\] exists: IA32_PERF_CAPABILITIES and perfmon version 2 (SDM 17.4.1), on
+/// AMD CPUID's freeze bit.
 pub(super) fn freeze(caps: &LbrCaps) -> Result<(), ArmError> {
     let refuse = |why| Err(ArmError::NoFreeze { facility: caps.facility, why });
     if caps.quirks.contains(Quirks::NO_FREEZE_ON_PMI) {
@@ -84,7 +84,7 @@ pub(super) fn freeze(caps: &LbrCaps) -> Result<(), ArmError> {
         return if caps.quirks.contains(Quirks::STREAMLINED_FREEZE) {
             Ok(())
         } else {
-            refuse("nothing says that CPUID 80000022H EAX[2] announces it")
+            refuse("CPUID 80000022H EAX[2] does not announce it")
         };
     }
     if caps.perfmon_version < 2 || caps.format.is_none() {

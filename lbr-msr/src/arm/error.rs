@@ -1,25 +1,25 @@
-//! Why a ring cannot be armed.
+//! Why an LBR cannot be armed.
 
 use crate::access::MsrError;
 use crate::address::Msr;
 use crate::caps::Facility;
 
-/// Why a ring cannot be armed.
+/// Why an LBR cannot be armed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArmError {
-    /// One record, or records that cannot be written.
+    /// The facility holds one record, or its records cannot be written.
     #[error("{} cannot be armed for recording: {why}; lbr probe, dump and decode work on it",
         facility.name())]
     NoRing {
         /// The facility.
         facility: Facility,
-        /// What it lacks.
+        /// The reason.
         why: &'static str,
     },
-    /// A register that would be written is none that the CPU table has.
+    /// A register to be written is not in the CPU table.
     #[error(
-        "{msr} is not known as a branch-record register of any CPU with {}: it is read, and never written, so nothing is armed there",
+        "{msr} is not a known branch-record register of any CPU with {}: lbr reads it but never writes it, so it cannot arm this CPU",
         facility.name()
     )]
     Unlisted {
@@ -28,15 +28,15 @@ pub enum ArmError {
         /// The register.
         msr: Msr,
     },
-    /// The filter register does not exist.
-    #[error("{} has no filter register on this CPU: value {value:#x} cannot be set, it records every branch", facility.name())]
+    /// There is no filter register.
+    #[error("{} has no filter register on this CPU: value {value:#x} cannot be set; it records every branch", facility.name())]
     NoFilter {
         /// The facility.
         facility: Facility,
-        /// The value that was asked for.
+        /// The requested value.
         value: u64,
     },
-    /// The filter register lacks some of the bits.
+    /// The filter register lacks some of the requested bits.
     #[error(
         "{msr} of {} takes the bits {valid:#x} on this CPU: value {value:#x} would raise #GP",
         facility.name()
@@ -46,62 +46,62 @@ pub enum ArmError {
         facility: Facility,
         /// The filter register.
         msr: Msr,
-        /// The value that was asked for.
+        /// The requested value.
         value: u64,
-        /// The bits it has.
+        /// The bits that exist.
         valid: u64,
     },
-    /// A combination that leaves the records undefined.
+    /// A combination whose records are undefined.
     #[error(
-        "call-stack mode of {} takes near calls and near returns of one ring or both and nothing else: value {value:#x} leaves the records undefined",
+        "call-stack mode of {} accepts only near calls and near returns, of one ring or both: value {value:#x} leaves the records undefined",
         facility.name()
     )]
     UndefinedCallStack {
         /// The facility.
         facility: Facility,
-        /// The value that was asked for.
+        /// The requested value.
         value: u64,
     },
-    /// Call-stack mode and a freeze on PMI.
+    /// Call-stack mode together with freeze on PMI.
     #[error(
-        "call-stack mode cannot be combined with FREEZE_LBRS_ON_PMI: a call or return around the interrupt may move the stack; leave one of them out"
+        "call-stack mode cannot be combined with FREEZE_LBRS_ON_PMI: a call or return around the interrupt may move the stack; drop one of them"
     )]
     CallStackWithFreeze,
-    /// DEBUGCTL has no such bit here.
+    /// DEBUGCTL lacks the freeze bit on this CPU.
     #[error("{} cannot be frozen on a performance-monitoring interrupt: {why}", facility.name())]
     NoFreeze {
         /// The facility.
         facility: Facility,
-        /// What it lacks.
+        /// The reason.
         why: &'static str,
     },
-    /// A depth that is not offered.
+    /// An unsupported depth.
     #[error(
-        "{} does not keep {asked} records on this CPU; it keeps {}",
+        "{} cannot keep {asked} records on this CPU; it can keep {}",
         facility.name(),
         Depths { depth: *depth, mask: *mask }
     )]
     Depth {
         /// The facility.
         facility: Facility,
-        /// What was asked for.
+        /// The requested depth.
         asked: u32,
-        /// The most that there are.
+        /// The largest depth.
         depth: u32,
-        /// CPUID leaf 1CH EAX\[7:0\]; 0 where there is one depth only.
+        /// CPUID leaf 1CH EAX\[7:0\]; 0 if there is only one depth.
         mask: u8,
     },
-    /// Intel PT is tracing and takes the LBR away.
+    /// Intel PT is tracing and disables the LBR.
     #[error(
-        "Intel PT is tracing on CPU {cpu} (IA32_RTIT_CTL.TraceEn is 1): on this CPU the LBR is of no use meanwhile; end the trace first"
+        "Intel PT is tracing on CPU {cpu} (IA32_RTIT_CTL.TraceEn is 1): tracing disables the LBR of this CPU; end the trace first"
     )]
     IntelPt {
         /// Logical CPU.
         cpu: u32,
     },
-    /// Branch trace messages are on.
+    /// Branch trace messages are enabled.
     #[error(
-        "branch trace messages are on for CPU {cpu} (DEBUGCTL.TR is 1): the records are undefined meanwhile; end the branch trace first"
+        "branch trace messages are enabled on CPU {cpu} (DEBUGCTL.TR is 1), which makes the records undefined; end the branch trace first"
     )]
     BranchTrace {
         /// Logical CPU.
@@ -112,7 +112,7 @@ pub enum ArmError {
     Register(#[from] MsrError),
 }
 
-/// The depths of a facility, in words.
+/// A facility's depths, as text.
 struct Depths {
     depth: u32,
     mask: u8,

@@ -1,19 +1,17 @@
-//! Arming a branch ring and putting everything back: a plan that is data.
+//! Arming the LBR and restoring every register, with a plan that is plain data.
 //!
-//! An [`ArmPlan`] is worked out once from the capabilities and a filter value.
-//! It names every register that will be read or written, so it can be shown,
-//! checked, handed to another process that restores when this one dies, and
-//! held against an allowlist: [`Allowlisted`] refuses every write that the
-//! plan does not name, whatever the backend.
+//! An [`ArmPlan`] is computed once from the capabilities and a filter value. It names every
+//! register that will be read or written, so it can be printed, checked, and sent to another
+//! process that restores the registers if this one dies. [`Allowlisted`] refuses every write that
+//! the plan does not name, on any backend.
 //!
 //! ```text
 //! save -> arm -> ( freeze -> read the ring -> thaw )* -> freeze -> restore
 //! ```
 //!
-//! The control registers belong to the kernel as well. Bits of ours are
-//! changed by a fresh read-modify-write each time; a register that is ours as
-//! a whole (the filter, IA32_LBR_CTL, IA32_LBR_DEPTH) is put back only if it
-//! still holds what was written here.
+//! The kernel uses the control registers too. Single bits are changed by a fresh read-modify-write
+//! each time. A register that this crate owns whole (the filter, IA32_LBR_CTL, IA32_LBR_DEPTH) is
+//! restored only if it still holds the value written here.
 
 mod allowlist;
 mod check;
@@ -25,7 +23,7 @@ mod state;
 pub use allowlist::Allowlisted;
 pub use error::ArmError;
 pub use needs::Need;
-pub use state::{ArmStep, Armed, Frozen, Restored, Saved};
+pub use state::{ArmStep, Armed, ChangedControl, Frozen, Restored, Saved};
 
 use alloc::vec::Vec;
 
@@ -40,34 +38,35 @@ use crate::register::{DebugCtl, PerfGlobalStatus, RtitCtl};
 const FREEZE_LBRS_ON_PMI: u64 = DebugCtl::FREEZE_LBRS_ON_PMI.bits();
 const TR: u64 = DebugCtl::TR.bits();
 const TRACE_EN: u64 = RtitCtl::TRACE_EN.bits();
-/// AMD's PerfCntrGlobalStatus has it at the same place.
+/// AMD's PerfCntrGlobalStatus has the same bit 58.
 const LBR_FRZ: u64 = PerfGlobalStatus::LBR_FRZ.bits();
 
-/// What to arm beside the filter.
+/// Options besides the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArmOptions {
-    /// Sets DEBUGCTL.FREEZE_LBRS_ON_PMI, so that the ring stops where a
-    /// performance-monitoring interrupt finds it. SDM 17.4.7.
+    /// Sets DEBUGCTL.FREEZE_LBRS_ON_PMI, so that a performance-monitoring interrupt stops
+    /// recording. SDM 17.4.7.
     pub freeze_on_pmi: bool,
-    /// Architectural LBR: the number of records to keep; `None` for the most
-    /// there are. Other facilities take only `None` or their own depth.
+    /// Architectural LBR: number of records to keep; `None` for the maximum. Other facilities
+    /// accept only `None` or their own depth.
     pub depth: Option<u32>,
 }
 
-/// How a ring of a CPU is armed, frozen, thawed and given back.
+/// How to arm, freeze, thaw and restore one CPU's LBR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmPlan {
     facility: Facility,
     map: RegisterMap,
     /// The filter register's value, without the enable bit.
     value: u64,
-    /// Number of records.
     depth: u32,
     call_stack: bool,
     freeze_on_pmi: bool,
     /// The filter is the control register: Architectural LBR.
     whole_control: bool,
-    /// The registers that show and clear LBR_FRZ.
+    /// Whether `restore` also puts back the bits of the control register that this plan does not use.
+    exclusive: bool,
+    /// The registers that report and clear LBR_FRZ.
     status: Option<(Msr, Msr)>,
     pt_disables: bool,
     tr_conflicts: bool,
@@ -75,12 +74,11 @@ pub struct ArmPlan {
 }
 
 impl ArmPlan {
-    /// A plan to record what `value` asks for: the value of MSR_LBR_SELECT, of
-    /// IA32_LBR_CTL (LBREn may be set or not) or of AMD's LBR_SELECT; 0 where
-    /// there is no filter.
+    /// Plans to record with filter value `value`: MSR_LBR_SELECT, IA32_LBR_CTL (LBREn may be set or
+    /// not) or AMD's LBR_SELECT; 0 without a filter register.
     ///
     /// # Errors
-    /// [`ArmError`] for what this facility cannot do. No register is touched.
+    /// [`ArmError`] if this facility cannot do it. No register is touched.
     pub fn new(caps: &LbrCaps, value: u64, options: ArmOptions) -> Result<ArmPlan, ArmError> {
         let facility = caps.facility;
         check::ring(caps)?;
@@ -121,6 +119,7 @@ impl ArmPlan {
             call_stack,
             freeze_on_pmi: options.freeze_on_pmi,
             whole_control: caps.registers.select == Some(caps.registers.control),
+            exclusive: false,
             status,
             pt_disables: caps.quirks.intersects(Quirks::PT_DISABLES | Quirks::PT_EXCLUDES),
             tr_conflicts: caps.quirks.contains(Quirks::TR_CONFLICTS),
@@ -130,20 +129,26 @@ impl ArmPlan {
         Ok(plan)
     }
 
-    /// Number of records of the armed ring.
+    /// The same plan, but it restores the whole control register, including the bits that it does not
+    /// use. For a ring that records while code of other people runs.
+    #[must_use]
+    pub fn exclusive(self) -> ArmPlan {
+        ArmPlan { exclusive: true, ..self }
+    }
+
+    /// Number of records to keep.
     #[must_use]
     pub const fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Whether calls push and returns pop.
+    /// Whether this is call-stack mode (calls push, returns pop).
     #[must_use]
     pub const fn call_stack(&self) -> bool {
         self.call_stack
     }
 
-    /// The value of the filter register while armed; of IA32_LBR_CTL with
-    /// LBREn.
+    /// The filter register's value while armed; for IA32_LBR_CTL with LBREn.
     #[must_use]
     pub const fn filter_value(&self) -> u64 {
         if self.whole_control { self.value | self.map.enable } else { self.value }
@@ -155,13 +160,13 @@ impl ArmPlan {
         &self.allowed
     }
 
-    /// The register whose bit switches recording on, and that bit.
+    /// The register and bit that enable recording.
     #[must_use]
     pub const fn control(&self) -> (Msr, u64) {
         (self.map.control, self.map.enable)
     }
 
-    /// Every register that [`save`](Self::save) reads, in that order.
+    /// The registers that [`save`](Self::save) reads, in that order.
     #[must_use]
     pub fn saved_registers(&self) -> Vec<Msr> {
         let mut registers = Vec::new();
@@ -178,8 +183,8 @@ impl ArmPlan {
         registers
     }
 
-    /// What arming writes, in order: recording off, the filter, an empty ring,
-    /// then recording on.
+    /// The writes that arm, in order: disable recording, set the filter, clear the records, enable
+    /// recording.
     #[must_use]
     pub fn arm_steps(&self) -> Vec<ArmStep> {
         let RegisterMap { control, enable, .. } = self.map;
@@ -219,9 +224,8 @@ impl ArmPlan {
         steps
     }
 
-    /// What empties the ring: one write of IA32_LBR_DEPTH where it exists
-    /// (`depth` is what it is to hold), else 0 to every register of every
-    /// record.
+    /// The writes that clear the records: one write of `depth` to IA32_LBR_DEPTH if it exists, else
+    /// 0 to every register of every record.
     #[must_use]
     pub fn clear_steps(&self, depth: u64) -> Vec<ArmStep> {
         if let Some(msr) = self.map.depth {
@@ -230,11 +234,11 @@ impl ArmPlan {
         self.records().map(|msr| ArmStep::Write { msr, value: 0 }).collect()
     }
 
-    /// Reads what will be put back. Writes nothing.
+    /// Reads the values to restore later. Writes nothing.
     ///
     /// # Errors
-    /// [`ArmError::IntelPt`] and [`ArmError::BranchTrace`] where the LBR would
-    /// not work now; a register that cannot be read.
+    /// [`ArmError::IntelPt`] and [`ArmError::BranchTrace`] if the LBR would not work now; an
+    /// unreadable register.
     pub fn save<M: MsrRead>(&self, registers: &mut M) -> Result<Saved, ArmError> {
         if self.pt_disables {
             match registers.read(IA32_RTIT_CTL) {
@@ -259,7 +263,7 @@ impl ArmPlan {
         let depth = self.map.depth.map(|depth| registers.read(depth)).transpose()?;
         let status = match self.status.map(|(status, _)| registers.read(status)) {
             Some(Ok(status)) => Some(status),
-            // Hidden by a hypervisor: a freeze cannot be seen there.
+            // Hidden by a hypervisor: freezes are not visible.
             None | Some(Err(MsrError::Fault { .. })) => None,
             Some(Err(error)) => return Err(error.into()),
         };
@@ -271,12 +275,11 @@ impl ArmPlan {
         Ok(Saved { control, debugctl, select, depth, status, in_use })
     }
 
-    /// Runs [`arm_steps`](Self::arm_steps). A ring that a PMI froze before is
-    /// released first.
+    /// Runs [`arm_steps`](Self::arm_steps), after releasing an earlier freeze by a PMI.
     ///
     /// # Errors
-    /// The first access that failed. What was written so far is not undone:
-    /// call [`restore`](Self::restore) with the same `saved`.
+    /// The first failed access. Earlier writes are not undone: call [`restore`](Self::restore) with
+    /// the same `saved`.
     pub fn arm<M: MsrWrite>(&self, registers: &mut M, saved: &Saved) -> Result<Armed, MsrError> {
         if let (Some((_, reset)), Some(status)) = (self.status, saved.status)
             && status & LBR_FRZ != 0
@@ -293,11 +296,11 @@ impl ArmPlan {
         Ok(Armed { control, status: saved.status.is_some() })
     }
 
-    /// Stops recording: reads the control register and writes it back without
-    /// its enable bit. Two accesses, and one more where LBR_FRZ may be set.
+    /// Stops recording: clears the enable bit by read-modify-write. Two accesses, and a third if
+    /// LBR_FRZ may be set.
     ///
     /// # Errors
-    /// The access that failed.
+    /// The failed access.
     pub fn freeze<M: MsrWrite>(
         &self,
         registers: &mut M,
@@ -308,8 +311,8 @@ impl ArmPlan {
         if control & enable != 0 {
             registers.write(self.map.control, control & !enable)?;
         }
-        // LBR_FRZ is set only while FREEZE_LBRS_ON_PMI is: where that bit was
-        // just read, a clear one saves the access.
+        // LBR_FRZ is only set while FREEZE_LBRS_ON_PMI is set. If the value just read shows that
+        // bit clear, the status register need not be read.
         let may_be_frozen = self.map.control != IA32_DEBUGCTL || control & FREEZE_LBRS_ON_PMI != 0;
         let status = match self.status {
             Some((status, _)) if armed.status && may_be_frozen => Some(registers.read(status)?),
@@ -326,12 +329,12 @@ impl ArmPlan {
         Ok(frozen)
     }
 
-    /// Starts recording again, with one write of what the freeze read and the
-    /// enable bit (two where LBR_FRZ has to be cleared). What somebody else
-    /// changed in the control register since the freeze is lost.
+    /// Resumes recording with one write: the value that the freeze read, with the enable bit (two
+    /// writes if LBR_FRZ must be cleared). Changes that others made to the control register since
+    /// the freeze are lost.
     ///
     /// # Errors
-    /// The access that failed.
+    /// The failed access.
     pub fn thaw<M: MsrWrite>(&self, registers: &mut M, frozen: &Frozen) -> Result<Armed, MsrError> {
         if let (Some((_, reset)), true) = (self.status, frozen.frozen_by_pmi()) {
             registers.write(reset, LBR_FRZ)?;
@@ -341,17 +344,17 @@ impl ArmPlan {
         Ok(Armed { control, status: frozen.status_readable })
     }
 
-    /// DEBUGCTL takes part beside, or as, the control register.
+    /// Whether the plan uses DEBUGCTL, as the control register or in addition to it.
     fn touches_debugctl(&self) -> bool {
         self.map.control == IA32_DEBUGCTL || self.freeze_on_pmi || self.call_stack
     }
 
-    /// The filter register, where it is not the control register.
+    /// The filter register, unless it is the control register.
     fn select(&self) -> Option<Msr> {
         self.map.select.filter(|_| !self.whole_control)
     }
 
-    /// The registers of the records that the ring is armed with.
+    /// The registers of the records in use.
     fn records(&self) -> impl Iterator<Item = Msr> + '_ {
         (0..self.depth).flat_map(|i| {
             [Some(self.map.from_at(i)), self.map.to_at(i), self.map.info_at(i)]

@@ -1,4 +1,4 @@
-//! What a plan needs of a backend that has a list of its own.
+//! The access rights that a plan needs from a backend with its own allowlist.
 
 use alloc::vec::Vec;
 
@@ -8,20 +8,19 @@ use crate::{
     register::{LbrCtl, LbrSelect, Register as _},
 };
 
-/// A register that a plan needs: readable, with these bits writable. A backend
-/// with a list of its own (msr-safe) is held against it.
+/// A register that a plan reads, and the bits it writes, for comparison with a backend's allowlist
+/// (msr-safe).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Need {
     /// Register.
     pub msr: Msr,
-    /// Bits that are written; 0 where it is only read.
+    /// Bits that are written; 0 if the register is only read.
     pub write_mask: u64,
 }
 
 impl ArmPlan {
-    /// Every register that saving, arming, draining and restoring read or
-    /// write, in ascending order, with the bits that are written. Records are
-    /// written whole, to empty them.
+    /// Every register that saving, arming, draining and restoring access, in ascending order, with
+    /// the bits written. Records are written whole, to clear them.
     #[must_use]
     pub fn needs(&self) -> Vec<Need> {
         let select = self.select();

@@ -1,14 +1,14 @@
-//! Putting everything back.
+//! Restoring the saved registers.
 
 use alloc::vec::Vec;
 
-use crate::access::{MsrError, MsrWrite};
+use crate::access::{MsrError, MsrRead, MsrWrite};
 use crate::address::{IA32_DEBUGCTL, Msr};
 use crate::caps::RegisterMap;
 
-use super::{ArmPlan, ArmStep, FREEZE_LBRS_ON_PMI, LBR_FRZ, Restored, Saved};
+use super::{ArmPlan, ArmStep, ChangedControl, FREEZE_LBRS_ON_PMI, LBR_FRZ, Restored, Saved};
 
-/// The first of several accesses that failed.
+/// The first failure of several accesses.
 #[derive(Default)]
 struct Failures(Option<MsrError>);
 
@@ -29,14 +29,13 @@ impl Failures {
 }
 
 impl ArmPlan {
-    /// Puts back what was saved: recording off; filter and depth as they were,
-    /// if they are still ours; an empty ring; then our bits of the control
-    /// registers as they were, by a fresh read-modify-write. May be called
-    /// after any failure of [`arm`](Self::arm), and more than once.
+    /// Restores the saved state: disables recording; restores filter and depth unless someone else
+    /// changed them; clears the records; then restores this plan's bits of the control registers by
+    /// a fresh read-modify-write. May be called after any failure of [`arm`](Self::arm), and
+    /// repeatedly.
     ///
     /// # Errors
-    /// The first access that failed; all steps that could be done are done
-    /// nevertheless.
+    /// The first failed access; the remaining steps still run.
     pub fn restore<M: MsrWrite>(
         &self,
         registers: &mut M,
@@ -44,6 +43,9 @@ impl ArmPlan {
     ) -> Result<Restored, MsrError> {
         let mut restored = Restored::default();
         let mut failures = Failures::default();
+        if self.exclusive {
+            restored.control = failures.note(self.changed_control(registers, saved)).flatten();
+        }
         if self.whole_control {
             self.restore_whole(registers, saved, &mut restored, &mut failures);
         } else {
@@ -59,12 +61,11 @@ impl ArmPlan {
         failures.into_result().map(|()| restored)
     }
 
-    /// Switches recording off, the filter to 0 and empties the ring, whoever
-    /// set them: for a CPU that something left armed.
+    /// Disables recording, sets the filter to 0 and clears the records, even if others set them: for a CPU
+    /// that was left armed.
     ///
     /// # Errors
-    /// The first access that failed; all steps that could be done are done
-    /// nevertheless.
+    /// The first failed access; the remaining steps still run.
     pub fn disarm<M: MsrWrite>(&self, registers: &mut M) -> Result<(), MsrError> {
         let RegisterMap { control, enable, .. } = self.map;
         let mut steps = Vec::new();
@@ -82,8 +83,8 @@ impl ArmPlan {
         failures.into_result()
     }
 
-    /// Facilities whose control register is shared with the kernel: one bit of
-    /// it is ours, and the filter register as a whole.
+    /// For facilities that share their control register with the kernel: restores one bit of it,
+    /// and the whole filter register.
     fn restore_bits<M: MsrWrite>(
         &self,
         registers: &mut M,
@@ -102,11 +103,34 @@ impl ArmPlan {
                 failures.note(step.run(registers));
             }
         }
-        let freeze = if control == IA32_DEBUGCTL { self.changed_freeze(saved.control) } else { 0 };
-        failures.note(put_bits(registers, control, enable | freeze, saved.control));
+        let ours = if restored.control.is_some() { u64::MAX } else { self.control_bits(saved) };
+        failures.note(put_bits(registers, control, ours, saved.control));
     }
 
-    /// Architectural LBR: IA32_LBR_CTL and IA32_LBR_DEPTH are ours as a whole.
+    /// The bits of the control register that the plan writes.
+    fn control_bits(&self, saved: &Saved) -> u64 {
+        let RegisterMap { control, enable, .. } = self.map;
+        let freeze = if control == IA32_DEBUGCTL { self.changed_freeze(saved.control) } else { 0 };
+        enable | freeze
+    }
+
+    /// The control register, if bits that the plan does not write have changed.
+    fn changed_control<M: MsrRead>(
+        &self,
+        registers: &mut M,
+        saved: &Saved,
+    ) -> Result<Option<ChangedControl>, MsrError> {
+        let RegisterMap { control, enable, .. } = self.map;
+        let (found, before) = (registers.read(control)?, saved.control);
+        let is_ours = if self.whole_control {
+            found & !enable == self.value || found == before
+        } else {
+            (found ^ before) & !self.control_bits(saved) == 0
+        };
+        Ok((!is_ours).then_some(ChangedControl { msr: control, found, before }))
+    }
+
+    /// For Architectural LBR: restores the whole of IA32_LBR_CTL and IA32_LBR_DEPTH.
     fn restore_whole<M: MsrWrite>(
         &self,
         registers: &mut M,
@@ -116,7 +140,7 @@ impl ArmPlan {
     ) {
         let RegisterMap { control, enable, .. } = self.map;
         let Some(now) = failures.note(registers.read(control)) else { return };
-        if now & !enable != self.value && now != saved.control {
+        if now & !enable != self.value && now != saved.control && restored.control.is_none() {
             restored.foreign = true;
             return;
         }
@@ -124,7 +148,7 @@ impl ArmPlan {
         if let (Some(msr), Some(before)) = (self.map.depth, saved.depth) {
             match failures.note(registers.read(msr)) {
                 Some(depth) if depth == u64::from(self.depth) || depth == before => {
-                    // Any write empties the ring.
+                    // Any write clears the records.
                     failures.note(registers.write(msr, before));
                 }
                 Some(_) => restored.foreign = true,
@@ -134,8 +158,8 @@ impl ArmPlan {
         failures.note(registers.write(control, saved.control));
     }
 
-    /// A PMI that came while FREEZE_LBRS_ON_PMI was set by us left LBR_FRZ
-    /// behind, which would keep the next user's ring frozen.
+    /// Clears LBR_FRZ if a PMI set it while this plan had FREEZE_LBRS_ON_PMI on; otherwise the next
+    /// user's LBR would stay frozen.
     fn release_freeze<M: MsrWrite>(
         &self,
         registers: &mut M,
@@ -151,7 +175,7 @@ impl ArmPlan {
         Ok(())
     }
 
-    /// FREEZE_LBRS_ON_PMI, if arming changed it from what `before` says.
+    /// FREEZE_LBRS_ON_PMI if arming changed it from its value in `before`, else 0.
     const fn changed_freeze(&self, before: u64) -> u64 {
         let was_set = before & FREEZE_LBRS_ON_PMI != 0;
         if (self.freeze_on_pmi && !was_set) || (self.call_stack && was_set) {
@@ -162,8 +186,7 @@ impl ArmPlan {
     }
 }
 
-/// Writes `before` where the register holds `ours`. Whether it held that, or
-/// `before` already.
+/// Writes `before` if the register holds `ours`. Returns whether it held `ours` or `before`.
 fn give_back<M: MsrWrite>(
     registers: &mut M,
     msr: Msr,
@@ -177,7 +200,7 @@ fn give_back<M: MsrWrite>(
     Ok(now == ours || now == before)
 }
 
-/// Gives `bits` the values that `source` has; the other bits stay.
+/// Copies the bits in the mask `bits` from `source`; keeps the others.
 fn put_bits<M: MsrWrite>(
     registers: &mut M,
     msr: Msr,

@@ -1,4 +1,4 @@
-//! The steps of a plan, and what registers held before and between them.
+//! The steps of a plan, and register values before and between them.
 
 use super::LBR_FRZ;
 use crate::access::{MsrError, MsrWrite};
@@ -11,14 +11,14 @@ pub enum ArmStep {
     Set {
         /// Register.
         msr: Msr,
-        /// Bits of ours.
+        /// Bits to set.
         bits: u64,
     },
     /// Read, clear these bits, write.
     Clear {
         /// Register.
         msr: Msr,
-        /// Bits of ours.
+        /// Bits to clear.
         bits: u64,
     },
     /// Write the whole register.
@@ -41,7 +41,7 @@ impl ArmStep {
         }
     }
 
-    /// Does it; returns what the register holds afterwards.
+    /// Runs the step; returns the register's new value.
     pub(super) fn run<M: MsrWrite>(self, registers: &mut M) -> Result<u64, MsrError> {
         let value = match self {
             ArmStep::Set { msr, bits } => registers.read(msr)? | bits,
@@ -53,71 +53,84 @@ impl ArmStep {
     }
 }
 
-/// What the registers held before anything was written. Plain data: a process
-/// that has it and the [`ArmPlan`](super::ArmPlan) can restore.
+/// Register values before anything was written. Plain data: any process that has it and the
+/// [`ArmPlan`](super::ArmPlan) can restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Saved {
     /// The control register.
     pub control: u64,
-    /// DEBUGCTL, where it is not the control register and the plan touches it.
+    /// DEBUGCTL, if the plan uses it and it is not the control register.
     pub debugctl: Option<u64>,
-    /// The filter register, where it is not the control register.
+    /// The filter register, unless it is the control register.
     pub select: Option<u64>,
     /// IA32_LBR_DEPTH.
     pub depth: Option<u64>,
-    /// The status register with LBR_FRZ, where it exists and can be read.
+    /// The status register with LBR_FRZ, if it exists and is readable.
     pub status: Option<u64>,
     pub(super) in_use: bool,
 }
 
 impl Saved {
-    /// Signs that somebody else uses the LBR of this CPU: it was enabled, or a
-    /// filter or FREEZE_LBRS_ON_PMI was set. perf sets all three while one of
-    /// its LBR events runs on the CPU, and nothing else tells.
+    /// Signs that someone else uses this CPU's LBR: it was enabled, or a filter or
+    /// FREEZE_LBRS_ON_PMI was set. perf sets all three while one of its LBR events runs on the CPU;
+    /// there is no other sign.
     #[must_use]
     pub const fn in_use(&self) -> bool {
         self.in_use
     }
 }
 
-/// The control register as it was left with recording on.
+/// The control register's value with recording enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Armed {
-    /// Its value, the enable bit included.
+    /// The value, including the enable bit.
     pub control: u64,
-    /// The status register can be read.
+    /// Whether the status register is readable.
     pub(super) status: bool,
 }
 
-/// What a freeze found.
+/// The state that a freeze found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frozen {
-    /// The control register as it was read, before the enable bit was cleared.
+    /// The control register, read before its enable bit was cleared.
     pub control: u64,
-    /// The status register, where it was read.
+    /// The status register, if it was read.
     pub status: Option<u64>,
     /// Recording was already off: the enable bit was clear (a debug exception,
     /// a PMI before perfmon version 4), or a PMI had set LBR_FRZ.
     pub stopped: bool,
-    /// Other bits of the control register changed since it was left: somebody
-    /// else writes it.
+    /// Other bits of the control register have changed since it was written: someone else writes
+    /// it.
     pub foreign: bool,
     pub(super) status_readable: bool,
 }
 
 impl Frozen {
-    /// A PMI had frozen the ring by GLOBAL_STATUS.LBR_FRZ. SDM 17.4.7.
+    /// Whether a PMI had frozen recording through GLOBAL_STATUS.LBR_FRZ. SDM 17.4.7.
     #[must_use]
     pub const fn frozen_by_pmi(&self) -> bool {
         matches!(self.status, Some(status) if status & LBR_FRZ != 0)
     }
 }
 
-/// What restoring found.
+/// The state that restoring found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Restored {
-    /// The filter register, IA32_LBR_CTL or IA32_LBR_DEPTH held neither what
-    /// was written here nor what was saved: somebody else had taken it, and it
-    /// was left alone, and so were the records.
+    /// The filter register, IA32_LBR_CTL or IA32_LBR_DEPTH held neither the value written here nor
+    /// the saved one. Someone else uses it, so the register and the records were not touched.
     pub foreign: bool,
+    /// Set for an [exclusive](super::ArmPlan::exclusive) plan if bits of the control register that
+    /// the plan does not write had changed. The register was restored.
+    pub control: Option<ChangedControl>,
+}
+
+/// A control register that other code or another program changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChangedControl {
+    /// The register.
+    pub msr: Msr,
+    /// Its value when it was restored.
+    pub found: u64,
+    /// Its value before it was armed, which was restored.
+    pub before: u64,
 }

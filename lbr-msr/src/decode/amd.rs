@@ -1,12 +1,12 @@
-//! The rules of AMD's layouts. Linux `amd/lbr.c`, `amd/brs.c`.
+//! Decoding of AMD's layouts. Linux `amd/lbr.c`, `amd/brs.c`.
 
 use crate::{
     record::{BranchEntry, RawEntry},
     register::amd::{AmdFrom, AmdTo, PAIR_IP},
 };
 
-/// LbrExtV2. Only valid and spec tell an empty record: hardware renames the
-/// registers, so one may lie between two that hold something.
+/// LbrExtV2. A record is empty only if valid and spec are both 0. Hardware renames the registers,
+/// so an empty record may lie between two others.
 #[inline(always)]
 pub(super) fn v2(raw: &RawEntry, virt_bits: u8, slot: &mut BranchEntry) -> bool {
     let (from, to) = (AmdFrom(raw.from), AmdTo(raw.to));
@@ -21,7 +21,7 @@ pub(super) fn v2(raw: &RawEntry, virt_bits: u8, slot: &mut BranchEntry) -> bool 
     spec.is_some()
 }
 
-/// BRS. FROM is complete as written.
+/// BRS. FROM is the full address.
 #[inline(always)]
 pub(super) fn brs(raw: &RawEntry, virt_bits: u8, slot: &mut BranchEntry) -> bool {
     let to = AmdTo(raw.to);
@@ -29,8 +29,8 @@ pub(super) fn brs(raw: &RawEntry, virt_bits: u8, slot: &mut BranchEntry) -> bool
     (raw.from != 0) & (to != AmdTo::BRS_POISON)
 }
 
-/// The one-entry pair: AMD's CPUs use the bits above 56 in different ways,
-/// so only those below are told.
+/// The one-entry pair. AMD's CPUs use the bits above 56 in different ways, so only the lower bits
+/// are decoded.
 #[inline(always)]
 pub(super) fn single(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
     *slot = BranchEntry {

@@ -5,7 +5,7 @@
 
 use crate::register::brbe::{BRBE_CYCLES_MAX, BrbInf, BrbeType, BrbeValid};
 
-/// One record as the registers held it.
+/// The raw register values of one record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RawBrbe {
     /// BRBINF&lt;n&gt;_EL1.
@@ -19,9 +19,9 @@ pub struct RawBrbe {
 /// One branch or exception that BRBE recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BrbeRecord {
-    /// Where it came from; `None` where the CPU was not permitted to tell.
+    /// Source address; `None` if the CPU was not permitted to record it.
     pub from: Option<u64>,
-    /// Where it went; `None` where the CPU was not permitted to tell.
+    /// Target address; `None` if the CPU was not permitted to record it.
     pub to: Option<u64>,
     /// TYPE.
     pub branch_type: BrbeType,
@@ -33,15 +33,14 @@ pub struct BrbeRecord {
     pub transactional: bool,
     /// LASTFAILED: a transaction failed or was cancelled before this record.
     pub last_failed: bool,
-    /// Cycles since the previous record, exact up to 255 and with nine
-    /// significant bits above; `None` where the CPU does not know.
+    /// Cycles since the previous record, exact up to 255 and with nine significant bits above;
+    /// `None` if unknown.
     pub cycles: Option<u64>,
-    /// Whether the count stands at the highest value of its 20-bit counter;
-    /// `None` where `cycles` is.
+    /// Whether the count is the maximum of its 20-bit counter; `None` without `cycles`.
     pub cycles_saturated: Option<bool>,
 }
 
-/// Decodes one record; `None` where VALID is 0.
+/// Decodes one record; `None` if VALID is 0.
 #[must_use]
 pub fn decode(raw: &RawBrbe) -> Option<BrbeRecord> {
     let inf = BrbInf(raw.inf);

@@ -1,4 +1,4 @@
-//! The rules of Intel's layouts. SDM 17.4.8.1; Linux `intel/lbr.c`.
+//! Decoding of Intel's layouts. SDM 17.4.8.1; Linux `intel/lbr.c`.
 
 use super::template::{Logged, Templates};
 use crate::{
@@ -34,7 +34,7 @@ pub(super) fn flags(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
     raw.from != 0
 }
 
-/// Format 4. Without TSX bits 62:61 mean nothing.
+/// Format 4. Without TSX, bits 62:61 are meaningless.
 #[inline(always)]
 pub(super) fn flags_tsx(raw: &RawEntry, templates: &Templates<8>, slot: &mut BranchEntry) -> bool {
     let from = TsxFrom(raw.from);
@@ -44,22 +44,22 @@ pub(super) fn flags_tsx(raw: &RawEntry, templates: &Templates<8>, slot: &mut Bra
     raw.from != 0
 }
 
-/// Formats 5 and 7. Whether INFO\[62:61\] of format 7 ever means TSX is not
-/// settled; no CPU with format 7 announces TSX, so `tsx` decides for both.
+/// Formats 5 and 7. It is not documented whether INFO\[62:61\] of format 7 ever means TSX; no CPU
+/// with format 7 announces TSX, so `tsx` decides for both.
 #[inline(always)]
 pub(super) fn info(raw: &RawEntry, templates: &Templates<8>, slot: &mut BranchEntry) -> bool {
     let Some(info) = raw.info else { return plain(raw, slot) };
     timed(raw, LbrInfo(info).cycles(), templates.of((info >> 61) as usize), slot)
 }
 
-/// A template with addresses, and with cycles where it has room for them.
+/// Fills a template with addresses, and with cycles if its layout has them.
 #[inline(always)]
 fn timed(raw: &RawEntry, cycles: u16, template: &BranchEntry, slot: &mut BranchEntry) -> bool {
     *slot = *template;
     slot.from = raw.from;
     slot.to = raw.to;
     slot.cycles = template.cycles.map(|_| u32::from(cycles));
-    // Templates say "not saturated"; the few that are can be told apart.
+    // Templates are "not saturated"; saturated counts are rare.
     if cycles == CYCLES_MAX {
         slot.cycles_saturated = template.cycles_saturated.map(|_| true);
     }
@@ -81,7 +81,7 @@ pub(super) fn time(raw: &RawEntry, slot: &mut BranchEntry) -> bool {
     raw.from != 0
 }
 
-/// What INFO of Architectural LBR holds on one CPU.
+/// The fields of INFO that a CPU's Architectural LBR has.
 #[derive(Clone, Copy)]
 pub(super) struct ArchFields {
     pub(super) mispredict: bool,
@@ -91,7 +91,7 @@ pub(super) struct ArchFields {
     pub(super) tsx: bool,
 }
 
-/// Architectural LBR with every field but counters, as all CPUs so far have it.
+/// Architectural LBR with every field except counters, as all CPUs so far have it.
 #[inline(always)]
 pub(super) fn arch_full(
     raw: &RawEntry,
@@ -116,8 +116,8 @@ pub(super) fn arch_counted(
     holds
 }
 
-/// Architectural LBR. `COUNTED` tells whether any counter is logged: their
-/// fields cost as much as all others, and few CPUs have them.
+/// Architectural LBR. `COUNTED`: counters are logged. Decoding them costs as much as all other
+/// fields together, and few CPUs have them.
 #[inline(always)]
 pub(super) fn arch<const COUNTED: bool>(
     raw: &RawEntry,

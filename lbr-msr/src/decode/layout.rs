@@ -1,16 +1,14 @@
-//! Layouts for records whose CPU is not at hand.
+//! Layouts of records whose CPU is unavailable.
 
 use crate::{LbrFormat, caps::Layout};
 
 impl Layout {
-    /// Architectural LBR with every field valid: for records of a CPU whose
-    /// leaf 1CH is not known.
+    /// Architectural LBR with every field valid, for a CPU whose leaf 1CH is unknown.
     pub const ARCH_ALL_FIELDS: Layout =
         Layout::Arch { mispredict: true, timed: true, types: true, counters: 0xF, tsx: true };
 
-    /// The layout of records of LBR_FMT `format`; `tsx` tells whether CPUID
-    /// announces HLE or RTM. `None` for a format that nobody documents and
-    /// for 0x3F, which says that there is no such record.
+    /// The layout of LBR_FMT `format`; `tsx` is whether CPUID announces HLE or RTM. `None` for an
+    /// undocumented format and for 0x3F, which means no model-specific LBR.
     #[must_use]
     pub const fn of_format(format: LbrFormat, tsx: bool) -> Option<Layout> {
         match format.0 {
@@ -20,8 +18,8 @@ impl Layout {
         }
     }
 
-    /// The layout of Architectural LBR as ECX of CPUID leaf 1CH describes it.
-    /// Linux `asm/perf_event.h`.
+    /// The layout of Architectural LBR that ECX of CPUID leaf 1CH describes. Linux
+    /// `asm/perf_event.h`.
     #[must_use]
     pub const fn of_leaf_1c(ecx: u32, tsx: bool) -> Layout {
         Layout::Arch {
@@ -33,7 +31,7 @@ impl Layout {
         }
     }
 
-    /// Whether a record is one register with both addresses in it.
+    /// Whether a record is a single register that holds both addresses.
     #[must_use]
     pub const fn is_packed(self) -> bool {
         matches!(self, Layout::Packed32 | Layout::Legacy { format: LbrFormat::FORMAT_32, .. })

@@ -1,8 +1,8 @@
-//! Decoding: from what the registers held to branches.
+//! Decodes register values into branches.
 //!
-//! Pure: nothing here touches a CPU. A record that holds nothing decodes to
-//! `None`; a field that a layout does not record is `None` in the entry.
-//! Each layout's rule is written once, without a branch on the data.
+//! Nothing here touches a CPU. An empty record decodes to `None`; a field that the layout does not
+//! record is `None` in the entry. Each layout is decoded in one place, without branches on the
+//! data.
 
 use crate::{
     caps::Layout,
@@ -20,10 +20,9 @@ pub use order::ring_order;
 
 /// Decodes one record.
 ///
-/// `None` where it holds nothing: FROM is 0; AMD LbrExtV2: neither valid nor
-/// speculative; AMD BRS: also where TO is Linux's poison. Also `None` for
-/// [`Layout::Legacy`] with a format that nobody documents: its bits mean
-/// nothing that could be told.
+/// `None` for an empty record: FROM is 0; AMD LbrExtV2: neither valid nor speculative; AMD BRS:
+/// also if TO is Linux's poison value. Also `None` for [`Layout::Legacy`] with an undocumented
+/// format, whose bits cannot be interpreted.
 #[must_use]
 #[inline]
 pub fn decode(layout: Layout, raw: &RawEntry) -> Option<BranchEntry> {
@@ -31,9 +30,8 @@ pub fn decode(layout: Layout, raw: &RawEntry) -> Option<BranchEntry> {
     decode_into(layout, raw, &mut entry).then_some(entry)
 }
 
-/// [Decodes](decode) one record to where its entry is to stand: one that is returned
-/// is put together field by field and moved. Whether it holds anything; what stands in
-/// `slot` otherwise means nothing.
+/// [Decodes](decode) one record in place, which avoids a copy of the entry. Returns whether the
+/// record holds anything; if not, `slot` is unspecified.
 #[must_use]
 #[inline]
 pub fn decode_into(layout: Layout, raw: &RawEntry, slot: &mut BranchEntry) -> bool {

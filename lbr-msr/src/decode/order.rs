@@ -2,13 +2,11 @@
 
 use crate::{caps::Order, register::Tos};
 
-/// The indices of a ring's records, **newest first**; reversed, oldest first.
+/// The register indices of the records, **newest first**; reversed, oldest first.
 ///
-/// `tos` is what the facility tells about its newest record: the value of
-/// MSR_LASTBRANCH_TOS for [`Order::Tos`] (bits above the index are ignored),
-/// MSROFF for [`Order::Saturating`], and unused otherwise. `depth` is the
-/// number of records; every index is below it. SDM 17.4.8, 17.11.2; Linux
-/// `amd/brs.c`.
+/// `tos` locates the newest record: the value of MSR_LASTBRANCH_TOS for [`Order::Tos`] (bits above
+/// the index are ignored), MSROFF for [`Order::Saturating`], unused otherwise. `depth` is the
+/// number of records; every index is below it. SDM 17.4.8, 17.11.2; Linux `amd/brs.c`.
 pub fn ring_order(
     order: Order,
     depth: u32,
@@ -17,7 +15,7 @@ pub fn ring_order(
     let position = Tos(tos).index(depth);
     let (newest, count) = match order {
         Order::Tos => (position, depth),
-        // MSROFF is the next index to be written, and 0 again once all are.
+        // MSROFF is the next index to be written; it wraps to 0 when all are used.
         Order::Saturating => {
             let filled = if position == 0 { depth } else { position };
             (filled.saturating_sub(1), filled)

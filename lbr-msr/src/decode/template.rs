@@ -1,26 +1,26 @@
-//! Entries for every value of a layout's flag bits, made at compile time.
+//! Entries for every value of a layout's flag bits, computed at compile time.
 //!
-//! An entry has ten fields of a byte or two. Setting each of them costs a store
-//! of its own; copying an entry in which they are set already costs two.
+//! An entry has ten fields of one or two bytes. Setting each separately costs one store; copying a
+//! prepared entry costs two in all.
 
 use crate::{
     record::BranchEntry,
     register::record::{ArchInfo, LbrInfo},
 };
 
-/// One entry for each of `N` values of the flag bits; `N` is a power of two.
-/// Addresses are 0, and cycles are 0 where the record has them.
+/// One entry for each of `N` values of the flag bits; `N` is a power of two. Addresses are 0, and
+/// so are cycles if the layout has them.
 pub(super) struct Templates<const N: usize>([BranchEntry; N]);
 
 impl<const N: usize> Templates<N> {
-    /// The entry of a value; bits above the flags are ignored.
+    /// The entry for a flags value; bits above the flags are ignored.
     #[inline(always)]
     pub(super) fn of(&self, flags: usize) -> &BranchEntry {
         &self.0[flags & (N - 1)]
     }
 }
 
-/// An entry that knows nothing but its addresses. `Default` is not const.
+/// An entry with no field known except its addresses. `Default` is not const.
 const PLAIN: BranchEntry = BranchEntry {
     from: 0,
     to: 0,
@@ -42,8 +42,7 @@ pub(super) static INFO: [Templates<8>; 2] = [top_three(false, true), top_three(t
 /// Architectural LBR, by INFO\[63:56\], without and with TSX.
 pub(super) static ARCH: [Templates<256>; 2] = [arch(false), arch(true)];
 
-/// Mispredicted, in a transaction and abort stand in the same order in FROM
-/// of format 4 and in INFO.
+/// MISPRED, IN_TSX and TSX_ABORT have the same order in FROM of format 4 and in INFO.
 const fn top_three(tsx: bool, timed: bool) -> Templates<8> {
     let mut all = [PLAIN; 8];
     let mut flags = 0;
@@ -85,7 +84,7 @@ const fn arch(tsx: bool) -> Templates<256> {
     Templates(all)
 }
 
-/// What the four counters logged, by INFO\[39:32\].
+/// The values of the four counters, by INFO\[39:32\].
 pub(super) struct Logged([[Option<u8>; 4]; 256]);
 
 impl Logged {
@@ -95,7 +94,7 @@ impl Logged {
     }
 }
 
-/// By which of the counters are logged.
+/// Indexed by the bitmap of logged counters.
 pub(super) static COUNTERS: [Logged; 16] = {
     const NONE: Logged = Logged([[None; 4]; 256]);
     let mut all = [NONE; 16];

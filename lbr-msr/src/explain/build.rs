@@ -1,4 +1,4 @@
-//! From the names of fields to a register's value.
+//! Builds a register value from field names.
 
 use alloc::{
     string::{String, ToString},
@@ -8,13 +8,11 @@ use alloc::{
 use super::{Register, near};
 
 impl Register {
-    /// The value with the named fields set: `name` sets a field of one bit,
-    /// `name=value` gives any field a value (hexadecimal, `0x` optional).
-    /// Case does not matter. All other bits are 0.
+    /// The value with the named fields set: `name` sets a one-bit field, `name=value` any field
+    /// (hexadecimal, `0x` optional). Case does not matter. All other bits are 0.
     ///
     /// # Errors
-    /// [`BuildError`] for a word that is not a field of this register or a
-    /// value that does not fit.
+    /// [`BuildError`] for an unknown field or a value that does not fit.
     pub fn build<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Result<u64, BuildError> {
         let mut register = 0;
         for word in words {
@@ -58,17 +56,17 @@ impl Register {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The register has no field of that name.
+    /// The register lacks the field.
     #[error("{register} has no field {word}; its fields: {fields}")]
     NoSuchField {
         /// The register.
         register: String,
-        /// The word.
+        /// The word as typed.
         word: String,
-        /// The names that it has.
+        /// The register's field names.
         fields: String,
     },
-    /// A field of several bits was named without a value.
+    /// A field wider than one bit was named without a value.
     #[error("{field} has {width} bits: give it a value, {field}=HEX")]
     NeedsValue {
         /// The field.
@@ -76,12 +74,12 @@ pub enum BuildError {
         /// Its width in bits.
         width: u32,
     },
-    /// The value is not hexadecimal, or too large.
-    #[error("{value:?} is not a hexadecimal value of {width} bits, which {field} needs")]
+    /// The value is not hexadecimal, or is too large.
+    #[error("{value:?} is not a hexadecimal value of at most {width} bits, as {field} needs")]
     BadValue {
         /// The field.
         field: &'static str,
-        /// The text.
+        /// The value as typed.
         value: String,
         /// The field's width in bits.
         width: u32,

@@ -1,8 +1,7 @@
-//! Every register that manuals name: where it is, on which CPUs, with which
-//! fields.
+//! Every documented register: its address, CPUs and fields.
 //!
-//! CPUs are named by the short names of the [table](crate::table)'s
-//! generations, and AMD's by [`AMD_ONE`], [`AMD_BRS`] and [`AMD_V2`].
+//! CPUs are named by the short names of the [table](crate::table)'s generations, and AMD's by
+//! [`AMD_ONE`], [`AMD_BRS`] and [`AMD_V2`].
 
 use crate::{
     address::*,
@@ -20,51 +19,51 @@ use crate::{
     },
 };
 
-/// AMD's CPUs with a pair of registers and no more.
+/// AMD CPUs with only a register pair.
 pub(super) const AMD_ONE: &str = "one record";
 /// Zen 3.
 pub(super) const AMD_BRS: &str = "BRS";
 /// Zen 4 and later.
 pub(super) const AMD_V2: &str = "LbrExtV2";
 
-/// A register that manuals name.
+/// A documented register.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The manual's name, with `{n}` where an index stands.
+    /// The manual's name, with `{n}` for an index.
     pub(super) name: &'static str,
-    /// Other names. `MSR_` and `IA32_` in front are never needed.
+    /// Other names, without their optional prefix `MSR_` or `IA32_`.
     pub(super) aliases: &'static [&'static str],
     pub(super) source: &'static str,
     pub(super) summary: &'static str,
-    /// Without a CPU the first is taken.
+    /// If no CPU is given, the first applies.
     pub(super) variants: &'static [Variant],
 }
 
-/// What a register is on some CPUs.
+/// The register's meaning on some CPUs.
 #[derive(Debug)]
 pub(super) struct Variant {
     pub(super) location: Location,
-    /// Which generations; none for Arm's registers.
+    /// The generations; empty for Arm's registers.
     pub(super) on: &'static [&'static str],
-    /// The same in words.
+    /// The generations in words.
     pub(super) cpus: &'static str,
-    /// Ascending; gaps are reserved.
+    /// In ascending order; gaps are reserved.
     pub(super) fields: &'static [Field],
-    /// Bits of fields that these CPUs lack.
+    /// Bits of `fields` that these CPUs lack.
     pub(super) lacks: u64,
 }
 
-/// Where a register is.
+/// The address or addresses of a register.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Location {
     /// One MSR.
     At(Msr),
-    /// `count` MSRs, each `stride` above the one before.
+    /// `count` MSRs, `stride` apart.
     Each { first: Msr, stride: u32, count: u32 },
-    /// One of Arm's system registers: op0 is 2 and CRn 9.
+    /// An Arm system register with op0 2 and CRn 9.
     System { op1: u8, crm: u8, op2: u8 },
-    /// `count` of Arm's system registers: op0 is 2, op1 1, CRn 8, CRm the low
-    /// four bits of the index, and its fifth goes above the two of `op2`.
+    /// `count` Arm system registers: op0 is 2, op1 is 1, CRn is 8, CRm is the low four bits of the
+    /// index, and the index's fifth bit goes above the two bits of `op2`.
     SystemEach { count: u32, op2: u8 },
 }
 
@@ -75,7 +74,7 @@ impl Entry {
 }
 
 impl Variant {
-    /// How many there are; `None` for a register without an index.
+    /// Number of registers; `None` for a register without an index.
     pub(super) const fn count(&self) -> Option<u32> {
         match self.location {
             Location::At(_) | Location::System { .. } => None,
@@ -98,7 +97,7 @@ const fn entry(
     Entry { name, aliases, source, summary, variants }
 }
 
-/// A register that exists once.
+/// A register without an index.
 const fn one(
     msr: Msr,
     on: &'static [&'static str],
@@ -118,7 +117,7 @@ const fn each(
     Variant { location: Location::Each { first, stride, count }, on, cpus, fields, lacks: 0 }
 }
 
-/// One of Arm's.
+/// An Arm register.
 const fn arm(location: Location, fields: &'static [Field]) -> Variant {
     Variant { location, on: &[], cpus: "Arm", fields, lacks: 0 }
 }
@@ -126,9 +125,9 @@ const fn system(op1: u8, crm: u8, op2: u8) -> Location {
     Location::System { op1, crm, op2 }
 }
 
-/// CPUs with IA32_DEBUGCTL as it is today.
+/// CPUs with today's IA32_DEBUGCTL.
 const MODERN: &[&str] = &["BNL", "SLM", "KNL", "NHM", "SNB", "HSW", "SKL", "GLM", "GLP", "TNT"];
-/// CPUs of which some or all announce PDCM. The last NetBurst CPUs do.
+/// CPUs that may announce PDCM. The last NetBurst CPUs do.
 const PDCM: &[&str] = &[
     "YNH", "C2", "BNL", "SLM", "KNL", "NHM", "SNB", "HSW", "SKL", "GLM", "GLP", "TNT", "ARCH",
     "NB3",
@@ -138,10 +137,10 @@ const PERFMON_2: (&[&str], &str) = (
     &["C2", "BNL", "SLM", "KNL", "NHM", "SNB", "HSW", "SKL", "GLM", "GLP", "TNT", "ARCH"],
     "Intel with perfmon version 2 or later",
 );
-/// CPUs of which some or all have Intel PT, Broadwell first.
+/// CPUs that may have Intel PT, Broadwell first.
 const PT: &[&str] = &["HSW", "SKL", "GLM", "GLP", "TNT", "ARCH"];
-/// CPUs with the last-exception pair at 1DDH. Pentium M is left out: its
-/// table has the two swapped, and nothing else confirms that.
+/// CPUs with the last-exception pair at 1DDH. Without Pentium M: its table has the two swapped, and
+/// no other source confirms that.
 const LER: (&[&str], &str) = (
     &["YNH", "C2", "BNL", "SLM", "KNL", "NHM", "SNB", "HSW", "SKL", "GLM", "GLP", "TNT"],
     "Core and later, model-specific LBR",
@@ -150,7 +149,7 @@ const NETBURST: &[&str] = &["NB0", "NB3"];
 const FORMAT_1: (&[&str], &str) =
     (&["BNL", "SLM"], "LBR_FMT 1, Bonnell, Saltwell, Silvermont, Airmont");
 const FORMAT_3: (&[&str], &str) = (&["NHM", "SNB"], "LBR_FMT 3, Nehalem to Ivy Bridge");
-/// CPUs in which INFO holds the flags.
+/// CPUs whose INFO register holds the flags.
 const FORMAT_5: (&[&str], &str) =
     (&["SKL", "GLP", "TNT"], "LBR_FMT 5 and 7, Skylake to Rocket Lake, Goldmont Plus, Tremont");
 const FORMAT_6: &str = "LBR_FMT 6, Goldmont";
@@ -165,34 +164,36 @@ const OLD_TO: Msr = MSR_LASTBRANCH_0_TO_IP_CORE2;
 const FROM: Msr = MSR_LASTBRANCH_0_FROM_IP;
 const TO: Msr = MSR_LASTBRANCH_0_TO_IP;
 
-const SUPPRESSES: &str = "filter: bits 0 to 8 suppress what they name; 0 records everything";
+const SUPPRESSES: &str =
+    "branch filter: bits 0 to 8 suppress the types they name; 0 records everything";
 const NEWEST_FROM: &str =
-    "where the branch of this record came from; 0 where there is none; record 0 is the newest";
+    "source address of the branch; 0 if the record is empty; record 0 is the newest";
 const LAST_EXCEPTION: &str = "last branch before the last exception or interrupt";
 const EXCEPTION_FROM: &str =
-    "where the last branch before the last exception or interrupt came from";
-const EXCEPTION_TO: &str = "where the last branch before the last exception or interrupt went";
+    "source address of the last branch before the last exception or interrupt";
+const EXCEPTION_TO: &str =
+    "target address of the last branch before the last exception or interrupt";
 const LINUX: &str = "Linux msr-index.h";
 
-/// Where a name or an address fits several and no CPU is given, the first is
-/// taken: current CPUs stand before older ones.
+/// Current CPUs come before older ones: if a name or an address matches several and no CPU is
+/// given, the first applies.
 #[rustfmt::skip]
 pub(super) static ENTRIES: &[Entry] = &[
     entry("IA32_PERF_CAPABILITIES", &[], "SDM 18.18",
-        "what performance monitoring can do; exists where CPUID.01H:ECX[15] (PDCM) is 1, read-only",
+        "performance-monitoring capabilities, read-only; exists if CPUID.01H:ECX[15] (PDCM) is 1",
         &[one(IA32_PERF_CAPABILITIES, PDCM, "Intel with PDCM", PerfCapabilities::FIELDS)]),
     entry("IA32_PERF_GLOBAL_STATUS", &[], "SDM 18.2.4.1",
-        "what performance monitoring reports; freeze bits from perfmon version 4 on",
+        "performance-monitoring status; freeze bits from perfmon version 4 on",
         &[one(IA32_PERF_GLOBAL_STATUS, PERFMON_2.0, PERFMON_2.1, PerfGlobalStatus::FIELDS)]),
     entry("IA32_PERF_GLOBAL_STATUS_RESET", &["PERF_GLOBAL_OVF_CTRL"], "SDM 18.2.4.2",
-        "a 1 clears the status bit of the same place",
+        "writing 1 clears the status bit at the same position",
         &[one(IA32_PERF_GLOBAL_STATUS_RESET, PERFMON_2.0, PERFMON_2.1, PerfGlobalStatusReset::FIELDS)]),
     entry("IA32_RTIT_CTL", &[], "SDM 36.2.7",
         "Intel Processor Trace, which excludes branch records on some cores",
         &[one(IA32_RTIT_CTL, PT, "Intel with Processor Trace", RtitCtl::FIELDS)]),
 
     entry("IA32_DEBUGCTL", &["DEBUGCTLMSR"], "SDM 17.4.1",
-        "switches branch recording and tracing on; the kernel owns most bits, so read, modify, write",
+        "enables branch recording and tracing; the kernel owns most bits, so read, modify, write",
         &[
             one(IA32_DEBUGCTL, MODERN, "Intel Nehalem, Bonnell and later with model-specific LBR", DebugCtl::FIELDS),
             one(IA32_DEBUGCTL, &["C2"], "Core 2", DebugCtl::FIELDS).lacking(DebugCtl::AFTER_CORE_2.bits()),
@@ -202,10 +203,10 @@ pub(super) static ENTRIES: &[Entry] = &[
         "freezing and tracing; branch recording is in IA32_LBR_CTL",
         &[one(IA32_DEBUGCTL, ARCH.0, "Intel with Architectural LBR", &debugctl::ARCH)]),
     entry("DEBUGCTLMSR", &["IA32_DEBUGCTL"], "SDM 17.13, 17.14",
-        "switches branch recording on; controls the breakpoint pins",
+        "enables branch recording; controls the breakpoint pins",
         &[one(IA32_DEBUGCTL, &["P6", "PM"], "P6 and Pentium M", debugctl::P6)]),
     entry("MSR_DEBUGCTLA", &["IA32_DEBUGCTL"], "SDM 17.11.1",
-        "switches branch recording and tracing on; another order than IA32_DEBUGCTL",
+        "enables branch recording and tracing; bit order differs from IA32_DEBUGCTL",
         &[one(IA32_DEBUGCTL, NETBURST, "NetBurst", DebugCtlA::FIELDS)]),
 
     entry("MSR_LBR_SELECT", &[], "SDM 17.7.2",
@@ -221,13 +222,13 @@ pub(super) static ENTRIES: &[Entry] = &[
                 .lacking(LbrSelect::EN_CALLSTACK.bits()),
         ]),
     entry("IA32_LBR_CTL", &["ARCH_LBR_CTL"], LINUX,
-        "Architectural LBR: bits capture what they name; CPUID leaf 1CH EBX tells which may be set",
+        "Architectural LBR: branch filter and enable; bits capture the types they name; CPUID leaf 1CH EBX tells which may be set",
         &[one(IA32_LBR_CTL, ARCH.0, ARCH.1, LbrCtl::FIELDS)]),
     entry("IA32_LBR_DEPTH", &["ARCH_LBR_DEPTH"], "Linux intel/lbr.c",
         "Architectural LBR: depth; any write clears every record",
         &[one(IA32_LBR_DEPTH, ARCH.0, ARCH.1, LbrDepth::FIELDS)]),
     entry("MSR_LASTBRANCH_TOS", &["LBR_TOS", "TOS"], "SDM 17.4.8",
-        "index of the newest record; older ones stand below, modulo the depth",
+        "index of the newest record; older ones at lower indices, modulo the depth",
         &[
             one(MSR_LASTBRANCH_TOS, &["SKL", "GLM", "GLP", "TNT"], "32 records", Tos::FIELDS),
             one(MSR_LASTBRANCH_TOS, &["NHM", "SNB", "HSW"], "16 records", &[tos(3, "SDM 17.4.8")]),
@@ -242,7 +243,7 @@ pub(super) static ENTRIES: &[Entry] = &[
         ]),
 
     entry("MSR_LASTBRANCH_{n}_FROM_IP", &[], "SDM 17.4.8.1",
-        "where the branch of this record came from; 0 where there is none",
+        "source address of the branch; 0 if the record is empty",
         &[
             each((FROM, 1, 32), FORMAT_5.0, FORMAT_5.1, ADDRESS_48),
             each((FROM, 1, 16), &["HSW"], "LBR_FMT 4, Haswell, Broadwell", TsxFrom::FIELDS),
@@ -254,7 +255,7 @@ pub(super) static ENTRIES: &[Entry] = &[
             each((FROM, 1, 16), &["NB3"], "NetBurst models 3 and later", ADDRESS),
         ]),
     entry("MSR_LASTBRANCH_{n}_TO_IP", &[], "SDM 17.4.8.1",
-        "where the branch of this record went",
+        "target address of the branch",
         &[
             each((TO, 1, 32), FORMAT_5.0, FORMAT_5.1, ADDRESS_48),
             each((TO, 1, 16), &["HSW"], "LBR_FMT 4, Haswell, Broadwell", ADDRESS_48),
@@ -266,16 +267,16 @@ pub(super) static ENTRIES: &[Entry] = &[
             each((TO, 1, 16), &["NB3"], "NetBurst models 3 and later", ADDRESS),
         ]),
     entry("MSR_LBR_INFO_{n}", &["LASTBRANCH_{n}_INFO"], "SDM Table 17-16",
-        "flags and cycles of this record; 62:61 mean something only where CPUID announces TSX",
+        "flags and cycles of this record; bits 62:61 are valid only if CPUID announces TSX",
         &[each((MSR_LBR_INFO_0, 1, 32), FORMAT_5.0, FORMAT_5.1, LbrInfo::FIELDS)]),
     entry("IA32_LBR_{n}_FROM_IP", &["LBR_FROM_{n}", "LASTBRANCH_{n}_FROM_IP"], LINUX,
         NEWEST_FROM,
         &[each((IA32_LBR_0_FROM_IP, 1, 32), ARCH.0, ARCH.1, ARCH_FROM)]),
     entry("IA32_LBR_{n}_TO_IP", &["LBR_TO_{n}", "LASTBRANCH_{n}_TO_IP"], LINUX,
-        "where the branch of this record went; record 0 is the newest",
+        "target address of the branch; record 0 is the newest",
         &[each((IA32_LBR_0_TO_IP, 1, 32), ARCH.0, ARCH.1, ADDRESS)]),
     entry("IA32_LBR_{n}_INFO", &["LBR_INFO_{n}"], LINUX,
-        "what is known about this record; CPUID leaf 1CH ECX tells which fields are valid",
+        "flags, cycles and type of this record; CPUID leaf 1CH ECX tells which fields are valid",
         &[each((IA32_LBR_0_INFO, 1, 32), ARCH.0, ARCH.1, ArchInfo::FIELDS)]),
 
     entry("MSR_LER_FROM_LIP", &[], "EDK2", LAST_EXCEPTION,
@@ -294,37 +295,37 @@ pub(super) static ENTRIES: &[Entry] = &[
         &[one(MSR_LER_TO_LIP, ARCH.0, ARCH.1, ADDRESS)]),
     entry("IA32_LER_INFO", &[], "EDK2", LAST_EXCEPTION,
         &[one(IA32_LER_INFO, ARCH.0, ARCH.1, ArchInfo::FIELDS)]),
-    entry("LASTBRANCHFROMIP", &[], "SDM 17.14", "where the last branch came from",
+    entry("LASTBRANCHFROMIP", &[], "SDM 17.14", "source address of the last branch",
         &[one(MSR_LASTBRANCHFROMIP, &["P6"], "P6", ADDRESS)]),
-    entry("LASTBRANCHTOIP", &[], "SDM 17.14", "where the last branch went",
+    entry("LASTBRANCHTOIP", &[], "SDM 17.14", "target address of the last branch",
         &[one(MSR_LASTBRANCHTOIP, &["P6"], "P6", ADDRESS)]),
     entry("LASTINTFROMIP", &[], "SDM 17.14", EXCEPTION_FROM,
         &[one(MSR_LER_FROM_LIP, &["P6"], "P6", ADDRESS)]),
     entry("LASTINTTOIP", &[], "SDM 17.14", EXCEPTION_TO,
         &[one(MSR_LER_TO_LIP, &["P6"], "P6", ADDRESS)]),
-    // Without a CPU 1DBH is P6's and AMD's register.
+    // Without a CPU, 1DBH is the register of P6 and AMD.
     entry("MSR_LASTBRANCH_{n}", &[], "SDM 17.4.8.1",
-        "both ends of the branch of this record; 0 where there is none",
+        "source and target address of the branch; 0 if the record is empty",
         &[
             each((OLD_FROM, 1, 8), &["PM", "YNH"], "Pentium M, Core Solo and Duo", PackedRecord::FIELDS),
             each((MSR_LASTBRANCHFROMIP, 1, 4), &["NB0"], "NetBurst models 0 to 2", PackedRecord::FIELDS),
         ]),
 
     entry("DebugCtl", &["AMD_DEBUGCTL", "IA32_DEBUGCTL"], "APM",
-        "switches recording of the last branch on",
+        "enables recording of the last branch",
         &[one(IA32_DEBUGCTL, EVERY_AMD, "AMD", debugctl::AMD)]),
     entry("LBR_SELECT", &["AMD_LBR_SELECT", "AMD64_LBR_SELECT"], "Linux amd/lbr.c",
         SUPPRESSES,
         &[one(AMD_LBR_SELECT, ZEN_4.0, ZEN_4.1, AmdLbrSelect::FIELDS)]),
     entry("PerfCntrGlobalStatus", &["AMD_PERF_CNTR_GLOBAL_STATUS", "AMD64_PERF_CNTR_GLOBAL_STATUS"], LINUX,
-        "what performance monitoring reports",
+        "performance-monitoring status",
         &[one(AMD_PERF_CNTR_GLOBAL_STATUS, ZEN_4.0, ZEN_4.1, &perfmon::AMD_STATUS)]),
     entry("PerfCntrGlobalStatusClr",
         &["AMD_PERF_CNTR_GLOBAL_STATUS_CLR", "AMD64_PERF_CNTR_GLOBAL_STATUS_CLR"], LINUX,
-        "a 1 clears the status bit of the same place",
+        "writing 1 clears the status bit at the same position",
         &[one(AMD_PERF_CNTR_GLOBAL_STATUS_CLR, ZEN_4.0, ZEN_4.1, &perfmon::AMD_STATUS_CLR)]),
     entry("DBG_EXTN_CFG", &["AMD_DBG_EXTN_CFG"], LINUX,
-        "switches branch recording on; read, modify, write",
+        "enables branch recording; read, modify, write",
         &[
             one(AMD_DBG_EXTN_CFG, ZEN_4.0, ZEN_4.1, DbgExtnCfg::FIELDS).lacking(DbgExtnCfg::OF_BRS),
             one(AMD_DBG_EXTN_CFG, ZEN_3.0, ZEN_3.1, DbgExtnCfg::FIELDS).lacking(DbgExtnCfg::LBRV2EN.bits()),
@@ -332,17 +333,17 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("AMD_SAMP_BR_FROM_{n}", &[], LINUX, NEWEST_FROM,
         &[each((AMD_SAMP_BR_FROM, 2, 16), ZEN_4.0, ZEN_4.1, AmdFrom::FIELDS)]),
     entry("AMD_SAMP_BR_TO_{n}", &[], LINUX,
-        "where the branch of this record went; VALID and SPEC both 0: no record",
+        "target address of the branch; VALID and SPEC both 0: no record",
         &[each((AMD_SAMP_BR_TO, 2, 16), ZEN_4.0, ZEN_4.1, AmdTo::FIELDS)]),
     entry("AMD_SAMP_BR_FROM_{n}", &[], LINUX,
-        "where the branch of this record came from; 0 where there is none",
+        "source address of the branch; 0 if the record is empty",
         &[each((AMD_SAMP_BR_FROM, 2, 16), ZEN_3.0, ZEN_3.1, amd::BRS_FROM)]),
     entry("AMD_SAMP_BR_TO_{n}", &[], LINUX,
-        "where the branch of this record went",
+        "target address of the branch",
         &[each((AMD_SAMP_BR_TO, 2, 16), ZEN_3.0, ZEN_3.1, amd::BRS_TO)]),
-    entry("LastBranchFromIP", &[], "APM", "where the last branch came from",
+    entry("LastBranchFromIP", &[], "APM", "source address of the last branch",
         &[one(MSR_LASTBRANCHFROMIP, EVERY_AMD, "AMD", amd::PAIR)]),
-    entry("LastBranchToIP", &[], "APM", "where the last branch went",
+    entry("LastBranchToIP", &[], "APM", "target address of the last branch",
         &[one(MSR_LASTBRANCHTOIP, EVERY_AMD, "AMD", amd::PAIR)]),
     entry("LastExcpFromIP", &["LastIntFromIP"], "APM", EXCEPTION_FROM,
         &[one(MSR_LER_FROM_LIP, EVERY_AMD, "AMD", amd::PAIR)]),
@@ -350,30 +351,30 @@ pub(super) static ENTRIES: &[Entry] = &[
         &[one(MSR_LER_TO_LIP, EVERY_AMD, "AMD", amd::PAIR)]),
 
     entry("BRBINF{n}_EL1", &[], "BRBE",
-        "what is known about this record; record 0 of a bank is its newest",
+        "flags, cycles and type of this record; record 0 of a bank is its newest",
         &[arm(Location::SystemEach { count: 32, op2: 0 }, BrbInf::FIELDS)]),
-    entry("BRBSRC{n}_EL1", &[], "BRBE", "where the branch of this record came from",
+    entry("BRBSRC{n}_EL1", &[], "BRBE", "source address of the branch",
         &[arm(Location::SystemEach { count: 32, op2: 1 }, brbe::ADDRESS)]),
-    entry("BRBTGT{n}_EL1", &[], "BRBE", "where the branch of this record went",
+    entry("BRBTGT{n}_EL1", &[], "BRBE", "target address of the branch",
         &[arm(Location::SystemEach { count: 32, op2: 2 }, brbe::ADDRESS)]),
-    entry("BRBINFINJ_EL1", &[], "BRBE", "information of a record to be injected",
+    entry("BRBINFINJ_EL1", &[], "BRBE", "flags, cycles and type of a record to be injected",
         &[arm(system(1, 1, 0), BrbInf::FIELDS)]),
     entry("BRBSRCINJ_EL1", &[], "BRBE", "source of a record to be injected",
         &[arm(system(1, 1, 1), brbe::ADDRESS)]),
     entry("BRBTGTINJ_EL1", &[], "BRBE", "target of a record to be injected",
         &[arm(system(1, 1, 2), brbe::ADDRESS)]),
-    entry("BRBIDR0_EL1", &[], "BRBE", "what BRBE can do",
+    entry("BRBIDR0_EL1", &[], "BRBE", "capabilities of BRBE",
         &[arm(system(1, 2, 0), brbe::IDR0)]),
-    entry("BRBCR_EL1", &[], "BRBE", "at which exception levels what is recorded",
+    entry("BRBCR_EL1", &[], "BRBE", "exception levels and events to record",
         &[arm(system(1, 0, 0), brbe::CR)]),
     entry("BRBCR_EL2", &[], "BRBE", "the same, at EL2",
         &[arm(system(4, 0, 0), brbe::CR)]),
-    entry("BRBCR_EL12", &[], "BRBE", "BRBCR_EL1, as EL2 reaches it with VHE",
+    entry("BRBCR_EL12", &[], "BRBE", "BRBCR_EL1, as accessed from EL2 with VHE",
         &[arm(system(5, 0, 0), brbe::CR)]),
-    entry("BRBFCR_EL1", &[], "BRBE", "which types are recorded, which bank is read",
+    entry("BRBFCR_EL1", &[], "BRBE", "branch types to record, and the bank to read",
         &[arm(system(1, 0, 1), brbe::FCR)]),
     entry("BRBTS_EL1", &[], "BRBE",
-        "when the records were frozen, in the clock that BRBCR.TS names",
+        "time of the freeze, in the clock that BRBCR.TS selects",
         &[arm(system(1, 0, 2), brbe::TS)]),
 ];
 

@@ -1,11 +1,11 @@
-//! Which meaning a name or address has on a CPU.
+//! The meaning of a name or address on a given CPU.
 
 use core::{fmt, str::FromStr};
 
 use super::catalogue::{AMD_BRS, AMD_ONE, AMD_V2};
 use crate::table;
 
-/// Display family and display model, as the SDM writes them: `06_5EH`.
+/// Display family and display model, written as in the SDM: `06_5EH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CpuKey {
     /// Display family.
@@ -14,7 +14,7 @@ pub struct CpuKey {
     pub model: u32,
 }
 
-/// A text that is not a CPU.
+/// A text that does not name a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a CPU is a name such as skylake or zen4, or FF_MMH: display family and display model in hexadecimal, such as 06_5EH"
@@ -37,10 +37,9 @@ impl fmt::Display for CpuKey {
 }
 
 impl CpuKey {
-    /// The generation that it belongs to; `None` for a CPU of which nothing
-    /// is known. AMD's families the table does not hold: CPUID tells more
-    /// than a model number (probing asks it), and without a CPU at hand this
-    /// is what its number makes likely.
+    /// Its generation; `None` for an unknown CPU. The table does not hold AMD's families, because
+    /// CPUID tells more than a model number (probing asks it). Without a CPU at hand, the family
+    /// decides.
     pub(super) fn generation(self) -> Option<&'static str> {
         if let Some(model) = table::lookup(self.family, self.model) {
             return Some(model.generation.group);

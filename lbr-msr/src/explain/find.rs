@@ -1,4 +1,4 @@
-//! From a name or an address to a register.
+//! Looks registers up by name or address.
 
 use alloc::{
     string::{String, ToString},
@@ -12,29 +12,29 @@ use crate::Msr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindError {
-    /// No manual that this crate knows has such a name.
+    /// Unknown name.
     #[error("no register is called {name:?}{}", near::suggestion(.near))]
     NoSuchName {
-        /// What was asked for.
+        /// The name as given.
         name: String,
-        /// Names that look like it, or hold its words.
+        /// Similar names, or names with the same words.
         near: Vec<String>,
     },
-    /// No manual that this crate knows has such a name, but one register alone
-    /// has nearly all of its words in its names, CPUs and purpose.
-    #[error("no register is called {name:?}; its words are those of {other}")]
+    /// Unknown name, but exactly one register has nearly all of its words in its names, CPUs or
+    /// summary.
+    #[error("no register is called {name:?}; did you mean {other}?")]
     OtherWords {
-        /// What was asked for.
+        /// The name as given.
         name: String,
-        /// The register's name here.
+        /// The manual's name.
         other: String,
     },
-    /// The register exists, but not so many times.
+    /// The register exists, but its index is too high.
     #[error("there is no {name}; the highest index is {highest}")]
     NoSuchIndex {
-        /// What was asked for.
+        /// The name as given.
         name: String,
-        /// The highest index that any CPU has.
+        /// The highest index on any CPU.
         highest: u32,
     },
     /// No branch-record register has this address.
@@ -46,16 +46,16 @@ pub enum FindError {
     /// The register exists, but not on this CPU.
     #[error("CPU {cpu} has no {name}; there is one for: {has}")]
     NotOnCpu {
-        /// What was asked for.
+        /// The name as given.
         name: String,
         /// The CPU.
         cpu: CpuKey,
         /// Which CPUs have it.
         has: String,
     },
-    /// Nothing is known about this family and model.
+    /// Unknown family and model.
     #[error(
-        "nothing is known about the branch records of CPU {cpu}; leave it out for the layout of current CPUs"
+        "nothing is known about the branch records of CPU {cpu}; omit the CPU for the layout of current ones"
     )]
     UnknownCpu {
         /// The CPU.
@@ -63,12 +63,11 @@ pub enum FindError {
     },
 }
 
-/// Looks a register up by name (SDM, AMD or Arm; case, `MSR_` and `IA32_` do
-/// not matter) or by address (hexadecimal, `0x` optional), as it is on `cpu`.
+/// Looks up a register on `cpu` by name (SDM, AMD or Arm; case, `MSR_` and `IA32_` do not matter)
+/// or by address (hexadecimal, `0x` optional).
 ///
 /// # Errors
-/// [`FindError`]: unknown name, with near ones; unknown address; not on this
-/// CPU; unknown CPU.
+/// [`FindError`]: unknown name, with suggestions; unknown address; not on this CPU; unknown CPU.
 pub fn find(name_or_address: &str, cpu: Option<CpuKey>) -> Result<Register, FindError> {
     let asked = name_or_address.trim();
     let generation = match cpu {
@@ -78,8 +77,8 @@ pub fn find(name_or_address: &str, cpu: Option<CpuKey>) -> Result<Register, Find
     let mut matches: Vec<Match> = named(asked).collect();
     if matches.is_empty() {
         let address = near::hex(asked).and_then(|value| u32::try_from(value).ok()).map(Msr);
-        // A word of hexadecimal digits is an address only where it says so or
-        // where a register has it: "bad" is a name with a slip.
+        // A word such as "bad" is both hexadecimal and a possible typo: it is an address only with
+        // `0x`, a leading digit, or a register at that address.
         let is_address = asked.starts_with("0x") || asked.starts_with(|c: char| c.is_ascii_digit());
         matches = address.into_iter().flat_map(addressed).collect();
         if let (true, true, Some(address)) = (matches.is_empty(), is_address, address) {
@@ -115,15 +114,15 @@ pub fn find(name_or_address: &str, cpu: Option<CpuKey>) -> Result<Register, Find
     }
 }
 
-/// A register on some CPUs, and its index where it has one.
+/// A register on some CPUs, and its index if it has one.
 type Match = (&'static Entry, &'static Variant, Option<u32>);
 
-/// Every register on every CPU.
+/// All registers of all CPUs.
 fn everywhere() -> impl Iterator<Item = (&'static Entry, &'static Variant)> {
     ENTRIES.iter().flat_map(|entry| entry.variants.iter().map(move |variant| (entry, variant)))
 }
 
-/// The registers that a name fits, with the index in it.
+/// The registers that match a name, with the index it gives.
 fn named(name: &str) -> impl Iterator<Item = Match> {
     with_any_index(name).filter(|(_, variant, index)| match (variant.count(), index) {
         (Some(count), Some(index)) => *index < count,
@@ -131,7 +130,7 @@ fn named(name: &str) -> impl Iterator<Item = Match> {
     })
 }
 
-/// The same, whether or not there are so many.
+/// As [`named`], without checking the index.
 fn with_any_index(name: &str) -> impl Iterator<Item = Match> {
     let asked = near::bare(&name.to_ascii_uppercase()).to_string();
     everywhere().filter_map(move |(entry, variant)| {
@@ -140,12 +139,12 @@ fn with_any_index(name: &str) -> impl Iterator<Item = Match> {
     })
 }
 
-/// The highest index of the registers that are called so with another index.
+/// The highest index of the registers that match a name except for its index.
 fn highest_index(name: &str) -> Option<u32> {
     with_any_index(name).filter_map(|(_, variant, _)| variant.count()?.checked_sub(1)).max()
 }
 
-/// The registers that have an address, with their index there.
+/// The registers at an address, with their index.
 fn addressed(address: Msr) -> impl Iterator<Item = Match> {
     everywhere().filter_map(move |(entry, variant)| match variant.location {
         Location::At(msr) => (msr == address).then_some((entry, variant, None)),

@@ -1,12 +1,11 @@
-//! What the bits of every register mean, as data.
+//! The meaning of each bit of each register, as data.
 //!
-//! [`find`] looks a register up by the name that a manual gives it, or by its
-//! address. Where one name or address means different things on different
-//! CPUs, the CPU decides; without one, the layout of current CPUs is taken
-//! and [`Register::variant`] says which.
+//! [`find`] looks a register up by its name in a manual or by its address. If that differs between
+//! CPUs, the given CPU decides; without one, the layout of current CPUs applies and
+//! [`Register::variant`] names it.
 //!
-//! The fields of a register cover all of its 64 bits, each once: what no
-//! manual describes is a field called `reserved`.
+//! The fields of a register cover all 64 bits, each once: undocumented bits form fields called
+//! `reserved`.
 
 use alloc::{
     format,
@@ -52,25 +51,25 @@ impl Register {
         }
     }
 
-    /// The name with `n` where an index stands.
+    /// The name with `n` for an index.
     #[must_use]
     pub fn template(&self) -> String {
         self.entry.name.replace("{n}", "n")
     }
 
-    /// How many there are, one for each record; `None` where there is one.
+    /// Number of such registers, one per record; `None` without an index.
     #[must_use]
     pub fn count(&self) -> Option<u32> {
         self.on.count()
     }
 
-    /// The last of them; itself where there is one.
+    /// The register with the highest index; itself without an index.
     #[must_use]
     pub fn last(self) -> Register {
         Register { index: self.on.count().map(|count| count.saturating_sub(1)), ..self }
     }
 
-    /// Its address; `None` for a system register of Arm.
+    /// Its address; `None` for an Arm system register.
     #[must_use]
     pub fn msr(&self) -> Option<Msr> {
         match self.on.location {
@@ -82,9 +81,8 @@ impl Register {
         }
     }
 
-    /// A system register of Arm as assemblers take it, `S<op0>_<op1>_C<CRn>_C<CRm>_<op2>`;
-    /// `None` for a register with an MSR address. BRBE; the op2 of the
-    /// registers that exist once for each record is from one source.
+    /// An Arm system register in assembler form, `S<op0>_<op1>_C<CRn>_C<CRm>_<op2>`; `None` for an
+    /// MSR. BRBE; op2 of the per-record registers comes from one source only.
     #[must_use]
     pub fn encoding(&self) -> Option<String> {
         match self.on.location {
@@ -98,33 +96,33 @@ impl Register {
         }
     }
 
-    /// What it is for, in a sentence.
+    /// Its purpose, in one sentence.
     #[must_use]
     pub fn summary(&self) -> &'static str {
         self.entry.summary
     }
 
-    /// The manual and place that describe it.
+    /// The manual and section that describe it.
     #[must_use]
     pub fn source(&self) -> &'static str {
         self.entry.source
     }
 
-    /// Where the name or address means several things: which of them this is.
+    /// The CPUs that this meaning applies to.
     #[must_use]
     pub fn variant(&self) -> &'static str {
         self.on.cpus
     }
 
-    /// Whether the variant follows from the name, the address or the CPU;
-    /// otherwise it is the one of current CPUs, for want of a better.
+    /// Whether the name, the address or the CPU determines the variant; otherwise the one for
+    /// current CPUs was assumed.
     #[must_use]
     pub fn is_certain(&self) -> bool {
         self.chosen
     }
 
-    /// How intent turns into a value of this register, where it is a filter:
-    /// what `filter` needs to know to convert.
+    /// If the register is a branch filter: the kind of filter, for conversions by
+    /// [`filter`](crate::filter).
     #[must_use]
     pub fn filter(&self) -> Option<FilterRegister> {
         match self.msr()? {
@@ -140,8 +138,7 @@ impl Register {
         }
     }
 
-    /// All fields, from bit 0 up, reserved ones included: every bit belongs
-    /// to one.
+    /// All fields from bit 0 up, including reserved ones; every bit belongs to exactly one.
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
         let mut fields = Vec::new();
@@ -159,14 +156,13 @@ impl Register {
         fields
     }
 
-    /// The fields that manuals describe.
+    /// The documented fields.
     fn described(&self) -> impl Iterator<Item = &'static Field> {
         self.on.fields.iter().filter(|field| field.mask() & self.on.lacks == 0)
     }
 }
 
-/// Every register on every CPU, for tests and for lists; indexed ones with
-/// index 0.
+/// All registers of all CPUs, for tests and lists; indexed ones once, with index 0.
 pub fn all() -> impl Iterator<Item = Register> {
     ENTRIES.iter().flat_map(|entry| {
         entry.variants.iter().map(move |on| Register {
@@ -178,7 +174,7 @@ pub fn all() -> impl Iterator<Item = Register> {
     })
 }
 
-/// Every register that a CPU has, indexed ones with index 0.
+/// All registers of a CPU, indexed ones once, with index 0.
 ///
 /// # Errors
 /// [`FindError::UnknownCpu`].

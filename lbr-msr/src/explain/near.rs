@@ -1,4 +1,4 @@
-//! Names as people type them.
+//! Suggestions for mistyped register names.
 
 use alloc::{
     format,
@@ -8,13 +8,13 @@ use alloc::{
 
 use super::{Entry, Variant};
 
-/// A name without the prefix that says where it was defined.
+/// The name without its prefix `MSR_` or `IA32_`.
 pub(super) fn bare(name: &str) -> &str {
     name.strip_prefix("MSR_").or_else(|| name.strip_prefix("IA32_")).unwrap_or(name)
 }
 
-/// Whether `asked` (upper case, bare) is the name `template`: the index that
-/// stands for `{n}` in it, if any.
+/// Whether `asked` (upper case, without prefix) matches `template`, and the index in place of
+/// `{n}`, if any.
 pub(super) fn index_in(template: &str, asked: &str) -> Option<Option<u32>> {
     let template = template.to_ascii_uppercase();
     let template = bare(&template);
@@ -31,14 +31,14 @@ pub(super) fn index_in(template: &str, asked: &str) -> Option<Option<u32>> {
 /// A hexadecimal number of at most 64 bits, `0x` optional.
 pub(super) fn hex(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` accepts a sign.
     digits.bytes().all(|b| b.is_ascii_hexdigit()).then_some(())?;
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// The names that look most like `asked`, best first, at most three.
+/// The names most similar to `asked`, best first, at most three.
 pub(super) fn names(asked: &str, all: impl Iterator<Item = &'static str>) -> Vec<String> {
-    // What is compared is short; a name of a thousand letters is no slip.
+    // Limits the cost for very long input.
     let asked: String = bare(&asked.to_ascii_uppercase()).chars().take(64).collect();
     let digits: String = asked.chars().filter(char::is_ascii_digit).take(2).collect();
     let index = if digits.is_empty() { "0" } else { &digits };
@@ -46,7 +46,7 @@ pub(super) fn names(asked: &str, all: impl Iterator<Item = &'static str>) -> Vec
     let slips = |name: &str| (bare(name).len() / 3).max(2);
     let mut scored: Vec<(usize, String)> = all
         .map(|name| name.replace("{n}", index))
-        // Each letter too many is a slip.
+        // Each additional letter is one edit.
         .filter(|name| bare(name).len().abs_diff(length) <= slips(name))
         .filter_map(|name| {
             Some((distance(&asked, bare(&name.to_ascii_uppercase()), slips(&name))?, name))
@@ -62,8 +62,8 @@ pub(super) fn names(asked: &str, all: impl Iterator<Item = &'static str>) -> Vec
     near
 }
 
-/// The one register that has nearly all words of `asked` in its names, its CPUs
-/// or its summary; where it is not one alone, the names that hold all of them.
+/// The single register with nearly all words of `asked` in its names, CPUs or summary; if there is
+/// not exactly one, the names that contain all words.
 pub(super) fn by_words(
     asked: &str,
     all: impl Iterator<Item = (&'static Entry, &'static Variant)>,
@@ -92,15 +92,15 @@ pub(super) fn by_words(
             near.push(name);
         }
     }
-    // Four words of five: what is left is what manuals put differently.
+    // At least four fifths of the letters match: manuals word the rest differently.
     if alone && near.is_empty() && best.0 * 5 >= letters * 4 && words.len() > 2 {
         return Ok(best.1.replace("{n}", index));
     }
     Err(near)
 }
 
-/// The words of a name, in lower case: `LbrExtV2BranchFromIp0` has lbr, ext,
-/// branch, from, ip. One letter is no word, nor is a number.
+/// The words of a name in lower case: `LbrExtV2BranchFromIp0` gives lbr, ext, branch, from, ip.
+/// Single letters and numbers do not count.
 fn words(name: &str) -> Vec<String> {
     let mut words = alloc::vec![String::new()];
     let mut before = ' ';
@@ -117,15 +117,15 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// The end of the sentence that says that a name is unknown.
+/// The suggestion at the end of an unknown-name message.
 pub(super) fn suggestion(near: &[String]) -> String {
     match near {
         [] => "".to_string(),
-        near => format!("; there is {}", near.join(", ")),
+        near => format!("; did you mean {}?", near.join(", ")),
     }
 }
 
-/// Levenshtein's distance; `None` where it is more than `most`.
+/// Levenshtein distance; `None` if it exceeds `most`.
 fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {
@@ -140,7 +140,7 @@ fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
             left = replaced.min(diagonal + 1).min(left + 1);
             *cell = left;
         }
-        // From row to row the least does not fall.
+        // The minimum of a row never falls in later rows.
         if row.iter().all(|cell| *cell > most) {
             return None;
         }

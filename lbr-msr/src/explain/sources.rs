@@ -1,6 +1,6 @@
-//! What the words in brackets behind a field stand for.
+//! The documents that citations in brackets refer to.
 
-/// The word with which a source begins, and the document that it is.
+/// The first word of a citation, and the document.
 pub const SOURCES: &[(&str, &str)] = &[
     (
         "SDM",

@@ -1,10 +1,7 @@
-//! Which branches to record, in perf's names, and the register values that
-//! ask for them.
+//! Which branches to record, in perf's names, converted to and from register values.
 //!
-//! Intent is positive: a filter says what to capture. The registers differ in
-//! polarity (MSR_LBR_SELECT and AMD's LBR_SELECT suppress, IA32_LBR_CTL
-//! captures); each facility's conversion stands in one place, in
-//! [`register`].
+//! A filter lists the branches to capture. The registers differ in polarity: MSR_LBR_SELECT and
+//! AMD's LBR_SELECT suppress, IA32_LBR_CTL captures. [`register`] holds the conversions.
 
 pub mod register;
 
@@ -41,8 +38,8 @@ bitflags::bitflags! {
         const COND = 1 << 8;
         /// `stack`: call-stack mode.
         const STACK = 1 << 9;
-        /// `no_far`: leave out far branches (system calls and returns,
-        /// interrupts, exceptions). Not perf's: it has no name for it.
+        /// `no_far`: skip far branches (system calls and returns, interrupts, exceptions). Not a
+        /// perf name: perf has none for it.
         const NO_FAR = 1 << 10;
         /// `save_type`: keep the branch type of each entry.
         const SAVE_TYPE = 1 << 11;
@@ -71,12 +68,12 @@ const NAMES: [(&str, BranchFilter); 12] = [
     ("save_type", BranchFilter::SAVE_TYPE),
 ];
 
-/// What a user may type, for error messages.
+/// The accepted names, for error messages.
 const KNOWN: &str = "any, any_call, any_ret, ind_call, ind_jmp, call, cond, stack, u (user), \
                      k (kernel), no_far, save_type";
 
 impl BranchFilter {
-    /// The bits that name branch types.
+    /// The branch type bits.
     const TYPES: BranchFilter = BranchFilter::ANY
         .union(BranchFilter::ANY_CALL)
         .union(BranchFilter::ANY_RET)
@@ -86,11 +83,11 @@ impl BranchFilter {
         .union(BranchFilter::COND)
         .union(BranchFilter::STACK);
 
-    /// The bits that name rings.
+    /// The privilege level bits.
     const RINGS: BranchFilter = BranchFilter::USER.union(BranchFilter::KERNEL);
 
-    /// The filter with perf's defaults made explicit: no type named means
-    /// `any`, no ring named means both.
+    /// The filter with perf's defaults made explicit: without a type `any`, without a privilege
+    /// level both.
     #[must_use]
     pub const fn normalized(self) -> BranchFilter {
         let mut all = self;
@@ -103,8 +100,7 @@ impl BranchFilter {
         all
     }
 
-    /// The classes of branches asked for. Call-stack mode records calls and
-    /// returns.
+    /// The classes to capture. Call-stack mode records calls and returns.
     #[must_use]
     pub const fn classes(self) -> BranchClasses {
         let all = self.normalized();
@@ -139,13 +135,13 @@ impl BranchFilter {
         classes
     }
 
-    /// Branches that end in user mode are asked for.
+    /// Whether to capture branches that end in user mode.
     #[must_use]
     pub const fn user(self) -> bool {
         self.normalized().contains(BranchFilter::USER)
     }
 
-    /// Branches that end in the kernel are asked for.
+    /// Whether to capture branches that end in the kernel.
     #[must_use]
     pub const fn kernel(self) -> bool {
         self.normalized().contains(BranchFilter::KERNEL)
@@ -169,8 +165,7 @@ impl fmt::Display for BranchFilter {
 impl FromStr for BranchFilter {
     type Err = FilterError;
 
-    /// Reads names separated by commas: perf's, `user` and `kernel` for `u`
-    /// and `k`, and `no_far`.
+    /// Parses names separated by commas: perf's, `user` and `kernel` for `u` and `k`, and `no_far`.
     fn from_str(text: &str) -> Result<BranchFilter, FilterError> {
         let mut filter = BranchFilter::empty();
         for word in text.split(',') {
@@ -190,7 +185,7 @@ impl FromStr for BranchFilter {
 }
 
 bitflags::bitflags! {
-    /// A set of the branch classes that hardware filters tell apart.
+    /// A set of the branch classes that hardware filters distinguish.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct BranchClasses: u8 {
         /// Conditional branches.
@@ -235,56 +230,56 @@ impl BranchClasses {
     }
 }
 
-/// Why a filter is not what a register can do.
+/// Why a register cannot implement a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// A name that is none.
+    /// An unknown name.
     #[error("unknown branch filter `{name}`; known are {known}", known = KNOWN)]
     Unknown {
         /// As typed.
         name: String,
     },
-    /// The facility has no filter register.
+    /// There is no filter register.
     #[error(
-        "`{asked}` cannot be asked of this CPU: its branch records have no filter register and \
-         hold every branch of every ring, so that only `any,u,k` can be had"
+        "this CPU cannot filter by `{asked}`: its branch records have no filter register and \
+         hold every branch of every ring; use `any,u,k`"
     )]
     NoFilterRegister {
-        /// What was asked.
+        /// The requested filter.
         asked: BranchFilter,
     },
-    /// IA32_LBR_CTL cannot tell rings apart here.
+    /// IA32_LBR_CTL cannot filter by ring here.
     #[error(
-        "`{asked}` cannot be asked of IA32_LBR_CTL on this CPU: it does not filter by ring \
-         (CPUID.1CH:EBX[0] = 0); ask for both, `u,k`"
+        "IA32_LBR_CTL on this CPU cannot do `{asked}`: it does not filter by ring \
+         (CPUID.1CH:EBX[0] = 0); use both, `u,k`"
     )]
     NoRingFilter {
-        /// What was asked.
+        /// The requested filter.
         asked: BranchFilter,
     },
-    /// IA32_LBR_CTL cannot tell branch types apart here.
+    /// IA32_LBR_CTL cannot filter by branch type here.
     #[error(
-        "`{asked}` cannot be asked of IA32_LBR_CTL on this CPU: it does not filter by branch \
-         type (CPUID.1CH:EBX[1] = 0); ask for `any`"
+        "IA32_LBR_CTL on this CPU cannot do `{asked}`: it does not filter by branch \
+         type (CPUID.1CH:EBX[1] = 0); use `any`"
     )]
     NoTypeFilter {
-        /// What was asked.
+        /// The requested filter.
         asked: BranchFilter,
     },
     /// There is no call-stack mode.
-    #[error("`stack` cannot be asked of {register} on this CPU: it has no call-stack mode")]
+    #[error("{register} on this CPU cannot do `stack`: it has no call-stack mode")]
     NoCallStack {
         /// Name of the register.
         register: &'static str,
     },
-    /// Call-stack mode stands alone.
+    /// Call-stack mode combined with a branch type.
     #[error(
-        "`{asked}`: in call-stack mode {register} records calls and returns only, so that \
-         `stack` goes with `u`, `k`, `no_far` and `save_type` and with no other type"
+        "`{asked}`: in call-stack mode {register} records calls and returns only, so \
+         `stack` can be combined only with `u`, `k`, `no_far` and `save_type`"
     )]
     StackAlone {
-        /// What was asked.
+        /// The requested filter.
         asked: BranchFilter,
         /// Name of the register.
         register: &'static str,
@@ -294,16 +289,16 @@ pub enum FilterError {
     Reserved {
         /// The value.
         value: u64,
-        /// The bits.
+        /// The reserved bits.
         reserved: u64,
         /// Name of the register.
         register: &'static str,
     },
-    /// A register value in call-stack mode that breaks the mode's rules.
+    /// A call-stack value that breaks that mode's rules.
     #[error(
         "{value:#x} in {register} leaves the records undefined: call-stack mode needs \
-         conditional branches, jumps and far branches left out, calls and returns recorded, \
-         and a ring that is recorded"
+         conditional branches, jumps and far branches suppressed, calls and returns recorded, \
+         and at least one ring recorded"
     )]
     UndefinedCallStack {
         /// The value.
@@ -314,7 +309,7 @@ pub enum FilterError {
 }
 
 impl FilterRegister {
-    /// The register's name in its maker's manual; `none` without one.
+    /// The register's name in its vendor's manual; `none` if there is none.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

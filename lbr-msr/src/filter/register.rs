@@ -1,5 +1,4 @@
-//! Filters to register values and back: polarity and bit order of each
-//! facility, once.
+//! Converts filters to register values and back: each facility's polarity and bit order.
 
 use super::{BranchClasses, BranchFilter, FilterError};
 use crate::{
@@ -7,9 +6,8 @@ use crate::{
     register::{LbrCtl, LbrSelect},
 };
 
-/// The classes, with their suppress bit in MSR_LBR_SELECT and AMD LBR_SELECT
-/// and their capture bit in IA32_LBR_CTL. The two registers order jumps
-/// differently.
+/// Each class with its suppress bit in MSR_LBR_SELECT and AMD LBR_SELECT and its capture bit in
+/// IA32_LBR_CTL. The two registers order jumps differently.
 const CLASSES: [(BranchClasses, LbrSelect, LbrCtl); 7] = [
     (BranchClasses::COND, LbrSelect::JCC, LbrCtl::COND),
     (BranchClasses::REL_CALL, LbrSelect::NEAR_REL_CALL, LbrCtl::NEAR_REL_CALL),
@@ -20,25 +18,24 @@ const CLASSES: [(BranchClasses, LbrSelect, LbrCtl); 7] = [
     (BranchClasses::OTHER, LbrSelect::FAR_BRANCH, LbrCtl::OTHER_BRANCH),
 ];
 
-/// What a register value makes the hardware record.
+/// The branches that a register value records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Captured {
     /// Branches that end in user mode.
     pub user: bool,
     /// Branches that end in the kernel.
     pub kernel: bool,
-    /// The classes of branches. In call-stack mode, what moves the stack.
+    /// The branch classes. In call-stack mode, those that push or pop.
     pub classes: BranchClasses,
     /// Call-stack mode.
     pub call_stack: bool,
-    /// IA32_LBR_CTL: LBREn. `None` where recording is enabled in another
-    /// register.
+    /// IA32_LBR_CTL: LBREn. `None` if another register enables recording.
     pub enabled: Option<bool>,
 }
 
 impl Captured {
-    /// The filter that says exactly this, or `None` where perf's names cannot
-    /// say it (relative jumps alone, far branches alone, no ring, nothing).
+    /// The equivalent filter, or `None` if perf's names cannot express it (relative jumps alone,
+    /// far branches alone, no ring, nothing).
     #[must_use]
     pub fn filter(self) -> Option<BranchFilter> {
         let mut filter = BranchFilter::empty();
@@ -61,7 +58,7 @@ impl Captured {
         }
         filter.set(BranchFilter::COND, near.contains(BranchClasses::COND));
         filter.set(BranchFilter::IND_JMP, near.contains(BranchClasses::IND_JMP));
-        // perf's names carry far branches only as a part of any_call and any_ret.
+        // perf's names include far branches only in any_call and any_ret.
         if near.contains(BranchClasses::CALLS) && far {
             filter |= BranchFilter::ANY_CALL;
         } else {
@@ -81,22 +78,20 @@ impl Captured {
     }
 }
 
-/// The value of the filter register that asks for `filter`.
+/// The filter register's value for `filter`.
 ///
-/// For Architectural LBR, whose filter and enable share IA32_LBR_CTL, the
-/// value includes LBREn (bit 0): written whole, it arms.
-/// [`to_register_disarmed`] is the same without it. Every other facility
-/// enables in another register. Where there is no filter register the only
-/// filter that can be asked for, everything, is 0.
+/// For Architectural LBR, whose filter and enable share IA32_LBR_CTL, the value includes LBREn (bit
+/// 0): writing it arms. [`to_register_disarmed`] omits LBREn. Other facilities enable in another
+/// register. Without a filter register, only the filter for everything succeeds, with value 0.
 ///
-/// A filter that names no type asks for `any`; one that names no ring asks for
-/// both, as perf does. `save_type` concerns no register.
+/// Without a type the filter means `any`; without a ring it means both, as in perf. `save_type`
+/// affects no register.
 ///
-/// Where calls cannot be had without jumps (Nehalem, Westmere, Silvermont) the
-/// value lets the jumps in, and [`software_filter`] tells what to keep.
+/// If calls need the jump bits open (Nehalem, Westmere, Silvermont), the value also records jumps;
+/// [`software_filter`] tells which branches to keep.
 ///
 /// # Errors
-/// [`FilterError`] where the facility cannot do what is asked.
+/// [`FilterError`] if the facility cannot do it.
 pub fn to_register(filter: BranchFilter, register: FilterRegister) -> Result<u64, FilterError> {
     let value = to_register_disarmed(filter, register)?;
     Ok(match register {
@@ -107,8 +102,7 @@ pub fn to_register(filter: BranchFilter, register: FilterRegister) -> Result<u64
     })
 }
 
-/// As [`to_register`], with LBREn of IA32_LBR_CTL clear: the filter without
-/// the enable.
+/// As [`to_register`], with LBREn of IA32_LBR_CTL clear.
 ///
 /// # Errors
 /// As [`to_register`].
@@ -119,8 +113,8 @@ pub fn to_register_disarmed(
     to_register_beside(filter, BranchClasses::empty(), register)
 }
 
-/// As [`to_register_disarmed`], with these classes recorded as well, which
-/// perf's names may not be able to ask for (relative jumps).
+/// As [`to_register_disarmed`], and also records the classes in `also`, which perf's names may not
+/// express (relative jumps).
 ///
 /// # Errors
 /// As [`to_register`].
@@ -180,14 +174,13 @@ pub fn to_register_beside(
     }
 }
 
-/// What a value of the filter register makes the hardware record.
+/// The branches that a filter register's value records.
 ///
-/// [`FilterRegister::None`] records everything, whatever the value.
+/// [`FilterRegister::None`] records everything, for any value.
 ///
 /// # Errors
-/// [`FilterError::Reserved`] for bits that raise #GP here,
-/// [`FilterError::UndefinedCallStack`] for a call-stack mode whose records are
-/// undefined (SDM 17.9).
+/// [`FilterError::Reserved`] for bits that raise #GP here, [`FilterError::UndefinedCallStack`] for
+/// a call-stack mode with undefined records (SDM 17.9).
 pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, FilterError> {
     let reserved = value & !register.writable();
     if reserved != 0 && register != FilterRegister::None {
@@ -235,8 +228,8 @@ pub fn from_register(value: u64, register: FilterRegister) -> Result<Captured, F
     Ok(captured)
 }
 
-/// The classes to keep by looking at the code, where the register lets more
-/// through than `filter` asks for; `None` where it does not.
+/// The classes to keep by inspecting the code, if the register records more than `filter` asks for;
+/// else `None`.
 #[must_use]
 pub fn software_filter(filter: BranchFilter, register: FilterRegister) -> Option<BranchClasses> {
     let wanted = filter.classes();
@@ -248,7 +241,7 @@ pub fn software_filter(filter: BranchFilter, register: FilterRegister) -> Option
 }
 
 impl FilterRegister {
-    /// The bits of the register that may be set; 0 where there is none.
+    /// The bits of the register that may be set; 0 if there is none.
     #[must_use]
     pub const fn writable(self) -> u64 {
         match self {
@@ -266,7 +259,7 @@ impl FilterRegister {
     }
 }
 
-/// Intent to suppress bits: what is not wanted is suppressed.
+/// Converts a filter to suppress bits.
 fn suppress(filter: BranchFilter, classes: BranchClasses) -> LbrSelect {
     let mut value = LbrSelect::empty();
     value.set(LbrSelect::CPL_EQ_0, !filter.contains(BranchFilter::KERNEL));
@@ -277,7 +270,7 @@ fn suppress(filter: BranchFilter, classes: BranchClasses) -> LbrSelect {
     value
 }
 
-/// Suppress bits to intent.
+/// Converts suppress bits to the captured branches.
 fn unsuppressed(value: LbrSelect) -> Captured {
     let mut classes = BranchClasses::empty();
     for (class, suppressed, _) in CLASSES {
@@ -292,16 +285,16 @@ fn unsuppressed(value: LbrSelect) -> Captured {
     }
 }
 
-/// The jumps without which Nehalem, Westmere and Silvermont do not record a
-/// class: NEAR_IND_JMP also swallows indirect calls and returns, NEAR_REL_JMP
-/// relative calls, and for returns Linux keeps both open.
+/// The jump classes whose suppression also suppresses another class on Nehalem, Westmere and
+/// Silvermont: NEAR_IND_JMP suppresses indirect calls and returns, NEAR_REL_JMP relative calls; for
+/// returns Linux keeps both open.
 const SWALLOWED_BY: [(BranchClasses, BranchClasses); 3] = [
     (BranchClasses::IND_CALL, BranchClasses::IND_JMP),
     (BranchClasses::REL_CALL, BranchClasses::REL_JMP),
     (BranchClasses::RET, BranchClasses::IND_JMP.union(BranchClasses::REL_JMP)),
 ];
 
-/// The classes that the hardware must leave open so that `wanted` is recorded.
+/// The classes that the hardware must record so that `wanted` is recorded.
 fn opened(wanted: BranchClasses, jumps_swallow_calls: bool) -> BranchClasses {
     let mut open = wanted;
     if jumps_swallow_calls {
@@ -314,8 +307,7 @@ fn opened(wanted: BranchClasses, jumps_swallow_calls: bool) -> BranchClasses {
     open
 }
 
-/// The classes that are recorded where jumps swallow calls and `open` is left
-/// open.
+/// The classes that are recorded with `open` unsuppressed, if suppressed jumps swallow calls.
 fn reached(open: BranchClasses) -> BranchClasses {
     let mut classes = open;
     for (class, jumps) in SWALLOWED_BY {

@@ -1,4 +1,4 @@
-//! AMD: three facilities, each announced by CPUID.
+//! AMD's three facilities, each announced by CPUID.
 
 use raw_cpuid::{CpuId, CpuIdReader};
 
@@ -18,10 +18,12 @@ const DBG_EXTN_CFG_BRSMEN: u64 = 1 << 2;
 /// CPUID.80000008H:EBX, Branch Sampling. Linux cpufeatures.
 const LEAF_80000008_EBX_BRS: u32 = 1 << 31;
 /// CPUID leaf that describes PerfMonV2 and LbrExtV2. Linux asm/perf_event.h.
-const LEAF_DEBUG: u32 = 0x8000_0022;
-/// CPUID.80000022H:EAX, LBR and counters freeze at a PMI. Linux scattered.c.
+pub(super) const LEAF_DEBUG: u32 = 0x8000_0022;
+/// CPUID.80000022H:EAX, LBR stack: LbrExtV2. Linux cpufeatures (AMD_LBR_V2).
+pub(super) const LEAF_DEBUG_EAX_LBR: u32 = 1 << 1;
+/// CPUID.80000022H:EAX: LBR and counters freeze at a PMI. Linux scattered.c.
 const LEAF_DEBUG_EAX_FREEZE: u32 = 1 << 2;
-/// Records of a Branch Sampling ring. Linux amd/brs.c.
+/// Records of Branch Sampling. Linux amd/brs.c.
 const BRS_DEPTH: u32 = 16;
 
 impl Probed {
@@ -46,7 +48,7 @@ impl Probed {
             enable,
             depth: None,
         };
-        // EAX[2] has no getter: LBR and counters freeze at a PMI.
+        // raw-cpuid has no getter for EAX[2]: LBR and counters freeze at a PMI.
         let freezes = stack.is_some() && cpuid.cpuid1(LEAF_DEBUG).eax & LEAF_DEBUG_EAX_FREEZE != 0;
         let virt_bits = self.virt_bits;
         let (facility, depth, layout, registers, order, filter, quirks) = if let Some(depth) = stack

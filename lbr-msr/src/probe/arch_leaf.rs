@@ -25,7 +25,7 @@ impl ArchLbrLeaf {
         (self.eax & 0xFF) as u8
     }
 
-    /// The largest supported depth; 0 where the mask is empty.
+    /// The largest supported depth; 0 if the mask is empty.
     #[must_use]
     pub const fn max_depth(self) -> u32 {
         (u8::BITS - self.depth_mask().leading_zeros()) * 8

@@ -1,29 +1,29 @@
-//! What the user says of a CPU that the table does not know (`--assume`).
+//! Capabilities that the user supplies for a CPU that the table does not know (`--assume`).
 
 use alloc::string::String;
 use core::{fmt, str::FromStr};
 
 use crate::{address::Msr, format::LbrFormat, table};
 
-/// The deepest ring that an assumption may name; the registers of a record
-/// block are 64 apart at most.
+/// The largest depth that may be assumed: the register blocks of FROM, TO and INFO are at most 64
+/// apart.
 const MAX_DEPTH: u32 = 64;
 
-/// What to take in place of the CPU table's row.
+/// The replacement for the CPU table's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
-    /// The row of another model.
+    /// The table's row for another model.
     Model {
         /// Display family.
         family: u32,
         /// Display model.
         model: u32,
     },
-    /// The registers themselves.
+    /// A list of registers.
     Geometry(Geometry),
 }
 
-/// A model-specific LBR, told by hand.
+/// The registers of a model-specific LBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Records, 1 to 64, a power of two.
@@ -38,11 +38,11 @@ pub struct Geometry {
     pub tos: Option<Msr>,
     /// MSR_LBR_SELECT.
     pub select: Option<Msr>,
-    /// LBR_FMT, where IA32_PERF_CAPABILITIES cannot be read.
+    /// LBR_FMT, used if IA32_PERF_CAPABILITIES is unreadable.
     pub format: Option<LbrFormat>,
 }
 
-/// Why an assumption could not be read.
+/// Why an assumption could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssumptionError {
@@ -55,23 +55,23 @@ pub enum AssumptionError {
         /// As typed.
         text: String,
     },
-    /// A key that is none.
+    /// An unknown key.
     #[error("`{key}` is unknown; known are depth, from, to, info, tos, select and format")]
     Key {
         /// As typed.
         key: String,
     },
-    /// A value that is no number, or out of range.
+    /// A value that is not a number, or is out of range.
     #[error("{key}={value}: {expected}")]
     Value {
         /// The key.
         key: String,
         /// As typed.
         value: String,
-        /// What it has to be.
+        /// The accepted values.
         expected: &'static str,
     },
-    /// A key that must be there is missing.
+    /// A required key is missing.
     #[error("{key}= is missing; depth= and from= are always needed")]
     Missing {
         /// The key.
@@ -145,7 +145,7 @@ fn address(key: &str, value: &str) -> Result<Msr, AssumptionError> {
     let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
     u32::from_str_radix(digits, 16)
         .ok()
-        // Room for the last record's register.
+        // Leaves space for the last record's register.
         .filter(|msr| msr.checked_add(MAX_DEPTH).is_some() && !digits.starts_with('+'))
         .map(Msr)
         .ok_or_else(|| wrong(key, value, "a register address in hexadecimal"))

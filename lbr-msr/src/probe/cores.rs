@@ -1,4 +1,4 @@
-//! Core types: hybrid CPUs are probed per logical CPU and grouped.
+//! Core types: hybrid CPUs are probed per logical CPU, and equal ones grouped.
 
 use alloc::{string::String, vec, vec::Vec};
 use core::fmt::Write as _;
@@ -7,13 +7,13 @@ use raw_cpuid::CpuIdReader;
 use super::Unsupported;
 use crate::caps::LbrCaps;
 
-/// CPUID leaf 1AH: which kind of core a logical CPU of a hybrid is. The set is
-/// open; EAX is kept whole, since two kinds of Atom differ in its low bits.
+/// CPUID leaf 1AH: the core type of a logical CPU in a hybrid. Unknown types are possible; EAX is
+/// kept whole, since two kinds of Atom differ in its low bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CoreType(pub u32);
 
 impl CoreType {
-    /// The core type of this CPU; `None` where CPUID does not tell.
+    /// The core type of this CPU; `None` if CPUID does not report it.
     #[must_use]
     pub fn of<R: CpuIdReader>(cpuid: &R) -> Option<CoreType> {
         let told = cpuid.cpuid1(0).eax >= 0x1A;
@@ -31,19 +31,18 @@ impl CoreType {
     }
 }
 
-/// Logical CPUs that are alike.
+/// Logical CPUs with the same core type and capabilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreGroup {
     /// The logical CPUs, ascending.
     pub cpus: Vec<u32>,
     /// Their core type.
     pub core_type: Option<CoreType>,
-    /// What probing any of them yields.
+    /// The probe result of each of them.
     pub probed: Result<LbrCaps, Unsupported>,
 }
 
-/// Groups CPUs that have the same core type and probe alike, in the order in
-/// which the first of each appears.
+/// Groups CPUs with the same core type and probe result, in order of first appearance.
 #[must_use]
 pub fn group(
     probed: impl IntoIterator<Item = (u32, Option<CoreType>, Result<LbrCaps, Unsupported>)>,
@@ -62,7 +61,7 @@ pub fn group(
     groups
 }
 
-/// Writes logical CPUs as Linux does: `0-7,16`.
+/// Formats logical CPUs as Linux does: `0-7,16`.
 #[must_use]
 pub fn cpu_list(cpus: &[u32]) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Intel: Architectural LBR by CPUID, everything older by the CPU table.
+//! Intel: Architectural LBR from CPUID, everything older from the CPU table.
 
 use raw_cpuid::CpuIdReader;
 
@@ -50,7 +50,9 @@ impl Probed {
         let generation = row.map(|row| row.generation);
         if generation.is_some_and(|g| g.kind == RecordKind::Arch) {
             if assumption.is_some() {
-                return Err(Why::CannotAssume("Architectural LBR is told by CPUID alone"));
+                return Err(Why::CannotAssume(
+                    "only CPUID tells whether there is Architectural LBR",
+                ));
             }
             return Err(self.arch_not_announced(announced));
         }
@@ -88,8 +90,8 @@ impl Probed {
         Ok(caps)
     }
 
-    /// LBR_FMT as IA32_PERF_CAPABILITIES reports it; `None` where the
-    /// register does not exist or nobody can read it.
+    /// LBR_FMT from IA32_PERF_CAPABILITIES; `None` if the register does not exist or there is no
+    /// way to read it.
     fn read_format(&self, msr: Option<&mut dyn MsrRead>) -> Option<Result<LbrFormat, ReadFailure>> {
         if !self.pdcm {
             return None;
@@ -107,7 +109,7 @@ impl Probed {
         }
         let expects_zero = generation.format.layout().is_none_or(|f| f == LbrFormat::FORMAT_32);
         match &self.identity.hypervisor {
-            // KVM's way of saying that the guest has no LBR.
+            // KVM reports format 0 if the guest has no LBR.
             Some(name) if format == LbrFormat::FORMAT_32 && !expects_zero => {
                 Err(Why::HiddenFormatZero { hypervisor: name.clone() })
             }
@@ -185,7 +187,7 @@ impl Probed {
             (table::ExpectedFormat::Lies { reported, .. }, Some(said)) if reported == said
         );
         let format = match reported {
-            // The last NetBurst CPUs have the register; their ring is older.
+            // The last NetBurst CPUs have the register, but their records predate it.
             Some(said) if !lies && generation.format.tells_layout() => Some(said),
             _ => generation.format.layout(),
         };
@@ -253,21 +255,21 @@ impl Probed {
             quirks |= Quirks::TSX_LESS_FORMAT_4;
         }
         if family == 6 {
-            // Linux core.c sets lbr_double_abort for Haswell alone.
+            // Linux core.c sets lbr_double_abort only for Haswell.
             quirks.set(Quirks::DOUBLE_ABORT, matches!(model, 0x3C | 0x3F | 0x45 | 0x46));
             quirks.set(Quirks::NO_FREEZE_ON_PMI, model == 0x1C && stepping < 10);
             // SDM 36.3.1.2 names these six.
             quirks
                 .set(Quirks::PT_DISABLES, matches!(model, 0x3D | 0x47 | 0x4E | 0x4F | 0x56 | 0x5E));
-            // The others with PT for which Linux does not set lbr_pt_coexist,
-            // and Cannon Lake, which it does not know.
+            // The other models with PT for which Linux does not set lbr_pt_coexist, and Cannon
+            // Lake, which Linux does not list.
             quirks
                 .set(Quirks::PT_EXCLUDES, matches!(model, 0x55 | 0x8E | 0x9E | 0xA5 | 0xA6 | 0x66));
         }
         quirks
     }
 
-    /// SDM 17.4.7: from perfmon version 4 on.
+    /// From perfmon version 4 on. SDM 17.4.7.
     fn streamlined_freeze(&self) -> Quirks {
         if self.perfmon_version >= 4 { Quirks::STREAMLINED_FREEZE } else { Quirks::empty() }
     }
@@ -309,7 +311,7 @@ impl Probed {
             },
             filter: match geometry.select {
                 None => FilterRegister::None,
-                // Nothing is known beyond the bits that every LBR_SELECT has.
+                // Only the bits that every LBR_SELECT has are certain.
                 Some(_) => {
                     FilterRegister::LbrSelect { jumps_swallow_calls: false, call_stack: false }
                 }
@@ -322,7 +324,7 @@ impl Probed {
     }
 }
 
-/// Reading IA32_PERF_CAPABILITIES failed.
+/// Why IA32_PERF_CAPABILITIES could not be read.
 struct ReadFailure(MsrError);
 
 impl ReadFailure {

@@ -1,8 +1,7 @@
-//! Probing: once, from CPUID and IA32_PERF_CAPABILITIES, to what the branch
-//! records of a CPU can do.
+//! Probing: computes a CPU's branch-record capabilities from CPUID and IA32_PERF_CAPABILITIES.
 //!
-//! This is the only place that looks at model numbers. Everything later runs
-//! on the [`LbrCaps`] it yields.
+//! This is the only place that looks at model numbers. All other code uses the resulting
+//! [`LbrCaps`].
 
 mod amd;
 pub mod arch_leaf;
@@ -30,8 +29,7 @@ use crate::{
 /// DEBUGCTL.LBR. SDM 17.4.1.
 const DEBUGCTL_LBR: u64 = 1 << 0;
 
-/// A value of IA32_PERF_CAPABILITIES that somebody noted, as a register file
-/// that holds nothing else.
+/// A given value of IA32_PERF_CAPABILITIES, as a register file with only this register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenPerfCapabilities(pub u64);
 
@@ -49,15 +47,14 @@ impl MsrRead for GivenPerfCapabilities {
     }
 }
 
-/// What the branch records of a CPU can do.
+/// Probes the branch-record capabilities of a CPU.
 ///
-/// `msr` is asked for IA32_PERF_CAPABILITIES alone, and only where CPUID says
-/// that the register exists. Without it (or where it cannot be read)
-/// [`LbrCaps::format`] is `None` and the layout is the one that the table
-/// expects of the model.
+/// `msr` is read for IA32_PERF_CAPABILITIES only, and only if CPUID announces that register.
+/// Without `msr`, or if the read fails, [`LbrCaps::format`] is `None` and the layout is the table's
+/// for the model.
 ///
 /// # Errors
-/// [`Unsupported`] says why there are no usable branch records.
+/// [`Unsupported`]: why there are no usable branch records.
 pub fn probe<R: CpuIdReader>(
     cpuid: &R,
     msr: Option<&mut dyn MsrRead>,
@@ -65,12 +62,10 @@ pub fn probe<R: CpuIdReader>(
     probe_assuming(cpuid, msr, None)
 }
 
-/// As [`probe`], with the user's word in place of the table for an Intel
-/// model (`--assume`).
+/// As [`probe`], with the user's assumption in place of the table for an Intel model (`--assume`).
 ///
 /// # Errors
-/// As [`probe`]; [`Why::CannotAssume`] where CPUID itself tells and nothing is
-/// left to assume.
+/// As [`probe`]; [`Why::CannotAssume`] if CPUID itself describes the facility.
 pub fn probe_assuming<R: CpuIdReader>(
     cpuid: &R,
     msr: Option<&mut dyn MsrRead>,
@@ -89,13 +84,13 @@ pub fn probe_assuming<R: CpuIdReader>(
     .map_err(|why| Unsupported { cpu: cpu.into(), why })
 }
 
-/// Who the CPU is, whether or not it has branch records.
+/// Identifies the CPU, with or without branch records.
 #[must_use]
 pub fn identify<R: CpuIdReader>(cpuid: &R) -> CpuIdentity {
     Probed::new(cpuid).identity
 }
 
-/// What CPUID says that every vendor's decision needs.
+/// The CPUID data that every vendor's probing needs.
 struct Probed {
     identity: CpuIdentity,
     pdcm: bool,
@@ -120,7 +115,7 @@ impl Probed {
         let hypervisor = guest.then(|| {
             let told = typed.get_hypervisor_info().map(|info| info.identify());
             hypervisor_name(told.unwrap_or_else(|| {
-                // Old KVM leaves EAX 0, for which raw-cpuid sees no hypervisor.
+                // Old KVM leaves EAX 0, so raw-cpuid reports no hypervisor.
                 let leaf = cpuid.cpuid1(0x4000_0000);
                 Hypervisor::Unknown(leaf.ebx, leaf.ecx, leaf.edx)
             }))
@@ -149,7 +144,7 @@ impl Probed {
     }
 
     fn leaf<R: CpuIdReader>(&self, cpuid: &R, leaf: u32) -> raw_cpuid::CpuIdResult {
-        // Above its highest leaf Intel answers with the highest one's values.
+        // Above its highest leaf, Intel returns the highest leaf's values.
         if leaf <= self.max_leaf {
             cpuid.cpuid2(leaf, 0)
         } else {
@@ -160,8 +155,8 @@ impl Probed {
 
 /// Display family, display model and stepping of CPUID.01H:EAX. SDM Vol. 2A.
 ///
-/// raw-cpuid adds base and extended family in 8 bits, which overflows for
-/// values that a dump can hold.
+/// raw-cpuid adds base and extended family in 8 bits, which overflows for values that a dump may
+/// hold.
 fn signature(eax: u32) -> (u32, u32, u32) {
     let base_family = eax >> 8 & 0xF;
     let base_model = eax >> 4 & 0xF;

@@ -8,9 +8,9 @@ use crate::{caps::CpuIdentity, format::LbrFormat};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Unsupported {
-    /// Which CPU.
+    /// The CPU.
     pub cpu: Box<CpuIdentity>,
-    /// Why: the sentence that this error prints.
+    /// The reason.
     pub why: Why,
 }
 
@@ -19,12 +19,12 @@ pub struct Unsupported {
 #[non_exhaustive]
 pub enum Why {
     /// Neither Intel nor AMD.
-    #[error("branch records are known of Intel and AMD CPUs only")]
+    #[error("lbr knows branch records of Intel and AMD CPUs only")]
     Vendor,
     /// K7 and older.
-    #[error("AMD CPUs before family 0FH have no last-branch registers that are documented")]
+    #[error("AMD CPUs before family 0FH have no documented last-branch registers")]
     AmdBefore64Bit,
-    /// The model has Architectural LBR; the hypervisor does not show it.
+    /// The model has Architectural LBR, but the hypervisor hides it.
     #[error(
         "{uarch} has Architectural LBR, but the hypervisor ({hypervisor}) hides it: \
          CPUID.07H:EDX[19] = 0, CPUID.1CH {leaf}, CPUID.01H:ECX[15] (PDCM) = {pdcm}",
@@ -41,10 +41,10 @@ pub enum Why {
         /// The highest leaf is 1CH or above.
         leaf_present: bool,
     },
-    /// The model has LBR; the hypervisor does not show it.
+    /// The model has an LBR, but the hypervisor hides it.
     #[error(
         "{uarch} has a model-specific LBR, but the hypervisor ({hypervisor}) hides it: \
-         CPUID.01H:ECX[15] (PDCM) = 0, so that IA32_PERF_CAPABILITIES does not exist"
+         CPUID.01H:ECX[15] (PDCM) = 0, so IA32_PERF_CAPABILITIES does not exist"
     )]
     HiddenLegacy {
         /// Microarchitecture.
@@ -52,7 +52,7 @@ pub enum Why {
         /// Name of the hypervisor.
         hypervisor: String,
     },
-    /// IA32_PERF_CAPABILITIES reports format 0 to a guest.
+    /// IA32_PERF_CAPABILITIES reports format 0 in a guest.
     #[error(
         "the hypervisor ({hypervisor}) gives this guest no LBR: IA32_PERF_CAPABILITIES[5:0] is \
          0 (QEMU: -cpu host,lbr-fmt=...)"
@@ -67,37 +67,37 @@ pub enum Why {
          hypervisor hides the register"
     )]
     CapabilitiesFault,
-    /// A model with Architectural LBR does not announce it, on bare metal.
+    /// On bare metal, a model with Architectural LBR does not announce it.
     #[error(
         "{uarch} has Architectural LBR, but CPUID.07H:EDX[19] = 0: firmware or a hypervisor \
-         that does not name itself has switched it off"
+         that hides its name has disabled it"
     )]
     ArchNotAnnounced {
         /// Microarchitecture.
         uarch: Cow<'static, str>,
     },
     /// Architectural LBR is announced with an empty depth mask.
-    #[error("CPUID.07H:EDX[19] announces Architectural LBR, but CPUID.1CH:EAX[7:0] names no depth")]
+    #[error("CPUID.07H:EDX[19] announces Architectural LBR, but CPUID.1CH:EAX[7:0] lists no depth")]
     ArchWithoutDepth,
-    /// A model of the table without IA32_PERF_CAPABILITIES, on bare metal.
+    /// On bare metal, a model of the table lacks IA32_PERF_CAPABILITIES.
     #[error(
-        "{uarch} has a model-specific LBR, but CPUID.01H:ECX[15] (PDCM) = 0, so that its record \
-         format cannot be known; --assume FF_MMH overrides this"
+        "{uarch} has a model-specific LBR, but CPUID.01H:ECX[15] (PDCM) = 0, so its record \
+         format is unknown; --assume FF_MMH overrides this"
     )]
     NoPdcm {
         /// Microarchitecture.
         uarch: &'static str,
     },
-    /// LBR_FMT is 3FH and CPUID announces no Architectural LBR.
+    /// LBR_FMT is 3FH and CPUID does not announce Architectural LBR.
     #[error(
-        "IA32_PERF_CAPABILITIES[5:0] is 0x3f (no model-specific LBR), and CPUID announces no \
+        "IA32_PERF_CAPABILITIES[5:0] is 0x3f (no model-specific LBR), and CPUID does not announce \
          Architectural LBR"
     )]
     NoModelSpecificLbr,
-    /// LBR_FMT is undefined.
-    #[error("IA32_PERF_CAPABILITIES[5:0] reports record format {format}, which nobody documents")]
+    /// LBR_FMT is undocumented.
+    #[error("IA32_PERF_CAPABILITIES[5:0] reports the undocumented record format {format}")]
     UnknownFormat {
-        /// What it reports.
+        /// The reported format.
         format: LbrFormat,
     },
     /// An Intel model that the table does not know.
@@ -105,14 +105,14 @@ pub enum Why {
     UnknownModel {
         /// `FF_MM`.
         key: String,
-        /// What IA32_PERF_CAPABILITIES reports, where it was read.
+        /// The format that IA32_PERF_CAPABILITIES reports, if it was read.
         format: Option<LbrFormat>,
         /// CPUID.01H:ECX\[15\].
         pdcm: bool,
         /// Name of the hypervisor.
         hypervisor: Option<String>,
     },
-    /// There is nothing to assume.
+    /// CPUID describes the facility, so nothing can be assumed.
     #[error("--assume cannot be used here: {0}")]
     CannotAssume(&'static str),
     /// The assumed model is not in the table.
@@ -123,13 +123,13 @@ pub enum Why {
         /// Display model.
         model: u32,
     },
-    /// The format is neither told nor readable.
+    /// The format is neither given nor readable.
     #[error(
         "--assume: the record format cannot be read from IA32_PERF_CAPABILITIES here; add \
          format=N (0 to 7)"
     )]
     AssumedFormatMissing,
-    /// The format has INFO registers and none is given.
+    /// The format has INFO registers, but none is given.
     #[error("--assume: records of format {format} have INFO registers; add info=ADDRESS")]
     AssumedInfoMissing {
         /// The format.
@@ -146,7 +146,7 @@ fn unknown_model(
     let register = match (format, pdcm) {
         (Some(format), _) => alloc::format!("IA32_PERF_CAPABILITIES reports format {format}"),
         (None, true) => "IA32_PERF_CAPABILITIES was not read".into(),
-        (None, false) => "CPUID.01H:ECX[15] (PDCM) = 0, so that nothing announces an LBR".into(),
+        (None, false) => "CPUID.01H:ECX[15] (PDCM) = 0, so no LBR is announced".into(),
     };
     let guest = match hypervisor {
         Some(name) => alloc::format!(" (under the hypervisor {name})"),
@@ -154,7 +154,7 @@ fn unknown_model(
     };
     alloc::format!(
         "Intel model {key} is not in the CPU table{guest}; {register}; if it has a \
-         model-specific LBR, name a model like it with --assume FF_MMH, or its registers with \
+         model-specific LBR, give a similar model with --assume FF_MMH, or its registers with \
          --assume depth=,from=,to=,info=,tos=,select="
     )
 }

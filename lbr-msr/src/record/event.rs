@@ -1,10 +1,10 @@
-//! What a recording consists of: samples, and what ran where meanwhile.
+//! The events of a recording: samples, mappings, names, tasks and losses.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::{BranchStack, Label};
 
-/// One reading of a branch ring, with what ran.
+/// One reading of an LBR stack, with its thread and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -15,13 +15,12 @@ pub struct Sample {
     pub tid: u32,
     /// Logical CPU.
     pub cpu: u32,
-    /// Where execution stood: TO of the newest entry.
+    /// Instruction pointer: TO of the newest entry.
     pub ip: u64,
-    /// Branches the sample stands for; 0 where that is not known.
+    /// Number of branches that the sample represents; 0 if unknown.
     pub period: u64,
-    /// RDI, RSI, RDX, RCX, R8 and R9, where the sample was taken at the entry of a
-    /// function whose arguments are recorded (System V ABI, AMD64 supplement,
-    /// 3.2.3).
+    /// RDI, RSI, RDX, RCX, R8 and R9, if the sample was taken at the entry of a function whose
+    /// arguments are recorded (System V ABI, AMD64 supplement, 3.2.3).
     pub arguments: Option<[u64; 6]>,
     /// The branches.
     pub stack: BranchStack,
@@ -48,18 +47,17 @@ pub struct Mmap {
     pub ino: u64,
     /// Inode generation.
     pub ino_generation: u64,
-    /// Build id of the file, where known.
+    /// Build ID of the file, if known.
     pub build_id: Option<Vec<u8>>,
     /// PROT_* bits.
     pub prot: u32,
     /// MAP_* bits.
     pub flags: u32,
-    /// Path, or a name in brackets such as `[vdso]`. Bytes that are not UTF-8
-    /// are replaced.
+    /// Path, or a name in brackets such as `[vdso]`. Invalid UTF-8 is replaced.
     pub path: String,
 }
 
-/// A process or thread takes a name. perf's COMM.
+/// A process or thread changes its name. perf's COMM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comm {
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -70,7 +68,7 @@ pub struct Comm {
     pub tid: u32,
     /// The name, at most 15 bytes.
     pub comm: String,
-    /// Whether it came by exec.
+    /// Whether exec set it.
     pub exec: bool,
 }
 
@@ -89,7 +87,7 @@ pub struct Task {
     pub ptid: u32,
 }
 
-/// Stacks that were recorded and are not in the stream, with the reason.
+/// Recorded stacks that are missing from the stream, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// CLOCK_MONOTONIC, nanoseconds.
@@ -100,13 +98,13 @@ pub struct Lost {
     pub tid: u32,
     /// Logical CPU.
     pub cpu: u32,
-    /// How many stacks.
+    /// Number of stacks.
     pub stacks: u64,
-    /// Why: a label that excludes, or `None` for a queue that was full.
+    /// The reason: a label that excludes, or `None` for a full queue.
     pub label: Option<Label>,
 }
 
-/// What a recording consists of.
+/// One event of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A stack of branches.
@@ -119,18 +117,18 @@ pub enum Event {
     Fork(Task),
     /// A task ends.
     Exit(Task),
-    /// Stacks that are missing.
+    /// Missing stacks.
     Lost(Lost),
 }
 
-/// Takes events in the order in which they happened.
+/// Receives events in the order in which they happened.
 pub trait Sink {
-    /// Why an event could not be taken.
+    /// Why the sink could not accept an event.
     type Error;
-    /// Takes one event.
+    /// Accepts one event.
     ///
     /// # Errors
-    /// Whatever stops the sink from taking it, such as a full disk.
+    /// Whatever stops the sink, such as a full disk.
     fn event(&mut self, event: &Event) -> Result<(), Self::Error>;
 }
 

@@ -1,34 +1,35 @@
-//! The values that pass between rooms: entries, stacks, samples, events.
+//! The values that crates exchange: entries, stacks, samples, events.
 //!
-//! Nothing here does I/O. `sampler` emits [`Event`]s into a [`Sink`];
-//! `profile` reads and writes them; both meet only in these types.
+//! Nothing here does I/O. `sampler` sends [`Event`]s to a [`Sink`], and `profile` reads and writes
+//! them; these types are all that the two share.
 
 mod event;
+mod moves;
 mod perf;
 
 pub use event::{Comm, Event, Lost, Mmap, Sample, Sink, Task};
+pub use moves::{MoveKind, ThreadMove};
 pub use perf::{EntryFlags, RawBranch};
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// One record as the registers held it, nothing interpreted: what decoding
-/// makes a [`BranchEntry`] of.
+/// The raw register values of one record, which decode to a [`BranchEntry`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RawEntry {
-    /// The FROM register (packed kinds: the one register).
+    /// The FROM register (packed layouts: the only register).
     pub from: u64,
-    /// The TO register; 0 for packed kinds.
+    /// The TO register; 0 for packed layouts.
     pub to: u64,
-    /// The INFO register, where the facility has one and it was read.
+    /// The INFO register, if the facility has one and it was read.
     pub info: Option<u64>,
 }
 
 /// A branch type in perf's terms (`PERF_BR_*` of `linux/perf_event.h`).
 ///
-/// The set is open: a code of a newer perf is kept and prints as unknown. It is
-/// finer than [`HwBranchType`], which is all that a CPU tells: system calls,
-/// interrupts and their returns have types of their own.
+/// Codes of newer perf versions are kept and print as unknown. This is finer than [`HwBranchType`],
+/// the type that a CPU records: it has separate types for system calls, interrupts and their
+/// returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BranchType(pub u8);
 
@@ -61,12 +62,11 @@ impl BranchType {
     pub const SERROR: BranchType = BranchType(13);
     /// Not in a transaction.
     pub const NO_TX: BranchType = BranchType(14);
-    /// First of the types that perf stores in `new_type`: fault_align is
-    /// `NEW_BASE + 0`, fault_data `+ 1`, fault_inst `+ 2`, arch_1..5 `+ 3..7`.
+    /// The first of the types that perf stores in `new_type`: fault_align is `NEW_BASE + 0`,
+    /// fault_data `+ 1`, fault_inst `+ 2`, arch_1..5 `+ 3..7`.
     pub const NEW_BASE: u8 = 16;
 
-    /// perf's name as `perf script -F brstack` prints it, `None` for a code
-    /// that nobody documents.
+    /// perf's name as `perf script -F brstack` prints it; `None` for an undocumented code.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         const NAMES: [&str; 15] = [
@@ -113,7 +113,7 @@ impl fmt::Debug for BranchType {
     }
 }
 
-/// What a CPU says of speculation (perf's `PERF_BR_SPEC_*`).
+/// Speculation state of a branch (perf's `PERF_BR_SPEC_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BranchSpec {
     /// Speculative, on a wrong path.
@@ -145,7 +145,7 @@ impl BranchSpec {
         }
     }
 
-    /// The value of perf's code; `None` for 0 (not available) and above 3.
+    /// The state for perf's code; `None` for 0 (not available) and above 3.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<BranchSpec> {
         Some(match code {
@@ -157,8 +157,8 @@ impl BranchSpec {
     }
 }
 
-/// The coarse branch type that Architectural LBR writes into INFO\[59:56\], and
-/// the classes that filters of every CPU tell apart. SDM24 Table 20-2.
+/// The coarse branch type that Architectural LBR writes into INFO\[59:56\], and the classes that
+/// the filters of all CPUs distinguish. SDM24 Table 20-2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HwBranchType {
     /// 0: Jcc, J*CXZ, LOOP*.
@@ -173,12 +173,12 @@ pub enum HwBranchType {
     RelCall,
     /// 5: near RET.
     Ret,
-    /// 8 to 15: far transfers, interrupts, exceptions and the like.
+    /// 8 to 15: far transfers, interrupts, exceptions etc.
     Other,
 }
 
 impl HwBranchType {
-    /// Its name: the register's code, in short and in lower case.
+    /// The register's code name, shortened and in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -192,7 +192,7 @@ impl HwBranchType {
         }
     }
 
-    /// perf's type, as Linux maps them; it has none for `Other`.
+    /// perf's type as Linux maps it; `None` for `Other`.
     #[must_use]
     #[inline]
     pub const fn branch_type(self) -> Option<BranchType> {
@@ -208,14 +208,13 @@ impl HwBranchType {
     }
 }
 
-/// One taken branch, decoded. A field the record does not carry is `None`:
-/// absent is not zero.
+/// One decoded taken branch. Fields that the record lacks are `None`: absent is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BranchEntry {
     /// Address of the branch instruction (interrupts: of the next instruction;
     /// faults: of the faulting one), canonical.
     pub from: u64,
-    /// Address the branch went to, canonical.
+    /// Target address, canonical.
     pub to: u64,
     /// Whether direction or target was mispredicted.
     pub mispredicted: Option<bool>,
@@ -225,44 +224,46 @@ pub struct BranchEntry {
     pub abort: Option<bool>,
     /// Core cycles since the previous record.
     pub cycles: Option<u32>,
-    /// Whether [`cycles`](Self::cycles) stands at its highest value, so that
-    /// the true count may be larger. `None` where `cycles` is.
+    /// Whether [`cycles`](Self::cycles) is at its maximum, so that the true count may be larger.
+    /// `None` without `cycles`.
     pub cycles_saturated: Option<bool>,
     /// The type that the hardware recorded.
     pub hw_type: Option<HwBranchType>,
-    /// The type in perf's terms, from the code bytes or from perf's record.
+    /// perf's type, from the code bytes or from perf's record.
     pub branch_type: Option<BranchType>,
     /// Speculation (AMD LbrExtV2).
     pub spec: Option<BranchSpec>,
-    /// Occurrences of the counters 0 to 3 logged with this branch, each 0 to
-    /// 3 (saturating); `None` for a counter that the CPU does not log.
+    /// Occurrences of the events of counters 0 to 3 logged with this branch, each 0 to 3
+    /// (saturating); `None` for a counter that the CPU does not log.
     pub counters: Option<[Option<u8>; 4]>,
 }
 
-/// What the registers of a software LBR cannot say: which fields its source
-/// really knows. Fields that the source does not know are cleared after
-/// decoding, so that nothing modelled looks measured.
+/// The fields that the source of a software LBR really knows, which its registers cannot express.
+/// Unknown fields are cleared after decoding, so that modelled values never look measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceKnowledge {
-    /// The source knows whether a branch was mispredicted.
+    /// Whether a branch was mispredicted.
     pub mispredict: bool,
-    /// The source knows cycle counts.
+    /// Cycle counts.
     pub cycles: bool,
-    /// The source sees branches of the kernel.
+    /// Branches in the kernel.
     pub kernel: bool,
 }
 
 impl SourceKnowledge {
-    /// Hardware: the registers are the truth.
+    /// Hardware: every field in the registers is measured.
     pub const HARDWARE: SourceKnowledge =
         SourceKnowledge { mispredict: true, cycles: true, kernel: true };
 
-    /// A stepper or an emulator of a program: where branches of user mode go,
-    /// and nothing beside.
+    /// A single-stepper or emulator of a program: only the addresses of user branches.
     pub const USER_BRANCHES: SourceKnowledge =
         SourceKnowledge { mispredict: false, cycles: false, kernel: false };
 
-    /// Clears what the source does not know.
+    /// The same with predictions and cycles of a [model](crate::soft::Model).
+    pub const MODELLED: SourceKnowledge =
+        SourceKnowledge { mispredict: true, cycles: true, kernel: false };
+
+    /// Clears the fields that the source does not know.
     #[must_use]
     #[inline]
     pub fn mask(self, mut entry: BranchEntry) -> BranchEntry {
@@ -277,42 +278,42 @@ impl SourceKnowledge {
     }
 }
 
-/// How a stack joins to the one before it on the same ring.
+/// How a stack continues the previous one of the same LBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Head {
-    /// The oldest entry is the next branch after the newest of the stack
-    /// before (or the first branch after arming).
+    /// The oldest entry directly follows the newest of the previous stack (or is the first branch
+    /// after arming).
     Joined,
     /// Branches between the two stacks were overwritten.
     Lost,
-    /// Nothing can be said.
+    /// Unknown.
     Unknown,
 }
 
-/// What kind of reading a stack came from.
+/// The kind of reading that a stack came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Label {
     /// A part of the stream of branches.
     Stream,
-    /// Call-stack mode: the frames at one moment, not a part of a stream.
+    /// Call-stack mode: the frames at one moment, not part of a stream.
     Snapshot,
-    /// The mark was overwritten: at least `depth` branches since the last drain.
+    /// The mark was overwritten: at least `depth` branches ran since the last drain.
     Gap,
-    /// All-zero slots where the mark or records were expected: a deep C-state
-    /// or a reset cleared the ring.
+    /// All-zero slots in place of the mark or of records: a deep C-state or a reset cleared the LBR
+    /// stack.
     Wiped,
-    /// TOS or entry 0 moved while the ring was read.
+    /// TOS or entry 0 changed during the read.
     Torn,
-    /// Control bits other than ours changed: somebody else uses the LBR.
+    /// Control bits of others changed: someone else uses the LBR.
     Foreign,
-    /// Recording was already off when we came to freeze it (#DB, PMI).
+    /// Recording was already off at the freeze (#DB, PMI).
     Stopped,
     /// Another user task ran on the CPU since the last drain.
     Mixed,
 }
 
 impl Label {
-    /// The word shown to people and written to files.
+    /// The word printed and written to files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -327,8 +328,8 @@ impl Label {
         }
     }
 
-    /// Whether stacks with this label stay out of statistics and files (they
-    /// are counted and reported all the same).
+    /// Whether stacks with this label are excluded from statistics and files. They are still
+    /// counted and reported.
     #[must_use]
     pub const fn is_excluded(self) -> bool {
         matches!(self, Label::Torn | Label::Foreign | Label::Mixed | Label::Wiped)
@@ -338,28 +339,27 @@ impl Label {
 /// How far a stack can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Integrity {
-    /// How the stack joins to the one before.
+    /// How the stack continues the previous one.
     pub head: Head,
-    /// The CPU may have run user code between freeze and thaw, so that
-    /// branches after this stack may be missing before the next.
+    /// The CPU may have run user code between freeze and thaw, so branches may be missing between
+    /// this stack and the next.
     pub cut: bool,
     /// The kind of reading.
     pub label: Label,
-    /// Call-stack mode: more frames than the ring is deep.
+    /// Call-stack mode: more frames than the LBR stack is deep.
     pub truncated: bool,
-    /// Call-stack mode: returns outran the recorded calls, so that outer
-    /// frames are missing.
+    /// Call-stack mode: more returns than recorded calls, so outer frames are missing.
     pub underflow: bool,
 }
 
 impl Integrity {
-    /// Joined and not cut: nothing is missing before or after.
+    /// Whether no branch is missing before or after: joined and not cut.
     #[must_use]
     pub const fn is_exact(self) -> bool {
         matches!(self.head, Head::Joined) && !self.cut && matches!(self.label, Label::Stream)
     }
 
-    /// A reading about which nothing is known, as of a perf.data of others.
+    /// A reading of unknown integrity, such as from other tools' perf.data.
     pub const UNKNOWN: Integrity = Integrity {
         head: Head::Unknown,
         cut: true,
@@ -372,14 +372,16 @@ impl Integrity {
 /// The branches of one drain, **newest first** (perf's order).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchStack {
-    /// Entries, newest first; empty slots left out.
+    /// Entries, newest first, without empty slots.
     pub entries: Vec<BranchEntry>,
-    /// How far they can be trusted.
+    /// How far the entries can be trusted.
     pub integrity: Integrity,
+    /// The kernel's moves of the thread between and around the entries, oldest first.
+    pub moves: Vec<ThreadMove>,
 }
 
 impl BranchStack {
-    /// The entries in the order in which they were executed.
+    /// The entries in execution order.
     pub fn oldest_first(&self) -> impl ExactSizeIterator<Item = &BranchEntry> + '_ {
         self.entries.iter().rev()
     }

@@ -1,9 +1,8 @@
-//! An entry as the kernel's perf events hand it over: two addresses and a word.
+//! An entry in the form of the kernel's perf events: two addresses and a word of flags.
 
 use super::{BranchEntry, BranchSpec, BranchType, HwBranchType};
 
-/// The flags word of `struct perf_branch_entry` in the bit order of a
-/// little-endian machine.
+/// The flags word of `struct perf_branch_entry`, in little-endian bit order.
 ///
 /// | bits | field |
 /// |---|---|
@@ -11,15 +10,15 @@ use super::{BranchEntry, BranchSpec, BranchType, HwBranchType};
 /// | 1 | predicted |
 /// | 2 | in a transaction |
 /// | 3 | transaction abort |
-/// | 4 to 19 | core cycles since the previous record, 0 where unknown |
+/// | 4 to 19 | core cycles since the previous record, 0 if unknown |
 /// | 20 to 23 | type, 15 = see new type |
 /// | 24, 25 | speculation |
 /// | 26 to 29 | new type |
 /// | 30 to 32 | privilege |
 /// | 33 | branch not taken (newer perf, in memory and text only) |
 ///
-/// Neither of bits 0 and 1 means that nobody knows; both mean mispredicted,
-/// as perf prints them. Linux `include/uapi/linux/perf_event.h`.
+/// Bits 0 and 1 both clear: prediction unknown. Both set: mispredicted, as perf prints them. Linux
+/// `include/uapi/linux/perf_event.h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EntryFlags(pub u64);
 
@@ -34,12 +33,12 @@ impl EntryFlags {
     pub const ABORT: u64 = 1 << 3;
     /// Not taken.
     pub const NOT_TAKEN: u64 = 1 << 33;
-    /// The highest cycle count that the word holds.
+    /// The highest cycle count that fits.
     pub const MAX_CYCLES: u32 = 0xFFFF;
     /// The type code that refers to the new type.
     const EXTENDED: u64 = 15;
 
-    /// Whether the branch was mispredicted; `None` where neither bit is set.
+    /// Whether the branch was mispredicted; `None` if neither bit is set.
     #[must_use]
     pub const fn mispredicted(self) -> Option<bool> {
         match self.0 & (Self::MISPREDICTED | Self::PREDICTED) {
@@ -58,7 +57,7 @@ impl EntryFlags {
         }
     }
 
-    /// The type; `None` where the recording has none.
+    /// The type; `None` if not recorded.
     #[must_use]
     pub const fn branch_type(self) -> Option<BranchType> {
         match (self.0 >> 20) & 0xF {
@@ -68,38 +67,37 @@ impl EntryFlags {
         }
     }
 
-    /// The code of the type in the word: 0 where there is none, 15 where it is a
-    /// new type.
+    /// The type code in the word: 0 if there is none, 15 for a new type.
     #[must_use]
     pub const fn type_code(self) -> u64 {
         (self.0 >> 20) & 0xF
     }
 
-    /// Speculation; `None` where the recording has none.
+    /// Speculation; `None` if not recorded.
     #[must_use]
     pub const fn spec(self) -> Option<BranchSpec> {
         BranchSpec::from_code(((self.0 >> 24) & 3) as u8)
     }
 
-    /// In a transaction. Clear also where nobody knows.
+    /// In a transaction. Also clear if unknown.
     #[must_use]
     pub const fn in_tx(self) -> bool {
         self.0 & Self::IN_TX != 0
     }
 
-    /// A transaction abort. Clear also where nobody knows.
+    /// A transaction abort. Also clear if unknown.
     #[must_use]
     pub const fn abort(self) -> bool {
         self.0 & Self::ABORT != 0
     }
 
-    /// The branch was not taken (Arm SPE through newer perf).
+    /// The branch was not taken (Arm SPE in newer perf).
     #[must_use]
     pub const fn not_taken(self) -> bool {
         self.0 & Self::NOT_TAKEN != 0
     }
 
-    /// This word with another type.
+    /// A copy with another type.
     #[must_use]
     #[inline]
     pub const fn with_type(self, branch_type: Option<BranchType>) -> EntryFlags {
@@ -114,8 +112,7 @@ impl EntryFlags {
         EntryFlags(cleared | bits)
     }
 
-    /// This word with another cycle count, which stops at
-    /// [`MAX_CYCLES`](Self::MAX_CYCLES).
+    /// A copy with another cycle count, limited to [`MAX_CYCLES`](Self::MAX_CYCLES).
     #[must_use]
     #[inline]
     pub const fn with_cycles(self, cycles: u32) -> EntryFlags {
@@ -123,7 +120,7 @@ impl EntryFlags {
         EntryFlags(self.0 & !(0xFFFF << 4) | (cycles as u64) << 4)
     }
 
-    /// This word with another speculation.
+    /// A copy with another speculation state.
     #[must_use]
     #[inline]
     pub const fn with_spec(self, spec: Option<BranchSpec>) -> EntryFlags {
@@ -134,8 +131,8 @@ impl EntryFlags {
         EntryFlags(self.0 & !(3 << 24) | code << 24)
     }
 
-    /// The word of a decoded entry. Unknown predictions set neither bit,
-    /// unknown cycles are 0; `types` leaves type and speculation in.
+    /// The word for a decoded entry. An unknown prediction sets neither bit, unknown cycles are 0.
+    /// Type and speculation are set only if `types` is.
     #[must_use]
     #[inline]
     pub fn of(entry: &BranchEntry, types: bool) -> EntryFlags {
@@ -159,26 +156,26 @@ impl EntryFlags {
     }
 }
 
-/// One entry of a stack: the two addresses and the flags word.
+/// One entry of a stack: two addresses and the flags word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RawBranch {
-    /// Address of the branch.
+    /// Source address.
     pub from: u64,
-    /// Address it went to.
+    /// Target address.
     pub to: u64,
-    /// Everything else.
+    /// All other fields.
     pub flags: EntryFlags,
 }
 
 impl RawBranch {
-    /// An entry that says nothing: real recordings hold 0 -> 0.
+    /// Whether the entry is empty: real recordings contain 0 -> 0.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.from == 0 && self.to == 0
     }
 
-    /// Decodes the entry. perf's word cannot tell "not in a transaction" from
-    /// "nobody knows": `tsx_known` says which it is.
+    /// Decodes the entry. A clear transaction bit means "not in a transaction" if `tsx_known`, else
+    /// "unknown": perf's word does not distinguish them.
     #[must_use]
     pub fn decode(&self, tsx_known: bool) -> BranchEntry {
         let cycles = self.flags.cycles();

@@ -1,4 +1,4 @@
-//! AMD's own registers.
+//! AMD's registers.
 
 use super::{Field, LbrSelect, field::code, fields, flags, sign_extend, words};
 use crate::{address, record::BranchSpec};
@@ -7,7 +7,7 @@ const V2: &str = "Linux amd/lbr.c";
 const BRS: &str = "Linux amd/brs.c";
 
 fields! {
-    /// LBR_SELECT of LbrExtV2: bits 0 to 8 of [`LbrSelect`], and no more.
+    /// LBR_SELECT of LbrExtV2: only bits 0 to 8 of [`LbrSelect`].
     AmdLbrSelect = "LBR_SELECT" at address::AMD_LBR_SELECT, "Linux amd/lbr.c" {}
     and [
         LbrSelect::FIELDS[0].cited(V2), LbrSelect::FIELDS[1].cited(V2),
@@ -19,12 +19,12 @@ fields! {
 }
 
 flags! {
-    /// DBG_EXTN_CFG: bit 6 enables LbrExtV2, the others belong to BRS.
+    /// DBG_EXTN_CFG: bit 6 enables LbrExtV2, the others are for BRS.
     ///
-    /// Bits 4:3 must be written 11b with BRS: always read, modify, write.
+    /// With BRS, bits 4:3 must be written 11b: always read, modify, write.
     DbgExtnCfg = "DBG_EXTN_CFG" at address::AMD_DBG_EXTN_CFG, "Linux amd/brs.c" {
         BRSMEN [2] "branches are sampled" / "branches are not sampled";
-        VB [5] "there are valid branches" / "there are no valid branches";
+        VB [5] "valid branches are recorded" / "no valid branches are recorded";
         LBRV2EN [6] "branches are recorded" / "branches are not recorded" in "Linux amd/lbr.c";
     }
     and [ONES, MSROFF, PMC]
@@ -33,29 +33,28 @@ flags! {
 const ONES: Field = Field::codes(
     "RSVD_11B",
     (4, 3),
-    "must be written 11b with BRS; keep what is read",
-    &[code(3, "", "11b, as they must be written")],
+    "must be written 11b with BRS; keep the value read",
+    &[code(3, "", "11b, as required")],
     "Linux amd/lbr.c, amd/brs.c",
 )
-.otherwise("not 11b, as they must be written");
+.otherwise("not 11b, as required");
 pub(crate) const MSROFF: Field =
-    Field::value("MSROFF", (19, 16), "index of the record to be written next", words::msroff, BRS);
+    Field::value("MSROFF", (19, 16), "index of the next record to be written", words::msroff, BRS);
 const PMC: Field = Field::value("PMC", (26, 24), "counter that triggers", words::number, BRS);
 
 impl DbgExtnCfg {
-    /// The bits that BRS alone has.
+    /// The bits that only BRS uses.
     pub(crate) const OF_BRS: u64 =
         DbgExtnCfg::BRSMEN.bits() | DbgExtnCfg::VB.bits() | MSROFF.mask() | PMC.mask();
-    /// Bits 4:3 as they must be written.
+    /// Bits 4:3, which must be set.
     pub(crate) const MUST_BE_SET: u64 = ONES.mask();
 
-    /// Bits 4:3. Whoever enables BRS must write 3.
+    /// Bits 4:3. To enable BRS, write 3.
     #[must_use]
     pub const fn must_be_3(self) -> u8 {
         ONES.of(self.bits()) as u8
     }
-    /// Bits 19:16, MSROFF: the next index that BRS will write, 0 once all 16
-    /// are filled.
+    /// Bits 19:16, MSROFF: the next index that BRS will write, 0 when all 16 are filled.
     #[must_use]
     pub const fn msroff(self) -> u8 {
         MSROFF.of(self.bits()) as u8
@@ -69,12 +68,12 @@ impl DbgExtnCfg {
 
 const IP: Field =
     Field::value("IP", (57, 0), "the low 58 bits of the address", words::amd_address, V2);
-/// A record holds 58 bits of address, whatever width CPUID claims.
+/// A record holds 58 address bits, even if CPUID reports another width.
 const fn address(register: u64, virt_bits: u8) -> u64 {
     let width = if virt_bits as u32 > IP.width() { IP.width() } else { virt_bits as u32 };
     sign_extend(register, width)
 }
-/// What is above the address, up to bit `high`.
+/// The sign bits above the address, up to bit `high`.
 const fn sign(high: u8) -> Field {
     Field::value("SIGN_EXT", (high, 58), "copies of bit 57", words::amd_sign_copies, V2)
 }
@@ -88,8 +87,8 @@ fields! {
 }
 
 impl AmdFrom {
-    /// Bits 57:0 hold the address; it is sign-extended from the CPU's width
-    /// of virtual addresses (48 or 57), not from bit 57.
+    /// Bits 57:0, the address, sign-extended from the CPU's virtual address width (48 or 57), not
+    /// from bit 57.
     #[must_use]
     pub const fn ip(self, virt_bits: u8) -> u64 {
         address(self.0, virt_bits)
@@ -97,7 +96,7 @@ impl AmdFrom {
 }
 
 fields! {
-    /// TO of LbrExtV2 and, with the address alone, of BRS.
+    /// TO of LbrExtV2 and, address only, of BRS.
     AmdTo, "Linux amd/lbr.c" {
         speculative SPEC [62] "speculative (with VALID 0: on a wrong path)"
             / "not speculative (with VALID 0: no record)";
@@ -107,15 +106,15 @@ fields! {
 }
 
 impl AmdTo {
-    /// What Linux writes into TO of BRS records that are not to be believed.
+    /// The value that Linux writes into TO of invalid BRS records.
     pub const BRS_POISON: AmdTo = AmdTo(0xFFFF_FFFF_FFFF_FFFE);
 
-    /// Bits 57:0 hold the address, as in [`AmdFrom::ip`].
+    /// Bits 57:0, the address, as in [`AmdFrom::ip`].
     #[must_use]
     pub const fn ip(self, virt_bits: u8) -> u64 {
         address(self.0, virt_bits)
     }
-    /// Bits 63:62 together (LbrExtV2); `None` where both are 0: no record.
+    /// Bits 63:62 together (LbrExtV2); `None` if both are 0: no record.
     #[must_use]
     pub const fn spec(self) -> Option<BranchSpec> {
         BranchSpec::from_code((self.valid() as u8) << 1 | self.speculative() as u8)

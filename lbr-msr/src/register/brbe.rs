@@ -1,5 +1,5 @@
-//! Arm's Branch Record Buffer Extension (FEAT_BRBE). EL0 cannot read these
-//! registers: the types serve to decode captured values. Source: BRBE.
+//! Arm's Branch Record Buffer Extension (FEAT_BRBE). EL0 cannot read these registers; the types
+//! decode captured values. Source: BRBE.
 
 use super::{
     field::{Code, Field, code},
@@ -9,8 +9,8 @@ use super::{
 const SOURCE: &str = "BRBE";
 
 fields! {
-    /// BRBINF&lt;n&gt;_EL1: what is known about record n besides its addresses.
-    /// Bits without a method are RES0 and ignored.
+    /// BRBINF&lt;n&gt;_EL1: flags, type and cycles of record n. Bits without a method are RES0 and
+    /// ignored.
     BrbInf, "BRBE" {
         mispredicted MPRED [5] "mispredicted" / "predicted";
         transactional T [16] "inside a transaction" / "not inside a transaction";
@@ -68,10 +68,9 @@ impl BrbInf {
     pub const fn branch_type(self) -> BrbeType {
         BrbeType(TYPE.of(self.0) as u8)
     }
-    /// The cycle count that mantissa and exponent make: the mantissa alone
-    /// where the exponent is 0, else (mantissa + 256) × 2^(exponent − 1).
-    /// `None` where CCU is set, and for an exponent above 56, whose count
-    /// would not fit 64 bits (the counter of FEAT_BRBE has 20).
+    /// The cycle count from mantissa and exponent: the mantissa if the exponent is 0, else
+    /// (mantissa + 256) × 2^(exponent − 1). `None` if CCU is set, and for an exponent above 56,
+    /// whose count would not fit 64 bits (FEAT_BRBE's counter has 20).
     #[must_use]
     pub const fn cycles(self) -> Option<u64> {
         if self.cycles_unknown() {
@@ -89,10 +88,10 @@ impl BrbInf {
 /// The highest count of BRBE's 20-bit cycle counter: mantissa 255, exponent 12.
 pub const BRBE_CYCLES_MAX: u64 = 0x1FF << 11;
 
-/// VALID of a BRBE record: which of its addresses were recorded.
+/// VALID of a BRBE record: the addresses that were recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BrbeValid {
-    /// 0: no record, and none above it.
+    /// 0: no record here or at higher indices.
     None,
     /// 1: the source address was not permitted to be recorded.
     TargetOnly,
@@ -102,12 +101,12 @@ pub enum BrbeValid {
     Both,
 }
 
-/// TYPE of a BRBE record. The set is open: an unknown code is kept.
+/// TYPE of a BRBE record. Unknown codes are kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BrbeType(pub u8);
 
 impl BrbeType {
-    /// Every documented code with Arm's name, ascending.
+    /// Every documented code with Arm's name, in ascending order.
     pub const CODES: &'static [Code] = &[
         code(0x00, "DIRECT_UNCOND", ""),
         code(0x01, "INDIRECT", ""),
@@ -131,7 +130,7 @@ impl BrbeType {
         code(0x39, "DEBUG_EXIT", ""),
     ];
 
-    /// Arm's name; `None` for a code that nobody documents.
+    /// Arm's name; `None` for an undocumented code.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         Self::CODES.iter().find(|code| code.first == u64::from(self.0)).map(|code| code.name)
@@ -147,7 +146,7 @@ impl core::fmt::Debug for BrbeType {
     }
 }
 
-/// One bit of a register that only `explain` reads.
+/// One bit of a register that only `explain` uses.
 const fn flag(name: &'static str, bit: u8, set: &'static str, clear: &'static str) -> Field {
     Field::flag(name, bit, set, clear, SOURCE)
 }
@@ -216,7 +215,7 @@ pub(crate) const FCR: &[Field] = &[
         "no transaction failed after it",
     ),
     flag("PAUSED", 7, "recording is paused", "recording is not paused"),
-    flag("EnI", 16, "the types below are left out", "the types below are recorded"),
+    flag("EnI", 16, "the types below are excluded", "the types below are recorded"),
     flag("DIRECT", 17, "direct branches match", "direct branches do not match"),
     flag("INDIRECT", 18, "indirect branches match", "indirect branches do not match"),
     flag("RTN", 19, "returns match", "returns do not match"),
@@ -231,7 +230,7 @@ pub(crate) const FCR: &[Field] = &[
     Field::codes(
         "BANK",
         (29, 28),
-        "records that can be read",
+        "readable records",
         &[code(0, "", "records 0 to 31"), code(1, "", "records 32 to 63")],
         SOURCE,
     ),

@@ -7,28 +7,27 @@ use super::{
 use crate::address;
 
 flags! {
-    /// IA32_DEBUGCTL of P6-family cores from Core on, and AMD's DebugCtl. SDM
-    /// 17.4.1. NetBurst has another order: [`DebugCtlA`].
+    /// IA32_DEBUGCTL of P6-family cores from Core on, and AMD's DebugCtl. SDM 17.4.1. NetBurst
+    /// orders the bits differently: [`DebugCtlA`].
     ///
-    /// The kernel owns BTF, BLD, the BTS bits and bits 11, 12 and 14: always
-    /// read, modify, write.
+    /// The kernel owns BTF, BLD, the BTS bits and bits 11, 12 and 14: always read, modify, write.
     DebugCtl = "IA32_DEBUGCTL" at address::IA32_DEBUGCTL, "SDM 17.4.1" {
         LBR [0] "branches are recorded" / "branches are not recorded";
         BTF [1] "TF single-steps on branches" / "TF single-steps on instructions";
-        BLD [2] "bus locks raise #DB" / "bus locks raise no #DB"
+        BLD [2] "bus locks raise #DB" / "bus locks do not raise #DB"
             needs "CPUID.07H:ECX[24]" in "Linux msr-index.h";
         TR [6] "branch trace messages are sent" / "no branch trace messages";
         BTS [7] "branch trace messages go to the BTS buffer" / "the BTS buffer is not used";
         BTINT [8] "a full BTS buffer interrupts" / "the BTS buffer wraps around";
         BTS_OFF_OS [9] "no BTS or BTM at CPL 0" / "BTS and BTM at CPL 0 too";
         BTS_OFF_USR [10] "no BTS or BTM at CPL > 0" / "BTS and BTM at CPL > 0 too";
-        FREEZE_LBRS_ON_PMI [11] "a PMI stops recording" / "recording goes on at a PMI"
+        FREEZE_LBRS_ON_PMI [11] "a PMI stops recording" / "recording continues at a PMI"
             needs "PDCM and perfmon version 2" in "SDM 17.4.7";
-        FREEZE_PERFMON_ON_PMI [12] "a PMI stops the counters" / "the counters go on at a PMI"
+        FREEZE_PERFMON_ON_PMI [12] "a PMI stops the counters" / "the counters continue at a PMI"
             needs "PDCM and perfmon version 2" in "SDM 17.4.7";
         ENABLE_UNCORE_PMI [13] "uncore PMIs are received" / "no uncore PMIs"
             needs "06_1AH or later" in "SDM figure 17-11";
-        FREEZE_WHILE_SMM [14] "recording and counting stop in SMM" / "SMM stops nothing"
+        FREEZE_WHILE_SMM [14] "recording and counting stop in SMM" / "SMM stops neither"
             needs "IA32_PERF_CAPABILITIES[12]";
         RTM_DEBUG [15] "advanced debugging of RTM regions" / "no advanced RTM debugging"
             needs "CPUID.07H:EBX[11]" in "EDK2";
@@ -36,17 +35,17 @@ flags! {
 }
 
 impl DebugCtl {
-    /// The stops at a PMI.
+    /// The bits that freeze at a PMI.
     pub(crate) const FREEZES: DebugCtl =
         DebugCtl::FREEZE_LBRS_ON_PMI.union(DebugCtl::FREEZE_PERFMON_ON_PMI);
-    /// The bits that take BTS and BTM out of a ring.
+    /// The bits that exclude a ring from BTS and BTM.
     pub(crate) const BTS_OFF: DebugCtl = DebugCtl::BTS_OFF_OS.union(DebugCtl::BTS_OFF_USR);
     /// Bits 5:2 on P6, Pentium M and older AMD parts: the breakpoint pins.
     pub(crate) const PINS: u64 = 0xF << 2;
-    /// What Core 2 lacks: bus-lock detection, the uncore, RTM.
+    /// The bits that Core 2 lacks: bus-lock detection, uncore, RTM.
     pub(crate) const AFTER_CORE_2: DebugCtl =
         DebugCtl::BLD.union(DebugCtl::ENABLE_UNCORE_PMI).union(DebugCtl::RTM_DEBUG);
-    /// What Core Solo and Duo lack: also BTS by ring, and all freezes.
+    /// The bits that Core Solo and Duo lack: also BTS by ring, and all freezes.
     pub(crate) const AFTER_YONAH: DebugCtl = DebugCtl::AFTER_CORE_2
         .union(DebugCtl::BTS_OFF)
         .union(DebugCtl::FREEZES)
@@ -54,7 +53,7 @@ impl DebugCtl {
 }
 
 flags! {
-    /// MSR_DEBUGCTLA of NetBurst: the address of IA32_DEBUGCTL, other bits.
+    /// MSR_DEBUGCTLA of NetBurst: the address of IA32_DEBUGCTL with other bits.
     DebugCtlA = "MSR_DEBUGCTLA" at address::IA32_DEBUGCTL, "SDM 17.11.1" {
         LBR [0] "branches are recorded" / "branches are not recorded";
         BTF [1] "TF single-steps on branches" / "TF single-steps on instructions";
@@ -66,13 +65,13 @@ flags! {
     }
 }
 
-/// IA32_DEBUGCTL where Architectural LBR does the recording.
+/// IA32_DEBUGCTL with Architectural LBR, which records instead.
 pub(crate) const ARCH: [Field; 13] = {
     const DEAD: &str = "has no effect: IA32_LBR_CTL.LBREn records branches";
     replacing(DebugCtl::FIELDS, &[Field::flag("LBR", 0, DEAD, DEAD, "SDM 17.4.1")])
 };
 
-/// A breakpoint pin, `$note` saying which parts have it.
+/// A breakpoint pin; `$note` names the parts that have it.
 macro_rules! pin {
     ($n:literal $note:literal, $source:literal) => {
         Field::flag(

@@ -1,8 +1,7 @@
-//! A register's fields as data: the bits, the manual's name, what the values
-//! mean, and where that is written.
+//! A register's fields as data: bits, the manual's name, the meaning of values, and the source.
 //!
-//! Each register is described once, by the fields beside its type. The type
-//! takes its bits from them, and [`explain`](crate::explain) draws them.
+//! Each register is described once, by the fields next to its type. The type takes its bits from
+//! them, and [`explain`](crate::explain) prints them.
 
 use alloc::{
     format,
@@ -11,58 +10,56 @@ use alloc::{
 
 use super::bits;
 
-/// Some adjacent bits of a register.
+/// Adjacent bits of a register.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// The manual's name; `reserved` where it has none.
+    /// The manual's name, or `reserved`.
     pub name: &'static str,
     /// The highest bit, 0 to 63.
     pub high: u8,
     /// The lowest bit, at most `high`.
     pub low: u8,
-    /// The manual and place that describe the field, as the crate's
-    /// documentation abbreviates them.
+    /// The manual and section that describe the field, abbreviated as in the crate's documentation.
     pub source: &'static str,
     meaning: Meaning,
 }
 
-/// How a field's value turns into words.
+/// How a value is described.
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
     /// One bit.
     Flag {
         set: &'static str,
         clear: &'static str,
-        /// What tells that the bit exists, where not every CPU with the
-        /// register has it.
+        /// The condition under which the bit exists, if not every CPU with the register has it.
         exists: Option<&'static str>,
     },
-    /// Each value has a meaning of its own.
+    /// Each value has its own meaning.
     Codes { about: &'static str, codes: &'static [Code], other: &'static str },
-    /// A number, or a value that means something only with other bits.
+    /// A number, or a value whose meaning depends on other bits.
     Value { about: &'static str, words: Words },
-    /// Bits without a meaning.
+    /// Undocumented bits.
     Reserved,
 }
 
-/// What a field means, from its value and that of the register.
+/// Describes a field, given its value and the whole register's.
 pub(crate) type Words = fn(&Field, u64, u64) -> String;
 
-/// What one value of a field, or several adjacent ones, stand for.
+/// The meaning of one value of a field, or of adjacent values.
 #[derive(Clone, Copy, Debug)]
 pub struct Code {
     /// The lowest value.
     pub first: u64,
     /// The highest value.
     pub last: u64,
-    /// The manual's name; empty where it has none.
+    /// The manual's name, or empty.
     pub name: &'static str,
-    /// In words; empty where the name says it all.
+    /// The description; empty if the name is enough.
     pub words: &'static str,
 }
 
 impl Code {
-    /// Name and words together.
+    /// Name and description together.
     #[must_use]
     pub fn meaning(&self) -> String {
         match (self.name, self.words) {
@@ -72,13 +69,12 @@ impl Code {
     }
 }
 
-/// One value's meaning.
 pub(crate) const fn code(value: u64, name: &'static str, words: &'static str) -> Code {
     Code { first: value, last: value, name, words }
 }
 
 impl Field {
-    /// A control or state of one bit.
+    /// A one-bit control or status.
     pub(crate) const fn flag(
         name: &'static str,
         bit: u8,
@@ -90,7 +86,7 @@ impl Field {
         Field { name, high: bit, low: bit, source, meaning }
     }
 
-    /// A field whose values each have a meaning; the others are reserved.
+    /// A field whose values have separate meanings; unlisted values are reserved.
     pub(crate) const fn codes(
         name: &'static str,
         (high, low): (u8, u8),
@@ -102,7 +98,7 @@ impl Field {
         Field { name, high, low, source, meaning }
     }
 
-    /// A number, or what only the other bits tell the meaning of.
+    /// A number, or a value whose meaning depends on other bits.
     pub(crate) const fn value(
         name: &'static str,
         (high, low): (u8, u8),
@@ -117,7 +113,7 @@ impl Field {
         Field { name: "reserved", high, low, source, meaning: Meaning::Reserved }
     }
 
-    /// A flag that exists only where there is what `condition` names.
+    /// A flag that exists only under `condition`.
     pub(crate) const fn needs(self, condition: &'static str) -> Field {
         match self.meaning {
             Meaning::Flag { set, clear, .. } => {
@@ -127,12 +123,12 @@ impl Field {
         }
     }
 
-    /// The same field, described elsewhere.
+    /// The same field with another source.
     pub(crate) const fn cited(self, source: &'static str) -> Field {
         Field { source, ..self }
     }
 
-    /// A field with codes, of which the unlisted ones mean this.
+    /// A field with codes; `other` describes the unlisted ones.
     pub(crate) const fn otherwise(self, other: &'static str) -> Field {
         match self.meaning {
             Meaning::Codes { about, codes, .. } => {
@@ -142,33 +138,33 @@ impl Field {
         }
     }
 
-    /// Whether no manual describes these bits.
+    /// Whether the bits are undocumented.
     #[must_use]
     pub const fn is_reserved(&self) -> bool {
         matches!(self.meaning, Meaning::Reserved)
     }
 
-    /// How many bits it has.
+    /// Width in bits.
     #[must_use]
     pub const fn width(&self) -> u32 {
         (self.high - self.low) as u32 + 1
     }
 
-    /// The bits in their place.
+    /// The field's bits as a mask of the register.
     #[must_use]
     pub const fn mask(&self) -> u64 {
         (u64::MAX >> (64 - self.width())) << self.low
     }
 
-    /// The field's value in a register that holds `register`.
+    /// The field's value in the register value `register`.
     #[must_use]
     #[inline]
     pub const fn of(&self, register: u64) -> u64 {
         bits(register, self.low as u32, self.width())
     }
 
-    /// The values that have a meaning of their own, ascending; none for a
-    /// flag, a number and reserved bits.
+    /// The values with separate meanings, in ascending order; empty for flags, numbers and reserved
+    /// bits.
     #[must_use]
     pub const fn known_codes(&self) -> &'static [Code] {
         match self.meaning {
@@ -177,7 +173,7 @@ impl Field {
         }
     }
 
-    /// What the field's value in a register that holds `register` means.
+    /// Describes the field's value in the register value `register`.
     #[must_use]
     pub fn meaning(&self, register: u64) -> String {
         let value = self.of(register);
@@ -190,11 +186,11 @@ impl Field {
                 .map_or_else(|| other.to_string(), Code::meaning),
             Meaning::Value { words, .. } => words(self, value, register),
             Meaning::Reserved if value == 0 => "reserved".to_string(),
-            Meaning::Reserved => "reserved, and not zero".to_string(),
+            Meaning::Reserved => "reserved, but not zero".to_string(),
         }
     }
 
-    /// What the field means, whatever its value.
+    /// Describes the field for any value.
     #[must_use]
     pub fn about(&self) -> String {
         match self.meaning {
@@ -208,7 +204,7 @@ impl Field {
     }
 }
 
-/// The fields from bit 0 up.
+/// Sorts the fields by position, bit 0 first.
 pub(crate) const fn ascending<const N: usize>(mut fields: [Field; N]) -> [Field; N] {
     let mut i = 1;
     while i < N {
@@ -224,8 +220,8 @@ pub(crate) const fn ascending<const N: usize>(mut fields: [Field; N]) -> [Field;
     fields
 }
 
-/// The fields, with these in place of those at the same bits: where a CPU's
-/// register differs in a few.
+/// The fields, with `by` replacing those at the same bits: for CPUs whose register differs
+/// slightly.
 pub(crate) const fn replacing<const N: usize>(fields: &[Field], by: &[Field]) -> [Field; N] {
     let mut all = [fields[0]; N];
     assert!(fields.len() == N);
@@ -244,7 +240,6 @@ pub(crate) const fn replacing<const N: usize>(fields: &[Field], by: &[Field]) ->
     all
 }
 
-/// All bits of these fields.
 pub(crate) const fn mask_of(fields: &[Field]) -> u64 {
     let mut mask = 0;
     let mut i = 0;

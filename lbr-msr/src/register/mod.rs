@@ -1,16 +1,14 @@
-//! Every register as a type, with one grammar, and its [fields](Field).
+//! Every register as a type with a common interface, and its [fields](Field).
 //!
-//! A control register is a set of flags (`bitflags`) or a newtype with a
-//! method for each field, and implements [`Register`]: `MSR`, `NAME`, `read`,
-//! `read_raw`, `write`, `write_raw`, `update`. Bits that nobody documents
-//! survive a read-modify-write. The registers of a record ([`record`],
-//! [`amd`], [`brbe`]) are newtypes over their value: the same layout stands at
-//! different addresses on different CPUs, which
-//! [`RegisterMap`](crate::caps::RegisterMap) tells.
+//! A control register is a set of flags (`bitflags`) or a newtype with a method for each field, and
+//! implements [`Register`]: `MSR`, `NAME`, `read`, `read_raw`, `write`, `write_raw`, `update`.
+//! Undocumented bits survive a read-modify-write. The registers of a record ([`record`], [`amd`],
+//! [`brbe`]) are newtypes without an address: [`RegisterMap`](crate::caps::RegisterMap) holds the
+//! addresses, which depend on the CPU.
 //!
-//! Decoding, arming and the filters take their bits from here, and
-//! [`explain`](crate::explain) draws every field. The grammar is for whoever
-//! reads or changes one register: a kernel, or a program of its own.
+//! Decoding, arming and the filters take their bits from here, and [`explain`](crate::explain)
+//! prints every field. The interface also serves other programs and kernels that access a single
+//! register.
 
 use crate::{Msr, MsrError, MsrRead, MsrWrite};
 
@@ -35,14 +33,14 @@ pub trait Register: Copy + Sized {
     const MSR: Msr;
     /// Its name in the manual.
     const NAME: &'static str;
-    /// The bits that are described here and belong to branch records. All
-    /// others are preserved by [`write`](Self::write).
+    /// The bits that are described here and belong to branch records. [`write`](Self::write)
+    /// preserves all others.
     const DOCUMENTED: u64;
 
-    /// The register's value as this type; every bit is kept.
+    /// Wraps the register's value; keeps every bit.
     fn from_raw(value: u64) -> Self;
 
-    /// All 64 bits.
+    /// The 64-bit value.
     fn raw(self) -> u64;
 
     /// Reads the register.
@@ -53,7 +51,7 @@ pub trait Register: Copy + Sized {
         Self::read_raw(msr).map(Self::from_raw)
     }
 
-    /// Reads the 64 bits as they are.
+    /// Reads the raw 64 bits.
     ///
     /// # Errors
     /// [`MsrError`] of the access.
@@ -61,9 +59,8 @@ pub trait Register: Copy + Sized {
         msr.read(Self::MSR)
     }
 
-    /// Writes the documented bits of this value and leaves all others as the
-    /// register has them: a read, then a write. Between the two the kernel
-    /// may change the register; nothing can prevent that from user space.
+    /// Writes the documented bits of this value and preserves all others, by a read and a write.
+    /// The kernel may change the register in between; user space cannot prevent that.
     ///
     /// # Errors
     /// [`MsrError`] of either access.
@@ -72,7 +69,7 @@ pub trait Register: Copy + Sized {
         Self::write_raw(msr, others | (self.raw() & Self::DOCUMENTED))
     }
 
-    /// Writes these 64 bits, reserved ones included.
+    /// Writes these 64 bits, including reserved ones.
     ///
     /// # Errors
     /// [`MsrError`] of the access.
@@ -80,8 +77,7 @@ pub trait Register: Copy + Sized {
         msr.write(Self::MSR, value)
     }
 
-    /// Reads the register, lets `change` work on it, and writes all of it
-    /// back. Returns what was written.
+    /// Reads the register, applies `change`, and writes all bits back. Returns the value written.
     ///
     /// # Errors
     /// [`MsrError`] of either access.
@@ -99,10 +95,9 @@ pub trait Register: Copy + Sized {
 /// NAME "name in the manual" [bit] "what 1 means" / "what 0 means" needs "condition" in "source";
 /// ```
 ///
-/// (second name, condition and source may be left out) is a constant of the
-/// `bitflags` type and a row of its `FIELDS`. `and` adds fields of several
-/// bits, which methods read; `beside` bits of other facilities, which are
-/// drawn and never written.
+/// (second name, condition and source are optional) defines a constant of the `bitflags` type and
+/// an entry of its `FIELDS`. `and` adds multi-bit fields, which methods read; `beside` adds bits of
+/// other facilities, which are printed but never written.
 macro_rules! flags {
     (
         $(#[$doc:meta])*
@@ -121,12 +116,12 @@ macro_rules! flags {
                     #[doc = concat!("Bit ", $bit, ": ", $set, ".")]
                     const $flag = 1 << $bit;
                 )*
-                // Other bits may be set and are not ours to drop.
+                // Other bits belong to someone else and must be kept.
                 const _ = !0;
             }
         }
         impl $type {
-            /// The fields, from bit 0 up; bits between them are reserved.
+            /// The fields, from bit 0 up; bits in between are reserved.
             pub const FIELDS: &'static [$crate::register::Field] =
                 &$crate::register::field::ascending([
                     $($crate::register::Field::flag(
@@ -154,15 +149,14 @@ macro_rules! flags {
     };
 }
 
-/// A register whose value is read by methods: a newtype with its `FIELDS`.
-/// Each line
+/// A register whose value is read by methods: a newtype with its `FIELDS`. Each line
 ///
 /// ```text
 /// method NAME [bit] "what 1 means" / "what 0 means";
 /// ```
 ///
-/// is a method and a row; `and` adds fields of several bits. With
-/// `= "name" at ADDRESS` it is a [`Register`].
+/// defines a method and an entry; `and` adds multi-bit fields. With `= "name" at ADDRESS` it is a
+/// [`Register`].
 macro_rules! fields {
     (
         $(#[$doc:meta])*
@@ -176,7 +170,7 @@ macro_rules! fields {
         pub struct $type(pub u64);
 
         impl $type {
-            /// The fields, from bit 0 up; bits between them are reserved.
+            /// The fields, from bit 0 up; bits in between are reserved.
             pub const FIELDS: &'static [$crate::register::Field] =
                 &$crate::register::field::ascending([
                     $($crate::register::Field::flag(
@@ -209,7 +203,7 @@ macro_rules! fields {
     };
 }
 
-/// The first of one or two: what a line says, or else what its table says.
+/// The first of one or two arguments: a line's own source, or else its table's.
 macro_rules! first {
     ($first:expr $(, $second:expr)?) => {
         $first
@@ -218,15 +212,13 @@ macro_rules! first {
 
 pub(crate) use {fields, first, flags};
 
-/// `count` bits of `value` from bit `low` up. `count` is 1 to 64 and
-/// `low + count` at most 64.
+/// Bits `low` to `low + count - 1` of `value`. `count` is 1 to 64 and `low + count` at most 64.
 #[inline]
 pub(crate) const fn bits(value: u64, low: u32, count: u32) -> u64 {
     (value >> low) & (u64::MAX >> (64 - count))
 }
 
-/// The low `width` bits of `value`, sign-extended; a width outside 1 to 64
-/// counts as the nearest of the two.
+/// The low `width` bits of `value`, sign-extended; `width` is limited to 1 to 64.
 #[inline]
 pub(crate) const fn sign_extend(value: u64, width: u32) -> u64 {
     let width = if width < 1 {

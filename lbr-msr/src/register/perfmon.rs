@@ -1,11 +1,11 @@
-//! Registers of other facilities that say something about branch records.
+//! Performance-monitoring and tracing registers with bits that concern branch records.
 
 use super::{Field, field::replacing, flags, words};
 use crate::{LbrFormat, address, format};
 
 flags! {
-    /// IA32_PERF_CAPABILITIES, read-only; exists where CPUID.01H:ECX\[15\].
-    /// On hybrid parts it differs between core types.
+    /// IA32_PERF_CAPABILITIES, read-only; exists if CPUID.01H:ECX\[15\] is set. On hybrid parts it
+    /// differs between core types.
     PerfCapabilities = "IA32_PERF_CAPABILITIES" at address::IA32_PERF_CAPABILITIES, "SDM 18.18" {
         PEBS_TRAP [6] "the PEBS assist is trap-like" / "the PEBS assist is fault-like";
         PEBS_SAVE_ARCH_REGS [7] "PEBS records save architectural registers"
@@ -30,7 +30,7 @@ flags! {
 
 pub(crate) const LBR_FMT: Field =
     Field::codes("LBR_FMT", (5, 0), "format of branch records", format::CODES, "SDM 17.4.8.1")
-        .otherwise("nobody documents this format");
+        .otherwise("undocumented format");
 const PEBS_REC_FMT: Field =
     Field::value("PEBS_REC_FMT", (11, 8), "PEBS record layout", words::pebs_format, "SDM 18.18");
 
@@ -48,10 +48,10 @@ impl PerfCapabilities {
 }
 
 flags! {
-    /// IA32_PERF_GLOBAL_STATUS: the bits that concern branch records. LBR_FRZ
-    /// is set from perfmon version 4 on, while DEBUGCTL.LBR stays 1.
+    /// IA32_PERF_GLOBAL_STATUS: the bits that concern branch records. From perfmon version 4 on, a
+    /// PMI sets LBR_FRZ while DEBUGCTL.LBR stays 1.
     PerfGlobalStatus = "IA32_PERF_GLOBAL_STATUS" at address::IA32_PERF_GLOBAL_STATUS, "SDM 18.2.4.1" {
-        LBR_FRZ [58] "recording is frozen, whatever DEBUGCTL.LBR says"
+        LBR_FRZ [58] "recording is frozen, even if DEBUGCTL.LBR is 1"
             / "recording is not frozen" in "SDM 17.4.7";
         CTR_FRZ [59] "the counters are frozen" / "the counters are not frozen" in "SDM 17.4.7";
         ASCI [60] "an SGX enclave influenced the counters"
@@ -60,7 +60,7 @@ flags! {
     beside [
         Field::value("OVF_PMC", (31, 0), "general counters that overflowed", words::overflows, STATUS),
         Field::value("OVF_FIXED_CTR", (47, 32), "fixed counters that overflowed", words::overflows, STATUS),
-        other((57, 48), "OTHER", "of other facilities", STATUS),
+        other((57, 48), "OTHER", "used by other facilities", STATUS),
         Field::flag("OVF_UNCORE", 61, "an uncore counter overflowed", "no uncore counter overflowed", STATUS),
         Field::flag("OVF_BUF", 62, "the DS buffer overflowed", "the DS buffer did not overflow", STATUS),
         Field::flag("COND_CHGD", 63, "the state of the facility changed",
@@ -69,13 +69,12 @@ flags! {
 }
 
 flags! {
-    /// IA32_PERF_GLOBAL_STATUS_RESET: a 1 clears the status bit of the same
-    /// place.
+    /// IA32_PERF_GLOBAL_STATUS_RESET: writing 1 clears the status bit at the same position.
     PerfGlobalStatusReset = "IA32_PERF_GLOBAL_STATUS_RESET" at address::IA32_PERF_GLOBAL_STATUS_RESET,
     "SDM 18.2.4.2" {
-        LBR_FRZ [58] "clears LBR_FRZ: recording goes on" / "leaves LBR_FRZ"
+        LBR_FRZ [58] "clears LBR_FRZ: recording resumes" / "keeps LBR_FRZ"
             in "SDM 17.4.7, 18.2.4.2";
-        CTR_FRZ [59] "clears CTR_FRZ: the counters go on" / "leaves CTR_FRZ"
+        CTR_FRZ [59] "clears CTR_FRZ: the counters resume" / "keeps CTR_FRZ"
             in "SDM 17.4.7, 18.2.4.2";
         ASCI [60] "clears ASCI" / "leaves ASCI";
     }
@@ -86,21 +85,19 @@ flags! {
 }
 
 flags! {
-    /// IA32_RTIT_CTL of Intel PT: the one bit that concerns branch records.
-    /// While it is set the branch-record registers of 06_3D, 47, 4E, 4F, 56
-    /// and 5E read 0 and drop writes.
+    /// IA32_RTIT_CTL of Intel PT: the one bit that concerns branch records. While it is set, the
+    /// branch-record registers of 06_3D, 47, 4E, 4F, 56 and 5E read 0 and ignore writes.
     RtitCtl = "IA32_RTIT_CTL" at address::IA32_RTIT_CTL, "SDM 36.3.1.2" {
-        TRACE_EN "TraceEn" [0] "Intel PT traces; branch records may read 0 and drop writes"
+        TRACE_EN "TraceEn" [0] "Intel PT traces; branch records may read 0 and ignore writes"
             / "Intel PT does not trace";
     }
-    beside [other((63, 1), "TRACE_CONFIG", "what Intel PT traces", "SDM 36.2.7")]
+    beside [other((63, 1), "TRACE_CONFIG", "configuration of Intel PT", "SDM 36.2.7")]
 }
 
 const STATUS: &str = "SDM 18.2.4.1";
-const CLEARS: &str = "clears the status bits of the same places";
+const CLEARS: &str = "writing 1 clears the status bits at the same positions";
 const LINUX: &str = "Linux msr-index.h";
 
-/// Bits that do not concern branch records.
 const fn other(
     place: (u8, u8),
     name: &'static str,
@@ -112,10 +109,10 @@ const fn other(
 
 /// PerfCntrGlobalStatus of AMD.
 pub(crate) const AMD_STATUS: [Field; 3] = [
-    other((57, 0), "OTHER", "of other facilities", LINUX),
+    other((57, 0), "OTHER", "used by other facilities", LINUX),
     Field::flag("LBRS_FROZEN", 58, "a PMI has frozen recording", "recording is not frozen", LINUX)
         .needs("CPUID.80000022H:EAX[2]"),
-    other((63, 59), "OTHER_HIGH", "of other facilities", LINUX),
+    other((63, 59), "OTHER_HIGH", "used by other facilities", LINUX),
 ];
 
 /// PerfCntrGlobalStatusClr of AMD.
@@ -126,7 +123,7 @@ pub(crate) const AMD_STATUS_CLR: [Field; 3] = replacing(
         Field::flag(
             "LBRS_FROZEN",
             58,
-            "clears LBRS_FROZEN: recording goes on",
+            "clears LBRS_FROZEN: recording resumes",
             "leaves LBRS_FROZEN",
             LINUX,
         )

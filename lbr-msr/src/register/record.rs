@@ -1,9 +1,8 @@
-//! The registers that hold Intel's records: FROM, TO and INFO of each format.
+//! The registers of Intel's records: FROM, TO and INFO of each format.
 //!
-//! Each type is a 64-bit value with a method for each field. Decoding is
-//! built from these methods. A FROM or TO that is an address and nothing else
-//! (formats 1, 2, 5 and 7, Architectural LBR, P6, NetBurst models 3 and
-//! later) needs no type.
+//! Each type is a 64-bit value with a method for each field; decoding uses these methods. A FROM or
+//! TO that holds only an address (formats 1, 2, 5 and 7, Architectural LBR, P6, NetBurst models 3
+//! and later) needs no type.
 
 use super::{
     field::{Code, Field, code},
@@ -14,7 +13,7 @@ use crate::record::HwBranchType;
 const FORMATS: &str = "SDM 17.4.8.1";
 const ARCH: &str = "Linux msr-index.h";
 
-/// The low part of an address under copies of bit 47, which reach to `high`.
+/// The low part of an address. Copies of bit 47 fill the bits up to `high`.
 const fn data(words: super::field::Words, source: &'static str) -> Field {
     Field::value("Data", (47, 0), "the low 48 bits of the address", words, source)
 }
@@ -22,40 +21,40 @@ const fn sign(high: u8, source: &'static str) -> Field {
     Field::value("SIGN_EXT", (high, 48), "copies of bit 47", words::sign_copies, source)
 }
 
-/// A whole address: linear or effective, as the CPU wrote it.
+/// A full 64-bit address: linear or effective, as the CPU wrote it.
 pub(crate) const ADDRESS: &[Field] =
     &[Field::value("IP", (63, 0), "linear or effective address", words::address, FORMATS)];
 /// FROM of Architectural LBR.
 pub(crate) const ARCH_FROM: &[Field] = &[Field::value(
     "IP",
     (63, 0),
-    "linear or effective address (CPUID.1CH:EAX[31]); all ones where it is hidden",
+    "linear or effective address (CPUID.1CH:EAX[31]); all ones if hidden",
     words::address_or_hidden,
     "Linux intel/lbr.c",
 )];
-/// A whole address of 48 bits.
+/// A 48-bit address with sign copies.
 pub(crate) const ADDRESS_48: &[Field] =
     &[data(words::address, "SDM Table 17-9, 17.10"), sign(63, "SDM Table 17-9, 17.10")];
 
 const PACKED_FROM: Field =
-    Field::value("FROM", (31, 0), "where the branch came from", words::address_alone, "SDM 17.13");
+    Field::value("FROM", (31, 0), "source address", words::address_alone, "SDM 17.13");
 const PACKED_TO: Field =
-    Field::value("TO", (63, 32), "where it went", words::address_alone, "SDM 17.13");
+    Field::value("TO", (63, 32), "target address", words::address_alone, "SDM 17.13");
 
 fields! {
-    /// Format 0, Pentium M, Yonah, NetBurst models 0 to 2: both ends of the
-    /// branch in one register. SDM 17.12, 17.13; Linux `intel/lbr.c`.
+    /// Format 0, Pentium M, Yonah, NetBurst models 0 to 2: source and target address in one
+    /// register. SDM 17.12, 17.13; Linux `intel/lbr.c`.
     PackedRecord, "SDM 17.13" {}
     and [PACKED_FROM, PACKED_TO]
 }
 
 impl PackedRecord {
-    /// Bits 31:0: where the branch came from.
+    /// Bits 31:0: source address.
     #[must_use]
     pub const fn from_ip(self) -> u64 {
         PACKED_FROM.of(self.0)
     }
-    /// Bits 63:32: where it went.
+    /// Bits 63:32: target address.
     #[must_use]
     pub const fn to_ip(self) -> u64 {
         PACKED_TO.of(self.0)
@@ -63,9 +62,8 @@ impl PackedRecord {
 }
 
 fields! {
-    /// FROM of format 3 (Nehalem to Ivy Bridge) and format 6 (Goldmont). The
-    /// SDM of 2009 describes MISPRED the other way round; later editions and
-    /// Linux agree on this.
+    /// FROM of format 3 (Nehalem to Ivy Bridge) and format 6 (Goldmont). The SDM of 2009 inverts
+    /// MISPRED; later editions and Linux agree on this meaning.
     FlagsFrom, "SDM Table 17-8, 17.6" {
         mispredicted MISPRED [63] "mispredicted: direction or target" / "predicted";
     }
@@ -81,8 +79,8 @@ impl FlagsFrom {
 }
 
 fields! {
-    /// FROM of format 4. With TSX_ABORT FROM is the address at the abort, TO
-    /// the fallback handler (RTM) or the start of the region (HLE).
+    /// FROM of format 4. With TSX_ABORT, FROM is the address of the abort, and TO the fallback
+    /// handler (RTM) or the start of the region (HLE).
     TsxFrom, "SDM Table 17-14" {
         abort TSX_ABORT [61] "a transaction was aborted here" / "no abort";
         in_tx IN_TSX [62] "inside a transaction" / "not inside a transaction";
@@ -99,7 +97,6 @@ impl TsxFrom {
     }
 }
 
-/// A count of core cycles.
 const fn cycles(bits: (u8, u8), source: &'static str) -> Field {
     const ABOUT: &str = "core cycles since the previous record, saturating at 65535";
     Field::value("CYC_CNT", bits, ABOUT, words::cycles, source)
@@ -107,8 +104,7 @@ const fn cycles(bits: (u8, u8), source: &'static str) -> Field {
 const TO_CYCLES: Field = cycles((63, 48), "SDM Table 17-7");
 const INFO_CYCLES: Field = cycles((15, 0), "SDM Table 17-16");
 
-/// The count at which CYC_CNT saturates, in formats 5 to 7 and in
-/// Architectural LBR.
+/// The maximum of CYC_CNT, in formats 5 to 7 and in Architectural LBR.
 pub const CYCLES_MAX: u16 = u16::MAX;
 
 fields! {
@@ -118,7 +114,7 @@ fields! {
 }
 
 impl CyclesTo {
-    /// Bits 47:0, sign-extended: the address. The bits above are not stored.
+    /// Bits 47:0, sign-extended: the address. The upper bits are not stored.
     #[must_use]
     pub const fn ip(self) -> u64 {
         sign_extend(self.0, 48)
@@ -151,10 +147,10 @@ impl LbrInfo {
 }
 
 fields! {
-    /// INFO of Architectural LBR. SDM24 Tables 20-2 and 20-3. Which fields
-    /// mean something is told by CPUID leaf 1CH ECX.
+    /// INFO of Architectural LBR. SDM24 Tables 20-2 and 20-3. CPUID leaf 1CH ECX tells which fields
+    /// are valid.
     ArchInfo, "Linux msr-index.h" {
-        cycles_valid CYC_CNT_VALID [60] "CYC_CNT holds a count" / "CYC_CNT holds no count";
+        cycles_valid CYC_CNT_VALID [60] "CYC_CNT holds a count" / "CYC_CNT does not hold a count";
         abort TSX_ABORT [61] "a transaction was aborted here" / "no abort";
         in_tx IN_TSX [62] "inside a transaction" / "not inside a transaction";
         mispredicted MISPRED [63] "mispredicted: direction or target" / "predicted";
@@ -165,7 +161,7 @@ fields! {
 const ARCH_CYCLES: Field = Field::value(
     "CYC_CNT",
     (15, 0),
-    "core cycles since the previous record, saturating at 65535, where CYC_CNT_VALID",
+    "core cycles since the previous record, saturating at 65535; valid if CYC_CNT_VALID is 1",
     words::valid_cycles,
     ARCH,
 );
@@ -177,7 +173,7 @@ const PMC_COUNTS: [Field; 4] = [
 ];
 const fn pmc_count(name: &'static str, low: u8) -> Field {
     const ABOUT: &str =
-        "occurrences of the counter's event, saturating at 3, where CPUID.1CH:ECX[19:16]";
+        "occurrences of the counter's event, saturating at 3; valid if set in CPUID.1CH:ECX[19:16]";
     Field::value(name, (low + 1, low), ABOUT, words::occurrences, ARCH)
 }
 const BR_TYPE: Field =
@@ -193,25 +189,25 @@ const BR_TYPES: &[Code] = &[
         first: 8,
         last: 15,
         name: "OTHER_BRANCH",
-        words: "far transfer, interrupt, exception or the like",
+        words: "far transfer, interrupt, exception etc.",
     },
 ];
 
 impl ArchInfo {
-    /// Bits 15:0, CYC_CNT, saturating at [`CYCLES_MAX`]; means something only
-    /// where [`cycles_valid`](Self::cycles_valid).
+    /// Bits 15:0, CYC_CNT, saturating at [`CYCLES_MAX`]; valid only with
+    /// [`cycles_valid`](Self::cycles_valid).
     #[must_use]
     pub const fn cycles(self) -> u16 {
         ARCH_CYCLES.of(self.0) as u16
     }
-    /// Bits 33+2i:32+2i: occurrences of general counter `i` (0 to 3),
-    /// saturating at 3. A higher `i` is taken modulo 4.
+    /// Bits 33+2i:32+2i: occurrences of the event of general counter `i` (0 to 3), saturating at 3.
+    /// `i` is taken modulo 4.
     #[must_use]
     pub const fn counter(self, i: u32) -> u8 {
         PMC_COUNTS[(i & 3) as usize].of(self.0) as u8
     }
-    /// Bits 59:56, BR_TYPE; `None` for the reserved codes 6 and 7. All of 8
-    /// to 15 are [`HwBranchType::Other`].
+    /// Bits 59:56, BR_TYPE; `None` for the reserved codes 6 and 7. Codes 8 to 15 are
+    /// [`HwBranchType::Other`].
     #[must_use]
     pub const fn branch_type(self) -> Option<HwBranchType> {
         Some(match BR_TYPE.of(self.0) {

@@ -1,4 +1,4 @@
-//! The registers that filter and place Intel's records.
+//! Intel's registers for filtering, depth and top of stack.
 
 use super::{
     field::{Field, replacing},
@@ -7,11 +7,11 @@ use super::{
 use crate::address;
 
 flags! {
-    /// MSR_LBR_SELECT: bits 0 to 8 **suppress** what they name, bit 9
-    /// enables. Zero records everything. AMD's LBR_SELECT has the same nine.
+    /// MSR_LBR_SELECT: bits 0 to 8 **suppress** the types they name, bit 9 enables call-stack mode.
+    /// Zero records everything. AMD's LBR_SELECT has the same bits 0 to 8.
     ///
-    /// On Nehalem, Westmere and Silvermont NEAR_IND_JMP also swallows
-    /// indirect calls and returns, NEAR_REL_JMP relative calls.
+    /// On Nehalem, Westmere and Silvermont, NEAR_IND_JMP also suppresses indirect calls and
+    /// returns, and NEAR_REL_JMP relative calls.
     LbrSelect = "MSR_LBR_SELECT" at address::MSR_LBR_SELECT, "SDM 17.7.2, Tables 17-11 to 17-13" {
         CPL_EQ_0 [0] "branches that end in ring 0 are not recorded"
             / "branches that end in ring 0 are recorded";
@@ -42,17 +42,16 @@ impl LbrSelect {
         .union(LbrSelect::NEAR_REL_CALL)
         .union(LbrSelect::NEAR_IND_CALL)
         .union(LbrSelect::NEAR_RET);
-    /// What call-stack mode needs of bits 8:2: calls and returns alone stay.
-    /// SDM 17.9.
+    /// Bits 8:2 as call-stack mode needs them: only calls and returns recorded. SDM 17.9.
     pub(crate) const BRANCHES_OF_CALL_STACK: LbrSelect = LbrSelect::JCC
         .union(LbrSelect::NEAR_IND_JMP)
         .union(LbrSelect::NEAR_REL_JMP)
         .union(LbrSelect::FAR_BRANCH);
-    /// Bits 8:0, all that every CPU with the register has.
+    /// Bits 8:0, which every CPU with the register has.
     pub(crate) const SUPPRESS: LbrSelect = LbrSelect::RINGS.union(LbrSelect::BRANCHES);
 }
 
-/// With call-stack mode, which works with certain other bits only.
+/// For CPUs with call-stack mode, which requires certain other bits.
 pub(crate) const WITH_STACK: [Field; 10] = replacing(
     LbrSelect::FIELDS,
     &[Field::value(
@@ -64,8 +63,7 @@ pub(crate) const WITH_STACK: [Field; 10] = replacing(
     )],
 );
 
-/// Where the jump bits swallow calls and returns, so that what the bits of
-/// those say depends on them.
+/// For CPUs whose jump bits also suppress calls and returns.
 pub(crate) const SWALLOWING: [Field; 10] = {
     const SOURCE: &str = "SDM 17.7.2, Table 17-11";
     replacing(
@@ -74,21 +72,21 @@ pub(crate) const SWALLOWING: [Field; 10] = {
             Field::value(
                 "NEAR_REL_CALL",
                 (3, 3),
-                "1: near relative calls are not recorded; 0: they are, where NEAR_REL_JMP is 0 too",
+                "1: near relative calls are not recorded; 0: recorded if NEAR_REL_JMP is 0 too",
                 words::relative_call_beside_jump,
                 SOURCE,
             ),
             Field::value(
                 "NEAR_IND_CALL",
                 (4, 4),
-                "1: near indirect calls are not recorded; 0: they are, where NEAR_IND_JMP is 0 too",
+                "1: near indirect calls are not recorded; 0: recorded if NEAR_IND_JMP is 0 too",
                 words::indirect_call_beside_jump,
                 SOURCE,
             ),
             Field::value(
                 "NEAR_RET",
                 (5, 5),
-                "1: near returns are not recorded; 0: they are, where NEAR_IND_JMP is 0 too",
+                "1: near returns are not recorded; 0: recorded if NEAR_IND_JMP is 0 too",
                 words::return_beside_jump,
                 SOURCE,
             ),
@@ -111,9 +109,9 @@ pub(crate) const SWALLOWING: [Field; 10] = {
 };
 
 flags! {
-    /// IA32_LBR_CTL of Architectural LBR: bits **capture** what they name.
-    /// Which may be set is told by CPUID leaf 1CH EBX; setting another
-    /// raises #GP. LBREn is cleared by #DB, and saved and cleared by SMI.
+    /// IA32_LBR_CTL of Architectural LBR: bits **capture** the types they name. CPUID leaf 1CH EBX
+    /// tells which may be set; setting another raises #GP. #DB clears LBREn; SMI saves and clears
+    /// it.
     LbrCtl = "IA32_LBR_CTL" at address::IA32_LBR_CTL, "SDM24 Table 20-3" {
         LBR_EN "LBREn" [0] "branches are recorded" / "branches are not recorded"
             in "Linux msr-index.h";
@@ -141,7 +139,7 @@ flags! {
 impl LbrCtl {
     /// Bits 2:1.
     pub(crate) const RINGS: LbrCtl = LbrCtl::OS.union(LbrCtl::USR);
-    /// What call-stack mode needs of bits 22:16: calls and returns.
+    /// Bits 22:16 as call-stack mode needs them: calls and returns.
     pub(crate) const BRANCHES_OF_CALL_STACK: LbrCtl =
         LbrCtl::NEAR_REL_CALL.union(LbrCtl::NEAR_IND_CALL).union(LbrCtl::NEAR_RET);
     /// Bits 22:16.
@@ -151,8 +149,8 @@ impl LbrCtl {
         .union(LbrCtl::NEAR_IND_JMP)
         .union(LbrCtl::OTHER_BRANCH);
 
-    /// The bits that may be set where CPUID leaf 1CH EBX announces the rings
-    /// (bit 0), the branch bits (bit 1) and call stacks (bit 2).
+    /// The bits that may be set if CPUID leaf 1CH EBX announces the rings (bit 0), the branch bits
+    /// (bit 1) and call stacks (bit 2).
     #[must_use]
     pub const fn offered(rings: bool, branches: bool, call_stack: bool) -> LbrCtl {
         let none = LbrCtl::empty();
@@ -164,8 +162,8 @@ impl LbrCtl {
 }
 
 fields! {
-    /// IA32_LBR_DEPTH: how many entries Architectural LBR keeps. Any write
-    /// clears every record; an unsupported depth raises #GP.
+    /// IA32_LBR_DEPTH: number of records of Architectural LBR. Any write clears every record; an
+    /// unsupported depth raises #GP.
     LbrDepth = "IA32_LBR_DEPTH" at address::IA32_LBR_DEPTH, "Linux intel/lbr.c" {}
     and [Field::value(
         "DEPTH",
@@ -177,26 +175,25 @@ fields! {
 }
 
 fields! {
-    /// MSR_LASTBRANCH_TOS: where the most recent record is.
+    /// MSR_LASTBRANCH_TOS: the index of the most recent record.
     Tos = "MSR_LASTBRANCH_TOS" at address::MSR_LASTBRANCH_TOS, "SDM 17.4.8" {}
     and [tos(4, "SDM 17.4.8")]
 }
 
 fields! {
-    /// MSR_LASTBRANCH_TOS of NetBurst, at another address and read-only.
+    /// NetBurst's MSR_LASTBRANCH_TOS: read-only, at another address.
     NetBurstTos = "MSR_LASTBRANCH_TOS" at address::MSR_LASTBRANCH_TOS_NETBURST, "SDM 17.11.2" {}
     and [tos(3, "SDM 17.11.2")]
 }
 
-/// TOS of a ring of 2^(`high` + 1) records.
+/// TOS for 2^(`high` + 1) records.
 pub(crate) const fn tos(high: u8, source: &'static str) -> Field {
     Field::value("TOS", (high, 0), "index of the newest record", words::tos, source)
 }
 
 impl Tos {
-    /// The index of the newest record in a ring of `depth`: the low
-    /// log2(depth) bits, because those above are not promised to be 0. SDM
-    /// 17.5.1. A depth of 0 has no index and yields 0.
+    /// The index of the newest of `depth` records: the low log2(depth) bits, because higher bits
+    /// may be nonzero. SDM 17.5.1. For a depth of 0, returns 0.
     #[must_use]
     pub const fn index(self, depth: u32) -> u32 {
         match self.0.checked_rem(depth as u64) {

@@ -1,6 +1,5 @@
-//! What a value means, where it takes more than a list of codes: numbers,
-//! addresses, and bits that other bits govern. Each function is given the
-//! field, its value, and that of the register.
+//! Descriptions of values that a list of codes cannot give: numbers, addresses, and bits that
+//! depend on other bits. Each function takes the field, its value, and the register's value.
 
 use alloc::{
     format,
@@ -23,8 +22,8 @@ pub(super) fn address(_: &Field, _: u64, register: u64) -> String {
     format!("address {register:#x}")
 }
 
-/// FROM of Architectural LBR: all ones stand for an address of a ring that was
-/// not enabled. Linux's mailing list, confirmed by Intel.
+/// FROM of Architectural LBR: all ones hide an address in a ring that was not enabled. Linux's
+/// mailing list, confirmed by Intel.
 pub(super) fn address_or_hidden(_: &Field, _: u64, register: u64) -> String {
     match register {
         u64::MAX => "hidden: the ring it came from was not enabled".to_string(),
@@ -32,27 +31,27 @@ pub(super) fn address_or_hidden(_: &Field, _: u64, register: u64) -> String {
     }
 }
 
-/// Below a flag in bit 63.
+/// An address below a flag in bit 63.
 pub(super) fn address_under_flag(_: &Field, _: u64, register: u64) -> String {
     format!("address {:#x}", FlagsFrom(register).ip())
 }
 
-/// Below flags in bits 63:61.
+/// An address below flags in bits 63:61.
 pub(super) fn address_under_tsx(_: &Field, _: u64, register: u64) -> String {
     format!("address {:#x}", TsxFrom(register).ip())
 }
 
-/// Below a cycle count.
+/// An address below a cycle count.
 pub(super) fn address_under_cycles(_: &Field, _: u64, register: u64) -> String {
     format!("address {:#x}", CyclesTo(register).ip())
 }
 
-/// A field that holds the whole address, extended by nothing.
+/// A field that holds the whole address, not extended.
 pub(super) fn address_alone(_: &Field, value: u64, _: u64) -> String {
     format!("address {value:#x}")
 }
 
-/// AMD's 58 bits, whose upper ones count only where the CPU has so many.
+/// AMD's 58 address bits; the CPU's address width decides how many are valid.
 pub(super) fn amd_address(_: &Field, value: u64, _: u64) -> String {
     let (narrow, wide) = (sign_extend(value, 48), sign_extend(value, 57));
     if narrow == wide {
@@ -62,12 +61,10 @@ pub(super) fn amd_address(_: &Field, value: u64, _: u64) -> String {
     }
 }
 
-/// Copies of bit 47, where they are.
 pub(super) fn sign_copies(field: &Field, value: u64, register: u64) -> String {
     copies(field, value, bits(register, 47, 1), "bit 47")
 }
 
-/// Copies of bit 57, where they are.
 pub(super) fn amd_sign_copies(field: &Field, value: u64, register: u64) -> String {
     copies(field, value, bits(register, 57, 1), "bit 57")
 }
@@ -86,7 +83,7 @@ pub(super) fn cycles(_: &Field, value: u64, _: u64) -> String {
     }
 }
 
-/// Architectural LBR, which says whether the count holds.
+/// Architectural LBR, with its valid bit.
 pub(super) fn valid_cycles(field: &Field, value: u64, register: u64) -> String {
     if ArchInfo(register).cycles_valid() {
         cycles(field, value, register)
@@ -115,8 +112,7 @@ pub(super) fn depth(_: &Field, value: u64, _: u64) -> String {
     format!("{value} records")
 }
 
-/// EN_CALLSTACK of MSR_LBR_SELECT, which works with certain other bits only.
-/// SDM 17.9.
+/// EN_CALLSTACK of MSR_LBR_SELECT, which requires certain other bits. SDM 17.9.
 pub(super) fn call_stack_mode(_: &Field, value: u64, register: u64) -> String {
     let others = LbrSelect::from_bits_retain(register);
     if value == 0 {
@@ -149,7 +145,7 @@ pub(super) fn return_beside_jump(_: &Field, value: u64, register: u64) -> String
 fn beside_jump(what: &str, value: u64, register: u64, jump: LbrSelect, name: &str) -> String {
     match (value, register & jump.bits()) {
         (0, 0) => format!("{what} are recorded"),
-        (0, _) => format!("{what} are not recorded all the same: {name} swallows them"),
+        (0, _) => format!("{what} are not recorded: {name} suppresses them too"),
         _ => format!("{what} are not recorded"),
     }
 }
@@ -161,7 +157,7 @@ pub(super) fn overflows(_: &Field, value: u64, _: u64) -> String {
     }
 }
 
-/// The places of the ones, as a list.
+/// The positions of the set bits, as a list.
 fn one_bits(value: u64) -> String {
     let mut list = String::new();
     for i in (0..64).filter(|i| value >> i & 1 != 0) {
@@ -175,24 +171,24 @@ fn one_bits(value: u64) -> String {
 
 pub(super) fn not_of_branches(_: &Field, value: u64, _: u64) -> String {
     match value {
-        0 => "0; of no concern to branch records".to_string(),
-        _ => format!("{value:#x}; of no concern to branch records"),
+        0 => "0; unrelated to branch records".to_string(),
+        _ => format!("{value:#x}; unrelated to branch records"),
     }
 }
 
 pub(super) fn msroff(_: &Field, value: u64, _: u64) -> String {
     match value {
-        0 => "none written yet, or all 16: record 15 is the newest".to_string(),
-        n => format!("record {n} is written next, record {} is the newest", n - 1),
+        0 => "no record yet, or all 16 filled: record 15 is the newest".to_string(),
+        n => format!("record {n} will be written next, record {} is the newest", n - 1),
     }
 }
 
-/// The count, told at its mantissa.
+/// The cycle count, printed with its mantissa.
 pub(super) fn brbe_cycles(_: &Field, _: u64, register: u64) -> String {
     match BrbInf(register).cycles() {
         Some(count) => format!("{count} cycles since the previous record"),
         None if BrbInf(register).cycles_unknown() => "no count: CCU is 1".to_string(),
-        None => "more than any counter holds".to_string(),
+        None => "out of range".to_string(),
     }
 }
 

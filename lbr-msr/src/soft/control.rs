@@ -1,5 +1,4 @@
-//! Whether branches are recorded, and how: worked out from the control
-//! registers whenever one of them changes.
+//! Whether and how branches are recorded, recomputed whenever a control register changes.
 
 use crate::caps::{Facility, Order, Quirks};
 use crate::register::{DbgExtnCfg, DebugCtl, LbrCtl, PerfGlobalStatus, RtitCtl, amd::MSROFF};
@@ -12,20 +11,20 @@ use super::filter::Filter;
 use super::ring::{Control, Mode, SoftLbr};
 
 impl SoftLbr {
-    /// Intel PT is tracing on a CPU where that takes the LBR away.
+    /// Whether Intel PT is tracing on a CPU where tracing disables the LBR.
     #[inline]
     pub(super) const fn trace_hides_lbr(&self) -> bool {
         self.rtit_ctl & RtitCtl::TRACE_EN.bits() != 0
             && self.model.quirks.contains(Quirks::PT_DISABLES)
     }
 
-    /// PMIs freeze by GLOBAL_STATUS.LBR_FRZ and leave the enable bit alone.
+    /// Whether a PMI freezes by GLOBAL_STATUS.LBR_FRZ and keeps the enable bit.
     pub(super) const fn freezes_by_status(&self) -> bool {
         self.model.quirks.contains(Quirks::STREAMLINED_FREEZE)
             || self.model.intel && self.model.perfmon_version >= 4
     }
 
-    /// The value of the register whose bit enables recording.
+    /// The value of the register with the enable bit.
     const fn control(&self) -> u64 {
         match self.model.control {
             Control::DebugCtl => self.debugctl,
@@ -34,14 +33,14 @@ impl SoftLbr {
         }
     }
 
-    /// Works out again what [`retire`](Self::retire) tests. Called after every
-    /// change of a control register.
+    /// Recomputes the state that [`retire`](Self::retire) tests. Called after every change of a
+    /// control register.
     pub(super) fn refresh(&mut self) {
         let value = match self.model.control {
             Control::LbrCtl => self.lbr_ctl & !LbrCtl::LBR_EN.bits(),
             Control::DebugCtl | Control::DbgExtnCfg => self.select,
         };
-        // Freezing and thawing leave the filter as it is.
+        // Freezing and thawing do not change the filter.
         if value != self.filter_value {
             self.filter = if self.faults.is_empty() {
                 Filter::of(self.model.filter, value)
@@ -73,15 +72,15 @@ impl SoftLbr {
         self.watch = if self.pair_on { !0 } else { self.pass };
     }
 
-    /// An AMD stack has the one-entry pair beside it.
+    /// Whether the CPU has the one-entry pair besides its stack (AMD).
     pub(super) const fn has_pair(&self) -> bool {
         matches!(self.model.facility, Facility::AmdLbrV2 | Facility::AmdBrs)
     }
 
-    /// Sets the filter and switches recording on; all else stays.
+    /// Sets the filter and enables recording; changes nothing else.
     ///
     /// # Errors
-    /// [`FilterError`] where the CPU cannot filter so.
+    /// [`FilterError`] if the CPU cannot filter like this.
     pub fn arm(&mut self, filter: BranchFilter) -> Result<(), FilterError> {
         let filter = to_register_disarmed(filter, self.model.filter)?;
         let enable = self.model.map.enable;
@@ -96,14 +95,14 @@ impl SoftLbr {
         Ok(())
     }
 
-    /// Switches recording off; the records stay.
+    /// Disables recording; keeps the records.
     pub fn disarm(&mut self) {
         self.disable();
         self.refresh();
     }
 
-    /// Everything as after power-on: controls and records 0, IA32_LBR_DEPTH at
-    /// its maximum. [`recorded`](Self::recorded) goes on counting.
+    /// Resets to power-on state: controls and records 0, IA32_LBR_DEPTH at its maximum. Does not
+    /// reset [`recorded`](Self::recorded).
     pub fn reset(&mut self) {
         self.depth = self.model.max_depth;
         self.clear_records();

@@ -1,4 +1,4 @@
-//! What lies and errata do to the ring beside the bits of a record.
+//! Effects of injected faults on the LBR, except on the bits of a record.
 
 use crate::caps::Order;
 use crate::record::HwBranchType;
@@ -7,11 +7,11 @@ use super::encode::{Encoding, Slot};
 use super::ring::{Mode, SoftLbr};
 use super::{Fault, Retired};
 
-/// Where SMM begins to execute unless firmware moved it. SDM 34.4.
+/// Where SMM starts executing unless firmware moved it. SDM 34.4.
 const SMBASE_ENTRY: u64 = 0x3_8000;
 
 impl SoftLbr {
-    /// What faults add to a branch that was recorded.
+    /// Applies faults after a branch was recorded.
     pub(super) fn after(&mut self, branch: &Retired) {
         if branch.abort && self.faults.has(Fault::DoubleAbort) && self.mode == Mode::Ring {
             self.push(&Retired { abort: false, cycles: Some(0), ..*branch });
@@ -21,7 +21,7 @@ impl SoftLbr {
         }
     }
 
-    /// Recording ends: the newest record again.
+    /// Records the newest record again, when recording stops.
     pub(super) fn repeat_newest(&mut self) {
         let newest = self.newest();
         if newest != Slot::default() && matches!(self.model.order, Order::Tos | Order::NewestFirst)
@@ -33,7 +33,7 @@ impl SoftLbr {
         }
     }
 
-    /// Takes the newest record back.
+    /// Removes the newest record.
     pub(super) fn take_back(&mut self) {
         let before = self.overwritten;
         if let Some(slot) = self.slots.get_mut(self.top) {
@@ -42,7 +42,7 @@ impl SoftLbr {
         self.top = if self.top == 0 { self.ring_depth() - 1 } else { self.top - 1 };
     }
 
-    /// Makes the newest record one that no branch made.
+    /// Replaces the newest record with one that no branch made.
     pub(super) fn spoil_newest(&mut self) {
         let spoilt = Encoding::record(
             self.encoding,
@@ -55,8 +55,8 @@ impl SoftLbr {
         }
     }
 
-    /// [`physical`](Self::physical) of renamed registers in a ring that may be
-    /// smaller than announced, or the wrong way round.
+    /// [`physical`](Self::physical) for renamed registers with the faults that halve the depth or
+    /// reverse the order.
     pub(super) fn faulty_physical(&self, index: usize) -> usize {
         let ring = self.ring_depth();
         if index >= ring {

@@ -1,5 +1,5 @@
-//! From a retired branch to the bits of a record: every layout, written from
-//! the manuals' bit tables and not from the decoder.
+//! Encodes a retired branch in the bits of a record, for every layout. Written from the manuals'
+//! bit tables, independently of the decoder.
 
 pub(super) use crate::access::RecordRegisters as Slot;
 use crate::caps::{Facility, Layout, LbrCaps, Quirks};
@@ -9,8 +9,8 @@ use super::{Fault, Faults, Retired};
 
 /// Width of a linear address on a CPU without five-level paging.
 const VIRT_48: u32 = 48;
-/// Width that WRMSR's canonical check goes by on CPUs with Architectural LBR,
-/// which may have five-level paging.
+/// The width of WRMSR's canonical check on CPUs with Architectural LBR, which may have five-level
+/// paging.
 const VIRT_57: u32 = 57;
 
 /// INFO\[63\] and FROM\[63\] of the formats with flags. SDM Tables 17-8, 17-16.
@@ -24,9 +24,9 @@ const CYC_CNT_VALID: u64 = 1 << 60;
 /// Highest cycle count that 16 bits hold.
 const CYC_CNT_MAX: u32 = 0xFFFF;
 
-/// What [`Fault::CyclesConstant`] counts.
+/// The count that [`Fault::CyclesConstant`] records.
 const CONSTANT_CYCLES: u32 = 42;
-/// How far before a branch [`Fault::FusedFrom`] puts it: a CMP of two registers.
+/// How far before the branch [`Fault::FusedFrom`] sets FROM: a CMP of two registers.
 const FUSED: u64 = 3;
 
 /// AMD LbrExtV2: FROM and TO hold 58 bits of address. Linux amd/lbr.c.
@@ -36,12 +36,12 @@ const AMD_VALID: u64 = 1 << 63;
 /// AMD BRS: TO\[63:61\] are reserved. Linux amd/brs.c.
 const BRS_TO: u64 = (1 << 61) - 1;
 
-/// How a CPU lays out a record.
+/// A CPU's record layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     /// FROM in bits 31:0, TO in 63:32 of one register. Format 0.
     Packed,
-    /// 32-bit addresses, one to a register: P6.
+    /// 32-bit addresses, one per register: P6.
     Narrow,
     /// Canonical addresses without flags: formats 1 and 2, NetBurst models 3
     /// and later.
@@ -50,8 +50,8 @@ pub(super) enum Encoding {
     Mispred,
     /// MISPRED, IN_TSX and TSX_ABORT in FROM\[63:61\]. Format 4.
     MispredTsx,
-    /// Format 4 on a CPU without TSX: FROM\[62:61\] are recorded as 0, but
-    /// WRMSR checks them as a part of the sign. Xen, HSM182, BDM127.
+    /// Format 4 without TSX: FROM\[62:61\] are recorded as 0, but WRMSR checks them as part of the
+    /// sign. Xen, HSM182, BDM127.
     MispredNoTsx,
     /// Flags and cycles in INFO. Formats 5 and 7.
     Info {
@@ -60,7 +60,7 @@ pub(super) enum Encoding {
     },
     /// MISPRED in FROM\[63\], cycles in TO\[63:48\]. Format 6.
     Time,
-    /// Whole addresses, and INFO as CPUID leaf 1CH announces it.
+    /// Full addresses, and INFO as CPUID leaf 1CH announces it.
     Arch {
         /// The bits of INFO that exist.
         info: u64,
@@ -69,13 +69,13 @@ pub(super) enum Encoding {
     AmdV2,
     /// AMD BRS.
     AmdBrs,
-    /// AMD's one-entry pair: whole addresses.
+    /// AMD's one-entry pair: full addresses.
     AmdSingle,
 }
 
 impl Encoding {
-    /// How the CPU that `caps` describes lays out its records. A format that
-    /// nobody documents is laid out like format 1.
+    /// The record layout of the CPU that `caps` describes. An undocumented format is laid out like
+    /// format 1.
     pub(super) fn of(caps: &LbrCaps) -> Encoding {
         match caps.layout {
             Layout::Packed32 => Encoding::Packed,
@@ -119,12 +119,10 @@ impl Encoding {
         }
     }
 
-    /// The registers of a record. `from` stands for the branch's own FROM
-    /// where that is hidden; `cycles` are those since the previous record,
-    /// `None` where they are not known.
+    /// The registers of a record. `from` replaces the branch's own FROM if that is hidden; `cycles`
+    /// are those since the previous record, `None` if unknown.
     ///
-    /// Inlined, because a slot that is returned in pieces and moved as a whole has to be
-    /// waited for.
+    /// Inlined, because building a slot field by field and then moving it as a whole stalls.
     #[inline(always)]
     pub(super) fn record(self, branch: &Retired, from: u64, cycles: Option<u32>) -> Slot {
         let mispred = if branch.mispredicted == Some(true) { MISPRED } else { 0 };
@@ -183,7 +181,7 @@ impl Encoding {
         }
     }
 
-    /// [`record`](Self::record) on a CPU that departs from what is documented.
+    /// [`record`](Self::record) with injected faults.
     pub(super) fn faulty_record(
         self,
         faults: Faults,
@@ -248,15 +246,13 @@ impl Encoding {
         }
     }
 
-    /// What a FROM register holds after WRMSR of `value`; `None` where that
-    /// raises #GP.
+    /// The contents of a FROM register after WRMSR of `value`; `None` if that raises #GP.
     pub(super) fn write_from(self, value: u64) -> Option<u64> {
         let canonical = match self {
             Encoding::Narrow => return Some(low32(value)),
             Encoding::Packed | Encoding::AmdV2 | Encoding::AmdBrs | Encoding::AmdSingle => true,
             Encoding::Linear | Encoding::Info { .. } => is_sign_extended(value, VIRT_48),
-            // The flag bits are left out of the check: what is under them is
-            // replaced by copies of the next lower bit.
+            // The check ignores the flag bits: copies of the next lower bit replace them.
             Encoding::Mispred | Encoding::MispredNoTsx | Encoding::Time => {
                 is_sign_extended(sign_extend(value, 63), VIRT_48)
             }
@@ -266,7 +262,7 @@ impl Encoding {
         canonical.then_some(value)
     }
 
-    /// Flags in FROM\[63:61\], or room for them.
+    /// Flags in FROM\[63:61\], or space for them.
     pub(super) const fn is_format_4(self) -> bool {
         matches!(self, Encoding::MispredTsx | Encoding::MispredNoTsx)
     }
@@ -277,8 +273,7 @@ impl Encoding {
         flags == sign_extend(value, VIRT_48) & (IN_TSX | TSX_ABORT)
     }
 
-    /// What a TO register holds after WRMSR of `value`; `None` where that
-    /// raises #GP.
+    /// The contents of a TO register after WRMSR of `value`; `None` if that raises #GP.
     pub(super) fn write_to(self, value: u64) -> Option<u64> {
         let canonical = match self {
             Encoding::Narrow => return Some(low32(value)),
@@ -297,8 +292,8 @@ impl Encoding {
         canonical.then_some(value)
     }
 
-    /// What an INFO register holds after WRMSR of `value`: its fields.
-    /// Reserved bits are dropped; no manual read here says that they fault.
+    /// The contents of an INFO register after WRMSR of `value`: its fields. Reserved bits are
+    /// dropped; no manual read here says that they fault.
     pub(super) const fn write_info(self, value: u64) -> u64 {
         match self {
             Encoding::Arch { info } => value & info,
@@ -324,12 +319,12 @@ pub(super) const fn low32(value: u64) -> u64 {
     value & 0xFFFF_FFFF
 }
 
-/// 58 bits of address and copies of their sign up to, not including, bit `end`.
+/// 58 address bits, with sign copies up to but not including bit `end`.
 const fn amd_ip(address: u64, end: u32) -> u64 {
     sign_extend(address & AMD_IP, 58) & ((1 << end) - 1)
 }
 
-/// The low `width` bits of `value`, their highest copied upward.
+/// The low `width` bits of `value`, sign-extended.
 const fn sign_extend(value: u64, width: u32) -> u64 {
     let unused = 64 - width;
     (((value << unused) as i64) >> unused) as u64

@@ -1,4 +1,4 @@
-//! What happens to the registers beside branches and accesses.
+//! Events other than branches and accesses that change the registers.
 
 use crate::caps::{Facility, Quirks};
 use crate::register::{DebugCtl, LbrCtl, PerfGlobalStatus};
@@ -8,9 +8,8 @@ use super::encode::{Encoding, Slot, low32};
 use super::ring::{Control, SoftLbr};
 
 impl SoftLbr {
-    /// A performance-monitoring interrupt is raised. With
-    /// DEBUGCTL.FREEZE_LBRS_ON_PMI recording stops: before perfmon version 4
-    /// the CPU clears DEBUGCTL.LBR itself, from 4 on it sets
+    /// Raises a performance-monitoring interrupt. With DEBUGCTL.FREEZE_LBRS_ON_PMI recording stops:
+    /// before perfmon version 4 the CPU clears DEBUGCTL.LBR; from version 4 on it sets
     /// GLOBAL_STATUS.LBR_FRZ. SDM 17.4.7.
     pub fn pmi(&mut self) {
         let freezes = self.debugctl & DebugCtl::FREEZE_LBRS_ON_PMI.bits() != 0
@@ -31,19 +30,17 @@ impl SoftLbr {
         self.refresh();
     }
 
-    /// A debug exception is raised: recording and DEBUGCTL.BTF are switched
-    /// off, the records stay. Nothing is recorded for the exception itself.
-    /// SDM 17.4.2, 17.4.3. AMD's stacks are not documented to stop; their
-    /// one-entry pair does.
+    /// Raises a debug exception: it clears the enable bit and DEBUGCTL.BTF and keeps the records.
+    /// The exception itself is not recorded. SDM 17.4.2, 17.4.3. AMD does not document that its
+    /// stacks stop; its one-entry pair does.
     pub fn debug_exception(&mut self) {
         self.debugctl &= !(DebugCtl::LBR.bits() | DebugCtl::BTF.bits());
         self.lbr_ctl &= !LbrCtl::LBR_EN.bits();
         self.refresh();
     }
 
-    /// An exception or interrupt is about to be delivered: the last-exception
-    /// registers take the last branch before it, if recording is on. The
-    /// transfer to the handler is a branch of its own to
+    /// Delivers an exception or interrupt: if recording is on, the last-exception registers take
+    /// the last branch before it. The transfer to the handler is a separate branch: pass it to
     /// [`retire`](Self::retire) afterwards.
     pub fn exception(&mut self) {
         let beside = self.has_pair();
@@ -57,7 +54,7 @@ impl SoftLbr {
         self.ler = if beside { self.pair } else { self.last_exception() };
     }
 
-    /// The newest record as the last-exception registers hold it.
+    /// The newest record in the layout of the last-exception registers.
     pub(super) fn last_exception(&self) -> Slot {
         let newest = self.newest();
         match self.encoding() {
@@ -66,16 +63,15 @@ impl SoftLbr {
         }
     }
 
-    /// A system-management interrupt, and its RSM: recording is off in
-    /// between, and nothing shows afterwards (DEBUGCTL.FREEZE_WHILE_SMM,
-    /// SDM 17.4.1; Architectural LBR by itself).
+    /// A system-management interrupt and its RSM: recording is off in between, and leaves no trace
+    /// (DEBUGCTL.FREEZE_WHILE_SMM, SDM 17.4.1; Architectural LBR always).
     pub fn smi(&mut self) {
         if self.faults.has(Fault::SmmCorrupts) && self.records_on() {
             self.spoil_newest();
         }
     }
 
-    /// A branch could be recorded now.
+    /// Whether a branch could be recorded now.
     fn records_on(&self) -> bool {
         let control = match self.model.control {
             Control::DebugCtl => self.debugctl,
@@ -85,11 +81,9 @@ impl SoftLbr {
         control & self.model.map.enable != 0 && self.status & PerfGlobalStatus::LBR_FRZ.bits() == 0
     }
 
-    /// The core was in a C-state deeper than C1. Where the CPU keeps its
-    /// records on a supply that goes off there, every record, the
-    /// last-exception registers and TOS are 0 afterwards; controls stay, and
-    /// the next record has a cycle count of 0. SDM 17.10.3. Elsewhere nothing
-    /// happens.
+    /// The core was in a C-state deeper than C1. If the CPU loses its records there, every record,
+    /// the last-exception registers and TOS are 0 afterwards; controls are kept, and the next
+    /// record has cycle count 0. SDM 17.10.3. Does nothing on other CPUs.
     pub fn deep_c_state(&mut self) {
         if self.model.quirks.contains(Quirks::DEEP_C_STATE_WIPES)
             || self.faults.has(Fault::CStateWipe)
@@ -108,7 +102,7 @@ impl SoftLbr {
         }
     }
 
-    /// The last-exception registers exist at 1DDH and 1DEH.
+    /// Whether the last-exception registers exist at 1DDH and 1DEH.
     pub(super) fn has_last_exception(&self) -> bool {
         match self.model.facility {
             Facility::IntelLegacy => self.encoding() != Encoding::Packed,

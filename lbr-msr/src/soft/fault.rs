@@ -1,27 +1,25 @@
-//! Lies and errata: how a software LBR departs from what is documented, on
-//! request.
+//! Injected faults: invented ones and real errata, which make a software LBR deviate from its
+//! documentation.
 //!
-//! Each is a [`Fault`] with a stable name. It changes what registers hold,
-//! read as or take, and nothing else: nothing that looks at the LBR from
-//! outside can tell but by the registers.
+//! Each [`Fault`] has a stable name. It changes only register behaviour, so that a reader can
+//! detect it only through the registers.
 //!
-//! Departures that need no switch, because the CPUs that have them have them
-//! always: the jump filters of Nehalem that swallow calls, Knights Landing's
-//! format code, a CPU that cannot freeze on PMI, DEBUGCTL.TR beside LBR (all
-//! of them [`Quirks`](crate::caps::Quirks)); and an interrupt after the last
-//! user address logging bits 63:48 as ones (BU8, W119), which a layout of 48
-//! address bits cannot but do. Errata of BTS alone (W125, AR62) touch no
+//! Some deviations need no switch because the CPUs concerned always have them: Nehalem's jump
+//! filters that also suppress calls, Knights Landing's format code, a CPU that cannot freeze on
+//! PMI, DEBUGCTL.TR together with LBR (all of them [`Quirks`](crate::caps::Quirks)); and an
+//! interrupt after the last user address that logs bits 63:48 as ones (BU8, W119), which follows
+//! from a layout with 48 address bits. Errata of BTS alone (W125, AR62) change no register here.
 //! register here.
 
 use alloc::{string::String, vec::Vec};
 use core::{fmt, str::FromStr};
 
-/// One departure from what is documented.
+/// One deviation from the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Fault {
-    /// IA32_PERF_CAPABILITIES\[5:0\] reports another format than records have.
+    /// IA32_PERF_CAPABILITIES\[5:0\] reports a format other than the records'.
     FormatCode,
     /// The INFO registers do not exist.
     NoInfo,
@@ -43,10 +41,9 @@ pub enum Fault {
     IgnoresRelJmp,
     /// The filter for far branches has no effect.
     IgnoresFar,
-    /// Suppress bits capture, capture bits suppress.
+    /// Suppress bits capture, and capture bits suppress.
     FilterPolarity,
-    /// The jump filters take calls and returns with them, as before Sandy
-    /// Bridge.
+    /// The jump filters also suppress calls and returns, as before Sandy Bridge.
     JumpsSwallowCalls,
     /// TOS reads as the index after the newest record.
     TosOffByOne,
@@ -54,7 +51,7 @@ pub enum Fault {
     OrderReversed,
     /// Addresses are recorded without copies of their sign bit.
     NoSignExtension,
-    /// The ring wraps at half of the depth that is announced.
+    /// The LBR wraps at half of the announced depth.
     HalfDepth,
     /// IA32_LBR_DEPTH can be written without clearing the records.
     DepthKeepsRecords,
@@ -64,25 +61,25 @@ pub enum Fault {
     CyclesWrap,
     /// The mispredict flag is never set.
     MispredictNever,
-    /// The mispredict flag is set where the prediction was right.
+    /// The mispredict flag is inverted.
     MispredictInverted,
     /// Call-stack mode pushes calls to the next instruction.
     PushesZeroLengthCalls,
     /// Architectural LBR counts calls to the next instruction as near calls.
     RecordsZeroLengthCalls,
-    /// The newest record is there twice once recording stops.
+    /// When recording stops, the newest record is duplicated.
     DuplicateNewest,
-    /// A transaction abort is recorded twice, the newer time without its flag.
+    /// A transaction abort is recorded twice, the second time without its flag.
     DoubleAbort,
     /// The transaction flags are never set.
     TsxNever,
     /// Branch types are numbered in the order of LBR_SELECT's bits.
     TypesSwapped,
-    /// FROM of a branch that started in a ring that is not recorded is shown.
+    /// FROM of a branch from a ring that is not recorded is visible.
     FromNotHidden,
-    /// FROM of a conditional branch is the instruction before it (macro fusion).
+    /// FROM of a conditional branch is the previous instruction (macro fusion).
     FusedFrom,
-    /// A deep C-state clears the records where nothing announces that.
+    /// A deep C-state clears the records although that is not announced.
     CStateWipe,
     /// A PMI does not freeze.
     NoFreezeOnPmi,
@@ -90,30 +87,29 @@ pub enum Fault {
     FreezeEarly,
     /// The newest record is wrong after an SMI.
     SmmCorrupts,
-    /// The last-exception pair is that of the exception itself.
+    /// The last-exception pair holds the exception itself.
     LastExceptionEqual,
-    /// LER_TO reads with bits 63:61 that are no copies of its sign.
+    /// Bits 63:61 of LER_TO are not copies of its sign.
     LerToUnsigned,
-    /// Writing FROM checks bits 62:61 as a part of the sign.
+    /// Writing FROM checks bits 62:61 as part of the sign.
     FromWriteChecksFlags,
-    /// The filter register is shared by hyperthreads where it should not be,
-    /// or the other way round.
+    /// Inverts whether hyperthreads share the filter register.
     SelectSharing,
 }
 
-/// Whether somebody has seen it.
+/// Whether the fault was observed on real CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
-    /// A published erratum, or a departure that Linux works around.
+    /// A published erratum, or a deviation that Linux works around.
     Erratum,
-    /// An invention, to see whether it would be noticed.
+    /// An invention, to test whether it is detected.
     Lie,
 }
 
 use Fault::*;
 use FaultKind::*;
 
-/// Name, kind and source of each, in the order of the enumeration.
+/// Name, kind and source of each fault, in order of the enumeration.
 const FAULTS: [(Fault, &str, FaultKind, &str); 38] = [
     (FormatCode, "format-code", Lie, ""),
     (NoInfo, "no-info", Lie, ""),
@@ -160,7 +156,7 @@ const FAULTS: [(Fault, &str, FaultKind, &str); 38] = [
     (SelectSharing, "select-sharing", Lie, ""),
 ];
 
-/// A name that is no fault.
+/// An unknown fault name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown lie `{name}`; known are {}", known())]
 pub struct UnknownFault {
@@ -180,23 +176,23 @@ impl Fault {
     }
 
     fn row(self) -> &'static (Fault, &'static str, FaultKind, &'static str) {
-        // The table stands in the order of the enumeration, which a test holds.
+        // The table is in the order of the enumeration; a test checks that.
         FAULTS.get(self as usize).unwrap_or(&FAULTS[0])
     }
 
-    /// The name by which it is switched on.
+    /// The name that enables it.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// Whether it was seen on a CPU.
+    /// Whether it was observed on a CPU.
     #[must_use]
     pub fn kind(self) -> FaultKind {
         self.row().2
     }
 
-    /// Where an erratum is written down; empty for a lie.
+    /// The source that documents an erratum; empty for an invention.
     #[must_use]
     pub fn source(self) -> &'static str {
         self.row().3
@@ -223,27 +219,27 @@ impl FromStr for Fault {
 pub struct Faults(u64);
 
 impl Faults {
-    /// None: a sound CPU.
+    /// The empty set: a CPU as documented.
     pub const NONE: Faults = Faults(0);
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether this one is among them.
+    /// Whether the set contains `fault`.
     #[must_use]
     pub const fn has(self, fault: Fault) -> bool {
         self.0 >> fault as u8 & 1 != 0
     }
 
-    /// Those that are among them.
+    /// The faults in the set.
     pub fn iter(self) -> impl Iterator<Item = Fault> {
         Fault::all().filter(move |fault| self.has(*fault))
     }
 
-    /// These and one more.
+    /// The set with one more fault.
     #[must_use]
     pub const fn and(self, fault: Fault) -> Faults {
         Faults(self.0 | 1 << fault as u8)
@@ -262,7 +258,7 @@ impl FromIterator<Fault> for Faults {
     }
 }
 
-/// Reads names separated by commas.
+/// Parses names separated by commas.
 impl FromStr for Faults {
     type Err = UnknownFault;
 

@@ -1,5 +1,5 @@
-//! Which retired branches a filter register lets through, as a bitmap that is
-//! computed when the register is written and looked up at each branch.
+//! The retired branches that a filter register records, as a bitmap that is computed when the
+//! register is written and looked up for each branch.
 
 use crate::caps::FilterRegister;
 use crate::record::HwBranchType;
@@ -7,7 +7,7 @@ use crate::register::{LbrCtl, LbrSelect};
 
 use super::{Fault, Faults, Retired};
 
-/// The faults that make a filter ineffective: its suppress and capture bit.
+/// The faults that disable a filter, with the suppress and the capture bit.
 const IGNORED: [(Fault, u64, u64); 9] = [
     (Fault::IgnoresRing0, LbrSelect::CPL_EQ_0.bits(), LbrCtl::OS.bits()),
     (Fault::IgnoresUser, LbrSelect::CPL_NEQ_0.bits(), LbrCtl::USR.bits()),
@@ -30,40 +30,36 @@ const CLASSES: [HwBranchType; 7] = [
     HwBranchType::Other,
 ];
 
-/// The bit of a pass bitmap that decides on a branch: its class in bits 2:0,
-/// whether it is a zero-length call in bit 3, whether it lands outside ring 0
-/// in bit 4.
+/// The bit of a pass bitmap for a branch: bits 2:0 its class, bit 3 whether it is a zero-length
+/// call, bit 4 whether it lands outside ring 0.
 #[inline]
 pub(super) const fn selector(class: HwBranchType, zero_length: bool, user: bool) -> u32 {
     class as u32 | (zero_length as u32) << 3 | (user as u32) << 4
 }
 
-/// [`selector`] of a branch. Filters test the ring it lands in.
+/// [`selector`] for a branch. Filters test the ring of its target.
 #[inline]
 pub(super) const fn selector_of(branch: &Retired) -> u32 {
     selector(branch.class, branch.zero_length_call, branch.cpl_after != 0)
 }
 
-/// What a filter register's value means.
+/// The effect of a filter register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Filter {
-    /// Bit [`selector`] is set where such a branch is recorded.
+    /// Bit [`selector`] is set if such a branch is recorded.
     pub(super) pass: u32,
     /// Calls push, near returns pop.
     pub(super) call_stack: bool,
-    /// Bit 0: the FROM of a branch that starts in ring 0 is hidden. Bit 1: of
-    /// one that starts outside.
+    /// Bit 0: hide the FROM of branches that start in ring 0. Bit 1: of those that start outside.
     pub(super) hide: u8,
 }
 
 impl Filter {
-    /// Everything is recorded.
     const EVERYTHING: Filter = Filter { pass: !0, call_stack: false, hide: 0 };
-    /// The manual does not say what is recorded: nothing, here.
+    /// The manual does not define the records: nothing is recorded.
     const UNDEFINED: Filter = Filter { pass: 0, call_stack: true, hide: 0 };
 
-    /// What `value` in the filter register means on a CPU that departs from
-    /// what is documented.
+    /// The effect of `value` in the filter register, with injected faults.
     pub(super) fn faulty(register: FilterRegister, value: u64, faults: Faults) -> Filter {
         let mut filter = Filter::of(register, value);
         let swallows = faults.has(Fault::JumpsSwallowCalls);
@@ -93,7 +89,7 @@ impl Filter {
             }
             filter = Filter::of(register, value);
         }
-        // The bit that a zero-length call has in a selector.
+        // The selector bit of a zero-length call.
         let zero = |class| selector(class, true, false) | selector(class, true, true) << 16;
         let calls = match (filter.call_stack, faults) {
             (true, faults) if faults.has(Fault::PushesZeroLengthCalls) => {
@@ -105,7 +101,7 @@ impl Filter {
             _ => return filter.unhidden(faults),
         };
         for zero in calls.into_iter().flat_map(|pair| [pair & 0xFFFF, pair >> 16]) {
-            // Where a call of another length passes, this one does too.
+            // Passes if a call of another length passes.
             let other = zero & !(1 << 3);
             filter.pass |= (filter.pass >> other & 1) << zero;
         }
@@ -119,7 +115,7 @@ impl Filter {
         self
     }
 
-    /// What `value` in the filter register means.
+    /// The effect of `value` in the filter register.
     pub(super) fn of(register: FilterRegister, value: u64) -> Filter {
         match register {
             FilterRegister::None => Filter::EVERYTHING,
@@ -162,8 +158,8 @@ fn suppress(value: u64, jumps_swallow_calls: bool) -> Filter {
             HwBranchType::Ret => LbrSelect::NEAR_RET.bits(),
             HwBranchType::Other => LbrSelect::FAR_BRANCH.bits(),
         };
-        // SDM Table 17-11 against 17-12: before Sandy Bridge the jump bits do
-        // not except calls and returns.
+        // SDM Tables 17-11 and 17-12: before Sandy Bridge the jump bits do not exempt calls and
+        // returns.
         let swallowed_by = match class {
             HwBranchType::IndCall | HwBranchType::Ret if jumps_swallow_calls => {
                 LbrSelect::NEAR_IND_JMP.bits()
@@ -176,8 +172,8 @@ fn suppress(value: u64, jumps_swallow_calls: bool) -> Filter {
     Filter { pass, call_stack: false, hide: 0 }
 }
 
-/// MSR_LBR_SELECT with EN_CALLSTACK. SDM 17.9 names the one combination of
-/// the branch bits that is defined, and allows at most one ring bit.
+/// MSR_LBR_SELECT with EN_CALLSTACK. SDM 17.9 defines one combination of the branch bits, and
+/// allows at most one ring bit.
 fn call_stack_select(value: u64) -> Filter {
     const ONE: u64 = LbrSelect::BRANCHES_OF_CALL_STACK.bits();
     const ZERO: u64 = LbrSelect::BRANCHES.bits() & !ONE;
@@ -203,11 +199,11 @@ fn moves_call_stack(class: HwBranchType, zero_length: bool) -> bool {
     }
 }
 
-/// IA32_LBR_CTL. A filter that leaf 1CH does not offer lets everything through.
+/// IA32_LBR_CTL. A filter that leaf 1CH does not offer records everything.
 fn capture(value: u64, cpl: bool, branch: bool) -> Filter {
     const CALLS: u64 = LbrCtl::BRANCHES_OF_CALL_STACK.bits();
     let call_stack = value & LbrCtl::CALL_STACK.bits() != 0;
-    // As in MSR_LBR_SELECT, calls and returns and nothing else.
+    // As in MSR_LBR_SELECT, only calls and returns.
     if call_stack && branch && value & LbrCtl::BRANCHES.bits() != CALLS {
         return Filter::UNDEFINED;
     }

@@ -1,45 +1,42 @@
-//! Registers that the test machine has and no CPU: by them a guest tells the
-//! machine what to do with its software LBRs.
+//! Registers that exist only in the test machine: a guest uses them to control the machine's
+//! software LBRs.
 //!
-//! The machine (`machine/`, feature `guest`) is a virtual machine whose CPU
-//! has a software LBR. Nothing outside it answers to these addresses; whoever
-//! looks for them asks CPUID for the emulator's name first.
+//! The machine (`machine/`, feature `guest`) is a virtual machine whose CPU has a software LBR.
+//! Nothing else has these addresses; check CPUID for the emulator's name before access.
 
 use crate::address::Msr;
 
 /// Reads as [`IDENTITY`].
 pub const IDENT: Msr = Msr(0x4C42_5200);
 
-/// What [`IDENT`] reads as: `LBRTM`, and version 1.
+/// The value of [`IDENT`]: `LBRTM`, and version 1.
 pub const IDENTITY: u64 = u64::from_le_bytes(*b"LBRTM\0\0\x01");
 
-/// Takes the names of [`Fault`](super::Fault)s, separated by commas, as text
-/// of which each write brings eight bytes; a zero byte ends it, further ones do
-/// nothing. All software LBRs of the machine are then as after a reset, and
-/// have these faults and no others; [`NONE`] stands for no fault. A name that
-/// is none raises #GP.
+/// Receives names of [`Fault`](super::Fault)s, separated by commas, as text in eight-byte writes. A
+/// zero byte ends the text; later ones have no effect. All software LBRs of the machine are then
+/// reset and have exactly these faults; [`NONE`] means no fault. An unknown name raises #GP.
 ///
-/// Linux's driver writes a register once for every eight bytes of a `write`,
-/// so that one call sets them: `printf tos-off-by-one | dd bs=512 conv=sync
-/// oflag=seek_bytes seek=$((0x4C425201)) of=/dev/cpu/0/msr`.
+/// Linux's driver writes the register once for every eight bytes of a `write`, so one call is
+/// enough: `printf tos-off-by-one | dd bs=512 conv=sync oflag=seek_bytes seek=$((0x4C425201))
+/// of=/dev/cpu/0/msr`.
 pub const FAULTS: Msr = Msr(0x4C42_5201);
 
-/// What is written to [`FAULTS`] for sound CPUs.
+/// The text written to [`FAULTS`] for CPUs without faults.
 pub const NONE: &str = "none";
 
-/// Takes the code of an [`Event`], which happens to the CPU that writes it.
+/// Receives the code of an [`Event`], which then happens on the writing CPU.
 pub const EVENT: Msr = Msr(0x4C42_5202);
 
-/// What a guest cannot bring about by itself.
+/// An event that a guest cannot cause alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Event {
-    /// A performance-monitoring interrupt, as far as it changes registers: no
-    /// counter overflows and no handler runs.
+    /// The register effects of a performance-monitoring interrupt, without counter overflow or
+    /// handler.
     Pmi = 1,
     /// A system-management interrupt and its RSM.
     Smi = 2,
-    /// A stay in a C-state deeper than C1.
+    /// Time in a C-state deeper than C1.
     DeepCState = 3,
 }
 

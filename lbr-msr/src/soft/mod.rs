@@ -1,21 +1,22 @@
 //! The software LBR: a register file with the rules of a chosen CPU.
 //!
-//! It is written from the documented facts, not from the decoder: the decoder
-//! is tested against it. It is fed [`Retired`] branches and read and written
-//! through [`MsrRead`](crate::MsrRead) and [`MsrWrite`](crate::MsrWrite), by
-//! address, like the registers it stands in for.
+//! It is written from documented facts, independently of the decoder, which is tested against it. A
+//! source records [`Retired`] branches in it; readers access it through [`MsrRead`](crate::MsrRead)
+//! and [`MsrWrite`](crate::MsrWrite) by address, like hardware registers.
 
 pub mod fault;
 pub mod machine;
 pub mod preset;
 
 pub use fault::{Fault, Faults};
+pub use model::{Model, Modelled, PENALTY, Predictor};
 pub use preset::SoftCpu;
 mod control;
 mod depart;
 mod encode;
 mod events;
 mod filter;
+mod model;
 mod registers;
 mod ring;
 
@@ -23,37 +24,35 @@ pub use ring::SoftLbr;
 
 use crate::record::HwBranchType;
 
-/// One branch that retired, as a source of branches reports it: what a CPU knows
-/// and its records may leave out (the [`BranchEntry`](crate::record::BranchEntry)
-/// of it holds what they do not). A branch that was not taken is not retired
-/// here.
+/// One retired taken branch, as a source reports it: everything a CPU knows, even what its records omit.
+/// ([`BranchEntry`](crate::record::BranchEntry) holds `None` for fields that a record omits.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retired {
-    /// Address of the branch instruction.
+    /// Source address.
     pub from: u64,
-    /// Where it went.
+    /// Target address.
     pub to: u64,
-    /// The class that filters look at.
+    /// The class that filters test.
     pub class: HwBranchType,
-    /// A call to the next sequential instruction (the position-independent
-    /// code idiom): not pushed in call-stack mode. SDM 17.9.
+    /// A call to the next instruction (the position-independent code idiom): not pushed in
+    /// call-stack mode. SDM 17.9.
     pub zero_length_call: bool,
-    /// Privilege level before.
+    /// Privilege level at the source.
     pub cpl_before: u8,
-    /// Privilege level after: the ring that filters test.
+    /// Privilege level at the target, which filters test.
     pub cpl_after: u8,
-    /// Whether it was mispredicted; recorded as 0 where not known.
+    /// Whether it was mispredicted; recorded as 0 if unknown.
     pub mispredicted: Option<bool>,
-    /// Core cycles since the previous branch; recorded as 0 where not known.
+    /// Core cycles since the previous branch; recorded as 0 if unknown.
     pub cycles: Option<u32>,
-    /// It retired inside a transaction.
+    /// Whether it retired inside a transaction.
     pub in_tx: bool,
-    /// It is a transaction abort.
+    /// Whether it is a transaction abort.
     pub abort: bool,
 }
 
 impl Retired {
-    /// A branch in user code of which nothing but its two ends and class is known.
+    /// A branch in user code with only addresses and class known.
     #[must_use]
     pub const fn user(from: u64, to: u64, class: HwBranchType) -> Retired {
         Retired {

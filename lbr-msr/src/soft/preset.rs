@@ -1,9 +1,8 @@
-//! Known CPUs for the software LBR: what `--soft-cpu` names.
+//! The CPUs that the software LBR can emulate, as named by `--soft-cpu`.
 //!
-//! A preset is a CPUID, a value of IA32_PERF_CAPABILITIES, and the
-//! [`LbrCaps`] that probing exactly these yields, so that a software CPU takes
-//! the same path as a real one. Leaves that decide about branch records are
-//! those of recorded machines where one was recorded; anything else is left 0.
+//! A preset is a CPUID, a value of IA32_PERF_CAPABILITIES, and the [`LbrCaps`] that probing these
+//! yields, so that a software CPU takes the same path as a real one. The leaves that decide about
+//! branch records come from recordings of real machines where available; all others are 0.
 
 use alloc::{string::String, vec::Vec};
 
@@ -23,20 +22,20 @@ const HLE_RTM: u32 = 1 << 4 | 1 << 11;
 /// CPUID.07H:EDX, Architectural LBR.
 const ARCH_LBR: u32 = 1 << 19;
 
-/// A CPU that the software LBR can stand in for.
+/// A CPU that the software LBR can emulate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoftCpu {
     /// `FF_MM`.
     pub key: String,
-    /// What its branch records can do.
+    /// The capabilities of its branch records.
     pub caps: LbrCaps,
-    /// Its CPUID: the leaves that probing looks at.
+    /// Its CPUID: the leaves that probing reads.
     pub cpuid: RecordedCpuid,
-    /// IA32_PERF_CAPABILITIES; `None` where the CPU has no such register.
+    /// IA32_PERF_CAPABILITIES; `None` if the CPU lacks the register.
     pub perf_capabilities: Option<u64>,
 }
 
-/// A name that is no preset.
+/// An unknown CPU name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown CPU `{name}`; give FF_MM of a model in the CPU table (such as 06_5E), of AMD {amd}, \
@@ -58,11 +57,11 @@ fn names() -> String {
 }
 
 impl SoftCpu {
-    /// The preset of a model (`06_5E`, `6_5e`, `06_5EH`) or of a name such as
-    /// `skylake`, `sandy-bridge` (or `sandybridge`) or `zen4`.
+    /// The preset for a model (`06_5E`, `6_5e`, `06_5EH`) or a name such as `skylake`,
+    /// `sandy-bridge` (or `sandybridge`) or `zen4`.
     ///
     /// # Errors
-    /// [`UnknownCpu`], which lists what is known.
+    /// [`UnknownCpu`], which lists the known names.
     pub fn preset(name: &str) -> Result<SoftCpu, UnknownCpu> {
         let unknown = || UnknownCpu { name: name.into() };
         let (family, model) = table::parse_cpu(name).ok_or_else(unknown)?;
@@ -126,7 +125,7 @@ fn intel(row: &Model) -> RecordedCpuid {
     set_vendor(&mut cpuid, &Vendor::Intel, max_leaf);
     cpuid.insert(1, 0, signature(family, model, stepping), 0, pdcm, 0);
     if max_leaf >= 7 {
-        // Golden Cove and later announce no TSX on recorded clients, servers do.
+        // Recorded clients from Golden Cove on do not announce TSX; servers do.
         let tsx = match generation.tsx {
             Carries::Yes => true,
             Carries::ByCpuid => matches!(model, 0x8F | 0xCF | 0xAD | 0xAE),
@@ -142,10 +141,9 @@ fn intel(row: &Model) -> RecordedCpuid {
     if arch {
         let atom = is_atom(row);
         cpuid.insert(0x1A, 0, if atom { 0x2000_0001 } else { 0x4000_0001 }, 0, 0, 0);
-        // Recorded of 06_97 to 06_C6: 4000000BH on Core, C000000BH (linear
-        // addresses) on Atom, EBX 7, ECX 7. Branch counters are logged on
-        // 06_BD and 06_C6 (recorded: ECX F0007H) and, by Linux, on Crestmont
-        // servers, Clearwater Forest and later.
+        // Recorded for 06_97 to 06_C6: 4000000BH on Core, C000000BH (linear addresses) on Atom, EBX
+        // 7, ECX 7. Branch counters are logged on 06_BD and 06_C6 (recorded: ECX F0007H) and,
+        // according to Linux, on Crestmont servers, Clearwater Forest and later.
         let counters = matches!(model, 0xBD | 0xC6 | 0xAF | 0xB6 | 0xDD);
         let eax = if atom { 0xC000_000B } else { 0x4000_000B };
         cpuid.insert(0x1C, 0, eax, 7, if counters { 0xF_0007 } else { 7 }, 0);
@@ -153,8 +151,7 @@ fn intel(row: &Model) -> RecordedCpuid {
     cpuid
 }
 
-/// CPUID leaf 0AH, EAX to EDX, as recorded of the generation: versions,
-/// counters and their width.
+/// CPUID leaf 0AH, EAX to EDX, as recorded for the generation: version, counters and their width.
 fn perfmon_leaf(row: &Model) -> [u32; 4] {
     const ICE_LAKE: [u32; 4] = [0x0830_0805, 0, 0xF, 0x8604];
     match row.generation.group {
@@ -179,13 +176,13 @@ fn perfmon_leaf(row: &Model) -> [u32; 4] {
     }
 }
 
-/// An Architectural LBR model all of whose cores are Atoms.
+/// Whether an Architectural LBR model has only Atom cores.
 fn is_atom(row: &Model) -> bool {
     matches!(row.uarch, "Gracemont" | "Crestmont" | "Darkmont")
 }
 
-/// IA32_PERF_CAPABILITIES: as read on a real CPU where one was, else LBR_FMT
-/// and what the generation is documented to have.
+/// IA32_PERF_CAPABILITIES: as read on a real CPU if available, else LBR_FMT and the generation's
+/// documented bits.
 fn perf_capabilities(row: &Model) -> Option<u64> {
     let recorded = match (row.family, row.model) {
         (6, 0x0F) => Some(0x82),
@@ -202,8 +199,8 @@ fn perf_capabilities(row: &Model) -> Option<u64> {
     })
 }
 
-/// SMM_FREEZE since Nehalem, FW_WRITE since Sandy Bridge and Silvermont. SDM
-/// Vol. 4, 345H and 4C1H (IA32_A_PMC0).
+/// SMM_FREEZE since Nehalem, FW_WRITE since Sandy Bridge and Silvermont. SDM Vol. 4, 345H and 4C1H
+/// (IA32_A_PMC0).
 fn documented_capabilities(row: &Model) -> PerfCapabilities {
     match row.generation.group {
         "P6" | "PM" | "YNH" | "C2" | "BNL" | "NB0" | "NB3" => PerfCapabilities::empty(),
@@ -212,8 +209,8 @@ fn documented_capabilities(row: &Model) -> PerfCapabilities {
     }
 }
 
-/// AMD's presets: CPUID as recorded of Vermeer (19_21), Raphael (19_61) and
-/// Granite Ridge (1A_44) and their kin.
+/// AMD's presets: CPUID as recorded for Vermeer (19_21), Raphael (19_61) and Granite Ridge (1A_44)
+/// and their siblings.
 fn amd(family: u32, model: u32) -> Option<RecordedCpuid> {
     // 80000022H EAX and EBX, and whether 80000008H:EBX[31] announces BRS.
     let (stepping, debug, brs) = match (family, model) {
@@ -232,7 +229,7 @@ fn amd(family: u32, model: u32) -> Option<RecordedCpuid> {
     cpuid.insert(7, 0, 0, 0, 0, if debug.0 == 0 { 0x10 } else { 0x1000_0010 });
     let max_extended = if debug.0 == 0 { 0x8000_0023 } else { 0x8000_0028 };
     cpuid.insert(0x8000_0000, 0, max_extended, 0x6874_7541, 0x444D_4163, 0x6974_6E65);
-    // 48-bit addresses. No recording shows BRS; Linux looks at EBX[31].
+    // 48-bit addresses. BRS appears in no recording; Linux tests EBX[31].
     cpuid.insert(0x8000_0008, 0, 0x3030, if brs { 1 << 31 } else { 0 }, 0, 0);
     cpuid.insert(0x8000_0022, 0, debug.0, debug.1, 0, 0);
     Some(cpuid)

@@ -1,5 +1,4 @@
-//! The registers by address: which exist, which bits they take, what a write
-//! does beside storing.
+//! The registers by address: which exist, which bits they accept, and the side effects of writes.
 
 use crate::access::{Access, MsrError, MsrRead, MsrWrite, Records};
 use crate::address::{
@@ -37,7 +36,7 @@ enum Register {
     DebugCtl,
     DbgExtnCfg,
     LastException(Bank),
-    /// AMD's one-entry pair beside a stack.
+    /// AMD's one-entry pair, besides a stack.
     Pair(Bank),
     PerfCapabilities,
     Status,
@@ -131,7 +130,7 @@ impl SoftLbr {
             Register::LastException(Bank::To)
                 if self.faults.has(Fault::LerToUnsigned) && self.encoding().is_format_4() =>
             {
-                // Whatever bit 47 is, the three above are otherwise.
+                // The three bits above the address are never its sign.
                 self.ler.to ^ 7 << 61
             }
             Register::LastException(Bank::To) => self.ler.to,
@@ -149,7 +148,7 @@ impl SoftLbr {
         })
     }
 
-    /// `None` where WRMSR raises #GP.
+    /// `None` if WRMSR raises #GP.
     fn set(&mut self, msr: Msr, value: u64) -> Option<()> {
         let register = self.register(msr)?;
         if self.trace_hides_lbr() && hidden_by_trace(register) {
@@ -176,7 +175,7 @@ impl SoftLbr {
                     Bank::To => slot.to = encoding.write_to(value)?,
                     Bank::Info => slot.info = encoding.write_info(value),
                 }
-                // Records control nothing.
+                // Writing a record affects no control state.
                 return Some(());
             }
             Register::Tos => self.set_tos(value),
@@ -191,7 +190,7 @@ impl SoftLbr {
             Register::DebugCtl => {
                 let mut value = only(value, self.debugctl_bits())?;
                 if self.model.control == Control::LbrCtl {
-                    // Dead on CPUs with Architectural LBR: ignored, reads 0.
+                    // No effect with Architectural LBR: ignored, reads 0.
                     value &= !DebugCtl::LBR.bits();
                 }
                 self.debugctl = value;
@@ -223,7 +222,7 @@ impl SoftLbr {
         Some(())
     }
 
-    /// NetBurst's records, and TOS with them. SDM 17.11.2.
+    /// NetBurst's records and TOS. SDM 17.11.2.
     fn records_are_read_only(&self) -> bool {
         self.model.facility == Facility::NetBurst
             || self.model.quirks.contains(Quirks::READ_ONLY_RECORDS)
@@ -237,15 +236,15 @@ impl SoftLbr {
         }
     }
 
-    /// IA32_LBR_DEPTH takes the depths of the mask. CPUID leaf 1CH EAX\[7:0\].
+    /// The depths in the mask that IA32_LBR_DEPTH accepts. CPUID leaf 1CH EAX\[7:0\].
     fn supported_depth(&self, value: u64) -> Option<usize> {
         let depth = usize::try_from(value).ok()?;
         let listed = (0..8).any(|n| self.model.depth_mask >> n & 1 != 0 && depth == 8 * (n + 1));
         (depth <= self.model.max_depth && listed || depth == self.model.max_depth).then_some(depth)
     }
 
-    /// What DBG_EXTN_CFG takes: BRS its own fields with bits 4:3 set, LbrExtV2
-    /// any bits, since what else the register holds is not ours to know.
+    /// The value that DBG_EXTN_CFG stores: with BRS its own fields with bits 4:3 set, with LbrExtV2
+    /// any bits, since the register's other contents are unknown.
     fn extension_config(&self, value: u64) -> Option<u64> {
         if self.model.order != Order::Saturating {
             return Some(value);
@@ -254,8 +253,8 @@ impl SoftLbr {
             .filter(|v| v & DbgExtnCfg::MUST_BE_SET == DbgExtnCfg::MUST_BE_SET)
     }
 
-    /// The bits that DEBUGCTL takes, as far as the capabilities tell.
-    /// SDM 17.4.1, 17.11.1, 17.13, 17.14.
+    /// The bits that DEBUGCTL accepts, as far as the capabilities tell. SDM 17.4.1, 17.11.1, 17.13,
+    /// 17.14.
     fn debugctl_bits(&self) -> u64 {
         const STEP: DebugCtl = DebugCtl::LBR.union(DebugCtl::BTF);
         const PINS: DebugCtl = DebugCtl::from_bits_retain(DebugCtl::PINS);
@@ -295,7 +294,7 @@ impl SoftLbr {
     }
 }
 
-/// Intel PT hides records, TOS, LBR_SELECT and the last-exception pair. SDM
+/// The registers that Intel PT hides: records, TOS, LBR_SELECT and the last-exception pair. SDM
 /// 36.3.1.2.
 fn hidden_by_trace(register: Register) -> bool {
     matches!(
@@ -304,10 +303,10 @@ fn hidden_by_trace(register: Register) -> bool {
     )
 }
 
-/// A format code that is not the one `value` has in bits 5:0.
+/// A format code other than the one in bits 5:0 of `value`.
 const fn other_format(value: u64) -> u64 {
     let other = match value & 0x3F {
-        // Two that a Tremont may report alike.
+        // Formats 5 and 7 must both differ: a Tremont may report either.
         5 | 7 => 3,
         3 => 4,
         _ => 5,

@@ -1,4 +1,4 @@
-//! The register file and what a retired branch does to it.
+//! The register file and the effect of a retired branch on it.
 
 use crate::caps::{Facility, FilterRegister, Layout, LbrCaps, Order, Quirks, RegisterMap, Vendor};
 use crate::register::{DbgExtnCfg, amd::MSROFF};
@@ -7,14 +7,14 @@ use super::encode::{Encoding, Slot};
 use super::filter::{Filter, selector_of};
 use super::{Fault, Faults, Retired};
 
-/// The most records that any of the facilities can hold: depth mask bit 7 of
-/// CPUID leaf 1CH. A larger `LbrCaps::depth` counts as this.
+/// The largest depth of any facility: depth mask bit 7 of CPUID leaf 1CH. A larger `LbrCaps::depth`
+/// is limited to it.
 pub(super) const MAX_DEPTH: usize = 64;
 
 /// FROM of a record whose branch started in a ring that is not recorded.
 const HIDDEN: u64 = !0;
 
-/// Which register enables recording.
+/// The register that enables recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Control {
     DebugCtl,
@@ -22,7 +22,7 @@ pub(super) enum Control {
     DbgExtnCfg,
 }
 
-/// What a branch that passes does.
+/// The effect of a branch that passes the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Overwrites the oldest record.
@@ -33,7 +33,7 @@ pub(super) enum Mode {
     Saturating,
 }
 
-/// What does not change once the CPU is chosen.
+/// Constants of the chosen CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
     pub(super) facility: Facility,
@@ -48,61 +48,54 @@ pub(super) struct Model {
     pub(super) perf_capabilities: Option<u64>,
     pub(super) max_depth: usize,
     pub(super) depth_mask: u8,
-    /// log2 of the distance between two records' registers.
+    /// log2 of the distance between the registers of two records.
     pub(super) stride_shift: u32,
 }
 
-/// The branch-record registers of one logical CPU, with the rules of a chosen
-/// CPU.
+/// The branch-record registers of one logical CPU, with the rules of a chosen CPU model.
 ///
-/// It is a register file: [`MsrRead`](crate::MsrRead) and
-/// [`MsrWrite`](crate::MsrWrite) reach it by address, an address that the
-/// chosen CPU lacks and a reserved bit raise
-/// [`MsrError::Fault`](crate::MsrError::Fault). Between accesses it is fed
-/// with [`retire`](Self::retire) and with the events that touch these
-/// registers: [`pmi`](Self::pmi), [`debug_exception`](Self::debug_exception),
-/// [`exception`](Self::exception), [`deep_c_state`](Self::deep_c_state),
-/// [`reset`](Self::reset).
+/// It is a register file: [`MsrRead`](crate::MsrRead) and [`MsrWrite`](crate::MsrWrite) access it
+/// by address. An address that the chosen CPU lacks, or a reserved bit, raises
+/// [`MsrError::Fault`](crate::MsrError::Fault). Between accesses, [`retire`](Self::retire) records
+/// branches, and the events that change these registers are [`pmi`](Self::pmi),
+/// [`debug_exception`](Self::debug_exception), [`exception`](Self::exception),
+/// [`deep_c_state`](Self::deep_c_state) and [`reset`](Self::reset).
 ///
-/// # Choices where the manuals are silent
+/// # Behaviour that the manuals do not specify
 ///
-/// - A return in call-stack mode clears FROM, TO and INFO of the newest
-///   record, so that a reader that stops at FROM = 0 sees the frames that are
-///   left; TOS goes down by one (Architectural LBR: the records shift up). On
-///   an empty ring TOS goes down all the same.
-/// - Where the manual calls the contents undefined (call-stack mode with other
-///   branch bits than SDM 17.9 names; DEBUGCTL.TR together with LBR on cores
-///   that forbid it) nothing is recorded.
-/// - Cycles count from record to record, through branches that the filter
-///   leaves out and while recording is off. A count of which any part is not
-///   known is 0 and, in Architectural LBR, without CYC_CNT_VALID; so is that
-///   of the first record after a reset, a wipe or a write of IA32_LBR_DEPTH.
-/// - Reserved bits of INFO are dropped when written. TOS keeps only the bits
-///   that mean something.
-/// - Registers of records at and above IA32_LBR_DEPTH fault, as Table 2-2 of
-///   the SDM's Vol. 4 says.
-/// - A zero-length call is not recorded at all by Architectural LBR: SDM24
-///   Table 20-2 takes it out of NEAR_REL_CALL and puts it nowhere else.
-/// - The last-exception pair holds the newest record, so a branch that the
-///   filter leaves out does not reach it. Pentium M and Yonah have none here:
-///   the one table that names their pair has it swapped.
-/// - Of Intel PT only TraceEn counts, and IA32_RTIT_CTL exists only where
-///   tracing disables LBR (SDM 36.3.1.2).
-/// - An SMI switches recording off and its RSM on again, so that nothing shows.
-/// - AMD BRS records from the write of BRSMEN on, as if the counter it waits
-///   for had fired at once.
+/// - A return in call-stack mode clears FROM, TO and INFO of the newest record, so that a reader
+///   that stops at FROM = 0 sees the remaining frames. TOS is decremented (Architectural LBR: the
+///   records shift up), even if the LBR stack is empty.
+/// - If the manual calls the contents undefined (call-stack mode with branch bits other than SDM
+///   17.9 gives; DEBUGCTL.TR together with LBR on cores that forbid it), nothing is recorded.
+/// - Cycles count from record to record, also through branches that the filter drops and while
+///   recording is off. A count with an unknown part is 0 and, in Architectural LBR, without
+///   CYC_CNT_VALID; so is the first count after a reset, a C-state wipe or a write of
+///   IA32_LBR_DEPTH.
+/// - Writes to INFO drop reserved bits. TOS keeps only its index bits.
+/// - Record registers at and above IA32_LBR_DEPTH fault, as Table 2-2 of SDM Vol. 4 says.
+/// - Architectural LBR does not record zero-length calls: SDM24 Table 20-2 excludes them from
+///   NEAR_REL_CALL and lists them nowhere else.
+/// - The last-exception pair takes the newest record, so branches that the filter drops do not
+///   reach it. Pentium M and Yonah have no such pair here: the only table that names theirs has it
+///   swapped.
+/// - Of Intel PT only TraceEn has an effect, and IA32_RTIT_CTL exists only if tracing disables LBR
+///   (SDM 36.3.1.2).
+/// - An SMI disables recording and its RSM re-enables it, without a trace.
+/// - AMD BRS records as soon as BRSMEN is written, as if the counter it waits for had already
+///   fired.
 #[derive(Clone, Debug)]
 pub struct SoftLbr {
-    /// Bit [`selector_of`] is set where such a branch has any effect.
+    /// Bit [`selector_of`] is set if such a branch has any effect.
     pub(super) watch: u32,
-    /// Of these, the ones that are recorded in the ring.
+    /// The subset that is recorded in the LBR stack.
     pub(super) pass: u32,
     pub(super) mode: Mode,
     pub(super) encoding: Encoding,
-    /// What the filter register means, and the value it was worked out from.
+    /// The effect of the filter register, and the value it was computed from.
     pub(super) filter: Filter,
     pub(super) filter_value: u64,
-    /// The one-entry pair beside an AMD stack is recorded too.
+    /// AMD's one-entry pair is recorded too.
     pub(super) pair_on: bool,
     /// The slot of the newest record.
     pub(super) top: usize,
@@ -115,9 +108,10 @@ pub struct SoftLbr {
     pub(super) cpu: u32,
     pub(super) model: Model,
     pub(super) faults: Faults,
-    /// What the newest record overwrote, for a freeze that comes too early.
+    /// The slot that the newest record overwrote, for
+    /// [`Fault::FreezeEarly`](super::fault::Fault::FreezeEarly).
     pub(super) overwritten: Slot,
-    /// Recording was on when the control registers changed last.
+    /// Whether recording was on when the control registers last changed.
     pub(super) was_on: bool,
     pub(super) debugctl: u64,
     pub(super) select: u64,
@@ -130,11 +124,11 @@ pub struct SoftLbr {
 }
 
 impl SoftLbr {
-    /// The registers of the CPU that `caps` describes, as after a reset.
+    /// The registers of the CPU that `caps` describes, in reset state.
     ///
-    /// `perf_capabilities` is what IA32_PERF_CAPABILITIES reads; `None` where
-    /// the register does not exist (CPUID.01H:ECX\[15\] is 0), so that reading
-    /// it faults. The bits of DEBUGCTL that it announces exist accordingly.
+    /// `perf_capabilities` is the value of IA32_PERF_CAPABILITIES; `None` if the register does not
+    /// exist (CPUID.01H:ECX\[15\] is 0), so that reading it faults. It also decides which bits of
+    /// DEBUGCTL exist.
     #[must_use]
     pub fn new(caps: &LbrCaps, perf_capabilities: Option<u64>) -> SoftLbr {
         let max_depth = (caps.depth as usize).clamp(1, MAX_DEPTH);
@@ -192,14 +186,14 @@ impl SoftLbr {
         soft
     }
 
-    /// The same, as the registers of logical CPU `cpu` (0 unless told).
+    /// Sets the number of the logical CPU (default 0).
     #[must_use]
     pub fn on_cpu(mut self, cpu: u32) -> SoftLbr {
         self.cpu = cpu;
         self
     }
 
-    /// The same, with departures from what is documented.
+    /// Injects faults.
     #[must_use]
     pub fn with(mut self, faults: impl Into<Faults>) -> SoftLbr {
         self.faults = faults.into();
@@ -208,15 +202,15 @@ impl SoftLbr {
         self
     }
 
-    /// Whether hyperthreads of a core share the filter register: a write to
-    /// one's is then to be repeated on the other's.
+    /// Whether hyperthreads of a core share the filter register. If so, the caller must repeat a
+    /// write on the sibling.
     #[must_use]
     pub const fn shares_select(&self) -> bool {
         self.model.quirks.contains(Quirks::SELECT_SHARED_BY_CORE)
             != self.faults.has(Fault::SelectSharing)
     }
 
-    /// Retires one taken branch. Whether it changed the records.
+    /// Retires one taken branch. Returns whether it changed the records.
     #[inline]
     pub fn retire(&mut self, branch: &Retired) -> bool {
         match branch.cycles {
@@ -229,11 +223,11 @@ impl SoftLbr {
         self.take(branch)
     }
 
-    /// Retires branches, the oldest first, until the records have changed `most` times.
-    /// How many branches that were, and how often the records changed.
+    /// Retires branches, oldest first, until the records have changed `most` times. Returns how
+    /// many branches it retired and how often the records changed.
     pub fn retire_run(&mut self, run: &[Retired], most: u64) -> (usize, u64) {
         let depth = self.depth;
-        // What the loop looks at stays in registers.
+        // Locals keep the loop's state in registers.
         let (watch, encoding, hide) = (self.watch, self.encoding, self.filter.hide);
         let (mut top, mut cycles, mut known) = (self.top, self.cycles, self.cycles_known);
         let (mut taken, mut changes) = (0, 0);
@@ -279,18 +273,18 @@ impl SoftLbr {
         self.pass >> selector_of(branch) & 1 != 0
     }
 
-    /// How many of the newest branches that [pass](Self::lets_in) decide what all
-    /// registers hold: the depth of a plain ring. `None` where older ones count
-    /// too: in call-stack mode, with faults, or beside AMD's one-entry pair.
+    /// How many of the newest branches that [pass](Self::lets_in) determine all registers: the
+    /// depth of a plain LBR. `None` if older ones matter too: in call-stack mode, with faults, or
+    /// with AMD's one-entry pair.
     #[must_use]
     pub fn newest_alone(&self) -> Option<usize> {
         let plain = self.mode == Mode::Ring && self.faults.is_empty() && !self.pair_on;
         plain.then_some(self.depth)
     }
 
-    /// As if so many branches had passed of which nothing is known: their records
-    /// are empty until [newer](Self::newest_alone) ones take their place. For a
-    /// source that looks at a few of many. Does nothing where older ones count.
+    /// Records `branches` unknown branches: empty records until [newer](Self::newest_alone) ones
+    /// overwrite them. For a source that observes only a few of many branches. Does nothing if
+    /// older branches matter.
     pub fn skip(&mut self, branches: u64) {
         if self.newest_alone().is_none() {
             return;
@@ -308,10 +302,9 @@ impl SoftLbr {
         self.cycles_known = false;
     }
 
-    /// How many branches passed the filter and moved the records since
-    /// [`new`](Self::new), resets included: what a counter of these branches
-    /// would hold. In call-stack mode pushes and pops count alike, also a
-    /// return that found the ring empty.
+    /// Number of branches since [`new`](Self::new) that passed the filter and moved the records,
+    /// including before resets: the value of a counter of these branches. In call-stack mode both
+    /// pushes and pops count, even a return that found the stack empty.
     #[must_use]
     pub const fn recorded(&self) -> u64 {
         self.recorded
@@ -337,15 +330,14 @@ impl SoftLbr {
         true
     }
 
-    /// Where the ring wraps.
+    /// The length at which the LBR wraps.
     #[inline]
     pub(super) fn ring_depth(&self) -> usize {
         if self.faults.has(Fault::HalfDepth) { (self.depth / 2).max(1) } else { self.depth }
     }
 
-    /// Writes a record at the next slot. The hardware increments TOS, modulo
-    /// the depth, before it writes (SDM 17.4.8); where newer records have
-    /// lower addresses, the addresses shift instead.
+    /// Writes a record at the next slot. The hardware increments TOS, modulo the depth, before it
+    /// writes (SDM 17.4.8). If newer records have lower indices, the indices shift instead.
     #[inline]
     pub(super) fn push(&mut self, branch: &Retired) {
         self.advance();
@@ -358,7 +350,7 @@ impl SoftLbr {
         let next = self.top + 1;
         self.top = if next >= depth { 0 } else { next };
         if self.faults.has(Fault::OrderReversed) && self.model.order == Order::Tos {
-            // One up and two down.
+            // Two back from one up.
             self.top = (self.top + 2 * depth - 2) % depth;
         }
     }
@@ -367,7 +359,7 @@ impl SoftLbr {
     fn put(&mut self, branch: &Retired) {
         let from = seen_from(branch, self.filter.hide);
         let cycles = self.cycles_known.then_some(self.cycles);
-        // An index beyond the array cannot be: `top` stays below `depth`.
+        // `top` stays below `depth`.
         if let Some(slot) = self.slots.get_mut(self.top) {
             if !self.faults.is_empty() {
                 self.overwritten = *slot;
@@ -382,7 +374,7 @@ impl SoftLbr {
         self.cycles_known = true;
     }
 
-    /// A near return in call-stack mode takes the newest record away. SDM 17.9.
+    /// A near return in call-stack mode removes the newest record. SDM 17.9.
     fn pop(&mut self) {
         if let Some(slot) = self.slots.get_mut(self.top) {
             *slot = Slot::default();
@@ -395,7 +387,7 @@ impl SoftLbr {
         };
     }
 
-    /// AMD BRS: writes at MSROFF, which wraps to 0 when the last is written.
+    /// AMD BRS: writes at MSROFF, which wraps to 0 after the last slot.
     fn fill(&mut self, branch: &Retired) {
         let next = (MSROFF.of(self.dbg_extn_cfg)) as usize;
         self.top = next.min(self.depth - 1);
@@ -408,7 +400,7 @@ impl SoftLbr {
         }
     }
 
-    /// The slot behind the registers with index `index`.
+    /// The slot that index `index` refers to.
     #[inline]
     pub(super) fn slot(&self, index: usize) -> Slot {
         self.slots.get(self.physical(index)).copied().unwrap_or_default()
@@ -441,7 +433,7 @@ impl SoftLbr {
         if self.faults.has(Fault::TosOffByOne) { (self.top + 1) % self.depth } else { self.top }
     }
 
-    /// Moves TOS; bits beyond the depth mean nothing. SDM 17.5.1.
+    /// Sets TOS; bits above the depth are ignored. SDM 17.5.1.
     pub(super) fn set_tos(&mut self, value: u64) {
         self.top = (value % self.depth as u64) as usize;
         if self.faults.has(Fault::TosOffByOne) {
@@ -453,7 +445,7 @@ impl SoftLbr {
         self.slots.get(self.top).copied().unwrap_or_default()
     }
 
-    /// Clears every record, and the count of cycles since the last.
+    /// Clears every record and the cycle counter.
     pub(super) fn clear_records(&mut self) {
         self.slots = [Slot::default(); MAX_DEPTH];
         self.top = 0;
@@ -466,7 +458,7 @@ impl SoftLbr {
     }
 }
 
-/// What a record shows as the start of a branch; `hide` as of [`Filter`].
+/// The FROM that a record shows; `hide` as in [`Filter`].
 #[inline]
 const fn seen_from(branch: &Retired, hide: u8) -> u64 {
     let started_outside = branch.cpl_before != 0;

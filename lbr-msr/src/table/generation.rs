@@ -11,8 +11,8 @@ use crate::{
     format::LbrFormat,
 };
 
-/// A Core-era ring at 40H and 60H without a filter, the least of all rings;
-/// the generations below say where they differ.
+/// A Core-era LBR at 40H and 60H without a filter, the simplest; the generations below list their
+/// differences.
 const CORE_RING: Generation = Generation {
     group: "",
     kind: RecordKind::Legacy,
@@ -31,7 +31,7 @@ const CORE_RING: Generation = Generation {
     sources: "",
 };
 
-/// A ring of 16 at 680H and 6C0H with MSR_LBR_SELECT and format 3.
+/// An LBR of 16 records at 680H and 6C0H with MSR_LBR_SELECT and format 3.
 const NEHALEM_RING: Generation = Generation {
     depth: Some(16),
     from: MSR_LASTBRANCH_0_FROM_IP,
@@ -74,7 +74,7 @@ pub(super) const YNH: Generation = Generation {
     ..PM
 };
 
-/// Core 2: a ring of four.
+/// Core 2: four records.
 pub(super) const C2: Generation = Generation {
     group: "C2",
     depth: Some(4),
@@ -83,7 +83,7 @@ pub(super) const C2: Generation = Generation {
     ..CORE_RING
 };
 
-/// Bonnell and Saltwell: a ring of eight.
+/// Bonnell and Saltwell: eight records.
 pub(super) const BNL: Generation = Generation {
     group: "BNL",
     sources: "Linux lbr.c (atom); EDK2 AtomMsr.h; SDM Table 17-4; Xen",
@@ -108,7 +108,7 @@ pub(super) const KNL: Generation = Generation {
     ..NEHALEM_RING
 };
 
-/// Nehalem and Westmere: the filter register is shared by hyperthreads.
+/// Nehalem and Westmere: hyperthreads share the filter register.
 pub(super) const NHM: Generation = Generation {
     group: "NHM",
     select_scope: Some(SelectScope::CoreShared),
@@ -166,7 +166,7 @@ pub(super) const GLP: Generation = Generation {
     ..GLM
 };
 
-/// Tremont: as Goldmont Plus; no source says whether it reports 5 or 7.
+/// Tremont: as Goldmont Plus; the sources do not say whether it reports 5 or 7.
 pub(super) const TNT: Generation = Generation {
     group: "TNT",
     format: ExpectedFormat::Either(LbrFormat::INFO, LbrFormat::INFO2),
@@ -174,7 +174,7 @@ pub(super) const TNT: Generation = Generation {
     ..GLP
 };
 
-/// Architectural LBR: CPUID tells.
+/// Architectural LBR: CPUID gives the depth.
 pub(super) const ARCH: Generation = Generation {
     group: "ARCH",
     kind: RecordKind::Arch,
@@ -206,7 +206,7 @@ pub(super) const NB0: Generation = Generation {
     ..CORE_RING
 };
 
-/// NetBurst models 3 and later: a ring of 16.
+/// NetBurst models 3 and later: 16 records.
 pub(super) const NB3: Generation = Generation {
     group: "NB3",
     depth: Some(16),

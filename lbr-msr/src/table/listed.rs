@@ -1,8 +1,8 @@
-//! Which addresses may be written: those where a generation of the table, or
-//! CPUID's facilities, have their branch-record registers, each in its part.
+//! The addresses that may be written: the branch-record registers of the table's generations and of
+//! the facilities that CPUID announces.
 //!
-//! Capabilities can name other addresses, because the user may describe a CPU
-//! that the table does not know. Those are read and never written.
+//! Capabilities can name other addresses, because the user may describe a CPU that the table does
+//! not know. Those are only read.
 
 use super::{GENERATIONS, Generation, RecordKind};
 use crate::{
@@ -13,14 +13,13 @@ use crate::{
     caps::{Facility, LbrCaps},
 };
 
-/// The most records of Architectural LBR: depth mask bit 7 of CPUID leaf 1CH.
+/// The largest depth of Architectural LBR: depth mask bit 7 of CPUID leaf 1CH.
 const MOST_ARCH_RECORDS: u32 = 64;
 /// The registers of AMD's stacks: sixteen FROM and sixteen TO.
 const AMD_STACK: u32 = 32;
 
-/// The first register of a record, of the filter, of control or of depth that
-/// stands where no CPU of the facility has such a register; `None` where all
-/// of them may be written.
+/// The first record, filter, control or depth register that no CPU of the facility has at that
+/// address; `None` if all of them may be written.
 #[must_use]
 pub fn unlisted(caps: &LbrCaps) -> Option<Msr> {
     let map = &caps.registers;
@@ -42,25 +41,24 @@ pub fn unlisted(caps: &LbrCaps) -> Option<Msr> {
         .or(map.depth.filter(|depth| *depth != IA32_LBR_DEPTH))
 }
 
-/// The same of the top of stack, which recording reads and only verifying
-/// writes.
+/// The same check for the top of stack, which recording reads and only verifying writes.
 #[must_use]
 pub fn unlisted_tos(caps: &LbrCaps) -> Option<Msr> {
     let listed = |tos| generations(caps.facility).any(|generation| generation.tos == Some(tos));
     caps.registers.tos.filter(|&tos| !listed(tos))
 }
 
-/// The first or last register of records from `first` up that is outside
-/// every block of the facility's.
+/// The first or last record register, if it is outside every register block of the facility; the
+/// records start at `first`.
 fn unlisted_record(caps: &LbrCaps, first: Msr) -> Option<Msr> {
-    // What has no address has none in the table either.
+    // An address that overflows is not in the table either.
     let length = caps.depth.saturating_sub(1).saturating_mul(caps.registers.stride);
     let last = Msr(first.0.saturating_add(length));
     let facility = caps.facility;
     let within = |start: Msr, count: u32, msr: Msr| {
         msr.0.checked_sub(start.0).is_some_and(|distance| distance < count)
     };
-    // One block has to hold both.
+    // One block must contain both.
     let holds =
         |(start, count): (Msr, u32)| within(start, count, first) && within(start, count, last);
     let starts = |(start, count): (Msr, u32)| within(start, count, first);

@@ -1,9 +1,8 @@
-//! The CPU table: which Intel model has which branch records.
+//! The CPU table: the branch records of each Intel model.
 //!
-//! Only the model-specific facilities need it. Architectural LBR and AMD's
-//! stacks announce themselves in CPUID; their Intel models stand here for
-//! their names alone. Models of one [`Generation`] share their geometry, so
-//! it is written once per generation with its sources.
+//! Only the model-specific facilities need it. CPUID announces Architectural LBR and AMD's stacks;
+//! the table lists such Intel models only for their names. Models of one [`Generation`] share their
+//! geometry and its sources.
 
 mod generation;
 mod listed;
@@ -17,21 +16,21 @@ pub use names::NAMES;
 
 use crate::{address::Msr, format::LbrFormat};
 
-/// What kind of record a generation keeps.
+/// The kind of record of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
     /// P6: one FROM/TO pair of plain addresses.
     P6Single,
-    /// One 64-bit register a record, FROM in the low half.
+    /// One 64-bit register per record, FROM in the low half.
     Packed32,
-    /// FROM and TO registers beside each other, by LBR_FMT.
+    /// Adjacent FROM and TO registers, laid out by LBR_FMT.
     Legacy,
-    /// Architectural LBR; CPUID tells everything.
+    /// Architectural LBR; CPUID describes it.
     Arch,
 }
 
 impl RecordKind {
-    /// The word in the facts table.
+    /// The name in the facts table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,29 +42,29 @@ impl RecordKind {
     }
 }
 
-/// The LBR_FMT that IA32_PERF_CAPABILITIES is expected to report.
+/// The LBR_FMT that IA32_PERF_CAPABILITIES should report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExpectedFormat {
     /// The generation has no IA32_PERF_CAPABILITIES.
     NotApplicable,
-    /// 0 where the register exists, which not every part has (Yonah).
+    /// 0, if the register exists; not every part has it (Yonah).
     ZeroOrAbsent,
     /// This code.
     Exactly(LbrFormat),
-    /// The register reports one code, but records are laid out as another.
+    /// The register reports one code, but records have another layout.
     Lies {
-        /// What IA32_PERF_CAPABILITIES says.
+        /// The code in IA32_PERF_CAPABILITIES.
         reported: LbrFormat,
-        /// How records are laid out.
+        /// The layout of records.
         real: LbrFormat,
     },
-    /// One of two codes that decode alike; no source says which.
+    /// One of two codes that decode alike; the sources do not say which.
     Either(LbrFormat, LbrFormat),
 }
 
 impl ExpectedFormat {
-    /// The layout to decode by where IA32_PERF_CAPABILITIES was not read;
-    /// `None` where records are not laid out by a format code.
+    /// The layout to decode by if IA32_PERF_CAPABILITIES was not read; `None` if no format code
+    /// describes the records.
     #[must_use]
     pub const fn layout(self) -> Option<LbrFormat> {
         match self {
@@ -77,13 +76,13 @@ impl ExpectedFormat {
         }
     }
 
-    /// Whether LBR_FMT says how records are laid out.
+    /// Whether LBR_FMT determines the record layout.
     #[must_use]
     pub const fn tells_layout(self) -> bool {
         !matches!(self, ExpectedFormat::NotApplicable)
     }
 
-    /// Whether a CPU without IA32_PERF_CAPABILITIES is not what the table says.
+    /// Whether a CPU without IA32_PERF_CAPABILITIES contradicts the table.
     #[must_use]
     pub const fn needs_register(self) -> bool {
         !matches!(self, ExpectedFormat::NotApplicable | ExpectedFormat::ZeroOrAbsent)
@@ -99,32 +98,31 @@ impl ExpectedFormat {
     }
 }
 
-/// Whether the records of a generation carry something.
+/// Whether records have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Carries {
     /// No.
     No,
-    /// Yes. Transaction flags mean something only where CPUID also announces
-    /// HLE or RTM.
+    /// Yes. Transaction flags also need HLE or RTM in CPUID.
     Yes,
     /// Yes, in the upper bits of TO (Goldmont).
     InTo,
-    /// CPUID leaf 1CH tells (transaction flags: CPUID.07H:EBX).
+    /// According to CPUID leaf 1CH (transaction flags: CPUID.07H:EBX).
     ByCpuid,
 }
 
-/// Among whom MSR_LBR_SELECT is shared.
+/// The CPUs that share MSR_LBR_SELECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SelectScope {
     /// Each logical CPU has its own.
     Thread,
-    /// One a core, without hyperthreads that could share it (Atom).
+    /// One per core without hyperthreads (Atom).
     Core,
-    /// One a core, shared by its hyperthreads.
+    /// One per core, shared by its hyperthreads.
     CoreShared,
 }
 
-/// Whether Linux's perf uses the LBR of a model.
+/// Whether Linux's perf uses a model's LBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Linux {
     /// Yes, by model number.
@@ -133,13 +131,13 @@ pub enum Linux {
     ByCpuid,
     /// Never did.
     No,
-    /// Its neighbours yes, this model is absent from the kernel's switch.
+    /// Absent from the kernel's switch, unlike its neighbours.
     Absent,
-    /// Not in the switch of a 2026 kernel.
+    /// No longer in the switch of a 2026 kernel.
     Dropped,
 }
 
-/// How well a row is supported.
+/// How well sources support a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
     /// Inference only.
@@ -150,16 +148,16 @@ pub enum Confidence {
     High,
 }
 
-/// The geometry that all models of a generation share.
+/// The LBR geometry that all models of a generation share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation {
     /// Short name.
     pub group: &'static str,
-    /// What kind of record.
+    /// The kind of record.
     pub kind: RecordKind,
-    /// Records the ring holds; `None` where CPUID leaf 1CH tells.
+    /// Number of records; `None` if CPUID leaf 1CH tells.
     pub depth: Option<u32>,
-    /// FROM of record 0 (packed kinds: the one register).
+    /// FROM of record 0 (packed layouts: the only register).
     pub from: Msr,
     /// TO of record 0; `None` for packed kinds.
     pub to: Option<Msr>,
@@ -169,24 +167,24 @@ pub struct Generation {
     pub tos: Option<Msr>,
     /// The filter register.
     pub select: Option<Msr>,
-    /// What IA32_PERF_CAPABILITIES is expected to report.
+    /// The LBR_FMT that IA32_PERF_CAPABILITIES should report.
     pub format: ExpectedFormat,
-    /// A mispredict flag.
+    /// Whether there is a mispredict flag.
     pub mispredict: Carries,
-    /// Transaction flags.
+    /// Whether there are transaction flags.
     pub tsx: Carries,
-    /// Cycle counts.
+    /// Whether there are cycle counts.
     pub cycles: Carries,
-    /// Call-stack mode.
+    /// Whether there is call-stack mode.
     pub call_stack: Carries,
-    /// Among whom the filter register is shared; `None` without one.
+    /// The CPUs that share the filter register; `None` without one.
     pub select_scope: Option<SelectScope>,
-    /// Where this comes from.
+    /// The sources.
     pub sources: &'static str,
 }
 
 impl Generation {
-    /// NetBurst, whose ring is read-only and whose TOS is elsewhere.
+    /// Whether it is NetBurst, whose records are read-only and whose TOS has another address.
     #[must_use]
     pub const fn is_netburst(&self) -> bool {
         matches!(self.tos, Some(crate::address::MSR_LASTBRANCH_TOS_NETBURST))
@@ -204,11 +202,11 @@ pub struct Model {
     pub name: &'static str,
     /// Microarchitecture.
     pub uarch: &'static str,
-    /// The geometry.
+    /// The LBR geometry.
     pub generation: &'static Generation,
-    /// Whether Linux's perf uses it.
+    /// Whether Linux's perf uses its LBR.
     pub linux: Linux,
-    /// How well the row is supported.
+    /// How well sources support the row.
     pub confidence: Confidence,
 }
 
@@ -220,16 +218,16 @@ impl Model {
     }
 }
 
-/// The row of an Intel model, by display family and display model.
+/// The table's row for an Intel model.
 #[must_use]
 pub fn lookup(family: u32, model: u32) -> Option<&'static Model> {
     MODELS.iter().find(|row| u32::from(row.family) == family && u32::from(row.model) == model)
 }
 
-/// Reads `FF_MM` (two hexadecimal numbers, with or without a trailing `H`)
-/// into display family and display model.
+/// Parses `FF_MM` (two hexadecimal numbers, with or without a trailing `H`) into display family and
+/// display model.
 ///
-/// `None` where it is not of that shape.
+/// `None` for any other form.
 #[must_use]
 pub fn parse_key(text: &str) -> Option<(u32, u32)> {
     let (family, model) = text.split_once('_')?;
@@ -237,9 +235,8 @@ pub fn parse_key(text: &str) -> Option<(u32, u32)> {
     Some((hex_byte(family)?, hex_byte(model)?))
 }
 
-/// Reads a CPU as people write it into display family and display model:
-/// `FF_MM` as [`parse_key`] does, or one of [`NAMES`], such as `skylake`,
-/// `sandy-bridge` (or `Sandy Bridge`), `zen4`.
+/// Parses a CPU given as `FF_MM` (see [`parse_key`]) or as one of [`NAMES`], such as `skylake`,
+/// `sandy-bridge` (or `Sandy Bridge`), `zen4`, into display family and display model.
 #[must_use]
 pub fn parse_cpu(text: &str) -> Option<(u32, u32)> {
     parse_key(text).or_else(|| names::named(text))

@@ -15,7 +15,7 @@ const fn model(
     Model { family, model, name, uarch, generation, linux, confidence }
 }
 
-/// Every model known, grouped by generation.
+/// Every known model, grouped by generation.
 #[rustfmt::skip]
 pub static MODELS: [Model; 103] = [
     model(0x06, 0x01, "Pentium Pro", "P6", &P6, Linux::No, Confidence::Medium),

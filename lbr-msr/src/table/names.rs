@@ -1,6 +1,6 @@
-//! Names of CPUs that people use.
+//! Common names of CPUs.
 
-/// Each name, with the model that stands for it.
+/// Each name, with the model it selects.
 pub const NAMES: [(&str, &str); 46] = [
     ("pentium-pro", "06_01"),
     ("pentium-m", "06_0D"),
@@ -50,8 +50,7 @@ pub const NAMES: [(&str, &str); 46] = [
     ("zen5", "1A_44"),
 ];
 
-/// The family and model of a name, read without regard to case, hyphens,
-/// underscores and blanks.
+/// The family and model of a name, ignoring case, hyphens, underscores and spaces.
 pub(super) fn named(name: &str) -> Option<(u32, u32)> {
     let plain = |text: &'static str| text.chars().filter(|c| *c != '-');
     let wanted = || name.chars().filter(|c| !matches!(c, '-' | '_' | ' '));

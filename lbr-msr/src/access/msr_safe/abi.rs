@@ -1,4 +1,4 @@
-//! The batch call of msr-safe: what goes into the kernel and what comes back.
+//! The C layout of msr-safe's batch ioctl.
 #![allow(unsafe_code, reason = "an ioctl takes a pointer to what it reads and writes")]
 
 use alloc::vec::Vec;
@@ -53,7 +53,7 @@ mod call {
 }
 
 impl BatchOp {
-    /// The call's form of a step.
+    /// Converts a step to its C layout.
     pub(super) fn new(cpu: u16, op: &Op) -> BatchOp {
         let (is_read, Msr(msr), data) = match *op {
             Op::Read { msr, .. } => (1, msr, 0),
@@ -63,12 +63,12 @@ impl BatchOp {
     }
 }
 
-/// The steps of one CPU in the call's form.
+/// Converts one CPU's steps to their C layout.
 pub(super) fn encode(cpu: u16, batch: &[Op]) -> Vec<BatchOp> {
     batch.iter().map(|op| BatchOp::new(cpu, op)).collect()
 }
 
-/// Puts what was read into the steps. What failed keeps its value.
+/// Copies the values read into the steps. A failed step keeps its value.
 pub(super) fn decode(done: &[BatchOp], batch: &mut [Op]) {
     for (done, op) in done.iter().zip(batch) {
         if let (Op::Read { value, .. }, 0) = (op, done.err) {
@@ -77,10 +77,9 @@ pub(super) fn decode(done: &[BatchOp], batch: &mut [Op]) {
     }
 }
 
-/// What carries out a batch: the module, or what stands in for it in a test.
+/// Runs a batch: the module's device, or a replacement in tests.
 pub(super) trait Batch: core::fmt::Debug + Send {
-    /// Carries out the steps; each one's `err`, `data` and `write_mask` are
-    /// filled in.
+    /// Runs the steps and fills in `err`, `data` and `write_mask` of each.
     fn run(&mut self, version: u32, ops: &mut [BatchOp]) -> Result<(), Errno>;
 }
 
@@ -88,10 +87,9 @@ impl Batch for File {
     fn run(&mut self, version: u32, ops: &mut [BatchOp]) -> Result<(), Errno> {
         let count = u32::try_from(ops.len()).map_err(|_| Errno::E2BIG)?;
         let mut array = BatchArray { count, version, ops: ops.as_mut_ptr() };
-        // SAFETY: `array` has the layout that the number X86_IOC_MSR_BATCH
-        // stands for (asserted above). Its pointer leads to `count` ops, which
-        // the module reads and writes and which are borrowed exclusively until
-        // it returns.
+        // SAFETY: `array` has the layout that X86_IOC_MSR_BATCH encodes (asserted above). It points
+        // to `count` ops, which the module reads and writes and which stay exclusively borrowed
+        // until it returns.
         unsafe { call::msr_batch(self.as_raw_fd(), &raw mut array) }.map(drop)
     }
 }

@@ -1,24 +1,23 @@
-//! The list of registers that msr-safe lets a user read and write.
+//! The list of registers that msr-safe lets users read and write.
 
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 
 use crate::{address::Msr, arm::Need};
 
-/// The line that allows it: address and write mask.
+/// The line of the list that allows `need`: address and write mask.
 #[must_use]
 pub fn line(need: &Need) -> String {
     format!("{:#010x} {:#018x}", need.msr.0, need.write_mask)
 }
 
-/// What `/dev/cpu/msr_allowlist` says: a listed register is readable, the bits
-/// of its mask are writable. msr-safe README.
+/// The contents of `/dev/cpu/msr_allowlist`: a listed register is readable, and the bits in its
+/// mask are writable. msr-safe README.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowlist(BTreeMap<Msr, u64>);
 
 impl Allowlist {
-    /// Reads the list's text: in each line an address and a write mask in
-    /// hexadecimal, then perhaps a comment behind `#`. A line of another form
-    /// allows nothing.
+    /// Parses the list: per line an address and a write mask in hexadecimal, then an optional
+    /// comment after `#`. Lines of any other form are ignored.
     #[must_use]
     pub fn parse(text: &str) -> Allowlist {
         let hex = |word: &str| {
@@ -33,14 +32,14 @@ impl Allowlist {
         Allowlist(text.lines().filter_map(line).collect())
     }
 
-    /// The write mask of a register; `None` where it is not listed.
+    /// A register's write mask; `None` if it is not listed.
     #[must_use]
     pub fn write_mask(&self, msr: Msr) -> Option<u64> {
         self.0.get(&msr).copied()
     }
 
-    /// What the list lacks, each with the mask that its line must have: a bit
-    /// that is allowed already stays so.
+    /// The needs that the list does not cover, each with the mask its line must have: the bits
+    /// already allowed and the missing ones.
     #[must_use]
     pub fn missing(&self, needs: &[Need]) -> Vec<Need> {
         let lacks = |need: &Need| match self.write_mask(need.msr) {

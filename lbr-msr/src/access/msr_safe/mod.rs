@@ -1,11 +1,9 @@
-//! msr-safe: registers that an administrator lists are open to users, and a
-//! batch of accesses reaches a CPU in one call with interrupts off.
+//! msr-safe: opens the registers that an administrator lists to users, and runs a batch of accesses
+//! on a CPU in one call with interrupts off.
 //!
-//! It asks for no capability, taints nothing and is not stopped by lockdown:
-//! file modes and its list decide. A write changes the bits of the list's mask
-//! alone and leaves the others as they are, without an error; the mask is
-//! therefore held against a plan before anything is written
-//! ([`MsrSafe::check`]).
+//! msr-safe needs no capability, does not taint the kernel and works under lockdown: file modes and
+//! its list decide. A write changes only the bits in the list's mask and silently keeps the others.
+//! [`MsrSafe::check`] therefore compares a plan with the list before anything is written.
 
 mod abi;
 mod allowlist;
@@ -38,9 +36,9 @@ pub use allowlist::{Allowlist, line};
 ///
 /// [`read`](MsrRead::read) and [`write`](MsrWrite::write) are one `pread` or
 /// `pwrite` of `/dev/cpu/N/msr_safe`; [`read_many`](MsrRead::read_many) and
-/// [`run`](MsrWrite::run) one ioctl of `/dev/cpu/msr_batch`, which runs on the
-/// CPU uninterrupted. In a batch a write reads the register before, so that
-/// one that cannot be read cannot be written either. msr-safe msr_batch.c.
+/// [`run`](MsrWrite::run) one ioctl of `/dev/cpu/msr_batch`, which runs on the CPU uninterrupted.
+/// In a batch, a write first reads the register, so a register must be readable to be writable.
+/// msr-safe msr_batch.c.
 #[derive(Debug)]
 pub struct MsrSafe {
     cpu: u16,
@@ -52,21 +50,21 @@ pub struct MsrSafe {
 }
 
 impl MsrSafe {
-    /// Opens a CPU for reading, and for writing where `write` says so.
+    /// Opens a CPU for reading, and for writing if `write` is set.
     ///
     /// # Errors
-    /// What stands in the way: no such CPU, CPU offline, module not loaded,
-    /// file mode.
+    /// No such CPU, CPU offline, module not loaded, or file mode.
     pub fn open(cpu: u32, root: &Root, write: bool) -> Result<MsrSafe, MsrError> {
         let path = root.join(&format!("dev/cpu/{cpu}/msr_safe"));
-        let node = File::options().read(true).write(write).open(&path);
-        let node = node.map_err(|error| not_opened(cpu, root, &path, &error))?;
+        let node =
+            root.open_node(&path, write).map_err(|error| not_opened(cpu, root, &path, &error))?;
         if write {
             hold(cpu, &node)?;
         }
         let number = u16::try_from(cpu).map_err(|_| absent(cpu, root))?;
         let path = root.join("dev/cpu/msr_batch");
-        let batch = File::open(&path).map_err(|error| not_opened(cpu, root, &path, &error))?;
+        let batch = root.open_node(&path, false);
+        let batch = batch.map_err(|error| not_opened(cpu, root, &path, &error))?;
         let text = |name: &str| std::fs::read_to_string(root.join(&format!("dev/cpu/{name}"))).ok();
         Ok(MsrSafe {
             cpu: number,
@@ -78,18 +76,18 @@ impl MsrSafe {
         })
     }
 
-    /// The list of allowed registers; `None` where it cannot be read.
+    /// The list of allowed registers; `None` if it is unreadable.
     #[must_use]
     pub const fn allowlist(&self) -> Option<&Allowlist> {
         self.allowlist.as_ref()
     }
 
-    /// Holds the list against what will be needed, such as
-    /// [`ArmPlan::needs`](crate::arm::ArmPlan::needs). A list that cannot be read
-    /// passes: the module itself refuses then, register by register.
+    /// Compares the list with the registers that will be needed, such as
+    /// [`ArmPlan::needs`](crate::arm::ArmPlan::needs). Succeeds if the list is unreadable: the
+    /// module then refuses single registers.
     ///
     /// # Errors
-    /// [`MsrError::NotListed`] with every line that is missing.
+    /// [`MsrError::NotListed`] with every missing line.
     pub fn check(&self, needs: &[Need]) -> Result<(), MsrError> {
         let Some(allowlist) = &self.allowlist else { return Ok(()) };
         let missing = allowlist.missing(needs);
@@ -119,7 +117,7 @@ impl MsrSafe {
     }
 
     fn call(&mut self, batch: &mut [Op]) -> Result<(), MsrError> {
-        // The module calls an empty batch an error.
+        // The module rejects an empty batch.
         if batch.is_empty() {
             return Ok(());
         }
@@ -130,12 +128,12 @@ impl MsrSafe {
                 abi::decode(&ops, batch);
                 Ok(())
             }
-            // Its lists are checked before anything runs: nothing was read.
+            // The module checks its list before anything runs, so nothing was read.
             Err(errno @ (Errno::EACCES | Errno::EROFS | Errno::ENXIO)) => {
                 Err(self.blame(&ops, errno))
             }
             Err(errno) => {
-                // A fault of one step: the others have run.
+                // One step faulted; the others have run.
                 if ops.iter().any(|op| op.err != 0) {
                     abi::decode(&ops, batch);
                 }
@@ -144,8 +142,8 @@ impl MsrSafe {
         }
     }
 
-    /// The error of the first step that failed; where none says so, of the
-    /// first that the list does not allow.
+    /// The error of the first failed step; if none is marked, of the first step that the list
+    /// forbids.
     fn blame(&self, ops: &[BatchOp], errno: Errno) -> MsrError {
         let access = |op: &BatchOp| if op.is_read != 0 { Access::Read } else { Access::Write };
         if let Some(op) = ops.iter().find(|op| op.err != 0) {
@@ -221,21 +219,20 @@ impl MsrSafe {
     }
 }
 
-/// Why a node of msr-safe could not be opened. No capability is asked for, so
-/// that EPERM is a file's matter as well.
+/// Why an msr-safe node could not be opened. No capability is needed, so EPERM also means file
+/// permissions.
 fn not_opened(cpu: u32, root: &Root, path: &Path, error: &std::io::Error) -> MsrError {
     match open_error(cpu, root, path, error) {
         MsrError::DriverMissing { path } => MsrError::Open {
             path,
-            cause: "it does not exist: the module msr-safe is not loaded; run: modprobe msr-safe"
-                .into(),
+            cause: "no such file: the msr-safe module is not loaded; run: modprobe msr-safe".into(),
         },
         MsrError::Capability { path } => MsrError::Open { path, cause: error.to_string() },
         other => other,
     }
 }
 
-/// `1.8.0` as the batch call wants it: major, minor and patch in 8 bits each.
+/// Packs a version such as `1.8.0` for the batch call: major, minor and patch, 8 bits each.
 /// msr-safe 2.0.0 and later check it.
 fn packed_version(text: &str) -> Option<u32> {
     let mut numbers = text.trim().trim_start_matches('v').splitn(3, '.').map(|part| {

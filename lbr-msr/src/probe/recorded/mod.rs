@@ -1,4 +1,4 @@
-//! CPUID that somebody recorded, in any of the usual texts.
+//! Recorded CPUID, in any of the usual text formats.
 
 mod text;
 
@@ -6,7 +6,11 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use raw_cpuid::{CpuIdReader, CpuIdResult};
 
 use self::text::DumpLine;
-use super::{identify, intel::LEAF_7_EDX_ARCH_LBR};
+use super::{
+    amd::{LEAF_DEBUG, LEAF_DEBUG_EAX_LBR},
+    identify,
+    intel::LEAF_7_EDX_ARCH_LBR,
+};
 use crate::{
     caps::Vendor,
     table::{self, Carries, RecordKind},
@@ -14,17 +18,16 @@ use crate::{
 
 /// First leaf of the extended range.
 const EXTENDED: u32 = 0x8000_0000;
-/// First leaf of the range that hypervisors describe themselves in.
+/// First leaf of the range for hypervisors.
 const HYPERVISOR: u32 = 0x4000_0000;
-/// The four registers of a leaf that says nothing.
+/// An empty leaf.
 const ZERO: CpuIdResult = CpuIdResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
 
-/// The CPUID of one logical CPU, recorded.
+/// The recorded CPUID of one logical CPU.
 ///
-/// As a [`CpuIdReader`] it answers zeros for what was not recorded: leaves
-/// above the highest, sub-leaves that the recorder left out, and leaves that
-/// say nothing about branch records. Whether one that does is missing is asked
-/// with [`missing`](Self::missing); [`parse`] refuses such a recording.
+/// As a [`CpuIdReader`] it returns zeros for leaves that were not recorded.
+/// [`missing`](Self::missing) reports whether one that matters for branch records is absent;
+/// [`parse`] refuses such a recording.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RecordedCpuid {
     leaves: BTreeMap<(u32, u32), CpuidRegisters>,
@@ -36,44 +39,44 @@ type CpuidRegisters = [u32; 4];
 /// A logical CPU of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedCpu {
-    /// Its number; 0 where the recording names none.
+    /// Its number; 0 if the recording does not give one.
     pub cpu: u32,
     /// Its leaves.
     pub cpuid: RecordedCpuid,
 }
 
-/// Why a text is no usable recording.
+/// Why a text is not a usable recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// No line of any known shape.
+    /// No line has a known format.
     #[error(
-        "no CPUID leaf found; known are the texts of `cpuid -r` and x86info -r (`eax=...`), dumps \
+        "no CPUID leaf found; accepted are the output of `cpuid -r` and x86info -r (`eax=...`), dumps \
          and reports of InstLatX64 and AIDA64 (`CPUID 00000000: ...`), libcpuid \
          (`basic_cpuid[0]=...`), cpucontrol (`cpuid level 0x0: ...`) and CPU-Z"
     )]
     Empty,
-    /// A line begins like a leaf and is none.
-    #[error("line {line}: `{text}` begins like a CPUID leaf of {layout}, but cannot be read")]
+    /// A line starts like a leaf but cannot be parsed.
+    #[error("line {line}: `{text}` starts like a CPUID leaf of {layout}, but cannot be parsed")]
     Line {
-        /// Line, counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Who writes such lines.
+        /// The format's name.
         layout: &'static str,
-        /// Its beginning.
+        /// The start of the line.
         text: String,
     },
-    /// Leaf 0, which names the vendor and the highest leaf, is not recorded:
-    /// decoded text shows some leaves raw, but not this one.
+    /// Leaf 0, which names the vendor and the highest leaf, is absent: decoded text shows some raw
+    /// leaves, but not this one.
     #[error(
-        "CPU {cpu}: leaf 0 is not recorded, so this is no complete recording (decoded text is \
-         none); record the raw registers of all leaves, for example with: cpuid -r"
+        "CPU {cpu}: leaf 0 is not recorded, so the recording is incomplete (decoded text is not enough); \
+         record the raw registers of all leaves, for example with: cpuid -r"
     )]
     NoLeafZero {
         /// Logical CPU.
         cpu: u32,
     },
-    /// A leaf that probing needs is not recorded.
+    /// A leaf that probing needs is absent.
     #[error(
         "CPU {cpu}: leaf {leaf:#x} is not recorded, although the CPU has it (the highest is \
          {highest:#x}); record all leaves, for example with: cpuid -r"
@@ -99,13 +102,13 @@ impl core::fmt::Debug for RecordedCpuid {
 }
 
 impl RecordedCpuid {
-    /// A recording without leaves.
+    /// An empty recording.
     #[must_use]
     pub fn new() -> RecordedCpuid {
         RecordedCpuid::default()
     }
 
-    /// Copies the leaves that probing looks at from a reader.
+    /// Copies the leaves that probing needs from a reader.
     #[must_use]
     pub fn record<R: CpuIdReader>(reader: &R) -> RecordedCpuid {
         let mut recorded = RecordedCpuid::new();
@@ -129,15 +132,15 @@ impl RecordedCpuid {
         recorded
     }
 
-    /// The CPUID of the logical CPU that this runs on. A caller that wants a
-    /// certain CPU pins itself to it first.
+    /// The CPUID of the logical CPU that this code runs on. To choose the CPU, pin the thread
+    /// first.
     #[cfg(target_arch = "x86_64")]
     #[must_use]
     pub fn here() -> RecordedCpuid {
         RecordedCpuid::record(&raw_cpuid::CpuIdReaderNative)
     }
 
-    /// Records a leaf; one recorded before is replaced.
+    /// Adds or replaces a leaf.
     pub fn insert(&mut self, leaf: u32, subleaf: u32, eax: u32, ebx: u32, ecx: u32, edx: u32) {
         self.leaves.insert((leaf, subleaf), [eax, ebx, ecx, edx]);
     }
@@ -156,9 +159,8 @@ impl RecordedCpuid {
         })
     }
 
-    /// The first leaf that decides about this CPU's branch records, that the
-    /// CPU has, and that is not recorded, with the highest leaf of its range.
-    /// Which leaves decide depends on the vendor and the model.
+    /// The first leaf that the CPU has and probing needs, but that is absent, and the highest leaf
+    /// of its range. The vendor and the model decide which leaves are needed.
     #[must_use]
     pub fn missing(&self) -> Option<(u32, u32)> {
         let Some(first) = self.get(0, 0) else { return Some((0, 0)) };
@@ -174,21 +176,25 @@ impl RecordedCpuid {
             Vendor::Other(_) => None,
             Vendor::Intel => {
                 let row = table::lookup(cpu.family, cpu.model).map(|row| row.generation);
-                // Whether it announces Architectural LBR; whether it has TSX.
+                // Leaf 7 announces Architectural LBR and TSX.
                 let asks = row.is_none_or(|g| g.kind == RecordKind::Arch || g.tsx != Carries::No);
                 let seven = basic(if asks { &[7] } else { &[] });
                 let announced = self.cpuid2(7, 0).edx & LEAF_7_EDX_ARCH_LBR != 0;
                 seven.or_else(|| basic(if announced { &[0x1C] } else { &[] }))
             }
-            // From Zen 3 on the extended leaves tell the facility.
+            // From Zen 3 on the extended leaves announce the facility.
             Vendor::Amd if cpu.family < 0x19 => None,
             Vendor::Amd => {
-                // 64-bit CPUs all have the extended range.
+                // All 64-bit CPUs have the extended range.
                 let Some(extended) = self.get(EXTENDED, 0) else {
                     return Some((EXTENDED, EXTENDED));
                 };
                 let highest = extended.eax;
-                [0x8000_0008, 0x8000_0022].iter().find(absent(highest)).map(|leaf| (*leaf, highest))
+                // Leaf 80000008H only tells whether there is BRS, which Zen 3 alone has.
+                let has_stack = self.cpuid2(LEAF_DEBUG, 0).eax & LEAF_DEBUG_EAX_LBR != 0;
+                let brs = (cpu.family == 0x19 && !has_stack).then_some(0x8000_0008);
+                let leaves = core::iter::once(LEAF_DEBUG).chain(brs);
+                leaves.filter(|leaf| absent(highest)(&leaf)).map(|leaf| (leaf, highest)).next()
             }
         }
     }
@@ -200,16 +206,15 @@ impl CpuIdReader for RecordedCpuid {
     }
 }
 
-/// Reads a recording of one or several logical CPUs. Lines of other shapes
-/// (titles, decoded text) are passed over. Where leaf 0 comes again without a
-/// line that says of which CPU, it is the next one's.
+/// Parses a recording of one or several logical CPUs. Other lines (titles, decoded text) are
+/// skipped. A second leaf 0 without a CPU header starts the next CPU.
 ///
 /// # Errors
 /// [`RecordingError`].
 pub fn parse(text: &str) -> Result<Vec<RecordedCpu>, RecordingError> {
     let mut cpus: BTreeMap<u32, RecordedCpuid> = BTreeMap::new();
     let mut current = 0;
-    // What a CPU that has leaves already says again is passed over.
+    // Repeated leaves of an already complete CPU are skipped.
     let (mut announced, mut again) = (false, false);
     let next = |cpus: &BTreeMap<u32, RecordedCpuid>| match cpus.last_key_value() {
         Some((last, _)) => last.saturating_add(1),
@@ -241,8 +246,7 @@ pub fn parse(text: &str) -> Result<Vec<RecordedCpu>, RecordingError> {
             current = next(&cpus);
         }
         let cpuid = cpus.entry(current).or_default();
-        // Most dumps repeat a leaf for each of its sub-leaves, without
-        // numbering them.
+        // Most dumps repeat a leaf for each of its sub-leaves without numbering them.
         let subleaf = leaf.subleaf.unwrap_or_else(|| {
             let recorded = cpuid.leaves.range((leaf.leaf, 0)..=(leaf.leaf, u32::MAX));
             recorded.last().map_or(0, |((_, subleaf), _)| subleaf.saturating_add(1))

@@ -1,4 +1,4 @@
-//! The texts in which CPUID is recorded.
+//! Text formats of recorded CPUID.
 //!
 //! | layout | a leaf |
 //! |---|---|
@@ -14,14 +14,13 @@ use alloc::vec::Vec;
 
 use super::{CpuidRegisters, EXTENDED};
 
-/// What a line says.
+/// The meaning of a line.
 pub(super) enum DumpLine {
-    /// The leaves below are those of a logical CPU; of the next one where it
-    /// has no number.
+    /// The following leaves belong to this logical CPU, or to the next one if it has no number.
     Cpu(Option<u32>),
     /// A leaf.
     Leaf(Leaf),
-    /// It begins like a leaf of this layout and is none.
+    /// Starts like a leaf of this format but cannot be parsed.
     Broken(&'static str),
     /// Something else: a title, decoded text.
     Other,
@@ -30,16 +29,16 @@ pub(super) enum DumpLine {
 /// A recorded leaf.
 pub(super) struct Leaf {
     pub(super) leaf: u32,
-    /// `None` where the text does not number sub-leaves.
+    /// `None` if the text does not number sub-leaves.
     pub(super) subleaf: Option<u32>,
     pub(super) registers: CpuidRegisters,
 }
 
-/// Reads a line of one layout: `None` where it is none of this layout, and no
-/// leaf where it only begins like one.
+/// Parses a line of one format: `None` if it is not of this format, `Some(None)` if it only starts
+/// like a leaf.
 type Reader = fn(&str) -> Option<Option<Leaf>>;
 
-/// Reads a line without blanks around it.
+/// Parses a trimmed line.
 pub(super) fn read(line: &str) -> DumpLine {
     if let Some(cpu) = cpu_header(line) {
         return DumpLine::Cpu(cpu);
@@ -61,7 +60,7 @@ pub(super) fn read(line: &str) -> DumpLine {
     DumpLine::Other
 }
 
-/// A line that opens the leaves of a logical CPU: its number, where it has one.
+/// A line that introduces a logical CPU's leaves: its number, if it has one.
 fn cpu_header(line: &str) -> Option<Option<u32>> {
     let number = |text: &str| {
         let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -82,7 +81,7 @@ fn cpu_header(line: &str) -> Option<Option<u32>> {
     if line.starts_with("CPU#") && line.contains("AffMask") {
         return number(line.strip_prefix("CPU#")?).map(Some);
     }
-    // The same by group of 64: `Group: 0x00 Affinity mask: 0x0000000000000008`.
+    // By processor group of 64: `Group: 0x00 Affinity mask: 0x0000000000000008`.
     if let Some(rest) = line.strip_prefix("Group: ")
         && let Some((group, mask)) = rest.split_once(" Affinity mask: ")
     {
@@ -98,8 +97,8 @@ fn cpu_header(line: &str) -> Option<Option<u32>> {
     number(rest).map(Some)
 }
 
-/// `CPUID` and a leaf of eight digits. What else AIDA64 writes after that word
-/// (`CPUID CPU Name`, `CPUID Manufacturer`) is no leaf.
+/// `CPUID` and a leaf number of eight digits. AIDA64 also writes other lines that start with that
+/// word (`CPUID CPU Name`, `CPUID Manufacturer`).
 fn by_dashes(line: &str) -> Option<Option<Leaf>> {
     let rest = line.strip_prefix("CPUID ")?.trim_start();
     let leaf = rest.get(..8).and_then(hex)?;
@@ -109,7 +108,7 @@ fn by_dashes(line: &str) -> Option<Option<Leaf>> {
     }
     let values = || {
         let rest = rest.strip_prefix(':').unwrap_or(rest);
-        // `00 = ...`, right behind the colon.
+        // `00 = ...`, directly after the colon.
         let (subleaf, rest) = match rest.split_once(" = ") {
             Some((subleaf, rest)) => (Some(hex(subleaf)?), rest),
             None => (None, rest),
@@ -127,8 +126,7 @@ fn by_dashes(line: &str) -> Option<Option<Leaf>> {
     Some(values())
 }
 
-/// `eax=0x... ebx=0x... ecx=0x... edx=0x...`, in either case, behind leaf and
-/// sub-leaf.
+/// `eax=0x... ebx=0x... ecx=0x... edx=0x...`, in either case, after leaf and sub-leaf.
 fn by_names(line: &str) -> Option<Option<Leaf>> {
     let begins = line.starts_with("0x") || line.starts_with("eax in");
     let lower = line.to_ascii_lowercase();
@@ -172,8 +170,8 @@ fn by_level(line: &str) -> Option<Option<Leaf>> {
     Some(values())
 }
 
-/// `basic_cpuid[0]=00000016 756e6547 6c65746e 49656e69` and its like. The
-/// index counts leaves in `basic_cpuid` and `ext_cpuid`, sub-leaves elsewhere.
+/// `basic_cpuid[0]=00000016 756e6547 6c65746e 49656e69` and similar. The index counts leaves in
+/// `basic_cpuid` and `ext_cpuid`, sub-leaves elsewhere.
 fn by_index(line: &str) -> Option<Option<Leaf>> {
     let (name, rest) = line.split_once('[')?;
     let fixed = match name {
@@ -200,7 +198,7 @@ fn by_index(line: &str) -> Option<Option<Leaf>> {
     Some(values())
 }
 
-/// Leaf and registers of eight digits each, and nothing else.
+/// Only leaf and registers, eight digits each.
 fn by_columns(line: &str) -> Option<Option<Leaf>> {
     let words: Vec<u32> = line
         .split_whitespace()
