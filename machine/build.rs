@@ -1,5 +1,5 @@
-//! QEMU provides the functions a plugin calls when it loads it; nothing does
-//! for the program that runs the unit tests, which never calls them.
+//! QEMU provides the plugin interface when it loads a plugin. The unit tests run without QEMU and
+//! never call it, so missing symbols are allowed.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

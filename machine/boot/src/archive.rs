@@ -12,7 +12,7 @@ const FOLDER: u32 = 0o040_755;
 const FILE: u32 = 0o100_000;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
-/// Writes an archive. Folders are made as files need them.
+/// Writes an archive. Folders are created as needed.
 #[derive(Debug)]
 pub struct Archive<W> {
     out: W,
@@ -21,11 +21,10 @@ pub struct Archive<W> {
 }
 
 impl<W: Write> Archive<W> {
-    /// An archive with nothing but `/dev/console`, which the kernel opens for
-    /// its first process.
+    /// An archive with only `/dev/console`, which the kernel opens for its first process.
     ///
     /// # Errors
-    /// What writing failed with.
+    /// The write error.
     pub fn new(out: W) -> io::Result<Archive<W>> {
         let mut archive = Archive { out, folders: BTreeSet::new(), entries: 0 };
         archive.folder("dev")?;
@@ -33,10 +32,10 @@ impl<W: Write> Archive<W> {
         Ok(archive)
     }
 
-    /// Adds a folder and those above it. A name has no slash at its start.
+    /// Adds a folder and its parents. The name has no leading slash.
     ///
     /// # Errors
-    /// What writing failed with.
+    /// The write error.
     pub fn folder(&mut self, name: &str) -> io::Result<()> {
         let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
         for prefix in ends.filter_map(|end| name.get(..end)).filter(|prefix| !prefix.is_empty()) {
@@ -47,10 +46,10 @@ impl<W: Write> Archive<W> {
         Ok(())
     }
 
-    /// Adds a file with these permissions and contents.
+    /// Adds a file.
     ///
     /// # Errors
-    /// What writing failed with; `InvalidInput` for a file of 4 GiB or more.
+    /// The write error; `InvalidInput` for a file of 4 GiB or more.
     pub fn file(&mut self, name: &str, permissions: u32, contents: &[u8]) -> io::Result<()> {
         if let Some((folder, _)) = name.rsplit_once('/') {
             self.folder(folder)?;
@@ -58,10 +57,10 @@ impl<W: Write> Archive<W> {
         self.entry(name, FILE | (permissions & 0o7777), (0, 0), contents)
     }
 
-    /// Adds everything below `folder` of the host, under its name there.
+    /// Adds all files below the host's `folder`, under `prefix`.
     ///
     /// # Errors
-    /// What reading or writing failed with.
+    /// The read or write error.
     pub fn tree(&mut self, folder: &Path, prefix: &str) -> io::Result<()> {
         let mut found = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
         found.sort_by_key(std::fs::DirEntry::file_name);
@@ -79,10 +78,10 @@ impl<W: Write> Archive<W> {
         Ok(())
     }
 
-    /// Ends the archive.
+    /// Completes the archive.
     ///
     /// # Errors
-    /// What writing failed with.
+    /// The write error.
     pub fn finish(mut self) -> io::Result<W> {
         self.entry("TRAILER!!!", 0, (0, 0), &[])?;
         self.out.flush()?;
@@ -94,8 +93,8 @@ impl<W: Write> Archive<W> {
         let len = u32::try_from(data.len()).map_err(too_long)?;
         let name_len = u32::try_from(name.len() + 1).map_err(too_long)?;
         self.entries += 1;
-        // inode, mode, uid, gid, links, mtime, size, device of the file (2),
-        // device it is (2), length of the name, checksum (unused).
+        // inode, mode, uid, gid, links, mtime, size, file's device (2), device number (2), name
+        // length, checksum (unused).
         let fields = [self.entries, mode, 0, 0, 1, 0, len, 0, 0, dev.0, dev.1, name_len, 0];
         self.out.write_all(b"070701")?;
         for field in fields {

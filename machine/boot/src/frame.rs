@@ -1,35 +1,34 @@
-//! Frames: a kind, a length, that many bytes.
+//! Frames: a kind, a length, and the contents.
 
 use std::io::{self, Read};
 
-/// Precedes the first frame, so that whatever firmware or kernel may have
-/// written to the port before is told apart.
+/// Precedes the first frame, to skip anything that firmware or kernel wrote to the port before.
 pub const PREAMBLE: [u8; 8] = *b"\0LBRTM1\n";
 
-/// No frame is longer; a longer length means that the stream is damaged.
+/// The maximum length; a longer one means that the stream is damaged.
 pub const LONGEST: u32 = 1 << 20;
 
-/// What a frame carries.
+/// The contents of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// Bytes the command wrote to its standard output.
+    /// Bytes of the command's standard output.
     Stdout,
-    /// Bytes the command wrote to its standard error.
+    /// Bytes of the command's standard error.
     Stderr,
-    /// The name of a file that comes back, relative to the folder of results;
-    /// its contents follow in [`FrameKind::FileData`].
+    /// The name of a returned file, relative to the folder of results; its contents follow in
+    /// [`FrameKind::FileData`].
     FileName,
-    /// The next bytes of the file named last.
+    /// The next bytes of the last named file.
     FileData,
-    /// What `init` has to say to the person who started the machine.
+    /// A message of `init` to the user.
     Notice,
-    /// The command has ended: its exit status, or 128 + the signal, as four
-    /// bytes, lowest first. The last frame.
+    /// The command has ended: its exit status, or 128 + the signal, as four bytes, little-endian.
+    /// The last frame.
     Status,
 }
 
 impl FrameKind {
-    /// The byte that stands for the kind.
+    /// The kind's code.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -42,7 +41,7 @@ impl FrameKind {
         }
     }
 
-    /// The kind a byte stands for; `None` for any other byte.
+    /// The kind of a code; `None` for any other byte.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<FrameKind> {
         Some(match code {
@@ -57,18 +56,17 @@ impl FrameKind {
     }
 }
 
-/// The five bytes before the contents of a frame.
+/// The five-byte header of a frame.
 #[must_use]
 pub const fn header(kind: FrameKind, len: u32) -> [u8; 5] {
     let [a, b, c, d] = len.to_le_bytes();
     [kind.code(), a, b, c, d]
 }
 
-/// Reads on until the [`PREAMBLE`] is complete. `false`: the stream ended
-/// without one.
+/// Reads until the end of the [`PREAMBLE`]. `false`: the stream ended first.
 ///
 /// # Errors
-/// What reading failed with.
+/// The read error.
 pub fn skip_to_preamble(stream: &mut impl Read) -> io::Result<bool> {
     let mut last = [0; PREAMBLE.len()];
     while last != PREAMBLE {
@@ -85,8 +83,8 @@ pub fn skip_to_preamble(stream: &mut impl Read) -> io::Result<bool> {
 /// Reads the next frame into `contents`. `None`: the stream ended.
 ///
 /// # Errors
-/// What reading failed with; `InvalidData` for an unknown kind or a length
-/// above [`LONGEST`]; `UnexpectedEof` where the stream ends inside a frame.
+/// The read error; `InvalidData` for an unknown kind or a length above [`LONGEST`]; `UnexpectedEof`
+/// if the stream ends inside a frame.
 pub fn read(stream: &mut impl Read, contents: &mut Vec<u8>) -> io::Result<Option<FrameKind>> {
     let mut code = [0];
     if stream.read(&mut code)? == 0 {

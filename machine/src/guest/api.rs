@@ -1,14 +1,14 @@
-//! The part of QEMU's plugin interface that the guest plugin uses, version 7
-//! (QEMU 11). Declared by hand: the interface is C, and no header is needed.
+//! The part of QEMU's plugin interface, version 7 (QEMU 11), that the guest plugin uses. Declared
+//! by hand: the interface is C, and no header is needed.
 #![allow(unsafe_code, reason = "QEMU's plugin interface is C")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-/// The version of the interface this plugin was written for. QEMU refuses to
-/// load it where its own differs too much.
+/// The interface version this plugin was written for. QEMU refuses to load it if its own differs
+/// too much.
 pub(super) const VERSION: c_int = 7;
 
-/// Which registers a callback touches: QEMU keeps them in memory accordingly.
+/// The registers that a callback accesses: QEMU keeps them in memory accordingly.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) enum Registers {
@@ -32,14 +32,14 @@ const INTERRUPT: c_int = 1;
 /// `QEMU_PLUGIN_DISCON_EXCEPTION`.
 const EXCEPTION: c_int = 2;
 
-/// What QEMU 11's x86 emulation means by a discontinuity, as seen with 11.1.3.
+/// The meaning of a discontinuity in QEMU 11's x86 emulation, as observed with 11.1.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Discontinuity {
-    /// An exception (or INT n) has been raised and will be delivered next. The
-    /// guest's state is not brought up to date yet: the addresses mean nothing.
+    /// An exception (or INT n) was raised and will be delivered next. The guest's state is not up to
+    /// date yet, so the addresses are meaningless.
     Raised,
-    /// An interrupt, or the exception raised before, has been delivered: from
-    /// the next instruction, or the faulting one, to the handler.
+    /// An interrupt, or the previously raised exception, was delivered: from the next instruction,
+    /// or the faulting one, to the handler.
     Delivered,
     /// Anything else, such as a call into the emulator.
     Other,
@@ -55,19 +55,19 @@ impl Discontinuity {
     }
 }
 
-/// What QEMU calls when a vCPU executes something.
+/// Called when a vCPU executes something.
 pub(super) type Executed = extern "C" fn(vcpu: c_uint, userdata: *mut c_void);
-/// What QEMU calls when a vCPU leaves the path of its instructions.
+/// Called when a vCPU leaves the instruction sequence.
 pub(super) type Diverted =
     extern "C" fn(vcpu: c_uint, kind: c_int, from: u64, to: u64, userdata: *mut c_void);
-/// What QEMU calls when it has translated a block.
+/// Called when a block was translated.
 pub(super) type Translated = extern "C" fn(block: *mut c_void, userdata: *mut c_void);
-/// What QEMU calls when an instruction accesses memory.
+/// Called when an instruction accesses memory.
 pub(super) type Accessed =
     extern "C" fn(vcpu: c_uint, info: u32, address: u64, userdata: *mut c_void);
-/// What QEMU calls when a vCPU starts.
+/// Called when a vCPU starts.
 pub(super) type VcpuStarted = extern "C" fn(vcpu: c_uint, userdata: *mut c_void);
-/// What QEMU calls at its end.
+/// Called when QEMU exits.
 pub(super) type Ended = extern "C" fn(userdata: *mut c_void);
 
 /// `qemu_plugin_mem_value`.
@@ -147,16 +147,16 @@ unsafe extern "C" {
     fn qemu_plugin_outs(text: *const c_char);
 }
 
-/// Writes to where QEMU's `-d plugin` log goes.
+/// Writes to QEMU's `-d plugin` log.
 pub(super) fn log(text: &CStr) {
-    // SAFETY: a string that ends with a zero byte; QEMU copies it.
+    // SAFETY: a zero-terminated string; QEMU copies it.
     unsafe { qemu_plugin_outs(text.as_ptr()) }
 }
 
-/// Registers what is called for the life of the machine.
+/// Registers the callbacks that last as long as the machine.
 ///
 /// # Safety
-/// `id` must be the one that QEMU gave to `qemu_plugin_install`.
+/// `id` must be the one that QEMU passed to `qemu_plugin_install`.
 pub(super) unsafe fn register(
     id: u64,
     started: VcpuStarted,
@@ -165,8 +165,7 @@ pub(super) unsafe fn register(
     ended: Ended,
 ) {
     let none = std::ptr::null_mut();
-    // SAFETY: the caller vouches for the id; the callbacks are of the types
-    // that version 7 calls.
+    // SAFETY: the caller guarantees the id; the callbacks have the types of version 7.
     unsafe {
         qemu_plugin_register_vcpu_init_cb(id, started, none);
         qemu_plugin_register_vcpu_tb_trans_cb(id, translated, none);
@@ -175,26 +174,26 @@ pub(super) unsafe fn register(
     }
 }
 
-/// A number per vCPU, which generated code adds to and tests.
+/// A number per vCPU that generated code adds to and tests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number(PerVcpu);
 
-// SAFETY: the scoreboard lives as long as QEMU; QEMU itself lets every vCPU's
-// thread and the translator use it.
+// SAFETY: the scoreboard lives as long as QEMU, which lets every vCPU's thread and the translator
+// use it.
 unsafe impl Send for Number {}
 // SAFETY: as above.
 unsafe impl Sync for Number {}
 
 impl Number {
-    /// Several, all 0.
+    /// `N` numbers, all 0.
     pub(super) fn several<const N: usize>() -> [Number; N] {
-        // SAFETY: no arguments but the size of an element.
+        // SAFETY: the only argument is the size of an element.
         let scoreboard = unsafe { qemu_plugin_scoreboard_new(N * size_of::<u64>()) };
         std::array::from_fn(|i| Number(PerVcpu { scoreboard, offset: i * size_of::<u64>() }))
     }
 
     pub(super) fn get(self, vcpu: c_uint) -> u64 {
-        // SAFETY: the scoreboard was made by QEMU with room for it per vCPU.
+        // SAFETY: QEMU created the scoreboard with space for it per vCPU.
         unsafe { qemu_plugin_u64_get(self.0, vcpu) }
     }
 
@@ -204,13 +203,12 @@ impl Number {
     }
 }
 
-/// A block that QEMU is translating.
+/// A block in translation.
 pub(super) struct Block(*mut c_void);
 
 impl Block {
     /// # Safety
-    /// `block` must be what QEMU passed to a [`Translated`] callback that has
-    /// not returned yet.
+    /// `block` must be the argument of a running [`Translated`] callback.
     pub(super) unsafe fn new(block: *mut c_void) -> Block {
         Block(block)
     }
@@ -229,8 +227,7 @@ impl Block {
         })
     }
 
-    /// Calls `callback` each time the block starts on a vCPU whose number is
-    /// `least` or more.
+    /// Calls `callback` each time the block starts on a vCPU whose number is at least `least`.
     pub(super) fn on_start<T: Sync>(
         &self,
         number: Number,
@@ -238,7 +235,7 @@ impl Block {
         callback: Executed,
         data: &'static T,
     ) {
-        // SAFETY: a block in translation, by `new`; `data` lives for ever.
+        // SAFETY: a block in translation, by `new`; `data` lives forever.
         unsafe {
             qemu_plugin_register_vcpu_tb_exec_cond_cb(
                 self.0,
@@ -252,8 +249,7 @@ impl Block {
         }
     }
 
-    /// Adds to a vCPU's number each time the block starts, after the callbacks
-    /// that were asked for before.
+    /// Adds to a vCPU's number each time the block starts, after the callbacks registered earlier.
     pub(super) fn add(&self, number: Number, addend: u32) {
         // SAFETY: a block in translation, by `new`.
         unsafe {
@@ -274,11 +270,10 @@ impl BlockInsn<'_> {
         unsafe { qemu_plugin_insn_vaddr(self.insn) }
     }
 
-    /// Its bytes, and how many of them there are.
+    /// Its bytes, and their count.
     pub(super) fn bytes(&self) -> ([u8; 16], usize) {
         let mut bytes = [0; 16];
-        // SAFETY: QEMU writes at most as many bytes as it is told there is
-        // room for.
+        // SAFETY: QEMU writes at most as many bytes as it is given space for.
         let copied = unsafe {
             let size = qemu_plugin_insn_size(self.insn).min(bytes.len());
             qemu_plugin_insn_data(self.insn, bytes.as_mut_ptr().cast(), size)
@@ -286,10 +281,10 @@ impl BlockInsn<'_> {
         (bytes, copied.min(bytes.len()))
     }
 
-    /// Calls `callback` each time before the instruction executes.
+    /// Calls `callback` before each execution of the instruction.
     pub(super) fn before(&self, registers: Registers, callback: Executed, word: u64) {
-        // SAFETY: an instruction of a block in translation; the word is passed
-        // through and never followed.
+        // SAFETY: an instruction of a block in translation; the word is passed through and never
+        // dereferenced.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cb(
                 self.insn,
@@ -300,7 +295,7 @@ impl BlockInsn<'_> {
         }
     }
 
-    /// The same with a value that lives for ever.
+    /// As [`before`](Self::before), with a value that lives forever.
     pub(super) fn before_with<T: Sync>(
         &self,
         registers: Registers,
@@ -310,10 +305,9 @@ impl BlockInsn<'_> {
         self.before(registers, callback, userdata(data) as u64);
     }
 
-    /// Calls `callback` each time before the instruction executes on a vCPU
-    /// whose number is not 0.
+    /// Calls `callback` before each execution of the instruction on a vCPU whose number is not 0.
     pub(super) fn before_if<T: Sync>(&self, number: Number, callback: Executed, data: &'static T) {
-        // SAFETY: an instruction of a block in translation; `data` lives for ever.
+        // SAFETY: an instruction of a block in translation; `data` lives forever.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cond_cb(
                 self.insn,
@@ -327,7 +321,7 @@ impl BlockInsn<'_> {
         }
     }
 
-    /// Calls `callback` for each piece of memory the instruction reads.
+    /// Calls `callback` for each memory read of the instruction.
     pub(super) fn on_read(&self, callback: Accessed) {
         // SAFETY: an instruction of a block in translation.
         unsafe {
@@ -346,32 +340,30 @@ fn userdata<T: Sync>(data: &'static T) -> *mut c_void {
     std::ptr::from_ref(data).cast_mut().cast()
 }
 
-/// What [`Block::on_start`], [`BlockInsn::before_with`] and
-/// [`BlockInsn::before_if`] were given.
+/// The data given to [`Block::on_start`], [`BlockInsn::before_with`] or [`BlockInsn::before_if`].
 ///
 /// # Safety
-/// `userdata` must be what QEMU passed to a callback that was registered with
-/// data of this type.
+/// `userdata` must be the argument of a callback that was registered with data of this type.
 pub(super) unsafe fn data<T: Sync>(userdata: *mut c_void) -> &'static T {
     // SAFETY: the pointer was made from a `&'static T` by `userdata`.
     unsafe { &*userdata.cast_const().cast() }
 }
 
-/// The 8 bytes an instruction has read; `None` for an access of another size.
+/// The 8 bytes that an instruction has read; `None` for another size.
 pub(super) fn value_of_8_bytes(info: u32) -> Option<u64> {
-    // SAFETY: the handle is that of the access being reported; the union's
-    // first 8 bytes are valid for a 64-bit value.
+    // SAFETY: the handle is that of the reported access; the union's first 8 bytes are valid for a
+    // 64-bit value.
     unsafe {
         (qemu_plugin_mem_size_shift(info) == 3).then(|| qemu_plugin_mem_get_value(info).data[0])
     }
 }
 
-/// Goes on at `address` instead of where the vCPU is. Leaves the callback by a
-/// jump over its frames: nothing may be left to drop, and no lock be held.
+/// Continues at `address`. Jumps over the callback's frames, so nothing may be left to drop, and no
+/// lock may be held.
 ///
 /// # Safety
 /// Only in a callback registered with [`Registers::ReadWriteAndPc`].
 pub(super) unsafe fn continue_at(address: u64) -> ! {
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees it.
     unsafe { qemu_plugin_set_pc(address) }
 }

@@ -1,4 +1,4 @@
-//! What QEMU calls where instructions and blocks execute.
+//! The callbacks for executed instructions and blocks.
 #![allow(unsafe_code, reason = "callbacks of QEMU's plugin interface are C")]
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -17,12 +17,11 @@ use super::state::{self, RegisterFile};
 use super::transaction::{Transaction, abort_status};
 use super::vcpu::Vcpu;
 
-/// RDMSR and WRMSR of this register raise #GP in QEMU outside x2APIC mode, and
-/// in it too: nothing is there.
+/// RDMSR and WRMSR of this unused register raise #GP in QEMU, in and outside of x2APIC mode.
 const FAULTS: u64 = 0x8FF;
 /// CR4: RDPMC is allowed in user mode.
 const CR4_PCE: u64 = 1 << 8;
-/// Going on at an address that is not canonical raises #GP.
+/// Continuing at a non-canonical address raises #GP.
 const NOWHERE: u64 = 1 << 63;
 /// RDPMC's bytes: 0F 33.
 const RDPMC_LENGTH: u64 = 2;
@@ -47,14 +46,13 @@ pub(super) extern "C" fn block_started(index: c_uint, block: *mut c_void) {
         interrupted.then(|| registers.rip.get())
     });
     if let Some(Some(start)) = interrupted {
-        // SAFETY: registered with access to the program counter; nothing is
-        // left to drop in this frame. The interrupt comes before the block,
-        // which is told of again.
+        // SAFETY: registered with access to the program counter; nothing is left to drop in this
+        // frame. The interrupt comes before the block, which will be reported again.
         unsafe { api::continue_at(start) }
     }
 }
 
-/// A far branch is about to execute: it ends its block.
+/// A far branch is about to execute; it ends its block.
 pub(super) extern "C" fn far_branch_started(index: c_uint, branch: *mut c_void) {
     on_vcpu(index, |machine, Running { vcpu, .. }| {
         machine.watch.count(index, vcpu, BlockPart::default());
@@ -94,14 +92,14 @@ pub(super) extern "C" fn read_msr(index: c_uint, access: *mut c_void) {
         }
     });
     if done == Some(true) {
-        // SAFETY: registered with access to the program counter; nothing is
-        // left to drop in this frame.
+        // SAFETY: registered with access to the program counter; nothing is left to drop in this
+        // frame.
         unsafe { api::continue_at(next) }
     }
 }
 
-/// RDPMC. Of a counter that is not there it raises #GP (SDM Vol. 2B), where the
-/// emulator, which knows no counters, raises #UD.
+/// RDPMC. For a missing counter it raises #GP (SDM Vol. 2B); the emulator, which has no counters,
+/// raises #UD.
 pub(super) extern "C" fn read_counter(index: c_uint, access: *mut c_void) {
     // SAFETY: registered with an `Access`.
     let Access { next, rest } = *unsafe { api::data::<Access>(access) };
@@ -137,7 +135,7 @@ pub(super) extern "C" fn write_msr(index: c_uint, access: *mut c_void) {
         let before = machine.model.version();
         let answer = vcpu.write(msr, value, &machine.model);
         if machine.model.version() != before {
-            // All software LBRs are as after a reset.
+            // All software LBRs have their reset state.
             for select in &machine.selects {
                 select.store(0, Ordering::Relaxed);
             }
@@ -155,10 +153,9 @@ pub(super) extern "C" fn write_msr(index: c_uint, access: *mut c_void) {
     }
 }
 
-/// The register that RDMSR or WRMSR names; `None` where the instruction faults
-/// whatever it names.
+/// The register that RDMSR or WRMSR accesses; `None` if the instruction faults for any register.
 fn addressed(registers: &RegisterFile) -> Option<Msr> {
-    // ECX alone counts.
+    // Only ECX matters.
     (level(registers) == 0).then(|| Msr((registers.rcx.get() & 0xFFFF_FFFF) as u32))
 }
 
@@ -166,9 +163,8 @@ fn level(registers: &RegisterFile) -> u8 {
     (registers.cs.get() & 3) as u8
 }
 
-/// Lets the emulator raise #GP by the instruction that is about to execute.
-/// [`diverted`] puts RCX back before the guest can see it. `false`: the
-/// instruction must execute.
+/// Makes the instruction that is about to execute raise #GP in the emulator. [`diverted`] restores
+/// RCX before the guest can see it. `false`: the instruction must execute.
 fn fault(vcpu: &mut Vcpu, registers: &RegisterFile) -> bool {
     vcpu.faulting_rcx = Some(registers.rcx.get());
     registers.rcx.set(FAULTS);
@@ -180,7 +176,7 @@ pub(super) extern "C" fn before_cpuid(index: c_uint, last_of_block: *mut c_void)
         let low = |value: u64| (value & 0xFFFF_FFFF) as u32;
         vcpu.asked = Some((low(registers.rax.get()), low(registers.rcx.get())));
         if !last_of_block.is_null() {
-            // No instruction of this block follows: the next block must tell.
+            // No instruction of this block follows: the next block must report.
             machine.watch.count(index, vcpu, BlockPart::default());
             machine.watch.settle(index, vcpu);
         }
@@ -209,7 +205,7 @@ fn finish_cpuid(machine: &Machine, Running { vcpu, registers }: &mut Running) {
     }
 }
 
-/// A block that holds instructions of TSX starts.
+/// A block with TSX instructions starts.
 pub(super) extern "C" fn block_located(index: c_uint, translated: *mut c_void) {
     on_vcpu(index, |_, Running { vcpu, registers }| {
         vcpu.located(registers.rip.get(), translated as u64);
@@ -225,8 +221,8 @@ pub(super) extern "C" fn transactional(index: c_uint, insn: *mut c_void) {
         let Transactional { insn, address } = *unsafe { api::data::<Transactional>(insn) };
         let address = vcpu.at(address);
         let next = address.wrapping_add(insn.length());
-        // Behind the two bytes of the opcode; what cannot be read there raises
-        // #UD like what QEMU lacks.
+        // After the two-byte opcode; an unreadable operand raises #UD like an instruction that QEMU
+        // lacks.
         let operand = || state::memory(address.wrapping_add(2));
         match insn {
             Hooked::Begin => vcpu.begin(Transaction {
@@ -263,7 +259,7 @@ pub(super) extern "C" fn halted(index: c_uint, _: *mut c_void) {
 
 pub(super) extern "C" fn idt_loaded(index: c_uint, info: u32, _address: u64, _: *mut c_void) {
     on_vcpu(index, |_, running| {
-        // LIDT reads a limit of 2 bytes and a base; in 64-bit mode it has 8.
+        // LIDT reads a 2-byte limit and a base, which has 8 bytes in 64-bit mode.
         if let Some(base) = api::value_of_8_bytes(info) {
             running.vcpu.idt = Some(base);
         }
@@ -272,7 +268,7 @@ pub(super) extern "C" fn idt_loaded(index: c_uint, info: u32, _address: u64, _: 
 
 pub(super) extern "C" fn diverted(index: c_uint, kind: c_int, from: u64, to: u64, _: *mut c_void) {
     on_vcpu(index, |machine, running| {
-        // A CPUID that ended its block: the answer is still in the registers.
+        // A CPUID that ended its block: its results are still in the registers.
         finish_cpuid(machine, running);
         let Running { vcpu, registers } = running;
         match Discontinuity::from_code(kind) {
@@ -299,7 +295,7 @@ pub(super) extern "C" fn diverted(index: c_uint, kind: c_int, from: u64, to: u64
     });
 }
 
-/// Where the handler of vector 1 (#DB) is, by the 16-byte gate of 64-bit mode.
+/// The address of the handler of vector 1 (#DB), from the 16-byte gate of 64-bit mode.
 fn debug_handler(idt: u64) -> Option<u64> {
     let low = state::memory(idt.wrapping_add(16))?;
     let high = state::memory(idt.wrapping_add(24))?;

@@ -1,12 +1,11 @@
-//! CPUID of the guest: the emulator's answer, patched where a driver of the
-//! LBR looks.
+//! The guest's CPUID: the emulator's answer, patched in the fields that an LBR driver reads.
 //!
-//! Patched, not replaced: whatever else the chosen CPU has (AVX-512, say), a
-//! guest that believed it would execute what the emulator lacks.
+//! Only patched: if the guest saw all features of the chosen CPU (say, AVX-512), it would execute
+//! instructions that the emulator lacks.
 
 use super::pmu::Pmu;
 
-/// The four registers that CPUID fills.
+/// The four result registers of CPUID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Leaf {
     pub(super) eax: u32,
@@ -32,22 +31,22 @@ const LBR_STACK_SIZE: u32 = 0x3F << 4;
 /// CPUID.80000022H:EBX\[3:0\], core counters of PerfMonV2.
 const CORE_COUNTERS: u32 = 0xF;
 
-/// What the chosen CPU says in the leaves that are patched.
+/// The chosen CPU's values in the patched leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Patch {
     leaf_1: Leaf,
     leaf_7: Leaf,
     leaf_1c: Leaf,
-    /// Where the guest has Intel's performance monitor.
+    /// Set if the guest has Intel's performance monitor.
     leaf_a: Option<Leaf>,
     leaf_8000_0022: Leaf,
-    /// The guest has AMD's performance monitor.
+    /// Whether the guest has AMD's performance monitor.
     amd_pmu: bool,
 }
 
 impl Patch {
-    /// Takes what matters from the chosen CPU's CPUID. IA32_PERF_CAPABILITIES
-    /// is announced exactly where the software LBR has it.
+    /// Takes the relevant leaves from the chosen CPU's CPUID. IA32_PERF_CAPABILITIES is announced
+    /// exactly if the software LBR has it.
     pub(super) fn new(
         cpuid: impl Fn(u32, u32) -> Leaf,
         perf_capabilities: bool,
@@ -65,10 +64,10 @@ impl Patch {
         }
     }
 
-    /// `answer` is what the emulator said for a leaf and sub-leaf.
+    /// `answer` is the emulator's result for a leaf and sub-leaf.
     pub(super) fn apply(&self, leaf: u32, sub_leaf: u32, answer: Leaf) -> Leaf {
         match (leaf, sub_leaf) {
-            // No sub-leaves: ECX is ignored.
+            // Without sub-leaves: ECX is ignored.
             (1, _) => Leaf {
                 eax: self.leaf_1.eax,
                 ecx: bits(answer.ecx, self.leaf_1.ecx, PDCM),
@@ -109,7 +108,7 @@ const fn bits(into: u32, from: u32, mask: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Every bit set, as no CPU has: shows what is taken over.
+    /// Every bit set, unlike any CPU, to show which bits are taken.
     fn all_ones(_leaf: u32, _sub_leaf: u32) -> Leaf {
         Leaf { eax: !0, ebx: !0, ecx: !0, edx: !0 }
     }

@@ -1,4 +1,4 @@
-//! Where QEMU starts the plugin, and what it calls as the machine comes and goes.
+//! The plugin's entry point, and callbacks for the machine's start and end.
 #![allow(unsafe_code, reason = "entry points and callbacks of QEMU's plugin interface are C")]
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
@@ -20,10 +20,10 @@ use super::vcpu::Vcpu;
 #[allow(unreachable_pub, reason = "QEMU finds it by its symbol")]
 pub static qemu_plugin_version: c_int = api::VERSION;
 
-/// Where QEMU starts the plugin. 0: it is installed.
+/// The plugin's entry point. Returns 0 if installed.
 ///
 /// # Safety
-/// Called by QEMU alone: `argv` holds `argc` strings.
+/// Called only by QEMU: `argv` holds `argc` strings.
 #[unsafe(no_mangle)]
 #[allow(unreachable_pub, reason = "QEMU finds it by its symbol")]
 pub unsafe extern "C" fn qemu_plugin_install(
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     argv: *const *const c_char,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: QEMU's own argument vector.
+        // SAFETY: QEMU's argument vector.
         let given = unsafe { arguments(argc, argv) };
         let machine = match prepare(&given) {
             Ok(machine) => machine,
@@ -43,17 +43,17 @@ pub unsafe extern "C" fn qemu_plugin_install(
             }
         };
         if MACHINE.set(machine).is_err() {
-            eprintln!("lbr guest plugin: it can be loaded once only");
+            eprintln!("lbr guest plugin: it can be loaded only once");
             return 1;
         }
-        // SAFETY: the id is the one QEMU passed in.
+        // SAFETY: the id that QEMU passed in.
         unsafe { api::register(id, vcpu_started, translated, diverted, ended) };
         0
     })
 }
 
 fn prepare(given: &[(String, String)]) -> Result<Machine, String> {
-    const KNOWN: &str = "there are cpu=FF_MM, lie=NAME, threads=N, idle=deep, pmu=off";
+    const KNOWN: &str = "known arguments: cpu=FF_MM, lie=NAME, threads=N, idle=deep, pmu=off";
     let mut cpu = None;
     let mut pmu = true;
     let mut faults = Vec::<Fault>::new();
@@ -89,12 +89,12 @@ extern "C" fn vcpu_started(index: c_uint, _: *mut c_void) {
         };
         let Some(slot) = machine.vcpus.get(index as usize) else {
             eprintln!(
-                "lbr guest plugin: virtual CPU {index} has no LBR: there is room for {MOST_VCPUS}"
+                "lbr guest plugin: virtual CPU {index} has no LBR: the maximum is {MOST_VCPUS}"
             );
             return;
         };
         let vcpu = Vcpu::new(&machine.model, index, machine.shared_select(index));
-        // A vCPU that was unplugged and comes back starts afresh.
+        // A vCPU that was unplugged and plugged in again starts afresh.
         let running = Running { vcpu, registers };
         if let Err(running) = slot.set(Mutex::new(running))
             && let (Some(slot), Ok(running)) = (slot.get(), running.into_inner())
@@ -107,7 +107,7 @@ extern "C" fn vcpu_started(index: c_uint, _: *mut c_void) {
 extern "C" fn translated(block: *mut c_void, _: *mut c_void) {
     guarded(|| {
         if let Some(machine) = MACHINE.get() {
-            // SAFETY: the block that QEMU is telling of.
+            // SAFETY: the block that QEMU passed in.
             translate(machine, &unsafe { Block::new(block) });
         }
     });
@@ -130,7 +130,7 @@ extern "C" fn ended(_: *mut c_void) {
                 counts.discontinuities,
                 counts.pmis
             );
-            // The line holds no zero byte.
+            // The line contains no zero byte.
             if let Ok(line) = CString::new(line) {
                 api::log(&line);
             }

@@ -1,7 +1,7 @@
-//! What matters of an instruction beside its being a branch: whether the
-//! plugin has to do something about it, and the cycles it is taken to need.
+//! Properties of instructions besides branches: whether the plugin must hook them, and their
+//! modelled cycles.
 
-/// An instruction that is hooked.
+/// A hooked instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Hooked {
     ReadMsr,
@@ -11,7 +11,7 @@ pub(super) enum Hooked {
     ReadCounter,
     LoadIdt,
     Halt,
-    /// XBEGIN with a distance of 32 bits.
+    /// XBEGIN with a 32-bit displacement.
     Begin,
     End,
     Abort,
@@ -25,7 +25,7 @@ impl Hooked {
             [0x0F, 0x30] => Some(Hooked::WriteMsr),
             [0x0F, 0xA2] => Some(Hooked::Cpuid),
             [0x0F, 0x33] => Some(Hooked::ReadCounter),
-            // 0F 01 /3 with an operand in memory.
+            // 0F 01 /3 with a memory operand.
             [0x0F, 0x01, modrm, ..] if modrm >> 6 != 3 && modrm >> 3 & 7 == 3 => {
                 Some(Hooked::LoadIdt)
             }
@@ -38,7 +38,7 @@ impl Hooked {
         }
     }
 
-    /// Length of an instruction of TSX with its operand, without prefixes.
+    /// Length of a TSX instruction with its operand, without prefixes.
     pub(super) const fn length(self) -> u64 {
         match self {
             Hooked::Begin => 6,
@@ -46,7 +46,7 @@ impl Hooked {
         }
     }
 
-    /// It belongs to TSX.
+    /// Whether it belongs to TSX.
     pub(super) const fn is_transactional(self) -> bool {
         matches!(self, Hooked::Begin | Hooked::End | Hooked::Abort)
     }
@@ -57,8 +57,8 @@ const MULTIPLY: u32 = 3;
 /// DIV and IDIV.
 const DIVIDE: u32 = 26;
 
-/// The cycles that an instruction takes on a CPU that executes one at a time:
-/// 1, a multiplication 3, a division 26. Chosen here, and no CPU's.
+/// The cycles of an instruction on an imaginary in-order CPU: 1, a multiplication 3, a division 26.
+/// Chosen for this model; no real CPU's.
 pub(super) fn cycles(bytes: &[u8]) -> u32 {
     match opcode(bytes) {
         [0x0F, 0xAF, ..] | [0x69 | 0x6B, ..] => MULTIPLY,
@@ -72,7 +72,7 @@ pub(super) fn cycles(bytes: &[u8]) -> u32 {
     }
 }
 
-/// What follows the legacy prefixes and REX.
+/// The bytes after the legacy prefixes and REX.
 fn opcode(bytes: &[u8]) -> &[u8] {
     let first = bytes.iter().position(|byte| {
         !matches!(

@@ -1,5 +1,5 @@
-//! What the plugin knows while the virtual machine runs: the chosen CPU, the
-//! virtual CPUs, and the values that its callbacks are given.
+//! The plugin's state while the virtual machine runs: the chosen CPU, the virtual CPUs, and the
+//! data of callbacks.
 
 use std::collections::HashMap;
 use std::ffi::c_uint;
@@ -17,38 +17,37 @@ use super::sharing::SharedSelect;
 use super::state::RegisterFile;
 use super::vcpu::Vcpu;
 
-/// Virtual CPUs that the plugin has room for.
+/// Maximum number of virtual CPUs.
 pub(super) const MOST_VCPUS: usize = 256;
 
-/// All that the callbacks share.
+/// State shared by all callbacks.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) model: Model,
-    /// Virtual CPUs of a core.
+    /// Virtual CPUs per core.
     threads: u32,
     /// MSR_LBR_SELECT of each core.
     pub(super) selects: Vec<Arc<AtomicU64>>,
-    /// HLT stands for a C-state deeper than C1.
+    /// Whether HLT means a C-state deeper than C1.
     pub(super) deep_idle: bool,
     pub(super) watch: Watch,
     pub(super) callback_data: CallbackData,
     pub(super) vcpus: Vec<OnceLock<Mutex<Running>>>,
 }
 
-/// The start of a block is told of on a vCPU whose cycles have come this far.
+/// A vCPU reports the start of a block when its cycle number reaches this value.
 pub(super) const DUE: u64 = 1 << 30;
 
-/// Numbers per vCPU by which generated code tells what is wanted, and counts.
+/// Per-vCPU numbers in generated code: counters, and switches for reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
-    /// Cycles, counted from where they reach [`DUE`] when the next block is to
-    /// be told of.
+    /// Cycles, offset so that they reach [`DUE`] when the next block must be reported.
     pub(super) cycles: Number,
     pub(super) instructions: Number,
     pub(super) retired: Number,
-    /// Not 0: each branch is told of.
+    /// Nonzero: report each branch.
     pub(super) branches: Number,
-    /// Not 0: each far branch is told of.
+    /// Nonzero: report each far branch.
     pub(super) far_branches: Number,
 }
 
@@ -58,8 +57,8 @@ impl Watch {
         Watch { cycles, instructions, retired, branches, far_branches }
     }
 
-    /// Lets the vCPU's counters count what has been executed so far. `rest` of
-    /// the present block will not be.
+    /// Adds what has been executed so far to the vCPU's counters. `rest` is the part of the present
+    /// block that will not execute.
     pub(super) fn count(&self, index: c_uint, vcpu: &mut Vcpu, rest: BlockPart) {
         if vcpu.counting() {
             let so_far = Happened {
@@ -72,8 +71,7 @@ impl Watch {
         }
     }
 
-    /// Asks for what the vCPU wants to be told of next. What it has executed is
-    /// counted.
+    /// Requests the vCPU's next reports. Executed instructions must have been counted.
     pub(super) fn settle(&self, index: c_uint, vcpu: &mut Vcpu) {
         let (recording, counting) = (vcpu.recording(), vcpu.counting());
         if vcpu.told_of != (recording, counting) {
@@ -81,7 +79,7 @@ impl Watch {
             self.branches.set(index, recording.into());
             self.far_branches.set(index, (recording || counting).into());
         } else if recording {
-            // Every block is told of already.
+            // Every block is already reported.
             return;
         }
         let cycles = DUE.saturating_sub(vcpu.cycles_to_wait());
@@ -95,18 +93,18 @@ impl Watch {
     }
 }
 
-/// A vCPU that has started.
+/// A started vCPU.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) vcpu: Vcpu,
     pub(super) registers: RegisterFile,
 }
 
-/// The one machine of the process.
+/// The process's only machine.
 pub(super) static MACHINE: OnceLock<Machine> = OnceLock::new();
 
 impl Machine {
-    /// A machine without virtual CPUs yet.
+    /// A machine without virtual CPUs.
     pub(super) fn new(model: Model, threads: u32, deep_idle: bool) -> Machine {
         Machine {
             model,
@@ -119,13 +117,12 @@ impl Machine {
         }
     }
 
-    /// The chosen CPU has transactions.
+    /// Whether the chosen CPU has transactions.
     pub(super) const fn tsx(&self) -> bool {
         self.model.tsx
     }
 
-    /// The filter register that virtual CPU `index` shares with the others of
-    /// its core.
+    /// The filter register that virtual CPU `index` shares with the others of its core.
     pub(super) fn shared_select(&self, index: c_uint) -> Option<SharedSelect> {
         let registers = &self.model.cpu.caps.registers;
         let register = registers.select.filter(|select| *select != registers.control)?;
@@ -133,15 +130,14 @@ impl Machine {
         Some(SharedSelect::new(register, Arc::clone(of_core)))
     }
 
-    /// The vCPU, for the callback that runs on its thread: nobody else waits
-    /// for it but the plugin's last word.
+    /// The vCPU, for a callback on its thread: only the final statistics compete for the lock.
     pub(super) fn vcpu(&self, index: c_uint) -> Option<MutexGuard<'_, Running>> {
         let slot = self.vcpus.get(index as usize)?.get()?;
         Some(slot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Runs `action` on a vCPU of the machine; `None` before either exists.
+/// Runs `action` on a vCPU; `None` before it exists.
 pub(super) fn on_vcpu<T>(
     index: c_uint,
     action: impl FnOnce(&'static Machine, &mut Running) -> T,
@@ -153,13 +149,13 @@ pub(super) fn on_vcpu<T>(
     })
 }
 
-/// What the callback of a block is given.
+/// Data of a block's callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BlockStart {
-    /// Where it was when QEMU translated it. QEMU keeps one translation of a
-    /// page for all its mappings: it may execute elsewhere.
+    /// Its address when QEMU translated it. QEMU keeps one translation of a page for all its
+    /// mappings, so it may execute at another address.
     pub(super) address: u64,
-    /// What its instructions take together.
+    /// The total cycles of its instructions.
     pub(super) cycles: u32,
 }
 
@@ -168,33 +164,33 @@ pub(super) struct BlockStart {
 pub(super) struct BlockPart {
     pub(super) instructions: u32,
     pub(super) cycles: u32,
-    /// 1 where a branch ends it.
+    /// 1 if a branch ends it.
     pub(super) branches: u32,
 }
 
-/// What the callback of an instruction that reaches a register is given.
+/// Data of the callback of an instruction that accesses a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Access {
     /// The next instruction, as QEMU translated it.
     pub(super) next: u64,
-    /// From there to the end of the block.
+    /// The part of the block from there on.
     pub(super) rest: BlockPart,
 }
 
-/// What the callback of an instruction of TSX is given.
+/// Data of the callback of a TSX instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Transactional {
     pub(super) insn: Hooked,
-    /// As QEMU translated it.
+    /// Its address when QEMU translated it.
     pub(super) address: u64,
 }
 
-/// What callbacks are given, which has to stay for as long as the machine runs.
-/// QEMU may translate the same code many times: equal values are stored once.
+/// Data of callbacks, which must live as long as the machine. QEMU may translate the same code many
+/// times: equal values are stored once.
 #[derive(Debug, Default)]
 pub(super) struct CallbackData {
     blocks: Mutex<HashMap<BlockStart, &'static BlockStart>>,
-    /// By address: in another address space it may hold another branch.
+    /// By address; another address space may have another branch there.
     branches: Mutex<HashMap<u64, Vec<&'static BranchInsn>>>,
     transactional: Mutex<HashMap<Transactional, &'static Transactional>>,
     accesses: Mutex<HashMap<Access, &'static Access>>,

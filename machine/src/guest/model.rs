@@ -1,4 +1,4 @@
-//! The chosen CPU, in the form the plugin needs.
+//! The chosen CPU, prepared for the plugin.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,23 +13,22 @@ use super::pmu::Pmu;
 /// CPUID.(07H,0):EBX\[11\], RTM.
 const RTM: u32 = 1 << 11;
 
-/// A CPU that the guest can have.
+/// A CPU for the guest.
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) cpu: SoftCpu,
     pub(super) patch: Patch,
-    /// It has transactions.
+    /// Whether it has transactions.
     pub(super) tsx: bool,
-    /// Its performance monitor as after a reset, where the guest has one.
+    /// Its performance monitor in reset state, if the guest has one.
     pub(super) pmu: Option<Pmu>,
     faults: Mutex<Faults>,
-    /// Counts the changes of `faults`.
+    /// Number of changes of `faults`.
     version: AtomicU32,
 }
 
 impl Model {
-    /// The CPU of this name, such as `06_5E`, with its performance monitor or
-    /// without one.
+    /// The CPU with this name, such as `06_5E`, with or without its performance monitor.
     pub(super) fn new(name: &str, with_pmu: bool) -> Result<Model, String> {
         let cpu = SoftCpu::preset(name).map_err(|unknown| unknown.to_string())?;
         let leaf = |leaf, sub_leaf| {
@@ -59,18 +58,18 @@ impl Model {
         })
     }
 
-    /// From now on the registers depart in these ways from what is documented.
+    /// Sets the injected faults of all registers.
     pub(super) fn set_faults(&self, faults: Faults) {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// How often that has changed.
+    /// Number of changes of the faults.
     pub(super) fn version(&self) -> u32 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The registers of virtual CPU `index`, as after a reset.
+    /// The registers of virtual CPU `index`, in reset state.
     pub(super) fn soft(&self, index: u32) -> SoftLbr {
         let faults = *self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         SoftLbr::new(&self.cpu.caps, self.cpu.perf_capabilities).on_cpu(index).with(faults)

@@ -1,5 +1,5 @@
-//! Which registers belong to the LBR facilities and are therefore answered by
-//! the software LBR: the chosen CPU's exist, all others raise #GP.
+//! The registers of the LBR facilities, which the software LBR answers: the chosen CPU's exist, all
+//! others raise #GP.
 
 use lbr_msr::Msr;
 use lbr_msr::address::{
@@ -13,10 +13,10 @@ use lbr_msr::address::{
 };
 use lbr_msr::soft::machine;
 
-/// What becomes of an access.
+/// The result of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer<T> {
-    /// The register is none of ours: the emulator handles it.
+    /// The emulator handles the register.
     NotOurs,
     /// Done.
     Done(T),
@@ -24,10 +24,9 @@ pub(super) enum Answer<T> {
     Fault,
 }
 
-/// First register and number of registers of every family, of whichever CPU.
+/// First register and size of every register family, of all CPUs.
 const FAMILIES: [(Msr, u32); 19] = [
-    // Eight records are the most that have these (Silvermont): 0x48 is
-    // IA32_SPEC_CTRL.
+    // At most eight records (Silvermont): 0x48 is IA32_SPEC_CTRL.
     (MSR_LASTBRANCH_0_FROM_IP_CORE2, 8),
     (MSR_LASTBRANCH_0_TO_IP_CORE2, 8),
     (MSR_LBR_SELECT, 1),
@@ -52,9 +51,9 @@ const FAMILIES: [(Msr, u32); 19] = [
 const _: () = assert!(IA32_LBR_DEPTH.0 == IA32_LBR_CTL.0 + 1);
 const _: () = assert!(AMD_DBG_EXTN_CFG.0 == AMD_LBR_SELECT.0 + 1);
 
-/// Registers that a chosen CPU may have beside the LBR and that the software
-/// LBR then models: the last-exception pair, the status of the performance
-/// monitor, Processor Trace. Where it does not, they are the emulator's.
+/// Further registers that the software LBR models if the chosen CPU has them: the last-exception
+/// pair, the status of the performance monitor, Processor Trace. Otherwise the emulator handles
+/// them.
 const BESIDE: [Msr; 7] = [
     MSR_LER_FROM_LIP,
     MSR_LER_TO_LIP,
@@ -65,20 +64,20 @@ const BESIDE: [Msr; 7] = [
     IA32_RTIT_CTL,
 ];
 
-/// Who answers for a register.
+/// The component that answers for a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The software LBR: what it refuses raises #GP.
+    /// The software LBR; refused accesses raise #GP.
     Lbr,
-    /// The software LBR where it has the register, else the emulator.
+    /// The software LBR if it has the register, else the emulator.
     LbrOrEmulator,
     /// The emulator.
     Emulator,
-    /// The machine itself.
+    /// The machine.
     Machine,
 }
 
-/// The machine's own.
+/// The machine's control registers.
 const MACHINE: [Msr; 3] = [machine::IDENT, machine::FAULTS, machine::EVENT];
 
 impl Owner {
@@ -103,8 +102,8 @@ mod tests {
 
     #[test]
     fn registers_of_the_kernel_stay_the_emulators() {
-        // IA32_SPEC_CTRL and IA32_PRED_CMD lie just above Silvermont's records,
-        // IA32_TSC_DEADLINE above Nehalem's; EFER, APIC base.
+        // IA32_SPEC_CTRL and IA32_PRED_CMD directly follow Silvermont's records, IA32_TSC_DEADLINE
+        // Nehalem's; EFER, APIC base.
         for msr in [0x10, 0x1B, 0x48, 0x49, 0x1D8 - 2, 0x6E0, 0x800, 0x8FF, 0xC000_0080] {
             assert_eq!(Owner::of(Msr(msr)), Owner::Emulator, "{msr:#x}");
         }

@@ -1,5 +1,5 @@
-//! MSR_LBR_SELECT where the hyperthreads of a core share it: a value of the
-//! core, which each of its virtual CPUs takes over before it looks.
+//! MSR_LBR_SELECT if the hyperthreads of a core share it: a value per core, which each virtual CPU
+//! copies before it reads its register.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lbr_msr::soft::SoftLbr;
 use lbr_msr::{Msr, MsrWrite};
 
-/// One virtual CPU's view of its core's register.
+/// A virtual CPU's view of its core's register.
 #[derive(Clone, Debug)]
 pub(super) struct SharedSelect {
     register: Msr,
@@ -16,20 +16,20 @@ pub(super) struct SharedSelect {
 }
 
 impl SharedSelect {
-    /// The register of the core that holds this value.
+    /// The register of the core with this value.
     pub(super) fn new(register: Msr, of_core: Arc<AtomicU64>) -> SharedSelect {
         SharedSelect { register, of_core, seen: 0 }
     }
 
-    /// This CPU's register is as after a reset.
+    /// This CPU's register was reset.
     pub(super) const fn reset(&mut self) {
         self.seen = 0;
     }
 
-    /// Takes over what a sibling has written.
+    /// Copies a value that a sibling has written.
     pub(super) fn take_over(&mut self, lbr: &mut SoftLbr) {
         let now = self.of_core.load(Ordering::Relaxed);
-        // A sibling's CPU took it, so that this one, which is the same, does.
+        // The sibling's identical CPU accepted it, so this one does too.
         if now != self.seen && lbr.shares_select() && lbr.write(self.register, now).is_ok() {
             self.seen = now;
         }

@@ -1,4 +1,4 @@
-//! The registers and the memory of a virtual CPU, by QEMU's plugin interface.
+//! Registers and memory of a virtual CPU, through QEMU's plugin interface.
 #![allow(unsafe_code, reason = "QEMU's plugin interface is C")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -40,10 +40,9 @@ unsafe extern "C" {
     fn g_array_free(array: *mut Array, free_segment: c_int) -> *mut c_char;
 }
 
-/// The registers of a vCPU that the plugin reads or writes. They may be used on
-/// that vCPU's own thread alone, and only while QEMU runs a callback that was
-/// registered with access to registers, or tells of an event such as the start
-/// of the vCPU.
+/// The registers of a vCPU that the plugin uses. Only valid on that vCPU's thread, and only while
+/// QEMU runs a callback that was registered with access to registers, or that reports an event such
+/// as the start of the vCPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RegisterFile {
     pub(super) rax: Register,
@@ -53,7 +52,7 @@ pub(super) struct RegisterFile {
     pub(super) rsp: Register,
     pub(super) cs: Register,
     pub(super) cr4: Register,
-    /// Up to date only where a block starts: in its midst QEMU leaves it there.
+    /// Valid only at the start of a block: QEMU does not update it inside.
     pub(super) rip: Register,
     /// All sixteen, in QEMU's order.
     pub(super) general: [Register; 16],
@@ -66,10 +65,10 @@ const GENERAL: [&str; 16] = [
 ];
 
 impl RegisterFile {
-    /// Finds them. `None` where QEMU does not name one of them.
+    /// Finds them. `None` if QEMU lacks one of them.
     pub(super) fn find() -> Option<RegisterFile> {
-        // SAFETY: called when a vCPU starts, on its thread; QEMU hands over an
-        // array of descriptors whose names are strings.
+        // SAFETY: called when a vCPU starts, on its thread; QEMU returns an array of descriptors
+        // whose names are strings.
         let found = unsafe {
             let array = NonNull::new(qemu_plugin_get_registers())?;
             let descriptors = array.as_ref().data.cast_const().cast::<RegisterDescriptor>();
@@ -104,24 +103,23 @@ impl RegisterFile {
     }
 }
 
-/// One register of the guest.
+/// A guest register.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Register(NonNull<c_void>);
 
-// SAFETY: the handle is a number that QEMU passes as a pointer; it is the same
-// for all vCPUs.
+// SAFETY: the handle is a number in a pointer, the same for all vCPUs.
 unsafe impl Send for Register {}
 
 thread_local! {
-    /// QEMU passes values of registers and memory in one of these.
+    /// Buffer for values of registers and memory.
     static BYTES: NonNull<ByteArray> = {
-        // SAFETY: no arguments. GLib ends the process rather than return null.
+        // SAFETY: no arguments. GLib aborts rather than return null.
         unsafe { NonNull::new_unchecked(g_byte_array_new()) }
     };
 }
 
 impl Register {
-    /// Its value; registers of fewer than 8 bytes are extended with zeros.
+    /// Its value, zero-extended to 8 bytes.
     pub(super) fn get(self) -> u64 {
         BYTES.with(|bytes| {
             // SAFETY: the array belongs to this thread; the handle is QEMU's.
@@ -133,7 +131,7 @@ impl Register {
         })
     }
 
-    /// Sets a register of 8 bytes.
+    /// Sets an 8-byte register.
     pub(super) fn set(self, value: u64) {
         with_bytes(value.to_le_bytes(), |bytes| {
             // SAFETY: 8 bytes are the size of the register.
@@ -142,11 +140,10 @@ impl Register {
     }
 }
 
-/// 8 bytes of the guest's memory, as its kernel sees it; `None` where nothing
-/// is mapped.
+/// 8 bytes of guest memory at a kernel virtual address; `None` if unmapped.
 pub(super) fn memory(address: u64) -> Option<u64> {
     BYTES.with(|bytes| {
-        // SAFETY: the array belongs to this thread; QEMU makes it fit.
+        // SAFETY: the array belongs to this thread; QEMU resizes it.
         let found = unsafe {
             g_byte_array_set_size(bytes.as_ptr(), 0);
             qemu_plugin_read_memory_vaddr(address, bytes.as_ptr(), 8)
@@ -155,8 +152,7 @@ pub(super) fn memory(address: u64) -> Option<u64> {
     })
 }
 
-/// Writes 8 bytes of the guest's memory, as its kernel sees it. Nothing happens
-/// where nothing is mapped.
+/// Writes 8 bytes of guest memory at a kernel virtual address. Does nothing if unmapped.
 pub(super) fn set_memory(address: u64, value: u64) {
     // SAFETY: QEMU writes as many bytes as the array holds.
     with_bytes(value.to_le_bytes(), |bytes| unsafe {
@@ -164,10 +160,10 @@ pub(super) fn set_memory(address: u64, value: u64) {
     });
 }
 
-/// 4 bytes at a physical address, which may be those of a device's register.
+/// 4 bytes at a physical address, which may be a device register.
 pub(super) fn physical(address: u64) -> Option<u32> {
     BYTES.with(|bytes| {
-        // SAFETY: the array belongs to this thread; QEMU makes it fit.
+        // SAFETY: the array belongs to this thread; QEMU resizes it.
         let result = unsafe {
             g_byte_array_set_size(bytes.as_ptr(), 0);
             qemu_plugin_read_memory_hwaddr(address, bytes.as_ptr(), 4)
@@ -176,7 +172,7 @@ pub(super) fn physical(address: u64) -> Option<u32> {
     })
 }
 
-/// Writes 4 bytes at a physical address. Whether it could.
+/// Writes 4 bytes at a physical address. Returns whether it succeeded.
 pub(super) fn set_physical(address: u64, value: u32) -> bool {
     // SAFETY: QEMU writes as many bytes as the array holds.
     with_bytes(value.to_le_bytes(), |bytes| unsafe {
@@ -184,7 +180,7 @@ pub(super) fn set_physical(address: u64, value: u32) -> bool {
     })
 }
 
-/// Passes bytes in an array of GLib.
+/// Passes bytes in a GLib array.
 fn with_bytes<const N: usize, T>(value: [u8; N], action: impl FnOnce(*mut ByteArray) -> T) -> T {
     BYTES.with(|bytes| {
         // SAFETY: the array belongs to this thread and holds N bytes.

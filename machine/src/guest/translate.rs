@@ -1,4 +1,4 @@
-//! What is hooked into the code that QEMU generates.
+//! Hooks in the code that QEMU generates.
 
 use lbr_msr::insn::{self, Insn};
 
@@ -7,8 +7,8 @@ use super::callbacks;
 use super::instruction::{Hooked, cycles};
 use super::machine::{Access, BlockPart, BlockStart, DUE, Machine, Transactional};
 
-/// Hooks a block. A vCPU that does not record pays one test per block and one
-/// per branch; where there is a performance monitor, also what counts.
+/// Hooks a block. A vCPU that does not record costs one test per block and one per branch and, with
+/// a performance monitor, the counting.
 pub(super) fn translate(machine: &'static Machine, block: &Block) {
     let instructions = block.instructions();
     let count = instructions.len();
@@ -32,7 +32,7 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
     let data = machine.callback_data.block(start);
     block.on_start(watch.cycles, DUE, callbacks::block_started, data);
     if machine.model.pmu.is_some() {
-        // Behind the callback: what it finds has been executed.
+        // After the callback, so that it sees only executed blocks.
         block.add(watch.cycles, start.cycles);
         block.add(watch.instructions, count as u32);
         if branch.is_some() {
@@ -89,7 +89,7 @@ pub(super) fn translate(machine: &'static Machine, block: &Block) {
             }
             None => {}
         }
-        // A branch ends the block that it is in.
+        // A branch ends its block.
         if last && let Some(branch) = branch {
             let data = machine.callback_data.branch(branch);
             match branch.is_far() {

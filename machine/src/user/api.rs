@@ -1,12 +1,12 @@
-//! QEMU's plugin interface, version 1, as QEMU 7.2 exports it: declarations of
-//! what is used here. QEMU binds them when it loads the plugin.
+//! The part of QEMU's plugin interface, version 1, as exported by QEMU 7.2, that this plugin uses.
+//! QEMU binds the functions when it loads the plugin.
 #![allow(unsafe_code, reason = "declarations of C functions")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// The only interface version this plugin speaks.
+/// The only supported interface version.
 pub(super) const VERSION: c_int = 1;
-/// A callback that looks at no guest register.
+/// A callback that accesses no guest register.
 pub(super) const NO_REGS: c_int = 0;
 
 /// `QEMU_PLUGIN_INLINE_ADD_U64`.
@@ -14,13 +14,13 @@ pub(super) const INLINE_ADD_U64: c_int = 0;
 
 /// `qemu_plugin_id_t`.
 pub(super) type Id = u64;
-/// `struct qemu_plugin_tb`: a block while it is translated.
+/// `struct qemu_plugin_tb`: a block in translation.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Tb {
     _opaque: [u8; 0],
 }
-/// `struct qemu_plugin_insn`: an instruction while it is translated.
+/// `struct qemu_plugin_insn`: an instruction in translation.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Insn {
@@ -55,8 +55,7 @@ unsafe extern "C" {
         flags: c_int,
         userdata: *mut c_void,
     );
-    /// Adds `imm` to the word at `ptr` before the instruction, whichever thread
-    /// executes it, without a lock.
+    /// Adds `imm` to the word at `ptr` before the instruction, on any thread, without a lock.
     pub(super) fn qemu_plugin_register_vcpu_insn_exec_inline(
         insn: *mut Insn,
         op: c_int,
@@ -70,11 +69,11 @@ unsafe extern "C" {
     pub(super) fn qemu_plugin_tb_get_insn(tb: *const Tb, index: usize) -> *mut Insn;
     pub(super) fn qemu_plugin_insn_vaddr(insn: *const Insn) -> u64;
     pub(super) fn qemu_plugin_insn_size(insn: *const Insn) -> usize;
-    /// Points to as many bytes as `qemu_plugin_insn_size` says.
+    /// Points to `qemu_plugin_insn_size` bytes.
     pub(super) fn qemu_plugin_insn_data(insn: *const Insn) -> *const c_void;
-    /// Where the program's code was loaded; 0 before it was.
+    /// The load address of the program's code; 0 before loading.
     pub(super) fn qemu_plugin_start_code() -> u64;
 }
 
-/// The arguments after the plugin's path, as `qemu_plugin_install` gets them.
+/// The arguments after the plugin's path, as passed to `qemu_plugin_install`.
 pub(super) type Arguments = *const *const c_char;

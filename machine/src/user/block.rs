@@ -1,22 +1,20 @@
-//! A translated block: where it is and what its last instruction does.
+//! A translated block: its address range and its last instruction.
 
 use lbr_msr::insn::{self, BranchInsn, Insn};
 use lbr_msr::record::HwBranchType;
 
 use super::record;
 
-/// How a block ends.
+/// The end of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Ending {
-    /// Without a near branch: it runs on, or enters the kernel.
+    /// No near branch: it falls through, or enters the kernel.
     Straight,
-    /// A conditional branch to somewhere else than the next instruction.
+    /// A conditional branch to an address other than the next instruction.
     Conditional,
-    /// A conditional branch to the next instruction. Both ways lead to one
-    /// address, and QEMU does not tell which was gone: it works the flags out only
-    /// when it needs them, and those that newer versions give to a plugin
-    /// (`eflags` of `qemu_plugin_read_register`) are the stored ones, without
-    /// them.
+    /// A conditional branch to the next instruction. QEMU does not report whether it was taken: it
+    /// computes the flags only when it needs them, and the flags that newer versions give to
+    /// plugins (`eflags` of `qemu_plugin_read_register`) are the stored ones.
     Invisible,
     /// A direct jump or call.
     Direct,
@@ -24,31 +22,28 @@ pub(super) enum Ending {
     Indirect,
 }
 
-/// A block of the program's code. It ends with its first branch, if not before.
+/// A block of the program's code. It ends at its first branch, if not before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Block {
     /// Address of the first instruction.
     pub(super) start: u64,
     /// Address of the last instruction.
     pub(super) last: u64,
-    /// Address behind the last instruction.
+    /// Address after the last instruction.
     pub(super) next: u64,
-    /// Where the branch goes, if it is direct and that can be seen; 0 otherwise.
+    /// The branch's target, if direct and known; 0 otherwise.
     pub(super) target: u64,
-    /// Where a conditional branch goes on that is not taken, if that can be seen; 0
-    /// otherwise.
+    /// The fall-through address of a conditional branch, if known; 0 otherwise.
     pub(super) falls_to: u64,
-    /// The first word of the branch's record; 0 where none is wanted.
+    /// The first word of the branch's record; 0 if no record is wanted.
     pub(super) word: u64,
-    /// Instructions.
+    /// Number of instructions.
     pub(super) instructions: u32,
-    /// How it ends.
     pub(super) ending: Ending,
 }
 
 impl Block {
-    /// The block from `start` whose last instruction, at `last`, has these
-    /// bytes.
+    /// The block from `start` whose last instruction, at `last`, has these bytes.
     pub(super) fn new(start: u64, last: u64, bytes: &[u8], instructions: usize) -> Block {
         let next = last.wrapping_add(bytes.len() as u64);
         let branch = match insn::decode(bytes, last) {
@@ -64,7 +59,7 @@ impl Block {
         Block { start, last, next, target, falls_to, word, instructions, ending }
     }
 
-    /// Whether an address lies in this block.
+    /// Whether the block contains an address.
     pub(super) fn contains(&self, address: u64) -> bool {
         (self.start..self.next).contains(&address)
     }

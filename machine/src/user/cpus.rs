@@ -1,4 +1,4 @@
-//! The threads of the program by the index that QEMU calls with.
+//! The program's threads by QEMU's vCPU index.
 #![allow(unsafe_code, reason = "a list that is read without a lock")]
 
 use std::cell::UnsafeCell;
@@ -11,42 +11,42 @@ use super::thread::Thread;
 /// Buckets of [`CPUS`].
 const BUCKETS: usize = 1024;
 
-/// A thread, as QEMU knows it.
+/// A thread with its QEMU index.
 pub(super) struct Cpu {
-    /// QEMU's index, which may be given to another thread when this one ends.
+    /// QEMU's index, which may be reused when this thread ends.
     index: AtomicU32,
     pub(super) thread: UnsafeCell<Thread>,
-    /// The next of the same bucket.
+    /// The next entry of the same bucket.
     next: AtomicPtr<Cpu>,
 }
 
-// SAFETY: a thread is touched by the one that has it alone, or before that runs by
-// the one that makes it; the rest is atomic.
+// SAFETY: a thread's state is accessed only by that thread or, before it runs, by its creator; the
+// rest is atomic.
 unsafe impl Sync for Cpu {}
 
-/// An index that no thread has.
+/// An index that is not in use.
 const NOBODY: u32 = u32::MAX;
 
-/// The first thread of the process. While it is alone, nobody has to be looked up.
+/// The process's first thread. While it is the only one, no lookup is needed.
 pub(super) static FIRST: Cpu = Cpu {
     index: AtomicU32::new(NOBODY),
     thread: UnsafeCell::new(Thread::new(0)),
     next: AtomicPtr::new(std::ptr::null_mut()),
 };
 
-/// Threads by index. Indices grow without bound while threads come and go, so
-/// that a bucket may hold several; entries are never removed, only reused.
+/// Threads by index. Indices grow without bound as threads start and end, so a bucket may hold
+/// several; entries are never removed, only reused.
 static CPUS: [AtomicPtr<Cpu>; BUCKETS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; BUCKETS];
 
-/// Serializes threads that come and go.
+/// Serializes starting and ending threads.
 static COMING: Mutex<()> = Mutex::new(());
 
-/// The thread with that index.
+/// The thread with an index.
 #[inline]
 pub(super) fn cpu(index: c_uint) -> Option<&'static Cpu> {
     let mut cpu = CPUS.get(index as usize % BUCKETS)?.load(Ordering::Acquire);
     loop {
-        // SAFETY: the list holds null, `FIRST` and leaked boxes only.
+        // SAFETY: the list contains only null, `FIRST` and leaked boxes.
         let found = unsafe { cpu.as_ref() }?;
         if found.index.load(Ordering::Relaxed) == index {
             return Some(found);
@@ -55,7 +55,7 @@ pub(super) fn cpu(index: c_uint) -> Option<&'static Cpu> {
     }
 }
 
-/// A thread comes. `parent` is told whether it is the first, and says who made it.
+/// Adds a thread. `parent` is called with whether it is the first, and returns its creator.
 pub(super) fn come(index: c_uint, parent: impl FnOnce(bool) -> u32) {
     let _coming = COMING.lock().unwrap_or_else(PoisonError::into_inner);
     let is_first = CPUS.iter().all(|bucket| bucket.load(Ordering::Relaxed).is_null());
@@ -68,10 +68,10 @@ pub(super) fn come(index: c_uint, parent: impl FnOnce(bool) -> u32) {
     }
     let head = bucket.load(Ordering::Acquire);
     let mut entry = head;
-    // SAFETY: the list holds null, `FIRST` and leaked boxes only.
+    // SAFETY: the list contains only null, `FIRST` and leaked boxes.
     while let Some(found) = unsafe { entry.as_ref() } {
         if found.index.load(Ordering::Relaxed) == NOBODY {
-            // SAFETY: nobody has this entry, and comers are serialized.
+            // SAFETY: the entry is unused, and additions are serialized.
             unsafe { *found.thread.get() = thread };
             found.index.store(index, Ordering::Release);
             return;
@@ -86,23 +86,23 @@ pub(super) fn come(index: c_uint, parent: impl FnOnce(bool) -> u32) {
     bucket.store(Box::into_raw(Box::new(cpu)), Ordering::Release);
 }
 
-/// A thread goes: its index may come again.
+/// Removes a thread; its index may be reused.
 pub(super) fn go(index: c_uint) {
     if let Some(cpu) = cpu(index) {
         cpu.index.store(NOBODY, Ordering::Release);
     }
 }
 
-/// Does something to every thread there ever was.
+/// Calls a function for every thread so far.
 ///
 /// # Safety
-/// No thread but the calling one runs.
+/// Only the calling thread runs.
 pub(super) unsafe fn each(mut body: impl FnMut(&mut Thread)) {
     for bucket in &CPUS {
         let mut entry = bucket.load(Ordering::Acquire);
-        // SAFETY: the list holds null, `FIRST` and leaked boxes only.
+        // SAFETY: the list contains only null, `FIRST` and leaked boxes.
         while let Some(cpu) = unsafe { entry.as_ref() } {
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             body(unsafe { &mut *cpu.thread.get() });
             entry = cpu.next.load(Ordering::Acquire);
         }

@@ -1,5 +1,5 @@
-//! Where QEMU enters the plugin. Nothing may unwind into QEMU: a panic in any
-//! entry ends the recording, says so, and lets the program go on.
+//! The entry points for QEMU. Nothing may unwind into QEMU: a panic in an entry point ends the
+//! recording with a message, and the program continues.
 #![allow(
     unsafe_code,
     reason = "QEMU's interface is C: pointers come and go, and symbols have fixed names"
@@ -21,41 +21,40 @@ use super::handlers::Handlers;
 use super::os;
 use super::thread::{Context, Thread};
 
-/// The interface version QEMU asks a plugin for.
-// SAFETY: QEMU looks this symbol up by name and reads an `int`; no other
-// symbol of the plugin has the name.
+/// The plugin interface version, which QEMU reads.
+// SAFETY: QEMU looks this symbol up by name and reads an `int`; no other symbol of the plugin has
+// the name.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "QEMU looks it up under this name")]
 pub static qemu_plugin_version: c_int = api::VERSION;
 
-/// What is known when the plugin is loaded.
+/// The configuration at load time.
 #[derive(Debug)]
 struct Setup {
     region: &'static Region,
-    /// `lbr`.
+    /// The process id of `lbr`.
     parent: c_int,
-    /// Where recording starts, and the lowest executable segment, both as the
-    /// program's file counts.
+    /// Where recording starts, and the lowest executable segment, as addresses of the program's
+    /// file.
     from: Option<(u64, u64)>,
 }
 
 static SETUP: OnceLock<Setup> = OnceLock::new();
 static HANDLERS: Handlers = Handlers::new();
-/// Branches are shipped.
+/// Whether branches are sent.
 static RECORDING: AtomicBool = AtomicBool::new(false);
-/// Recording is over for good: a forked child, a failure, a consumer that is
-/// gone.
+/// Recording has ended for good: in a forked child, after a failure, or when the consumer is gone.
 static OVER: AtomicBool = AtomicBool::new(false);
-/// Where recording starts; 0 before it is known.
+/// The address where recording starts; 0 before it is known.
 static START: AtomicU64 = AtomicU64::new(0);
-/// There was more than one thread. QEMU translates everything anew when the
-/// second comes, and runs nothing of before.
+/// Whether there was more than one thread. QEMU retranslates everything when the second starts, and
+/// runs no earlier code.
 static PARALLEL: AtomicBool = AtomicBool::new(false);
 static FIRST_TRANSLATION: AtomicBool = AtomicBool::new(true);
-/// Every translated block, so that translating it again takes no new memory.
+/// Every translated block, so that retranslation needs no new memory.
 static BLOCKS: Mutex<Option<HashMap<Block, &'static Block>>> = Mutex::new(None);
 
-/// Runs an entry's body; a panic ends the recording.
+/// Runs an entry point's body; a panic ends the recording.
 #[inline]
 fn guard(what: &str, body: impl FnOnce() -> Result<(), Stopped>) {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -77,7 +76,7 @@ fn fail(what: &str) {
     if let Some(setup) = SETUP.get() {
         setup.region.header.failed.store(1, Ordering::Release);
     }
-    // `eprintln!` panics where standard error is closed.
+    // `eprintln!` panics if standard error is closed.
     let message = format!("lbr: the plugin in qemu-x86_64 failed while {what}; recording ends\n");
     let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
 }
@@ -87,12 +86,12 @@ fn context(setup: &Setup) -> Context<'_> {
         region: setup.region,
         handlers: &HANDLERS,
         recording: RECORDING.load(Ordering::Relaxed),
+        modelled: setup.region.header.is_modelled(),
         wait,
     }
 }
 
-/// Waits for `lbr` to make room. It does while a drain runs; it no longer
-/// does where it has closed or died.
+/// Waits for `lbr` to make space: it does while a drain runs, but not after it has closed or died.
 fn wait(tries: u32) -> bool {
     const SPINS: u32 = 64;
     const YIELDS: u32 = 128;
@@ -106,23 +105,21 @@ fn wait(tries: u32) -> bool {
     !(setup.region.header.is_closed() || tries >= YIELDS && os::parent() != setup.parent)
 }
 
-/// Runs `body` on the calling thread's state.
+/// Runs `body` with the calling thread's state.
 #[inline]
 fn with_thread(
     what: &str,
     index: c_uint,
     body: impl FnOnce(&mut Thread, &Context<'_>) -> Result<(), Stopped>,
 ) {
-    // A forked child must not touch locks that another thread of its parent
-    // may have held.
+    // A forked child must not touch locks that another thread of its parent may have held.
     if OVER.load(Ordering::Relaxed) {
         return;
     }
     guard(what, || {
         let (Some(setup), Some(cpu)) = (SETUP.get(), cpu(index)) else { return Ok(()) };
-        // SAFETY: QEMU calls with an index from the thread that has it alone
-        // (before that thread runs, from the one that makes it), and no
-        // callback runs inside another on the same thread.
+        // SAFETY: QEMU calls with an index from the thread that owns it (before that thread runs,
+        // from its creator), and callbacks on one thread are not nested.
         let thread = unsafe { &mut *cpu.thread.get() };
         body(thread, &context(setup))
     });
@@ -130,7 +127,7 @@ fn with_thread(
 
 extern "C" fn thread_comes(_: Id, index: c_uint) {
     guard("a thread came", || {
-        // In the thread that makes it; the first of the process is its own.
+        // Runs in the creating thread; the first thread creates itself.
         cpus::come(index, |first| {
             if !first {
                 PARALLEL.store(true, Ordering::Relaxed);
@@ -148,49 +145,54 @@ extern "C" fn thread_goes(_: Id, index: c_uint) {
     cpus::go(index);
 }
 
-/// A block is entered while the first thread is alone.
+/// A block starts while the first thread is the only one.
 extern "C" fn block_entered_alone(index: c_uint, block: *mut c_void) {
-    // SAFETY: as of `entered`.
+    // SAFETY: see `entered`.
     unsafe { entered(&FIRST, index, block) };
 }
 
 extern "C" fn block_entered(index: c_uint, block: *mut c_void) {
     if let Some(cpu) = cpu(index) {
-        // SAFETY: as of `entered`.
+        // SAFETY: see `entered`.
         unsafe { entered(cpu, index, block) };
     }
 }
 
-/// A thread has a ring only while it records: nothing else has to be asked.
+/// Only a recording thread has a ring, so no other check is needed.
 ///
 /// # Safety
-/// As in `with_thread`; and `block` is what `instrument` registered, a leaked block
-/// that does not end invisibly.
+/// As in `with_thread`; and `block` is the leaked block that `instrument` registered, without an
+/// invisible ending.
 #[inline(always)]
 unsafe fn entered(cpu: &Cpu, index: c_uint, block: *mut c_void) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
-    let reached = thread.go_to(block);
+    let (before, reached) = thread.go_to(block);
     if !thread.pass(reached, block, &HANDLERS) {
-        enter(index, reached, block);
+        enter(index, before, reached.is_some(), block);
     }
 }
 
-/// A block is entered that has to be counted.
-extern "C" fn invisible_entered(index: c_uint, block: *mut c_void) {
+/// A block that must be counted or modelled starts.
+extern "C" fn counted_entered(index: c_uint, block: *mut c_void) {
     let Some(cpu) = cpu(index) else { return };
     // SAFETY: as in `with_thread`; `instrument` registered a leaked block.
     let (thread, block) = unsafe { (&mut *cpu.thread.get(), &*block.cast::<Block>()) };
-    let reached = thread.go_to(block);
-    enter(index, reached, block);
+    let (before, reached) = thread.go_to(block);
+    enter(index, before, reached.is_some(), block);
 }
 
-/// Kept apart, so that what is done for almost every block saves no registers.
+/// A separate function, so that the fast path saves no registers.
 #[cold]
 #[inline(never)]
-extern "C" fn enter(index: c_uint, reached: Option<&'static Block>, block: &'static Block) {
+extern "C" fn enter(
+    index: c_uint,
+    before: Option<&'static Block>,
+    has_reached: bool,
+    block: &'static Block,
+) {
     with_thread("a block was entered", index, |thread, context| {
-        thread.enter(reached, block, context)
+        thread.enter((before, before.filter(|_| has_reached)), block, context)
     });
 }
 
@@ -201,13 +203,16 @@ extern "C" fn branch_reached(index: c_uint, _: *mut c_void) {
     }
 }
 
-extern "C" fn start_reached(_: c_uint, _: *mut c_void) {
+extern "C" fn start_reached(index: c_uint, _: *mut c_void) {
     guard("the start was reached", || {
         if let Some(setup) = SETUP.get().filter(|_| !OVER.load(Ordering::Relaxed)) {
             RECORDING.store(true, Ordering::Relaxed);
             setup.region.header.reached.store(1, Ordering::Release);
         }
         Ok(())
+    });
+    with_thread("the start was reached", index, |thread, context| {
+        thread.begin(START.load(Ordering::Relaxed), context)
     });
 }
 
@@ -247,13 +252,12 @@ extern "C" fn translated(_: Id, tb: *mut Tb) {
     });
 }
 
-/// Registers the callbacks of a block.
 ///
 /// # Safety
-/// `tb` is the argument of a running translation callback.
+/// `tb` must be the argument of a running translation callback.
 unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
-    // SAFETY: the caller's; an index below the count names an instruction of
-    // the block, and its data is as long as its size says.
+    // SAFETY: guaranteed by the caller; an index below the count names an instruction of the block,
+    // and its data is as long as its size.
     let (count, start, last, address, bytes) = unsafe {
         let count = api::qemu_plugin_tb_n_insns(tb);
         let Some(index) = count.checked_sub(1) else { return };
@@ -277,16 +281,17 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
     let userdata: *mut c_void = std::ptr::from_ref(block).cast_mut().cast();
     let alone = !PARALLEL.load(Ordering::Relaxed);
     let entered = match block.ending {
-        Ending::Invisible => invisible_entered,
+        Ending::Invisible => counted_entered,
+        _ if setup.region.header.is_modelled() => counted_entered,
         _ if alone => block_entered_alone,
         _ => block_entered,
     };
-    // SAFETY: as above; the block is leaked, so it outlives QEMU's code, and while the
-    // first thread is alone it runs no code but what is translated here.
+    // SAFETY: as above; the block is leaked, so it outlives QEMU's code, and while there is only
+    // the first thread, it runs only code translated here.
     unsafe {
         api::qemu_plugin_register_vcpu_tb_exec_cb(tb, entered, api::NO_REGS, userdata);
         if block.ending != Ending::Straight && alone {
-            // Costs no call, but cannot tell threads apart.
+            // Costs no call, but does not distinguish threads.
             let reached = (*FIRST.thread.get()).reached().cast();
             api::qemu_plugin_register_vcpu_insn_exec_inline(last, api::INLINE_ADD_U64, reached, 1);
         } else if block.ending != Ending::Straight {
@@ -319,7 +324,7 @@ unsafe fn instrument(tb: *mut Tb, setup: &Setup) {
     }
 }
 
-/// The program is loaded: finds out where.
+/// The program is loaded: computes the start address.
 fn first_translation(setup: &Setup, address: u64, bytes: &[u8]) {
     let same = os::read::<16>(address, bytes.len())
         .is_some_and(|read| read.get(..bytes.len()) == Some(bytes));
@@ -327,13 +332,13 @@ fn first_translation(setup: &Setup, address: u64, bytes: &[u8]) {
         setup.region.header.relocated.store(1, Ordering::Release);
     }
     if let Some((from, text)) = setup.from {
-        // SAFETY: takes nothing; the program is loaded.
+        // SAFETY: no arguments; the program is loaded.
         let start_code = unsafe { api::qemu_plugin_start_code() };
         START.store(start_code.wrapping_sub(text).wrapping_add(from), Ordering::Relaxed);
     }
 }
 
-/// The one copy of a block.
+/// Returns the stored copy of a block.
 fn known(block: Block) -> &'static Block {
     let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
     blocks
@@ -348,25 +353,24 @@ extern "C" fn forked_parent() {
     }
 }
 
-/// A forked child has the same rings as its parent, and may not write to them.
+/// A forked child shares its parent's rings, and must not write to them.
 extern "C" fn forked_child() {
     stop();
-    // SAFETY: no other thread of the parent is in the child.
+    // SAFETY: the child has only the forking thread.
     unsafe { cpus::each(Thread::refuse) };
 }
 
-/// Called by QEMU when it loads the plugin. Arguments: `version=N`, how `lbr`
-/// and the plugin talk to each other; `fd=N`, the shared
-/// memory; `parent=PID`, `lbr` (else who started QEMU), with which
-/// QEMU ends; `from=ADDRESS,text=ADDRESS`, where recording starts and the lowest
-/// executable segment, both hexadecimal and as the program's file counts; or
-/// `probe=on` alone, which ends QEMU with status 0 to show that it takes this
+/// Called by QEMU when it loads the plugin. Arguments: `version=N`, the protocol version; `fd=N`,
+/// the shared memory; `parent=PID`, the process id of `lbr` (default: QEMU's parent), with which
+/// QEMU ends; `from=ADDRESS,text=ADDRESS`, where recording starts and the lowest executable
+/// segment, both hexadecimal file addresses; or only `probe=on`, which makes QEMU exit with status
+/// 0 to show that it accepts this plugin.
 /// plugin.
 ///
 /// # Safety
-/// `argv` has `argc` strings.
-// SAFETY: QEMU looks this symbol up by name and calls it with these types; no
-// other symbol of the plugin has the name.
+/// `argv` must hold `argc` strings.
+// SAFETY: QEMU looks this symbol up by name and calls it with these types; no other symbol of the
+// plugin has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: Id,
@@ -376,7 +380,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
 ) -> c_int {
     let installed = catch_unwind(|| {
         let count = usize::try_from(argc).unwrap_or(0);
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let arguments = (0..count).map(|index| unsafe { CStr::from_ptr(*argv.add(index)) });
         install(id, arguments.map(|argument| argument.to_string_lossy().into_owned()))
     });
@@ -393,12 +397,12 @@ pub unsafe extern "C" fn qemu_plugin_install(
 
 fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String> {
     let (mut fd, mut parent, mut from, mut text) = (None, None, None, None);
-    let other = "it is of another version than lbr; scripts/plugins builds it anew";
+    let other = "it has another version than lbr; run scripts/plugins to rebuild it";
     for argument in arguments {
         let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
         let hex = || u64::from_str_radix(value.trim_start_matches("0x"), 16).ok();
         match name {
-            // Before anything else, so that what comes means the same on both sides.
+            // Checked first, so that later arguments have the same meaning on both sides.
             "version" if value.parse() != Ok(VERSION) => return Err(other.to_owned()),
             "version" => {}
             "probe" => os::succeed(),
@@ -409,7 +413,7 @@ fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String
             _ => return Err(format!("it does not know the argument {argument}")),
         }
     }
-    let fd = fd.ok_or("it is started by lbr, which passes it fd=N")?;
+    let fd = fd.ok_or("it must be started by lbr, which passes fd=N")?;
     let parent = parent.unwrap_or_else(os::parent);
     if !os::end_with(parent) {
         return Err("lbr has ended".to_owned());
@@ -421,8 +425,7 @@ fn install(id: Id, arguments: impl Iterator<Item = String>) -> Result<(), String
         RECORDING.store(true, Ordering::Relaxed);
         region.header.reached.store(1, Ordering::Release);
     }
-    // SAFETY: callbacks of the types that the interface names, for the id we
-    // were given.
+    // SAFETY: callbacks of the interface's types, with the id that QEMU passed.
     unsafe {
         api::qemu_plugin_register_vcpu_init_cb(id, thread_comes);
         api::qemu_plugin_register_vcpu_exit_cb(id, thread_goes);

@@ -1,45 +1,58 @@
-//! One thread's way from block to block: which branches it takes.
+//! The control flow of one thread from block to block: its taken branches.
 
 use super::block::{Block, Ending};
 use super::handlers::Handlers;
 
-/// Signals that may be handled inside one another before the oldest
-/// interrupted branch is given up.
+/// Maximum number of nested signal handlers; beyond that the oldest interrupted branch is given up.
 const NESTING: usize = 16;
 
-/// What entering a block says of the branch before it.
+/// The outcome of the previous branch, as known when a block starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// No branch was taken.
     Straight,
-    /// The branch at the end of this block was taken, to where the new block
-    /// starts.
+    /// The branch at the end of this block was taken, to the start of the new block.
     Branch(&'static Block),
-    /// A signal was delivered: the kernel has moved the thread into a handler.
-    Signal,
-    /// A handler has returned; the branch that the signal interrupted, if it
-    /// was one and was taken.
-    Resumed(Option<&'static Block>),
-    /// Control arrived where the branch before cannot go.
+    /// A signal was delivered: the kernel moved the thread to a handler.
+    Signal(Interrupted),
+    /// A handler has returned, and the next signal interrupts at the same address.
+    Again(Interrupted),
+    /// A handler has returned; contains the address, the interrupted one if the interrupted code
+    /// continues, and the interrupted branch, if it was one and was taken.
+    Resumed(u64, Option<&'static Block>),
+    /// Execution continued where the previous branch cannot go.
     Impossible,
 }
 
-/// Where a thread is.
+/// The position at which a signal interrupted a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Interrupted {
+    /// The first instruction counted as not executed: the branch that was reached; else the first
+    /// of the block, because QEMU does not report the faulting instruction.
+    pub(super) at: u64,
+    /// The last return address of the handler at which the interrupted code continues.
+    until: u64,
+    /// The branch at the end of the block, if it was reached.
+    pub(super) branch: Option<&'static Block>,
+}
+
+/// The current position of a thread.
 #[derive(Debug)]
 pub(super) struct Flow {
-    /// Not 0 where the branch at the end of `current` was reached. A number, because
-    /// QEMU's own code adds to it.
+    /// Nonzero if the branch at the end of `current` was reached. A number, because QEMU's
+    /// generated code adds to it.
     reached: u64,
-    /// The block entered last.
+    /// The last block started.
     current: Option<&'static Block>,
-    /// rt_sigreturn(2) was called: the next block is where a signal interrupted.
+    /// rt_sigreturn(2) was called: the next block is the interrupted code.
     returning: bool,
-    /// The branches that signals interrupted (`None`: it was none), outermost
-    /// first.
-    interrupted: [Option<&'static Block>; NESTING],
+    /// The last block whose system call executed.
+    called: Option<&'static Block>,
+    /// The positions that signals interrupted, outermost first.
+    interrupted: [Interrupted; NESTING],
     depth: usize,
-    /// Branches that a signal interrupted and of which it is not known whether
-    /// they were taken.
+    /// Number of branches that a signal interrupted, and of which it is unknown whether they were
+    /// taken.
     unresolved: u64,
 }
 
@@ -49,28 +62,42 @@ impl Flow {
             reached: 0,
             current: None,
             returning: false,
-            interrupted: [None; NESTING],
+            called: None,
+            interrupted: [Interrupted { at: 0, until: 0, branch: None }; NESTING],
             depth: 0,
             unresolved: 0,
         }
     }
 
-    /// Execution comes to `block`. The block before, where the branch at its end was
+    /// `block` starts. Returns the previous block, and the same again if the branch at its end was
     /// reached.
     #[inline]
-    pub(super) fn go_to(&mut self, block: &'static Block) -> Option<&'static Block> {
+    pub(super) fn go_to(
+        &mut self,
+        block: &'static Block,
+    ) -> (Option<&'static Block>, Option<&'static Block>) {
         let before = self.current.replace(block);
-        if std::mem::take(&mut self.reached) == 0 { None } else { before }
+        (before, if std::mem::take(&mut self.reached) == 0 { None } else { before })
     }
 
-    /// The branch at the end of the block entered last executes.
+    /// Address of the last instruction of the current block.
+    pub(super) fn position(&self) -> u64 {
+        self.current.map_or(0, |block| block.last)
+    }
+
+    /// The system call at the end of the current block executes. Returns the next address.
+    pub(super) fn calls(&mut self) -> u64 {
+        self.called = self.current;
+        self.current.map_or(0, |block| block.next)
+    }
+
+    /// The branch at the end of the last block executes.
     #[inline]
     pub(super) fn branch(&mut self) {
         self.reached = 1;
     }
 
-    /// What is to be made other than 0 in place of a call of
-    /// [`branch`](Self::branch).
+    /// The number that may be made nonzero instead of calling [`branch`](Self::branch).
     pub(super) const fn reached(&mut self) -> *mut u64 {
         &raw mut self.reached
     }
@@ -80,15 +107,13 @@ impl Flow {
         self.returning = true;
     }
 
-    /// Branches that a signal interrupted and of which it is not known (yet,
-    /// or ever) whether they were taken.
+    /// Number of interrupted branches that are not (yet, or ever) known to be taken.
     pub(super) fn unresolved(&self) -> u64 {
         self.unresolved
     }
 
-    /// What entering the block at `to` says, where nothing has to be looked at but the
-    /// branch `reached` before: that branch, if it was taken. `is_handler` may take other
-    /// places for handlers.
+    /// The fast path: decides the `reached` branch when the block at `to` starts, and returns it if
+    /// it was taken. `is_handler` may return true for other addresses as well.
     #[inline(always)]
     pub(super) fn pass(
         &self,
@@ -108,10 +133,10 @@ impl Flow {
         (from.ending == Ending::Indirect && !is_handler(to)).then_some(Some(from))
     }
 
-    /// Execution enters the block at `to`, with what [`go_to`](Self::go_to) said.
+    /// Starts the block at `to`, with the result of [`go_to`](Self::go_to).
     pub(super) fn enter(
         &mut self,
-        reached: Option<&'static Block>,
+        (before, reached): (Option<&'static Block>, Option<&'static Block>),
         to: u64,
         handlers: &Handlers,
     ) -> Arrival {
@@ -120,7 +145,7 @@ impl Flow {
             (Some(Some(from)), _) => Arrival::Branch(from),
             (Some(None), _) => Arrival::Straight,
             (None, None) if self.returning => self.resume(to, handlers),
-            (None, None) => self.interrupt(None),
+            (None, None) => self.interrupt(before, None),
             (None, Some(from)) if from.ending == Ending::Invisible && to == from.next => {
                 Arrival::Straight
             }
@@ -128,45 +153,58 @@ impl Flow {
         }
     }
 
-    /// The branch did not lead here.
+    /// The branch does not lead here.
     #[cold]
     fn elsewhere(&mut self, from: &'static Block, to: u64, handlers: &Handlers) -> Arrival {
         if handlers.contains(to) {
-            return self.interrupt(Some(from));
+            return self.interrupt(None, Some(from));
         }
-        // A branch that is executed again: QEMU has left the block for
-        // reasons of its own.
+        // The branch is executed again: QEMU left the block for internal reasons.
         if to == from.last || from.ending == Ending::Straight {
             return Arrival::Straight;
         }
         Arrival::Impossible
     }
 
-    fn interrupt(&mut self, from: Option<&'static Block>) -> Arrival {
+    fn interrupt(
+        &mut self,
+        before: Option<&'static Block>,
+        branch: Option<&'static Block>,
+    ) -> Arrival {
+        let called = before.filter(|before| self.called == Some(*before));
+        let interrupted = match (branch, called, before) {
+            (Some(from), ..) => Interrupted { at: from.last, until: from.last, branch },
+            (_, Some(called), _) => Interrupted { at: called.next, until: called.next, branch },
+            (.., Some(within)) => Interrupted { at: within.start, until: within.next, branch },
+            (.., None) => Interrupted::default(),
+        };
         if self.depth == NESTING {
             self.interrupted.rotate_left(1);
             self.depth -= 1;
         }
         if let Some(slot) = self.interrupted.get_mut(self.depth) {
-            *slot = from;
+            *slot = interrupted;
             self.depth += 1;
         }
-        self.unresolved += u64::from(from.is_some());
-        Arrival::Signal
+        self.unresolved += u64::from(branch.is_some());
+        Arrival::Signal(interrupted)
     }
 
     /// A handler has returned to `to`.
     #[cold]
     fn resume(&mut self, to: u64, handlers: &Handlers) -> Arrival {
         self.returning = false;
-        let Some(depth) = self.depth.checked_sub(1) else { return Arrival::Straight };
+        let depth = self.depth.checked_sub(1);
+        let last = depth.and_then(|depth| self.interrupted.get(depth)).copied();
+        let (Some(depth), Some(last)) = (depth, last) else { return Arrival::Resumed(to, None) };
         if handlers.contains(to) {
-            // The next signal was waiting, and interrupts at the same place.
-            return Arrival::Signal;
+            // The next signal was pending, and interrupts at the same address.
+            return Arrival::Again(last);
         }
         self.depth = depth;
-        let Some(from) = self.interrupted.get(depth).copied().flatten() else {
-            return Arrival::Resumed(None);
+        let Some(from) = last.branch else {
+            let goes_on = (last.at..=last.until).contains(&to);
+            return Arrival::Resumed(if goes_on { last.at } else { to }, None);
         };
         let taken = match from.ending {
             Ending::Conditional | Ending::Direct if to == from.target => Some(from),
@@ -174,11 +212,11 @@ impl Flow {
             // It faulted, and is executed again.
             _ if to == from.last => None,
             Ending::Indirect => Some(from),
-            // The handler has sent the program elsewhere.
-            _ => return Arrival::Resumed(None),
+            // The handler continued the program elsewhere.
+            _ => return Arrival::Resumed(to, None),
         };
         self.unresolved = self.unresolved.saturating_sub(1);
-        Arrival::Resumed(taken)
+        Arrival::Resumed(last.at, taken)
     }
 }
 
@@ -192,16 +230,21 @@ mod tests {
         Box::leak(Box::new(Block::new(start, last, bytes, 2)))
     }
 
-    /// The branch at the end of `from` is reached, and control arrives at `to`.
+    /// The branch at the end of `from` is reached, and execution continues at `to`.
     fn arrive(flow: &mut Flow, from: &'static Block, to: u64, handlers: &Handlers) -> Arrival {
         flow.go_to(from);
         flow.branch();
         enter(flow, to, handlers)
     }
 
+    /// The position of a signal that interrupts at this branch.
+    fn at(branch: &'static Block) -> Interrupted {
+        Interrupted { at: branch.last, until: branch.last, branch: Some(branch) }
+    }
+
     fn enter(flow: &mut Flow, to: u64, handlers: &Handlers) -> Arrival {
-        let reached = flow.go_to(block(to, &[0x90]));
-        flow.enter(reached, to, handlers)
+        let before = flow.go_to(block(to, &[0x90]));
+        flow.enter(before, to, handlers)
     }
 
     #[test]
@@ -237,16 +280,16 @@ mod tests {
         ] {
             let short = Flow::new().pass(from, to, |to| handlers.may_contain(to));
             assert_eq!(short, says, "to {to:#x}");
-            let long = match Flow::new().enter(from, to, &handlers) {
+            let long = match Flow::new().enter((from, from), to, &handlers) {
                 Arrival::Branch(from) => Some(Some(from)),
                 Arrival::Straight => Some(None),
                 _ => None,
             };
             assert_eq!(long, says, "to {to:#x}");
         }
-        // As far into its page as the handler: the long way looks closer.
+        // At the handler's offset in its page: the slow path checks the full address.
         assert_eq!(Flow::new().pass(None, 0x5000, |to| handlers.may_contain(to)), None);
-        assert_eq!(Flow::new().enter(None, 0x5000, &handlers), Arrival::Straight);
+        assert_eq!(Flow::new().enter((None, None), 0x5000, &handlers), Arrival::Straight);
     }
 
     #[test]
@@ -255,14 +298,14 @@ mod tests {
         let (jnz, ret) = (block(0x1000, &[0x75, 0x20]), block(0x1030, &[0xc3]));
         let mut flow = Flow::new();
         flow.go_to(jnz);
-        // As QEMU's own code says it.
+        // As QEMU's generated code does.
         #[allow(unsafe_code, reason = "what QEMU's code writes to is a pointer")]
-        // SAFETY: it points into `flow`, which nobody else uses.
+        // SAFETY: points into `flow`, which has no other user.
         unsafe {
             *flow.reached() += 1;
         };
-        assert_eq!(flow.go_to(ret), Some(jnz));
-        assert_eq!(flow.go_to(jnz), None);
+        assert_eq!(flow.go_to(ret), (Some(jnz), Some(jnz)));
+        assert_eq!(flow.go_to(jnz), (Some(ret), None));
         assert_eq!(enter(&mut flow, ret.start, &none), Arrival::Straight);
     }
 
@@ -280,11 +323,13 @@ mod tests {
             (ret, ret.last, None, 0),
             (jnz, 0x7777, None, 1),
         ] {
-            assert_eq!(arrive(&mut flow, from, 0x9000, &handlers), Arrival::Signal);
+            assert_eq!(arrive(&mut flow, from, 0x9000, &handlers), Arrival::Signal(at(from)));
             assert_eq!(flow.unresolved(), 1);
             assert_eq!(arrive(&mut flow, ret, 0x6000, &handlers), Arrival::Branch(ret));
             flow.signal_returns();
-            assert_eq!(enter(&mut flow, to, &handlers), Arrival::Resumed(taken), "back to {to:#x}");
+            let back = if unresolved == 0 { from.last } else { to };
+            let resumed = Arrival::Resumed(back, taken);
+            assert_eq!(enter(&mut flow, to, &handlers), resumed, "back to {to:#x}");
             assert_eq!(flow.unresolved(), unresolved, "back to {to:#x}");
         }
     }
@@ -294,22 +339,39 @@ mod tests {
         let handlers = Handlers::new();
         handlers.add(0x9000);
         let mut flow = Flow::new();
-        let jnz = block(0x1000, &[0x75, 0x20]);
-        assert_eq!(
-            enter(&mut flow, 0x9000, &handlers),
-            Arrival::Signal,
-            "in the middle of a block"
-        );
-        assert_eq!(arrive(&mut flow, jnz, 0x9000, &handlers), Arrival::Signal);
+        let (jnz, within) = (block(0x1000, &[0x75, 0x20]), block(0x5000, &[0x90]));
+        flow.go_to(within);
+        let middle = Interrupted { at: 0x5000, until: 0x5010, branch: None };
+        assert_eq!(enter(&mut flow, 0x9000, &handlers), Arrival::Signal(middle));
+        assert_eq!(arrive(&mut flow, jnz, 0x9000, &handlers), Arrival::Signal(at(jnz)));
         flow.signal_returns();
-        assert_eq!(enter(&mut flow, 0x9000, &handlers), Arrival::Signal, "one more was waiting");
+        let again = enter(&mut flow, 0x9000, &handlers);
+        assert_eq!(again, Arrival::Again(at(jnz)), "one more was waiting");
         flow.signal_returns();
-        assert_eq!(enter(&mut flow, 0x1030, &handlers), Arrival::Resumed(Some(jnz)));
+        assert_eq!(enter(&mut flow, 0x1030, &handlers), Arrival::Resumed(jnz.last, Some(jnz)));
         flow.signal_returns();
-        assert_eq!(enter(&mut flow, 0x5008, &handlers), Arrival::Resumed(None));
+        assert_eq!(enter(&mut flow, 0x5008, &handlers), Arrival::Resumed(0x5000, None));
         assert_eq!((flow.depth, flow.unresolved()), (0, 0));
         flow.signal_returns();
-        assert_eq!(enter(&mut flow, 0x5008, &handlers), Arrival::Straight, "of no known signal");
+        let unknown = enter(&mut flow, 0x5008, &handlers);
+        assert_eq!(unknown, Arrival::Resumed(0x5008, None), "of no known signal");
+    }
+
+    #[test]
+    fn a_call_of_the_kernel_that_a_signal_interrupts() {
+        let handlers = Handlers::new();
+        handlers.add(0x9000);
+        let call = block(0x2000, &[0x0f, 0x05]);
+        // After the call with EINTR; at the call, which restarts, with SA_RESTART.
+        for (to, back) in [(0x2010, 0x2010), (0x200e, 0x200e)] {
+            let mut flow = Flow::new();
+            flow.go_to(call);
+            assert_eq!((flow.position(), flow.calls()), (0x200e, 0x2010));
+            let behind = Interrupted { at: 0x2010, until: 0x2010, branch: None };
+            assert_eq!(enter(&mut flow, 0x9000, &handlers), Arrival::Signal(behind));
+            flow.signal_returns();
+            assert_eq!(enter(&mut flow, to, &handlers), Arrival::Resumed(back, None));
+        }
     }
 
     #[test]
@@ -319,7 +381,7 @@ mod tests {
         let ret = block(0x2000, &[0xc3]);
         let mut flow = Flow::new();
         for _ in 0..NESTING + 3 {
-            assert_eq!(arrive(&mut flow, ret, 0x9000, &handlers), Arrival::Signal);
+            assert_eq!(arrive(&mut flow, ret, 0x9000, &handlers), Arrival::Signal(at(ret)));
         }
         assert_eq!((flow.depth, flow.unresolved()), (NESTING, NESTING as u64 + 3));
     }

@@ -4,19 +4,18 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Different handlers that are remembered. There are 64 signals; a program
-/// may change a handler over and over.
+/// Maximum number of remembered handlers. There are 64 signals; a program may change handlers
+/// repeatedly.
 const LIMIT: usize = 256;
 
-/// Words with a bit for each byte of a page.
+/// Words of a bitmap with a bit for each byte of a page.
 const PLACES: usize = 4096 / 64;
 
-/// A set that only grows, readable without a lock.
+/// An append-only set, readable without a lock.
 #[derive(Debug)]
 pub(super) struct Handlers {
     adding: Mutex<()>,
-    /// A bit for each place of a page where a handler is: most other addresses are told
-    /// apart by it.
+    /// Bitmap of the page offsets of handlers, which excludes most other addresses.
     places: [AtomicU64; PLACES],
     count: AtomicUsize,
     addresses: [AtomicU64; LIMIT],
@@ -32,7 +31,7 @@ impl Handlers {
         }
     }
 
-    /// Adds a handler; beyond the limit it is not known as one.
+    /// Adds a handler; ignored beyond the limit.
     pub(super) fn add(&self, address: u64) {
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         if self.contains(address) {
@@ -48,15 +47,14 @@ impl Handlers {
         }
     }
 
-    /// Whether a signal may be able to enter the program here: `false` is certain, and
-    /// costs little.
+    /// Whether the address may be a signal handler: `false` is certain, and cheap.
     #[inline]
     pub(super) fn may_contain(&self, address: u64) -> bool {
         let places = self.places.get(word(address));
         places.is_some_and(|places| places.load(Ordering::Acquire) & bit(address) != 0)
     }
 
-    /// Whether a signal can enter the program here.
+    /// Whether the address is a signal handler.
     pub(super) fn contains(&self, address: u64) -> bool {
         if !self.may_contain(address) {
             return false;
@@ -66,7 +64,7 @@ impl Handlers {
     }
 }
 
-/// Which of the [words](Handlers::places) has an address's bit.
+/// The index of the [word](Handlers::places) with an address's bit.
 const fn word(address: u64) -> usize {
     (address >> 6) as usize & (PLACES - 1)
 }

@@ -1,5 +1,4 @@
-//! What is asked of the operating system: the memory shared with `lbr`, the
-//! program's own memory, and who we are.
+//! Operating system services: the memory shared with `lbr`, the program's memory, and process ids.
 #![allow(unsafe_code, reason = "system calls that have no safe form in libc")]
 
 use std::io;
@@ -7,12 +6,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::channel::Region;
 
-/// Maps the shared memory that `lbr` has put behind the descriptor, for as
-/// long as this process lives, and closes the descriptor, so that the program
-/// does not find one that it never opened.
+/// Maps the shared memory that `lbr` passed in the descriptor, for the life of this process, and
+/// closes the descriptor, so that the program does not see it.
 pub(super) fn map(fd: RawFd) -> io::Result<&'static Region> {
-    // SAFETY: `lbr` left this descriptor to us by number; nothing else in
-    // this process knows of it.
+    // SAFETY: `lbr` passed this descriptor by number; nothing else in this process uses it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: `stat` is plain integers, for which all-zero bytes are valid.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -23,10 +20,10 @@ pub(super) fn map(fd: RawFd) -> io::Result<&'static Region> {
     if usize::try_from(stat.st_size) != Ok(size_of::<Region>()) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "it was made by an lbr of another version",
+            "it belongs to another version of lbr",
         ));
     }
-    // SAFETY: a new mapping at an address of the kernel's choice.
+    // SAFETY: a new mapping at an address chosen by the kernel.
     let address = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -40,26 +37,25 @@ pub(super) fn map(fd: RawFd) -> io::Result<&'static Region> {
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping is page-aligned, of the size of a `Region`, never
-    // unmapped, and shared with code that accesses it atomically. Any bytes
-    // are a valid `Region`, which consists of atomic integers alone.
+    // SAFETY: the mapping is page-aligned, has the size of a `Region`, is never unmapped, and is
+    // shared with code that accesses it atomically. Any bytes are a valid `Region`, which consists
+    // only of atomic integers.
     let region = unsafe { &*address.cast::<Region>() };
     if !region.header.is_ours() {
-        let what = "it was made by an lbr of another version";
+        let what = "it belongs to another version of lbr";
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     Ok(region)
 }
 
-/// Reads the program's memory, where the program's addresses are ours. `None`
-/// where there is none.
+/// Reads the program's memory, whose addresses equal ours. `None` if unmapped.
 pub(super) fn read<const N: usize>(address: u64, len: usize) -> Option<[u8; N]> {
     let mut bytes = [0u8; N];
     let len = len.min(N);
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
     let remote = libc::iovec { iov_base: usize::try_from(address).ok()? as *mut _, iov_len: len };
-    // SAFETY: the kernel writes at most `len` bytes to `bytes`, which has
-    // them, and fails where there is no memory at `address`.
+    // SAFETY: the kernel writes at most `len` bytes to `bytes`, which is large enough, and fails if
+    // `address` is unmapped.
     let read = unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
     };
@@ -68,35 +64,33 @@ pub(super) fn read<const N: usize>(address: u64, len: usize) -> Option<[u8; N]> 
 
 /// The calling thread's id.
 pub(super) fn tid() -> u32 {
-    // SAFETY: gettid takes nothing and cannot fail.
+    // SAFETY: gettid has no arguments and cannot fail.
     unsafe { libc::gettid() }.cast_unsigned()
 }
 
-/// The process that started this one; another once that has died.
+/// The parent process; another one after its death.
 pub(super) fn parent() -> i32 {
-    // SAFETY: getppid takes nothing and cannot fail.
+    // SAFETY: getppid has no arguments and cannot fail.
     unsafe { libc::getppid() }
 }
 
-/// Has this process killed when the one that started it ends, as a program that
-/// is traced is. Whether that is still `parent`.
+/// Makes the kernel kill this process when its parent ends, as for a traced program. Returns
+/// whether the parent is still `parent`.
 pub(super) fn end_with(parent: i32) -> bool {
-    // SAFETY: takes a number; it cannot fail for a signal that exists.
+    // SAFETY: the argument is a number; it cannot fail for an existing signal.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     self::parent() == parent
 }
 
-/// Ends the process at once, with status 0.
+/// Exits immediately, with status 0.
 pub(super) fn succeed() -> ! {
-    // SAFETY: _exit may be called at any time.
+    // SAFETY: _exit may always be called.
     unsafe { libc::_exit(0) }
 }
 
-/// Has these called after each fork(2), in the process that forks and in the
-/// one that it makes.
+/// Registers functions to call after each fork(2), in the parent and in the child.
 pub(super) fn at_fork(parent: extern "C" fn(), child: extern "C" fn()) {
-    // SAFETY: both live as long as the plugin, which is never unloaded; what
-    // they may do after a fork is the caller's business. Failure (no memory)
-    // leaves nothing to undo.
+    // SAFETY: both functions live as long as the plugin, which is never unloaded; the caller
+    // ensures that they are safe after a fork. On failure (no memory) there is nothing to undo.
     unsafe { libc::pthread_atfork(None, Some(parent), Some(child)) };
 }

@@ -1,6 +1,8 @@
-//! A thread of the program: its way through the code, and its ring.
+//! A thread of the program: its control flow, and its ring.
 
 use std::sync::atomic::Ordering;
+
+use lbr_msr::soft::Model;
 
 use super::block::{Block, Ending};
 use super::channel::producer::Producer;
@@ -8,7 +10,8 @@ use super::channel::{Counts, Region, Stopped};
 use super::flow::{Arrival, Flow};
 use super::handlers::Handlers;
 use super::os;
-use super::record::Record;
+use super::record::{self, Record, Words};
+use lbr_msr::record::MoveKind;
 
 /// System calls by number (x86-64).
 mod number {
@@ -22,14 +25,16 @@ mod number {
     pub(super) const EXECVEAT: i64 = libc::SYS_execveat;
 }
 
-/// What a thread needs of the process.
+/// The process state that a thread needs.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) region: &'static Region,
     pub(super) handlers: &'a Handlers,
-    /// Branches are shipped; otherwise they are only followed.
+    /// Branches are sent; otherwise they are only followed.
     pub(super) recording: bool,
-    /// Waits a little for the consumer; false where there is none any more.
+    /// Branches carry predictions and cycles of the model.
+    pub(super) modelled: bool,
+    /// Waits briefly for the consumer; returns false if it is gone.
     pub(super) wait: fn(u32) -> bool,
 }
 
@@ -38,35 +43,62 @@ pub(super) struct Context<'a> {
 pub(super) struct Thread {
     flow: Flow,
     ring: Link,
-    /// The thread that made this one.
+    /// The creating thread.
     parent: u32,
-    /// Executable memory that a running system call will make: address (0
-    /// where the kernel chooses) and length.
+    /// Executable memory that the current system call will map: address (0 if the kernel chooses)
+    /// and length.
     mapping: Option<(u64, u64)>,
-    /// A running system call gives the thread a name.
+    /// The current system call names the thread.
     naming: bool,
+    /// The model of the thread's predictions and cycles, if requested.
+    model: Option<Box<Timed>>,
+}
+
+/// The model of a thread, and the state of its clock.
+#[derive(Debug, Default)]
+struct Timed {
+    model: Model,
+    /// The last instruction, if it is not a branch: a repeated string instruction starts a block
+    /// for each of its iterations.
+    last: u64,
+}
+
+impl Timed {
+    /// The branch at the end of a block was taken.
+    fn taken(&mut self, from: &Block, words: Words) -> Words {
+        let Some((ip, class, _)) = record::branch(from.word) else { return words };
+        let modelled = self.model.taken(ip, from.next, class, words[1]);
+        record::with_model(words, modelled)
+    }
+
+    /// The instructions of a block execute.
+    fn enter(&mut self, block: &Block) {
+        self.model.tick(block.instructions - u32::from(block.start == self.last));
+        self.last = if block.ending == Ending::Straight { block.last } else { 0 };
+    }
 }
 
 #[derive(Debug, Default)]
 enum Link {
-    /// It has shipped nothing yet.
+    /// Nothing was sent yet.
     #[default]
     None,
     Ring(Producer<'static>),
-    /// There was no free ring.
+    /// All rings were in use.
     Refused,
 }
 
 impl Link {
-    /// The thread's ring; `None` where there was none left.
+    /// The thread's ring; `None` if all were in use. A new ring's thread starts at `begin`.
     #[inline]
     fn producer(
         &mut self,
         parent: u32,
+        begin: u64,
         context: &Context<'_>,
     ) -> Result<Option<&mut Producer<'static>>, Stopped> {
         if let Link::None = self {
-            *self = Link::claim(parent, context)?;
+            *self = Link::claim(parent, begin, context)?;
         }
         Ok(match self {
             Link::Ring(producer) => Some(producer),
@@ -75,45 +107,59 @@ impl Link {
     }
 
     #[cold]
-    fn claim(parent: u32, context: &Context<'_>) -> Result<Link, Stopped> {
+    fn claim(parent: u32, begin: u64, context: &Context<'_>) -> Result<Link, Stopped> {
         let Some(mut producer) = context.region.claim() else {
             context.region.header.threads_left.fetch_add(1, Ordering::Relaxed);
             return Ok(Link::Refused);
         };
         let start = Record::Start { tid: os::tid(), parent };
         ship_and_wait(&mut producer, start, context)?;
+        moved(&mut producer, MoveKind::Start, (0, begin), context)?;
         Ok(Link::Ring(producer))
     }
 }
 
 impl Thread {
     pub(super) const fn new(parent: u32) -> Thread {
-        Thread { flow: Flow::new(), ring: Link::None, parent, mapping: None, naming: false }
+        Thread {
+            flow: Flow::new(),
+            ring: Link::None,
+            parent,
+            mapping: None,
+            naming: false,
+            model: None,
+        }
     }
 
-    /// Execution leaves the block entered last for this one. The block before, where
-    /// the branch at its end was reached.
+    /// Starts this block. Returns the previous one, and the same again if the branch at its end was
+    /// reached.
     #[inline]
-    pub(super) fn go_to(&mut self, block: &'static Block) -> Option<&'static Block> {
+    pub(super) fn go_to(
+        &mut self,
+        block: &'static Block,
+    ) -> (Option<&'static Block>, Option<&'static Block>) {
         self.flow.go_to(block)
     }
 
-    /// The branch at the end of the block entered last executes.
+    /// Starts recording this thread at `at`, its next instruction.
+    pub(super) fn begin(&mut self, at: u64, context: &Context<'_>) -> Result<(), Stopped> {
+        self.ring.producer(self.parent, at, context).map(|_| ())
+    }
+
+    /// The branch at the end of the last block executes.
     #[inline]
     pub(super) fn branch(&mut self) {
         self.flow.branch();
     }
 
-    /// What is to be made other than 0 in place of a call of
-    /// [`branch`](Self::branch).
+    /// The number that may be made nonzero instead of calling [`branch`](Self::branch).
     pub(super) const fn reached(&mut self) -> *mut u64 {
         self.flow.reached()
     }
 
-    /// Execution enters `block`, with what [`go_to`](Self::go_to) said: what has to be
-    /// done for almost every block, and can neither wait nor fail. `false` where nothing
-    /// was done, and [`enter`](Self::enter) has to be called. Not for blocks that
-    /// [end invisibly](Ending::Invisible).
+    /// The fast path when `block` starts, with the result of [`go_to`](Self::go_to); it neither
+    /// waits nor fails. On `false` nothing was done, and [`enter`](Self::enter) must be called. Not
+    /// for blocks that [end invisibly](Ending::Invisible).
     #[inline(always)]
     pub(super) fn pass(
         &mut self,
@@ -131,52 +177,84 @@ impl Thread {
             return false;
         }
         Counts::add(&producer.counts().instructions, block.instructions.into());
+        producer.counts().at.store(block.start, Ordering::Relaxed);
         true
     }
 
-    /// Execution enters `block`, with what [`go_to`](Self::go_to) said.
+    /// `block` starts, with the result of [`go_to`](Self::go_to).
     pub(super) fn enter(
         &mut self,
-        reached: Option<&'static Block>,
+        (before, reached): (Option<&'static Block>, Option<&'static Block>),
         block: &Block,
         context: &Context<'_>,
     ) -> Result<(), Stopped> {
-        let arrival = self.flow.enter(reached, block.start, context.handlers);
+        let arrival = self.flow.enter((before, reached), block.start, context.handlers);
         if !context.recording {
             return Ok(());
         }
-        let Some(producer) = self.ring.producer(self.parent, context)? else { return Ok(()) };
+        let begin = match arrival {
+            // The branch is the first recorded instruction.
+            Arrival::Branch(from) => from.last,
+            _ => block.start,
+        };
+        let producer = self.ring.producer(self.parent, begin, context)?;
+        let Some(producer) = producer else { return Ok(()) };
         let counts = producer.counts();
+        counts.at.store(block.start, Ordering::Relaxed);
         Counts::add(&counts.instructions, block.instructions.into());
         if block.ending == Ending::Invisible {
             Counts::add(&counts.invisible, 1);
         }
-        let from = match arrival {
-            Arrival::Straight => return Ok(()),
-            Arrival::Branch(from) => from,
+        let mut timed = context.modelled.then(|| self.model.get_or_insert_default());
+        let taken = match arrival {
+            Arrival::Straight => {
+                let passed = reached.filter(|from| from.falls_to == block.start);
+                if let (Some(timed), Some(from)) = (&mut timed, passed) {
+                    timed.model.not_taken(from.last, from.next);
+                }
+                None
+            }
+            Arrival::Branch(from) => Some(from),
             Arrival::Impossible => {
                 Counts::add(&counts.impossible, 1);
-                return Ok(());
+                let from = reached.map_or(0, |reached| reached.last);
+                moved(producer, MoveKind::Unknown, (from, block.start), context)?;
+                None
             }
-            Arrival::Signal => {
+            Arrival::Signal(interrupted) | Arrival::Again(interrupted) => {
                 Counts::add(&counts.kernel_returns, 1);
                 counts.interrupted.store(self.flow.unresolved(), Ordering::Relaxed);
-                return Ok(());
+                if let Arrival::Again(_) = arrival {
+                    let from = before.map_or(0, |before| before.next);
+                    moved(producer, MoveKind::Return, (from, interrupted.at), context)?;
+                }
+                let kind = match interrupted.branch {
+                    Some(_) => MoveKind::SignalAtBranch,
+                    None => MoveKind::Signal,
+                };
+                moved(producer, kind, (interrupted.at, block.start), context)?;
+                None
             }
-            Arrival::Resumed(from) => {
+            Arrival::Resumed(at, from) => {
                 counts.interrupted.store(self.flow.unresolved(), Ordering::Relaxed);
-                let Some(from) = from else { return Ok(()) };
+                let returned = before.map_or(0, |before| before.next);
+                moved(producer, MoveKind::Return, (returned, at), context)?;
                 from
             }
         };
-        if from.word == 0 {
-            return Ok(());
+        let words = taken.filter(|from| from.word != 0).map(|from| {
+            let words = [from.word, block.start];
+            timed.as_mut().map_or(words, |timed| timed.taken(from, words))
+        });
+        if let Some(timed) = timed {
+            timed.enter(block);
         }
+        let Some(words) = words else { return Ok(()) };
         let mut patience = Patience::new(context);
-        producer.branch([from.word, block.start], || patience.wait())
+        producer.branch(words, || patience.wait())
     }
 
-    /// Nothing is shipped any more.
+    /// Stops sending.
     pub(super) fn refuse(&mut self) {
         self.ring = Link::Refused;
     }
@@ -194,20 +272,24 @@ impl Thread {
         }
     }
 
-    /// The thread calls the kernel.
+    /// The thread enters a system call.
     pub(super) fn syscall(
         &mut self,
         call: i64,
         [a1, a2, a3]: [u64; 3],
         context: &Context<'_>,
     ) -> Result<(), Stopped> {
+        let behind = self.flow.calls();
+        if let Link::Ring(producer) = &self.ring {
+            producer.counts().at.store(behind, Ordering::Relaxed);
+        }
         self.mapping = None;
         self.naming = call == number::PRCTL && a1 == libc::PR_SET_NAME as u64;
         match call {
             number::RT_SIGRETURN => self.flow.signal_returns(),
             number::RT_SIGACTION => {
-                // The handler is the first word of the kernel's structure; 0
-                // and 1 are SIG_DFL and SIG_IGN.
+                // The handler is the first word of the kernel's structure; 0 and 1 are SIG_DFL and
+                // SIG_IGN.
                 let handler = os::read::<8>(a2, 8).map(u64::from_ne_bytes);
                 if let Some(handler) = handler.filter(|&handler| a2 != 0 && handler > 1) {
                     context.handlers.add(handler);
@@ -223,7 +305,7 @@ impl Thread {
         Ok(())
     }
 
-    /// The kernel returns.
+    /// The system call returns.
     pub(super) fn syscall_returns(
         &mut self,
         call: i64,
@@ -247,18 +329,20 @@ impl Thread {
         }
     }
 
-    /// Ships a record and waits until the consumer has dealt with it.
+    /// Sends a record and waits until the consumer has processed it.
     fn tell(&mut self, record: Record, context: &Context<'_>) -> Result<(), Stopped> {
         if !context.recording {
             return Ok(());
         }
-        let Some(producer) = self.ring.producer(self.parent, context)? else { return Ok(()) };
+        let begin = self.flow.position();
+        let producer = self.ring.producer(self.parent, begin, context)?;
+        let Some(producer) = producer else { return Ok(()) };
         ship_and_wait(producer, record, context)
     }
 }
 
-/// Ships a record and waits until the consumer has dealt with it, which may
-/// have to look at this process while it is as it is now.
+/// Sends a record and waits until the consumer, which may inspect this process's current state, has
+/// processed it.
 fn ship_and_wait(
     producer: &mut Producer<'_>,
     record: Record,
@@ -273,6 +357,19 @@ fn executable(protection: u64) -> bool {
     protection & libc::PROT_EXEC as u64 != 0
 }
 
+/// Ships a move, if the consumer wants every branch.
+fn moved(
+    producer: &mut Producer<'_>,
+    kind: MoveKind,
+    (from, to): (u64, u64),
+    context: &Context<'_>,
+) -> Result<(), Stopped> {
+    if !producer.wants_all() {
+        return Ok(());
+    }
+    ship(producer, Record::Moved { kind, from, to }, context)
+}
+
 fn ship(producer: &mut Producer<'_>, record: Record, context: &Context<'_>) -> Result<(), Stopped> {
     match record.encode() {
         Some(words) => {
@@ -283,7 +380,7 @@ fn ship(producer: &mut Producer<'_>, record: Record, context: &Context<'_>) -> R
     }
 }
 
-/// Counts the tries of one wait.
+/// Number of tries of one wait.
 struct Patience {
     tries: u32,
     wait: fn(u32) -> bool,

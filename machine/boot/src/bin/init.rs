@@ -1,5 +1,5 @@
-//! The first process of the test machine's guest: loads the modules, runs one
-//! command as root, sends back what it printed and wrote, powers off.
+//! The first process of the test machine's guest: loads the modules, runs one command as root,
+//! sends back its output and files, powers off.
 #![allow(
     unsafe_code,
     reason = "the frames leave through an I/O port, which takes ioperm and OUTSB"
@@ -38,7 +38,7 @@ fn main() {
             status
         }
         Err(error) => {
-            // Reaches the console's log, which the host shows when no status comes.
+            // Goes to the console's log, which the host shows if no status arrives.
             eprintln!("guest init: no access to port {FRAME_PORT:#x}: {error}");
             NOT_STARTED
         }
@@ -63,7 +63,7 @@ fn run(port: &mut Port) -> io::Result<i32> {
         fs::create_dir_all(Path::new("/").join(folder))?;
     }
     if Path::new("/sys/kernel/security").exists() {
-        // Where lockdown is set; a kernel without it is not an error.
+        // A kernel without lockdown is not an error.
         let _ = mount(
             Some("securityfs"),
             "/sys/kernel/security",
@@ -111,8 +111,7 @@ fn run(port: &mut Port) -> io::Result<i32> {
     Ok(status)
 }
 
-/// The words of a file in which each ends with a zero byte; none where there
-/// is no such file.
+/// The zero-terminated words of a file; empty if the file does not exist.
 fn words_of(file: &str) -> io::Result<Vec<String>> {
     match fs::read(Path::new("/").join(file)) {
         Ok(bytes) => Ok(bytes
@@ -141,13 +140,13 @@ fn load_modules(port: &mut Port) -> io::Result<()> {
     Ok(())
 }
 
-/// As a shell tells it: the status, or 128 + the signal.
+/// The status as a shell reports it: the status, or 128 + the signal.
 fn exit_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(NOT_STARTED)
 }
 
-/// Sends on what the child prints until it has ended and both pipes are empty.
-/// What processes it left behind print later is not waited for.
+/// Forwards the child's output until it has ended and both pipes are empty. Later output of
+/// processes that it left running is ignored.
 fn forward(port: &mut Port, child: &mut Child) -> io::Result<ExitStatus> {
     let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
         return child.wait();
@@ -158,8 +157,8 @@ fn forward(port: &mut Port, child: &mut Child) -> io::Result<ExitStatus> {
     let (mut out_open, mut err_open) = (true, true);
     let mut ended = None;
     loop {
-        // The end of the child shows as the end of its pipes, unless somebody
-        // it started holds them: then the pause finds it.
+        // The child's end closes its pipes, unless its descendants hold them: then the timeout
+        // notices.
         let mut fds = [
             PollFd::new(out.as_fd(), PollFlags::POLLIN),
             PollFd::new(err.as_fd(), PollFlags::POLLIN),
@@ -185,7 +184,7 @@ fn forward(port: &mut Port, child: &mut Child) -> io::Result<ExitStatus> {
     }
 }
 
-/// Sends on what can be read now. `false`: the stream has ended.
+/// Forwards the available output. `false`: the stream has ended.
 fn drain(port: &mut Port, stream: &mut impl Read, kind: FrameKind) -> io::Result<bool> {
     let mut bytes = [0; 1 << 16];
     loop {
@@ -228,8 +227,7 @@ struct Port(());
 
 impl Port {
     fn open() -> io::Result<Port> {
-        // SAFETY: grants this process one port, where QEMU's debug console
-        // listens; no memory is touched.
+        // SAFETY: grants this process the port of QEMU's debug console; does not touch memory.
         if unsafe { libc::ioperm(u64::from(FRAME_PORT), 1, 1) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -247,9 +245,8 @@ impl Port {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // SAFETY: `open` was granted the port; OUTSB reads exactly
-        // `bytes.len()` bytes from RSI upward (DF is clear by the ABI) and
-        // writes no memory.
+        // SAFETY: `open` was granted the port; OUTSB reads exactly `bytes.len()` bytes from RSI
+        // upward (the ABI clears DF) and writes no memory.
         unsafe {
             core::arch::asm!(
                 "rep outsb",

@@ -1,36 +1,36 @@
-//! What a counter counts. Events that nothing here models count nothing.
+//! Counted events. Unmodelled events count 0.
 
-/// How often each event has happened.
+/// Number of occurrences of each event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::guest) struct Happened {
     pub(in crate::guest) instructions: u64,
-    /// Modelled, as [`cycles`](crate::guest::instruction::cycles) says.
+    /// Modelled, see [`cycles`](crate::guest::instruction::cycles).
     pub(in crate::guest) cycles: u64,
     /// Branches that retired, taken or not.
     pub(in crate::guest) branches: u64,
-    /// Known only while branches are followed one by one, as the next.
+    /// This and the next are known only while branches are followed one by one.
     pub(in crate::guest) taken: u64,
     pub(in crate::guest) mispredicted: u64,
 }
 
-/// An event that can be counted.
+/// A countable event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Instructions,
     Cycles,
-    /// Slots in which an instruction could be issued.
+    /// Issue slots.
     Slots,
     Branches,
     Taken,
     Mispredicted,
 }
 
-/// Slots of a cycle, as Ice Lake's documents say; the model itself has one.
+/// Slots per cycle, as documented for Ice Lake; the model itself has one.
 const SLOTS: u64 = 4;
 
 impl Event {
-    /// What IA32_PERFEVTSELx selects. SDM 18.2.1.2, Table 18-2; with a counter
-    /// mask it would count cycles, which are not told apart here.
+    /// The event that IA32_PERFEVTSELx selects. SDM 18.2.1.2, Table 18-2; a counter mask would
+    /// count cycles, which are not modelled separately.
     pub(super) const fn of_intel(select: u64) -> Option<Event> {
         if select >> 24 & 0xFF != 0 {
             return None;
@@ -46,7 +46,7 @@ impl Event {
         })
     }
 
-    /// What PERF_CTLx selects. AMD PPR of family 19H, 2.1.15.
+    /// The event that PERF_CTLx selects. AMD PPR of family 19H, 2.1.15.
     pub(super) const fn of_amd(select: u64) -> Option<Event> {
         if select >> 24 & 0xFF != 0 {
             return None;
@@ -61,7 +61,7 @@ impl Event {
         })
     }
 
-    /// What a fixed counter counts. SDM Table 18-2.
+    /// The event of a fixed counter. SDM Table 18-2.
     pub(super) const fn of_fixed(index: usize) -> Option<Event> {
         Some(match index {
             0 => Event::Instructions,
@@ -82,8 +82,8 @@ impl Event {
         }
     }
 
-    /// The cycles that pass at the least before it has happened this often: an
-    /// instruction takes one or more.
+    /// The minimum number of cycles before this number of occurrences: an instruction takes at
+    /// least one.
     pub(super) const fn cycles_at_least(self, times: u64) -> u64 {
         match self {
             Event::Slots => times.div_ceil(SLOTS),
@@ -91,7 +91,7 @@ impl Event {
         }
     }
 
-    /// Counted only where branches are followed one by one.
+    /// Whether it is counted only while branches are followed one by one.
     pub(super) const fn needs_branches(self) -> bool {
         matches!(self, Event::Taken | Event::Mispredicted)
     }

@@ -1,13 +1,12 @@
-//! The performance monitor of one virtual CPU: counters that are fed with what
-//! the vCPU executes.
+//! The performance monitor of one virtual CPU: counters of what the vCPU executes.
 //!
-//! Intel's architectural monitor, versions 1 to 5 (SDM 18.2), with as many
-//! counters as CPUID leaf 0AH of the chosen CPU says, and AMD's core counters,
-//! from PerfMonV2 on with global registers. Instructions, cycles and branches
-//! are counted; caches and the like are not modelled, and leaf 0AH says so.
+//! Intel's architectural monitor, versions 1 to 5 (SDM 18.2), with the number of counters in CPUID
+//! leaf 0AH of the chosen CPU, and AMD's core counters, from PerfMonV2 on with global registers.
+//! Instructions, cycles and branches are counted; caches etc. are not modelled, and leaf 0AH
+//! reports that.
 //!
-//! What counts inexactly: an instruction that faults counts with the rest of
-//! its block of code, and again when it is repeated.
+//! Inexact: a faulting instruction counts with the rest of its block of code, and again when it is
+//! repeated.
 
 mod event;
 mod registers;
@@ -22,20 +21,19 @@ const PERF_MON_V2: u32 = 1 << 0;
 const AMD_COUNTERS: usize = 6;
 /// Newer versions are announced as this one.
 const NEWEST: u32 = 5;
-/// CPUID.0AH:EBX, events that are not there: reference cycles, as no clock ticks
-/// beside the instructions; LLC references and misses; slots and what becomes of
-/// them. SDM Table 18-1.
+/// CPUID.0AH:EBX, unavailable events: reference cycles, because there is no separate clock; LLC
+/// references and misses; slots and top-down events. SDM Table 18-1.
 const NOT_THERE: u32 = 0b1_1111_1001_1100;
 
-/// PERFEVTSELx: counts in user mode, in ring 0, interrupts, is on.
+/// PERFEVTSELx: user mode, ring 0, interrupt, enabled.
 const USR: u64 = 1 << 16;
 const OS: u64 = 1 << 17;
 const INT: u64 = 1 << 20;
 const EN: u64 = 1 << 22;
-/// In transactions alone, and without what an abort undoes. SDM 18.3.6.5.
+/// Counts only in transactions, and without aborted ones. SDM 18.3.6.5.
 const IN_TX: u64 = 1 << 32;
 const IN_TXCP: u64 = 1 << 33;
-/// The one counter that has `IN_TXCP`.
+/// The only counter with `IN_TXCP`.
 const UNDOES: usize = 2;
 
 /// A counter with its event select register.
@@ -50,13 +48,13 @@ pub(super) struct Pmu {
     amd: bool,
     /// AMD: 1 without global registers, 2 with them.
     version: u32,
-    /// IA32_A_PMCx exist.
+    /// Whether IA32_A_PMCx exist.
     full_width: bool,
     /// CPUID.0AH:EDX\[15\] or an early version: bit AnyThread is reserved.
     no_any_thread: bool,
-    /// The CPU has transactions.
+    /// Whether the CPU has transactions.
     tsx: bool,
-    /// Counter [`UNDOES`] as the transaction began.
+    /// Value of counter [`UNDOES`] at the start of the transaction.
     at_begin: u64,
     width: u32,
     general: Vec<General>,
@@ -64,12 +62,12 @@ pub(super) struct Pmu {
     fixed_ctrl: u64,
     global_ctrl: u64,
     status: u64,
-    /// A PMI has stopped the counters: GLOBAL_STATUS.CTR_FRZ.
+    /// A PMI has frozen the counters: GLOBAL_STATUS.CTR_FRZ.
     pub(super) frozen: bool,
 }
 
 impl Pmu {
-    /// Intel's, as leaf 0AH tells; `None` where there is none.
+    /// Intel's monitor according to leaf 0AH; `None` if there is none.
     pub(super) fn intel(leaf_a: Leaf, full_width: bool) -> Option<Pmu> {
         let version = (leaf_a.eax & 0xFF).min(NEWEST);
         let byte = |shift: u32| leaf_a.eax >> shift & 0xFF;
@@ -79,19 +77,19 @@ impl Pmu {
         (version > 0).then_some(Pmu { full_width, ..monitor })
     }
 
-    /// AMD's, as leaf 80000022H tells.
+    /// AMD's monitor according to leaf 80000022H.
     pub(super) fn amd(leaf_8000_0022: Leaf) -> Pmu {
         let version = if leaf_8000_0022.eax & PERF_MON_V2 != 0 { 2 } else { 1 };
         Pmu { amd: true, ..Pmu::new(version, AMD_COUNTERS as u32, 0, 48) }
     }
 
-    /// Whether the CPU has transactions.
+    /// Sets whether the CPU has transactions.
     pub(super) fn with_transactions(self, tsx: bool) -> Pmu {
         Pmu { tsx, ..self }
     }
 
     fn new(version: u32, general: u32, fixed: u32, width: u32) -> Pmu {
-        // As after a reset, when all general counters are enabled. SDM 18.2.2.
+        // In reset state, in which all general counters are enabled. SDM 18.2.2.
         let global_ctrl = if version >= 2 { ones(general) } else { 0 };
         Pmu {
             amd: false,
@@ -110,7 +108,7 @@ impl Pmu {
         }
     }
 
-    /// The chosen CPU's leaf 0AH, less what is not modelled.
+    /// The chosen CPU's leaf 0AH without unmodelled features.
     pub(super) const fn leaf_a(&self, of_cpu: Leaf) -> Leaf {
         let not_there = NOT_THERE & ones(of_cpu.eax >> 24 & 0x1F) as u32;
         Leaf { eax: of_cpu.eax & !0xFF | self.version, ebx: of_cpu.ebx | not_there, ..of_cpu }
@@ -120,12 +118,12 @@ impl Pmu {
         self.amd
     }
 
-    /// A counter's value after which it is 0 again.
+    /// A counter's maximum, after which it wraps to 0.
     const fn mask(&self) -> u64 {
         (1 << self.width) - 1
     }
 
-    /// The bits of the counters in the global registers.
+    /// The counters' bits in the global registers.
     fn counters(&self) -> u64 {
         ones(self.general.len() as u32) | ones(self.fixed.len() as u32) << 32
     }
@@ -134,7 +132,7 @@ impl Pmu {
         !self.frozen && (self.version < 2 || self.global_ctrl >> bit & 1 != 0)
     }
 
-    /// What general counter `index` counts, if it is on.
+    /// The event of general counter `index`, if enabled.
     fn event(&self, index: usize) -> Option<Event> {
         let select = self.general.get(index)?.select;
         if select & EN == 0 || select & (USR | OS) == 0 || !self.is_enabled(index) {
@@ -143,8 +141,7 @@ impl Pmu {
         if self.amd { Event::of_amd(select) } else { Event::of_intel(select) }
     }
 
-    /// What fixed counter `index` counts, if it is on, and its four bits of
-    /// control.
+    /// The event of fixed counter `index`, if enabled, and its four control bits.
     fn fixed_event(&self, index: usize) -> Option<(Event, u64)> {
         let control = self.fixed_ctrl >> (4 * index) & 0xF;
         if control & 3 == 0 || !self.is_enabled(32 + index) {
@@ -153,20 +150,19 @@ impl Pmu {
         Some((Event::of_fixed(index)?, control))
     }
 
-    /// Some counter is on, whatever the privilege level.
+    /// Whether any counter is enabled, at any privilege level.
     pub(super) fn is_on(&self) -> bool {
         (0..self.general.len()).any(|index| self.event(index).is_some())
             || (0..self.fixed.len()).any(|index| self.fixed_event(index).is_some())
     }
 
-    /// Some counter that is on counts what is known only of branches that are
-    /// followed one by one.
+    /// Whether an enabled counter needs branches to be followed one by one.
     pub(super) fn needs_branches(&self) -> bool {
         (0..self.general.len()).any(|i| self.event(i).is_some_and(Event::needs_branches))
     }
 
-    /// The cycles that pass at the least at this privilege level before a
-    /// counter interrupts; `None` where none can.
+    /// The minimum number of cycles at this privilege level before a counter interrupts; `None` if
+    /// none can.
     pub(super) fn cycles_to_interrupt(&self, cpl: u8) -> Option<u64> {
         let left = |count: u64| (1 << self.width) - count;
         let general = self.general.iter().enumerate().filter_map(|(index, counter)| {
@@ -182,12 +178,12 @@ impl Pmu {
         general.chain(fixed).min()
     }
 
-    /// A transaction begins.
+    /// A transaction starts.
     pub(super) fn begin(&mut self) {
         self.at_begin = self.general.get(UNDOES).map_or(0, |counter| counter.count);
     }
 
-    /// It is undone.
+    /// The transaction aborts.
     pub(super) fn abort(&mut self) {
         if let Some(counter) = self.general.get_mut(UNDOES)
             && counter.select & IN_TXCP != 0
@@ -196,8 +192,8 @@ impl Pmu {
         }
     }
 
-    /// Counts what happened at a privilege level, in a transaction or in none.
-    /// `true`: a counter that asks for an interrupt has overflowed.
+    /// Counts events at a privilege level, inside or outside of a transaction. `true`: a counter
+    /// with interrupt has overflowed.
     pub(super) fn count(&mut self, happened: &Happened, cpl: u8, in_tx: bool) -> bool {
         let mask = self.mask();
         let add = |count: &mut u64, times: u64| {
@@ -228,17 +224,15 @@ impl Pmu {
         interrupts
     }
 
-    /// A PMI has come, and DEBUGCTL.FREEZE_PERFMON_ON_PMI is set. Before
-    /// version 4 the CPU clears the enable bits itself, from then on it sets
-    /// GLOBAL_STATUS.CTR_FRZ. SDM 17.4.7.
+    /// A PMI was raised, and DEBUGCTL.FREEZE_PERFMON_ON_PMI is set. Before version 4 the CPU clears
+    /// the enable bits; from version 4 on it sets GLOBAL_STATUS.CTR_FRZ. SDM 17.4.7.
     pub(super) const fn freeze(&mut self) {
         if !self.amd && self.version < 4 {
             self.global_ctrl = 0;
         }
     }
 
-    /// RDPMC; `None` where there is no such counter. SDM Vol. 2B; AMD APM
-    /// Vol. 3.
+    /// RDPMC; `None` for a missing counter. SDM Vol. 2B; AMD APM Vol. 3.
     pub(super) fn rdpmc(&self, ecx: u32) -> Option<u64> {
         let index = (ecx & 0xFFFF) as usize;
         match ecx >> 16 {
@@ -257,7 +251,7 @@ const fn fixed_ring(cpl: u8) -> u64 {
     if cpl == 0 { 1 } else { 2 }
 }
 
-/// The lowest `n` bits, of 32 at the most.
+/// The lowest `n` bits, at most 32.
 const fn ones(n: u32) -> u64 {
     (1 << n) - 1
 }

@@ -1,5 +1,4 @@
-//! The registers of the performance monitor by address: which exist, which
-//! bits they take.
+//! The performance monitor's registers by address: which exist, and which bits they accept.
 
 use lbr_msr::Msr;
 use lbr_msr::address::{
@@ -18,7 +17,7 @@ const IA32_FIXED_CTR_CTRL: Msr = Msr(0x38D);
 const IA32_PERF_GLOBAL_CTRL: Msr = Msr(0x38F);
 const IA32_PERF_GLOBAL_INUSE: Msr = Msr(0x392);
 const IA32_A_PMC0: u32 = 0x4C1;
-/// Registers of each family on CPUs with the most counters.
+/// Maximum number of registers per family.
 const MOST: u32 = 8;
 
 // AMD APM Vol. 2, 13.2; Linux msr-index.h.
@@ -30,10 +29,9 @@ const AMD_GLOBAL_CTL: Msr = Msr(0xC000_0301);
 
 /// PERFEVTSELx: AnyThread.
 const ANY: u64 = 1 << 21;
-/// PERF_CTLx of AMD: events have 12 bits, and there are the host's and the
-/// guest's.
+/// PERF_CTLx of AMD: events have 12 bits, plus the host-only and guest-only bits.
 const AMD_CTL_BITS: u64 = 0x30F_FFFF_FFFF;
-/// GLOBAL_STATUS of other facilities: uncore, DS buffer, condition changed.
+/// GLOBAL_STATUS bits of other facilities: uncore, DS buffer, condition changed.
 const OTHERS: u64 = 0b111 << 61;
 /// From version 4 on: Processor Trace, LBR_FRZ, CTR_FRZ, ASCI.
 const SINCE_4: u64 = 1 << 55 | 0b111 << 58;
@@ -50,11 +48,11 @@ enum Register {
     StatusReset,
     StatusSet,
     InUse,
-    /// Other CPUs have it.
+    /// Exists only on other CPUs.
     Absent,
 }
 
-/// The distance from the first register of a family.
+/// The offset from the first register of a family.
 fn index(msr: Msr, first: u32, count: u32) -> Option<usize> {
     let index = msr.0.wrapping_sub(first);
     (index < count).then_some(index as usize)
@@ -105,8 +103,7 @@ impl Pmu {
             })
     }
 
-    /// RDMSR. The bits of GLOBAL_STATUS that freezing sets are the LBR's to
-    /// tell.
+    /// RDMSR. The LBR handles the bits of GLOBAL_STATUS that freezing sets.
     pub(in crate::guest) fn read(&self, msr: Msr) -> Answer<u64> {
         let Some(register) = self.register(msr) else { return Answer::NotOurs };
         let value = match register {
@@ -149,7 +146,7 @@ impl Pmu {
         match register {
             Register::Select(i) => self.general.get_mut(i)?.select = value,
             Register::Count(i) if self.amd => self.general.get_mut(i)?.count = value & mask,
-            // Bits 31:0 are written and extended by their sign. SDM 18.2.6.
+            // Bits 31:0 are written and sign-extended. SDM 18.2.6.
             Register::Count(i) => {
                 let extended = i64::from(value as u32 as i32) as u64;
                 self.general.get_mut(i)?.count = extended & mask;
@@ -165,7 +162,7 @@ impl Pmu {
         Some(())
     }
 
-    /// EN_PERF_METRICS, which came with the counter of slots. SDM 18.3.9.3.
+    /// EN_PERF_METRICS, introduced with the slots counter. SDM 18.3.9.3.
     fn metrics(&self) -> u64 {
         u64::from(self.fixed.len() > 3) << 48
     }
@@ -183,7 +180,7 @@ impl Pmu {
         }
     }
 
-    /// For each counter both rings, AnyThread and the interrupt.
+    /// Per counter: both rings, AnyThread and the interrupt.
     fn fixed_ctrl_bits(&self) -> u64 {
         let each = if self.no_any_thread { 0b1011 } else { 0b1111 };
         (0..self.fixed.len()).fold(0, |bits, i| bits | each << (4 * i))
@@ -191,7 +188,7 @@ impl Pmu {
 
     fn status_bits(&self) -> u64 {
         match (self.amd, self.version >= 4) {
-            // Linux writes ones to all bits but those it did not handle.
+            // Linux writes ones to all bits except those it did not handle.
             (true, _) => u64::MAX,
             (false, false) => self.counters() | OTHERS,
             (false, true) => self.counters() | OTHERS | SINCE_4,

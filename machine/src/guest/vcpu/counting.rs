@@ -1,5 +1,5 @@
-//! The counters of a virtual CPU: fed with what generated code has counted,
-//! and what an overflow does to the branch records.
+//! The counters of a virtual CPU, updated from generated code, and the effect of an overflow on the
+//! branch records.
 
 use lbr_msr::address::{
     AMD_PERF_CNTR_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS_CLR, IA32_DEBUGCTL,
@@ -14,23 +14,23 @@ use super::super::registers::Answer;
 use super::Vcpu;
 
 impl Vcpu {
-    /// A counter is on.
+    /// Whether a counter is enabled.
     pub(in crate::guest) const fn counting(&self) -> bool {
         self.counting
     }
 
-    /// Whether RDMSR of this register looks at a counter.
+    /// Whether RDMSR of this register reads a counter.
     pub(in crate::guest) fn is_of_monitor(&self, msr: Msr) -> bool {
         self.pmu.as_ref().is_some_and(|pmu| pmu.read(msr) != Answer::NotOurs)
     }
 
-    /// RDMSR of a register of the performance monitor; `None` where it is none.
+    /// RDMSR of a performance-monitor register; `None` for others.
     pub(super) fn read_counter(&mut self, msr: Msr) -> Option<Answer<u64>> {
         match self.pmu.as_ref()?.read(msr) {
             Answer::NotOurs => None,
             Answer::Done(value) => {
                 self.counts.reads += 1;
-                // What freezes is the software LBR's to know.
+                // The software LBR knows the freeze bits.
                 let status = [IA32_PERF_GLOBAL_STATUS, AMD_PERF_CNTR_GLOBAL_STATUS];
                 let frozen = match status.contains(&msr) {
                     true => self.lbr.read(msr).unwrap_or(0),
@@ -42,7 +42,7 @@ impl Vcpu {
         }
     }
 
-    /// WRMSR of a register of the performance monitor; `None` where it is none.
+    /// WRMSR of a performance-monitor register; `None` for others.
     pub(super) fn write_counter(&mut self, msr: Msr, value: u64) -> Option<Answer<()>> {
         match self.pmu.as_mut()?.write(msr, value) {
             Answer::NotOurs => None,
@@ -67,8 +67,7 @@ impl Vcpu {
         Answer::Fault
     }
 
-    /// Looks at what may have switched counters. Whether one of them counts
-    /// what only branches tell.
+    /// Checks for enabled counters. Returns whether one of them needs branches to be followed.
     pub(super) fn look_at_counters(&mut self) -> bool {
         let bit = PerfGlobalStatus::CTR_FRZ.bits();
         let frozen = self.is_set(IA32_PERF_GLOBAL_STATUS, bit)
@@ -79,7 +78,7 @@ impl Vcpu {
         self.counting && pmu.needs_branches()
     }
 
-    /// Generated code has counted so far; `rest` of the present block will not
+    /// Adds the counts of generated code; `rest` is the part of the present block that will not
     /// execute.
     pub(in crate::guest) fn executed(&mut self, so_far: Happened, rest: BlockPart) {
         let since =
@@ -101,7 +100,7 @@ impl Vcpu {
         }
     }
 
-    /// For how many cycles no block has to be told of.
+    /// The number of cycles for which no block needs to be reported.
     pub(in crate::guest) fn cycles_to_wait(&self) -> u64 {
         let now = self.recording
             || self.asked.is_some()
@@ -115,14 +114,13 @@ impl Vcpu {
         }
     }
 
-    /// A far branch is about to execute: what follows may have another
-    /// privilege level.
+    /// A far branch is about to execute: the privilege level may change.
     pub(in crate::guest) const fn leaves_level(&mut self) {
         self.leaves_level = true;
     }
 
-    /// A block starts at the privilege level that `cpl` tells. Whether an
-    /// interrupt of the performance monitor is due before it executes.
+    /// A block starts at the privilege level `cpl`. Returns whether the performance monitor's
+    /// interrupt is due before it executes.
     pub(in crate::guest) fn is_interrupted(&mut self, cpl: impl FnOnce() -> u8) -> bool {
         if std::mem::take(&mut self.leaves_level) && !self.recording {
             self.cpl = cpl();
@@ -133,12 +131,12 @@ impl Vcpu {
         pmi
     }
 
-    /// The block that has been told of does not execute now.
+    /// The reported block does not execute now.
     pub(in crate::guest) fn left(&mut self, cycles: u32) {
         self.cycles = self.cycles.map(|before| before.saturating_sub(cycles));
     }
 
-    /// Freezes what is to be frozen, behind the last branch that retired.
+    /// Freezes after the last retired branch, as configured.
     pub(super) fn freeze_on_overflow(&mut self) {
         if !std::mem::take(&mut self.overflow) {
             return;
@@ -153,8 +151,7 @@ impl Vcpu {
         self.look_at_control();
     }
 
-    /// Delivering the interrupt sets the mask of LVTPC. SDM 11.5.1; AMD's local
-    /// APIC leaves it.
+    /// Delivering the interrupt sets the mask of LVTPC. SDM 11.5.1; AMD's local APIC does not.
     pub(in crate::guest) fn delivery_masks(&self) -> bool {
         self.pmu.as_ref().is_some_and(|pmu| !pmu.is_amd())
     }
@@ -163,7 +160,7 @@ impl Vcpu {
         self.pmu.is_some()
     }
 
-    /// RDPMC: `None` where there is no such counter.
+    /// RDPMC: `None` for a missing counter.
     pub(in crate::guest) fn rdpmc(&self, ecx: u32) -> Option<u64> {
         self.pmu.as_ref()?.rdpmc(ecx)
     }

@@ -1,9 +1,7 @@
-//! One virtual CPU: turns what it executes into retired branches and feeds
-//! them to its software LBR.
+//! One virtual CPU: turns its execution into retired branches for its software LBR.
 //!
-//! Of an instruction QEMU tells before it executes, of a block when it starts,
-//! of a discontinuity after the fact. So a branch is pending from the moment
-//! it starts until it is known where execution went on.
+//! QEMU reports an instruction before it executes, a block when it starts, and a discontinuity
+//! afterwards. So a branch is pending from its start until it is known where execution continued.
 
 mod counting;
 
@@ -16,52 +14,52 @@ use lbr_msr::{Msr, MsrRead, MsrWrite};
 
 use super::model::Model;
 use super::pmu::{Happened, Pmu};
-use super::predict::Predictor;
 use super::registers::{Answer, Owner};
 use super::sharing::SharedSelect;
 use super::transaction::Transaction;
+use lbr_msr::soft::Predictor;
 
 /// The state of one virtual CPU.
 #[derive(Debug)]
 pub(super) struct Vcpu {
     lbr: SoftLbr,
     index: u32,
-    /// Of the model that `lbr` was made by.
+    /// The version of the model that made `lbr`.
     version: u32,
-    /// What has been written of the names of faults.
+    /// The fault names written so far.
     names: Vec<u8>,
     select: Option<SharedSelect>,
     control: Msr,
     enable: u64,
     recording: bool,
-    /// The branch that has started and has not arrived yet.
+    /// The branch that has started but not completed.
     pending: Option<BranchInsn>,
-    /// How far from where QEMU translated it the present block executes.
+    /// The offset of the present block from its address at translation.
     shift: u64,
     predictor: Predictor,
     transaction: Option<Transaction>,
     pmu: Option<Pmu>,
-    /// What its counters have counted, as generated code counts.
+    /// Its event counts from generated code.
     pub(super) counted: Happened,
-    /// A counter is on.
+    /// Whether a counter is enabled.
     counting: bool,
-    /// A counter has overflowed, and nothing is frozen yet.
+    /// A counter has overflowed, but nothing is frozen yet.
     overflow: bool,
-    /// An interrupt of the performance monitor is due.
+    /// A performance-monitor interrupt is due.
     pmi: bool,
-    /// Whether generated code tells of branches, and whether it counts.
+    /// Whether generated code reports branches, and whether it counts.
     pub(super) told_of: (bool, bool),
-    /// Privilege level of what executes, valid while recording or counting.
+    /// Current privilege level, valid while recording or counting.
     cpl: u8,
     /// A far branch has started.
     leaves_level: bool,
-    /// Cycles since the last retired branch; not known before the first.
+    /// Cycles since the last retired branch; unknown before the first.
     cycles: Option<u32>,
-    /// An exception has been raised and not been delivered yet.
+    /// An exception was raised but not delivered.
     exception: bool,
-    /// RCX as the guest had it before an access that is made to fault.
+    /// The guest's RCX before an access that is made to fault.
     pub(super) faulting_rcx: Option<u64>,
-    /// The instruction that faults, where execution was made to fault elsewhere.
+    /// The address of the faulting instruction, if the fault was raised elsewhere.
     pub(super) faulting_ip: Option<u64>,
     /// The leaf and sub-leaf of a CPUID instruction that has just executed.
     pub(super) asked: Option<(u32, u32)>,
@@ -70,7 +68,7 @@ pub(super) struct Vcpu {
     pub(super) counts: EventCounts,
 }
 
-/// What a vCPU has done, for the plugin's last word.
+/// Event counts of a vCPU, for the final statistics.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EventCounts {
     pub(super) retired: u64,
@@ -82,8 +80,8 @@ pub(super) struct EventCounts {
 }
 
 impl Vcpu {
-    /// The virtual CPU `index` of a machine with this CPU; `select` where it
-    /// shares the filter with others.
+    /// Virtual CPU `index` of a machine with this CPU; `select` if it shares the filter with
+    /// others.
     pub(super) fn new(model: &Model, index: u32, select: Option<SharedSelect>) -> Vcpu {
         let registers = &model.cpu.caps.registers;
         Vcpu {
@@ -117,12 +115,12 @@ impl Vcpu {
         }
     }
 
-    /// Whether the branches of this vCPU are wanted.
+    /// Whether the branches of this vCPU must be reported.
     pub(super) const fn recording(&self) -> bool {
         self.recording
     }
 
-    /// Takes over what has become of the model.
+    /// Applies changes of the model.
     pub(super) fn follow(&mut self, model: &Model) {
         if self.version != model.version() {
             self.version = model.version();
@@ -156,7 +154,7 @@ impl Vcpu {
         }
     }
 
-    /// WRMSR at privilege level 0. It may ask to change the model.
+    /// WRMSR at privilege level 0. It may change the model.
     pub(super) fn write(&mut self, msr: Msr, value: u64, model: &Model) -> Answer<()> {
         self.cpl = 0;
         if let Some(answer) = self.write_counter(msr, value) {
@@ -166,8 +164,7 @@ impl Vcpu {
         if owner == Owner::Machine {
             return self.tell_machine(msr, value, model);
         }
-        // A register that cannot even be read is not there; one that is there
-        // refuses a value.
+        // An unreadable register does not exist; a readable one refused the value.
         if owner == Owner::Emulator || owner == Owner::LbrOrEmulator && self.lbr.read(msr).is_err()
         {
             return Answer::NotOurs;
@@ -208,7 +205,7 @@ impl Vcpu {
         }
         let names = std::mem::take(&mut self.names);
         let faults = match &*String::from_utf8_lossy(&names) {
-            // What follows in the same call pads it.
+            // Later writes of the same call are padding.
             "" => return Answer::Done(()),
             machine::NONE => Ok(Faults::NONE),
             names => names.parse(),
@@ -237,17 +234,17 @@ impl Vcpu {
         Answer::Fault
     }
 
-    /// Starts or stops following the vCPU. WRMSR executes at privilege level 0
-    /// and is no branch: nothing is pending.
+    /// Starts or stops following the vCPU. WRMSR executes at privilege level 0 and is not a branch,
+    /// so nothing is pending.
     fn look_at_control(&mut self) {
-        // DEBUGCTL.LBR enables AMD's one-entry pair beside a stack.
+        // DEBUGCTL.LBR enables AMD's one-entry pair, also with a stack.
         let lbr = self.is_set(self.control, self.enable) || self.is_set(IA32_DEBUGCTL, 1);
         let recording = self.look_at_counters() || lbr;
         if recording != self.recording {
             self.recording = recording;
             self.pending = None;
             self.cycles = None;
-            self.predictor.start();
+            self.predictor.forget_calls();
         }
     }
 
@@ -269,13 +266,13 @@ impl Vcpu {
         self.shift = start.wrapping_sub(translated);
     }
 
-    /// Where code is that QEMU translated at `translated`.
+    /// The present address of code that QEMU translated at `translated`.
     pub(super) const fn at(&self, translated: u64) -> u64 {
         translated.wrapping_add(self.shift)
     }
 
-    /// A block that takes `cycles` starts at `start`. `cpl` tells the privilege
-    /// level; it is asked only where a branch may have changed it.
+    /// A block of `cycles` starts at `start`. `cpl` returns the privilege level; it is called only
+    /// if a branch may have changed it.
     pub(super) fn block(&mut self, start: u64, cycles: u32, cpl: impl FnOnce() -> u8) {
         self.take_over_select();
         if let Some(branch) = self.pending.take() {
@@ -285,8 +282,7 @@ impl Vcpu {
         self.cycles = self.cycles.map(|before| before.saturating_add(cycles));
     }
 
-    /// HLT is about to execute, and here it stands for a C-state deeper than
-    /// C1.
+    /// HLT, which means a C-state deeper than C1 here, is about to execute.
     pub(super) fn deep_c_state(&mut self) {
         self.lbr.deep_c_state();
     }
@@ -297,12 +293,12 @@ impl Vcpu {
         self.transaction = Some(transaction);
     }
 
-    /// XEND, or what aborts a transaction unrecorded.
+    /// XEND, or an abort without a record.
     pub(super) fn end_transaction(&mut self) {
         self.transaction = None;
     }
 
-    /// XABORT at `from`: the transaction to undo, `None` outside one.
+    /// XABORT at `from`: the transaction to roll back, `None` outside of one.
     pub(super) fn abort(&mut self, from: u64) -> Option<Transaction> {
         let transaction = self.transaction?;
         self.pmu.iter_mut().for_each(Pmu::abort);
@@ -318,8 +314,8 @@ impl Vcpu {
         self.exception = true;
     }
 
-    /// An interrupt or an exception has gone from `from` to its handler at
-    /// `to`, where the privilege level is `cpl`.
+    /// An interrupt or exception was delivered from `from` to its handler at `to`, where the
+    /// privilege level is `cpl`.
     pub(super) fn delivered(&mut self, from: u64, to: u64, cpl: u8, debug: bool) {
         self.counts.discontinuities += 1;
         let exception = std::mem::take(&mut self.exception);
@@ -331,8 +327,8 @@ impl Vcpu {
             self.cpl = cpl;
             return;
         }
-        // An exception at the branch itself means that it did not retire, or
-        // that it is INT n, whose record is the one made below.
+        // An exception at the branch itself means that it did not retire, or that it is INT n,
+        // which is recorded below.
         if let Some(branch) = pending
             && !(exception && from == branch.ip)
         {
@@ -341,7 +337,7 @@ impl Vcpu {
         }
         self.freeze_on_overflow();
         if debug {
-            // No record (SDM24 Table 20-3), and recording ends (SDM 17.4.2).
+            // No record (SDM24 Table 20-3), and recording stops (SDM 17.4.2).
             self.lbr.debug_exception();
             self.look_at_control();
         } else {
@@ -351,12 +347,12 @@ impl Vcpu {
         self.cpl = cpl;
     }
 
-    /// `branch` has gone on at `to`, which for a conditional one may be the
-    /// next instruction. One that jumps to the next instruction cannot be told
-    /// from one that is not taken and counts as such.
+    /// `branch` continued at `to`, which for a conditional one may be the next instruction. A taken
+    /// branch to the next instruction looks like one that is not taken, and counts as such.
     fn arrived(&mut self, branch: BranchInsn, to: u64, cpl_after: u8) {
         let taken = !branch.is_conditional() || to != branch.next();
-        let mispredicted = self.predictor.executed(&branch, to, taken);
+        let mispredicted =
+            self.predictor.executed(branch.ip, branch.next(), branch.class, to, taken);
         self.count(&Happened {
             taken: taken.into(),
             mispredicted: mispredicted.into(),
@@ -391,9 +387,8 @@ const fn other(from: u64, to: u64, cpl_after: u8) -> Retired {
     Retired { cpl_after, mispredicted: Some(false), ..Retired::user(from, to, HwBranchType::Other) }
 }
 
-/// The privilege level at an address of a 64-bit Linux, for the moment between
-/// a far branch and the first instruction after it, when an interrupt has
-/// already replaced CS.
+/// The privilege level at an address of 64-bit Linux, used between a far branch and the first
+/// instruction after it, when an interrupt has already replaced CS.
 const fn level_of(address: u64) -> u8 {
     if address >> 63 == 1 { 0 } else { 3 }
 }

@@ -1,7 +1,7 @@
-//! Starts the test machine's guest in QEMU, passes on what its command prints,
-//! keeps the files it left, and ends with its exit status.
+//! Starts the test machine's guest in QEMU, forwards the output of its command, saves the files it
+//! created, and exits with its status.
 //!
-//! `scripts/test-machine` calls it with the parts it has fetched and built.
+//! Called by `scripts/test-machine` with the parts it has downloaded and built.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -18,9 +18,9 @@ use lbr_test_machine::frame::{self, FrameKind};
 use lbr_test_machine::{COMMAND_FILE, ENVIRONMENT_FILE, FRAME_PORT, MODULE_FOLDER, WORK_FOLDER};
 use options::{Options, USAGE};
 
-/// Bad usage, as the `lbr` command ends with.
+/// Bad usage; the same status as `lbr`'s.
 const USAGE_STATUS: u8 = 2;
-/// The machine itself failed.
+/// The machine failed.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
@@ -53,31 +53,31 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the script has fetched and built.
+/// The parts that the script has downloaded and built.
 #[derive(Debug)]
 struct Parts {
-    /// Runs one of QEMU's programs, named by its first argument.
+    /// Runs a QEMU program, named by its first argument.
     qemu: PathBuf,
     kernel: PathBuf,
     plugin: PathBuf,
-    /// What the guest's file system holds in any case.
+    /// The base files of the guest.
     root: PathBuf,
     /// The kernel modules.
     modules: PathBuf,
 }
 
-/// An error with what was being done.
+/// Adds the failed operation to an error.
 fn doing<T>(result: io::Result<T>, what: impl FnOnce() -> String) -> io::Result<T> {
     result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", what())))
 }
 
-/// QEMU, killed when nobody waits for it any more.
+/// QEMU, killed on drop.
 #[derive(Debug)]
 struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -105,7 +105,7 @@ fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
         .args(["-device", &format!("isa-debugcon,iobase={FRAME_PORT:#x},chardev=frames")])
         .args(["-serial", &format!("file:{}", console.display())])
         .args(["-plugin", &format!("{},{}", parts.plugin.display(), options.plugin())])
-        // The plugin's last word.
+        // The plugin's statistics.
         .args(if options.verbose { &["-d", "plugin"][..] } else { &[] })
         .arg("-kernel")
         .arg(&parts.kernel)
@@ -124,7 +124,7 @@ fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
     let status = follow(&receiver, options, started);
     let log = fs::read(&console).unwrap_or_default();
     if options.verbose || !matches!(status, Ok(Some(_))) {
-        // The end of it: a panic or an error of the kernel stands there.
+        // The end of the log, with a panic or error of the kernel.
         let from = if options.verbose { 0 } else { log.len().saturating_sub(4000) };
         let log = String::from_utf8_lossy(log.get(from..).unwrap_or_default()).into_owned();
         for line in log.lines() {
@@ -134,12 +134,12 @@ fn boot(parts: &Parts, options: &Options) -> io::Result<u8> {
     let Some(status) = status? else {
         drop(machine);
         return Err(io::Error::other(if log.is_empty() {
-            "QEMU did not start the guest; its reason stands above"
+            "QEMU did not start the guest; see its message above"
         } else {
-            "the guest stopped before its command had ended; the end of its console stands above"
+            "the guest stopped before its command ended; the end of its console is above"
         }));
     };
-    // The guest powers off by itself; the plugin has a last word to say then.
+    // The guest powers off; the plugin then prints its statistics.
     let patience = Instant::now();
     while patience.elapsed() < Duration::from_secs(5) && machine.0.try_wait()?.is_none() {
         std::thread::sleep(Duration::from_millis(10));
@@ -170,7 +170,7 @@ fn write_initrd(path: &Path, parts: &Parts, options: &Options) -> io::Result<()>
         };
         archive.file(&name, mode, &contents)?;
     }
-    // `su user -c COMMAND` runs one without rights.
+    // `su user -c COMMAND` runs a command as an ordinary user.
     archive.file(
         "etc/passwd",
         0o644,
@@ -184,11 +184,11 @@ fn write_initrd(path: &Path, parts: &Parts, options: &Options) -> io::Result<()>
     Ok(())
 }
 
-/// What the receiving thread hands on: a frame, or why there are no more.
+/// A frame, or why there are no more.
 type Received = io::Result<(FrameKind, Vec<u8>)>;
 
-/// Reads frames until the guest is gone. Apart from the main thread so that
-/// its time can run out.
+/// Reads frames until the guest is gone. In a separate thread, so that the main thread can time
+/// out.
 fn receive(stream: impl Read, sender: &mpsc::SyncSender<Received>) {
     let mut stream = BufReader::new(stream);
     match frame::skip_to_preamble(&mut stream) {
@@ -210,8 +210,7 @@ fn receive(stream: impl Read, sender: &mpsc::SyncSender<Received>) {
     }
 }
 
-/// Acts on frames until the command has ended. `None`: the guest stopped
-/// without saying how it went.
+/// Handles frames until the command has ended. `None`: the guest stopped without a status.
 fn follow(
     frames: &mpsc::Receiver<Received>,
     options: &Options,
@@ -232,7 +231,7 @@ fn follow(
             }
         };
         if first && options.verbose {
-            eprintln!("test-machine: first word of the guest after {:.2?}", started.elapsed());
+            eprintln!("test-machine: first frame of the guest after {:.2?}", started.elapsed());
         }
         first = false;
         match kind {
@@ -262,7 +261,7 @@ fn follow(
     }
 }
 
-/// A reader that went away is no failure.
+/// A closed reader is not an error.
 fn pass_on(stream: &mut impl Write, contents: &[u8]) -> io::Result<()> {
     match stream.write_all(contents).and_then(|()| stream.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -270,7 +269,7 @@ fn pass_on(stream: &mut impl Write, contents: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Creates a file that the guest named, below `folder` whatever the name says.
+/// Creates a file named by the guest, always below `folder`.
 fn create_below(folder: &Path, name: &str) -> io::Result<File> {
     let mut path = folder.to_owned();
     for part in Path::new(name).components() {

@@ -1,4 +1,4 @@
-//! What is asked of the test machine on the command line.
+//! Command-line options of the test machine.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lbr_test_machine::WORK_FOLDER;
 
-/// How to ask.
+/// The usage message.
 pub(crate) const USAGE: &str = "\
 usage: test-machine run [OPTION]... -- COMMAND [ARGUMENT]...
        test-machine run [OPTION]... --script FILE [-- ARGUMENT...]
@@ -36,7 +36,7 @@ busybox's commands beside lbr; `su user -c COMMAND` runs one without rights.
   --verbose           show the kernel's console and how long each part took
 ";
 
-/// What was asked, or the default.
+/// The options, with defaults.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) cpu: String,
@@ -58,7 +58,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// `None`: help was asked for.
+    /// `None`: help was requested.
     pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Options>, String> {
         let mut options = Options {
             cpu: "06_5E".to_owned(),
@@ -141,10 +141,10 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// QEMU's CPU model: all that it can emulate, with the right vendor, as the
-    /// plugin patches everything about CPUID but that. The leaves that the
-    /// plugin fills must lie below the highest. No AVX: where CPUID announces
-    /// TSX, the C library's AVX functions execute XTEST, which QEMU lacks.
+    /// QEMU's CPU model: everything it can emulate, with the right vendor, because the plugin
+    /// patches all of CPUID except that. The leaves that the plugin fills must be below the
+    /// highest. No AVX: if CPUID announces TSX, the C library's AVX functions execute XTEST, which
+    /// QEMU lacks.
     pub(crate) fn qemu_cpu(&self) -> String {
         let amd = self.cpu.starts_with("zen")
             || matches!(
@@ -161,10 +161,9 @@ impl Options {
 
     /// The kernel's command line.
     pub(crate) fn kernel(&self) -> String {
-        // Linux counts timer interrupts against loops of its own, and panics
-        // where the host was busy with something else meanwhile. Its watchdog
-        // would count cycles for ever, which costs a callback at each entry
-        // of the kernel.
+        // Linux counts timer interrupts against its own delay loops, and panics if the host was
+        // busy with something else. Its NMI watchdog would count cycles permanently, which costs a
+        // callback at each entry of the kernel.
         format!(
             "console=ttyS0 panic=-1 no_timer_check nmi_watchdog=0 quiet loglevel=4 {}",
             self.append
