@@ -1,4 +1,4 @@
-//! How to record, whatever the source.
+//! Recording options common to all sources.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,26 +13,24 @@ use crate::gate::OpenRegisters;
 use crate::interrupt::Interrupts;
 use crate::pace::Pace;
 
-/// Names the type of the branch at an address of a process, from its code.
+/// Returns the type of the branch at an address of a process, decoded from its code.
 pub type Classify = Box<dyn FnMut(u32, u64) -> Option<BranchType> + Send>;
 
-/// Whether an entry is wanted: the part of a filter that the ring's own cannot
-/// express.
+/// Whether to keep an entry, by the part of a filter that the hardware filter cannot express.
 pub type Keep = Box<dyn FnMut(&BranchEntry) -> bool + Send>;
 
-/// Whether all of these branches are the target's, as a recording of a CPU has
-/// to ask. May tell of mappings that it finds, with the time given.
+/// Whether all of these branches belong to the target, which a recording of a CPU must check. May
+/// emit events for newly found mappings, with the given time.
 pub type Owns = Box<dyn FnMut(u64, &[BranchEntry], &mut Vec<Event>) -> bool + Send>;
 
-/// When rings are drained.
+/// When LBR stacks are drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// After so many records in a ring (`-c N`). Up to depth - 1 every branch
-    /// is recorded.
+    /// After N new records (`-c N`). Up to depth - 1, every branch is recorded.
     Period(u64),
     /// By the sampler's clock (`-F HZ`).
     Rate {
-        /// Drains per second, jittered by ±25 %.
+        /// Drains per second, jittered by ±25%.
         hz: u32,
         /// Seed of the jitter.
         seed: u64,
@@ -40,8 +38,7 @@ pub enum Sampling {
 }
 
 impl Sampling {
-    /// The clock of the `nth` sampler: no two are in step with each other.
-    /// `None` with a period.
+    /// The clock of the `nth` sampler; each has a different jitter. `None` with a period.
     pub(crate) fn pace(self, nth: u64) -> Option<Pace> {
         match self {
             Sampling::Period(_) => None,
@@ -50,22 +47,21 @@ impl Sampling {
     }
 }
 
-/// What a sampler does when its queue to the decoder is full.
+/// What a sampler does if its queue to the decoder is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Waits for room: nothing is lost. For sources that wait.
+    /// Waits for space: nothing is lost. For sources that can wait.
     Wait,
-    /// Drops the stack and counts it: the sampler never blocks. For hardware,
-    /// which does not wait.
+    /// Drops and counts the stack; the sampler never blocks. For hardware, which does not wait.
     Drop,
 }
 
 /// The queue from a sampler thread to the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Stacks it holds; at least 1. One stack is about 2 KiB.
+    /// Capacity in stacks, at least 1. One stack is about 2 KiB.
     pub stacks: usize,
-    /// What happens when it is full.
+    /// What to do when it is full.
     pub when_full: WhenFull,
 }
 
@@ -77,30 +73,29 @@ impl Default for Queue {
 
 /// What to record and how.
 pub struct RecordConfig {
-    /// The branch records: those of the CPUs, which are alike, or those that
-    /// are modelled.
+    /// The capabilities of the branch records: of the recorded CPUs, which must be alike, or of the
+    /// modelled CPU.
     pub caps: LbrCaps,
-    /// Whether they are armed for call-stack mode: drains are snapshots then.
+    /// Whether they are armed in call-stack mode, so that drains are snapshots.
     pub call_stack: bool,
-    /// When to drain. The registers of CPUs know no period.
+    /// When to drain. CPU registers do not support a period.
     pub sampling: Sampling,
     /// The queue between each sampler and the decoder.
     pub queue: Queue,
-    /// Makes the registers of a new thread of the target, armed; `None` for
-    /// sources that bring their own.
+    /// Creates the armed registers of a new thread of the target; `None` for sources that have
+    /// their own.
     pub open: Option<OpenRegisters>,
-    /// The part of the filter that the ring cannot express.
+    /// The part of the filter that the hardware filter cannot express.
     pub keep: Option<Keep>,
-    /// Set to end the recording, and the program; what is recorded is kept.
+    /// Set to end the recording and the program; the recorded data is kept.
     pub stop: Arc<AtomicBool>,
-    /// SIGINT and SIGTERM, to be passed on to the program; where there is none
-    /// that was started, they set [`stop`](Self::stop).
+    /// SIGINT and SIGTERM, which are passed on to the program; if none was started, they set
+    /// [`stop`](Self::stop).
     pub interrupts: Option<Interrupts>,
 }
 
 impl RecordConfig {
-    /// A period of depth - 1, everything else at its default, and no registers
-    /// for new threads.
+    /// A period of depth - 1, defaults for everything else, and no registers for new threads.
     #[must_use]
     pub fn new(caps: LbrCaps) -> RecordConfig {
         let period = u64::from(caps.depth.saturating_sub(1).max(1));
@@ -120,14 +115,13 @@ impl RecordConfig {
         if self.call_stack { Mode::CallStack } else { Mode::Stream }
     }
 
-    /// The same on a software LBR for each thread of the target.
-    /// `perf_capabilities` is IA32_PERF_CAPABILITIES of the modelled CPU, where
-    /// it has one; `select` the value of its filter register: MSR_LBR_SELECT,
-    /// AMD's LBR_SELECT, or IA32_LBR_CTL without its enable bit, 0 where there
-    /// is none.
+    /// As [`new`](Self::new), with a software LBR for each thread of the target.
+    /// `perf_capabilities` is IA32_PERF_CAPABILITIES of the modelled CPU, if it has one. `select`
+    /// is the value of its filter register: MSR_LBR_SELECT, AMD's LBR_SELECT, or IA32_LBR_CTL
+    /// without its enable bit; 0 if there is none.
     ///
     /// # Errors
-    /// [`ArmError`]: such registers cannot be recorded from.
+    /// [`ArmError`] if such registers cannot record.
     pub fn modelled(
         caps: LbrCaps,
         perf_capabilities: Option<u64>,

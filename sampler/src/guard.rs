@@ -1,72 +1,74 @@
-//! A ring that is armed as long as a value lives.
+//! A guard that keeps an LBR armed while it lives.
 //!
 //! ```text
 //! Ready::new (reads) -> keeper::watch -> Ready::arm (writes) -> Armed -> restore, or drop
 //! ```
 //!
-//! [`Armed`] puts the registers back when it is dropped, be it by an error, by
-//! a panic or because a signal ended a loop. What no destructor survives
-//! (SIGKILL) the [keeper](crate::keeper) does.
+//! [`Armed`] restores the registers when it is dropped, whether after an error, a panic or a
+//! signal. If SIGKILL prevents that, the [watchdog process](crate::keeper) restores them.
 
 use lbr_msr::arm::{self, Allowlisted, ArmError, ArmPlan, Frozen, Restored, Saved};
 use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 
 use crate::keeper::{KeeperError, Restorable, Ticket};
 
-/// Why a ring is not armed.
+/// Why an LBR is not armed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardError {
     /// It cannot be armed, or a register could not be read.
     #[error(transparent)]
     Arm(#[from] ArmError),
-    /// Somebody else records with it.
+    /// Someone else is using it.
     #[error(
-        "CPU {cpu} records branches already ({control} is {value:#x}): perf, another lbr or a guest of KVM uses them; wait until it has ended, or switch recording off with lbr disarm -C {cpu}"
+        "CPU {cpu} is already recording branches ({control} is {value:#x}) for perf, another lbr or a KVM guest; wait until that ends, or disable recording with: lbr disarm -C {cpu}"
     )]
     InUse {
         /// Logical CPU.
         cpu: u32,
         /// The control register.
         control: Msr,
-        /// What it holds.
+        /// Its value.
         value: u64,
     },
-    /// The keeper has gone; nothing was written.
+    /// The watchdog process is gone; nothing was written.
     #[error(transparent)]
     Keeper(#[from] KeeperError),
-    /// Arming failed on the way, and the registers are as they were before.
+    /// Arming failed halfway, and the registers were restored.
     #[error("the branch records could not be armed: {0}")]
     Failed(MsrError),
-    /// Arming failed on the way, and so did putting the registers back.
+    /// Arming failed halfway, and so did restoring the registers.
     #[error(
-        "the branch records could not be armed: {error}; putting the registers back failed as well: {restore}; try lbr disarm"
+        "the branch records could not be armed: {error}; restoring the registers failed too: {restore}; run: lbr disarm"
     )]
     LeftOver {
-        /// What arming failed with.
+        /// The error of arming.
         error: MsrError,
-        /// What restoring failed with.
+        /// The error of restoring.
         restore: MsrError,
     },
 }
 
-/// Registers whose state is known and not changed yet.
+/// Registers whose state was read and not changed yet.
 #[derive(Debug)]
 pub struct Ready<M> {
     registers: Allowlisted<M>,
     plan: ArmPlan,
     saved: Saved,
     ticket: Option<Ticket>,
+    report: Option<Report>,
 }
 
+/// Called with the CPU and the result after the [watchdog](crate::keeper) restored its registers.
+type Report = fn(u32, Result<Restored, MsrError>);
+
 impl<M: MsrWrite> Ready<M> {
-    /// Reads what will be put back. Writes nothing.
+    /// Reads the values to restore later. Writes nothing.
     ///
     /// # Errors
-    /// [`GuardError::InUse`] where recording is on already: arming would spoil
-    /// somebody else's records, and the restore would leave it on. A conflict
-    /// with Intel PT or branch trace messages, and a register that cannot be
-    /// read, is [`GuardError::Arm`].
+    /// [`GuardError::InUse`] if recording is already on: arming would spoil the other user's
+    /// records, and restoring would leave recording on. [`GuardError::Arm`] for a conflict with
+    /// Intel PT or branch trace messages, and for an unreadable register.
     pub fn new(registers: M, plan: ArmPlan) -> Result<Ready<M>, GuardError> {
         let mut registers = Allowlisted::new(registers, &plan);
         let saved = plan.save(&mut registers)?;
@@ -74,12 +76,17 @@ impl<M: MsrWrite> Ready<M> {
         if saved.control & enable != 0 {
             return Err(GuardError::InUse { cpu: registers.cpu(), control, value: saved.control });
         }
-        Ok(Ready { registers, plan, saved, ticket: None })
+        Ok(Ready { registers, plan, saved, ticket: None, report: None })
     }
 
-    /// What the registers hold. Recording is off; a filter or
-    /// FREEZE_LBRS_ON_PMI that is [set nevertheless](Saved::in_use) says that
-    /// something recorded here before and may do so again.
+    /// As the function above, but the watchdog calls `report` after restoring the registers.
+    #[must_use]
+    pub fn with_report(self, report: Report) -> Ready<M> {
+        Ready { report: Some(report), ..self }
+    }
+
+    /// The register values. Recording is off; a filter or FREEZE_LBRS_ON_PMI that is [still
+    /// set](Saved::in_use) shows that someone has recorded here and may do so again.
     #[must_use]
     pub const fn saved(&self) -> &Saved {
         &self.saved
@@ -97,21 +104,20 @@ impl<M: MsrWrite> Ready<M> {
         self.registers.cpu()
     }
 
-    /// Switches recording on. The first write taints the kernel where the
-    /// backend is the `msr` driver.
+    /// Enables recording. The first write taints the kernel if the backend is the `msr` driver.
     ///
     /// # Errors
     /// [`GuardError::Failed`], [`GuardError::LeftOver`], [`GuardError::Keeper`].
     pub fn arm(self) -> Result<Armed<M>, GuardError> {
-        let Ready { registers, plan, saved, ticket } = self;
+        let Ready { registers, plan, saved, ticket, .. } = self;
         if let Some(ticket) = &ticket {
             ticket.arming()?;
         }
-        // Exists before the first write, so that a panic restores as well.
+        // Created before the first write, so that a panic also restores.
         let mut owed = Owed { registers, plan, saved, ticket, settled: false };
         match owed.plan.arm(&mut owed.registers, &saved) {
             Ok(left) => Ok(Armed { owed, left }),
-            // The kernel refuses every write, and there was none.
+            // The kernel refuses every write, so nothing has changed.
             Err(error @ MsrError::WriteFiltered { .. }) if owed.is_as_before() => {
                 owed.settle();
                 Err(GuardError::Failed(error))
@@ -129,13 +135,19 @@ impl<M: MsrWrite> Restorable for Ready<M> {
         self.ticket = Some(ticket);
     }
 
-    /// Puts back what [`new`](Self::new) read: the keeper's ring never was armed.
+    /// Restores the values that [`new`](Self::new) read. Runs in the watchdog process, whose copy
+    /// was never armed.
     fn put_back(&mut self) -> bool {
-        self.plan.restore(&mut self.registers, &self.saved).is_ok()
+        let restored = self.plan.restore(&mut self.registers, &self.saved);
+        let is_done = restored.is_ok();
+        if let Some(report) = self.report {
+            report(self.cpu(), restored);
+        }
+        is_done
     }
 }
 
-/// Registers that were written and have to be put back.
+/// Registers that were written and must be restored.
 #[derive(Debug)]
 struct Owed<M: MsrWrite> {
     registers: Allowlisted<M>,
@@ -147,19 +159,19 @@ struct Owed<M: MsrWrite> {
 
 impl<M: MsrWrite> Owed<M> {
     fn put_back(&mut self) -> Result<Restored, MsrError> {
-        // Once: what failed here is left to the keeper, which tries again.
+        // Only once: the watchdog process retries after a failure.
         self.settled = true;
         let restored = self.plan.restore(&mut self.registers, &self.saved)?;
         self.settle();
         Ok(restored)
     }
 
-    /// Whether the registers hold what they held before.
+    /// Whether the registers have their previous values.
     fn is_as_before(&mut self) -> bool {
         self.plan.save(&mut self.registers).is_ok_and(|now| now == self.saved)
     }
 
-    /// Nothing is owed any more.
+    /// Marks the registers as restored.
     fn settle(&mut self) {
         self.settled = true;
         if let Some(ticket) = self.ticket.take() {
@@ -171,14 +183,14 @@ impl<M: MsrWrite> Owed<M> {
 impl<M: MsrWrite> Drop for Owed<M> {
     fn drop(&mut self) {
         if !self.settled {
-            // Nobody is left to be told, but the keeper, which is not told that
-            // all is well.
+            // A failure cannot be reported here, but the watchdog process will retry because it is
+            // not told of success.
             let _ = self.put_back();
         }
     }
 }
 
-/// An armed ring. Dropping it puts the registers back.
+/// An armed LBR. Dropping it restores the registers.
 #[derive(Debug)]
 pub struct Armed<M: MsrWrite> {
     owed: Owed<M>,
@@ -186,7 +198,7 @@ pub struct Armed<M: MsrWrite> {
 }
 
 impl<M: MsrWrite> Armed<M> {
-    /// The registers; what the plan does not name cannot be written.
+    /// The registers; only those in the plan can be written.
     pub fn registers(&mut self) -> &mut Allowlisted<M> {
         &mut self.owed.registers
     }
@@ -197,21 +209,20 @@ impl<M: MsrWrite> Armed<M> {
         &self.owed.plan
     }
 
-    /// What the registers held before.
+    /// The register values before arming.
     #[must_use]
     pub const fn saved(&self) -> &Saved {
         &self.owed.saved
     }
 
-    /// The control register as it was left by arming or by the last
-    /// [`thaw`](Self::thaw).
+    /// The control register's value after arming or after the last [`thaw`](Self::thaw).
     #[must_use]
     pub const fn left(&self) -> &arm::Armed {
         &self.left
     }
 
-    /// What a child that writes the registers is to keep open, so that the
-    /// keeper waits for its end too.
+    /// The descriptor that a child process which writes the registers must keep open, so that the
+    /// watchdog process waits for it too.
     #[must_use]
     pub fn lifeline(&self) -> Option<std::os::fd::RawFd> {
         self.owed.ticket.as_ref().and_then(Ticket::lifeline)
@@ -220,25 +231,25 @@ impl<M: MsrWrite> Armed<M> {
     /// Stops recording, as [`ArmPlan::freeze`].
     ///
     /// # Errors
-    /// The access that failed.
+    /// The failed access.
     pub fn freeze(&mut self) -> Result<Frozen, MsrError> {
         self.owed.plan.freeze(&mut self.owed.registers, &self.left)
     }
 
-    /// Starts recording again, as [`ArmPlan::thaw`].
+    /// Resumes recording, as [`ArmPlan::thaw`].
     ///
     /// # Errors
-    /// The access that failed.
+    /// The failed access.
     pub fn thaw(&mut self, frozen: &Frozen) -> Result<(), MsrError> {
         self.left = self.owed.plan.thaw(&mut self.owed.registers, frozen)?;
         Ok(())
     }
 
-    /// Puts the registers back, and tells what it found.
+    /// Restores the registers, and returns what it found.
     ///
     /// # Errors
-    /// The first access that failed; what could be put back has been. A keeper
-    /// tries again when this process ends.
+    /// The first failed access; the rest was restored. The watchdog process retries when this
+    /// process ends.
     pub fn restore(mut self) -> Result<Restored, MsrError> {
         self.owed.put_back()
     }

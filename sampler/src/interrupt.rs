@@ -1,9 +1,8 @@
-//! SIGINT and SIGTERM while a program is recorded: they are the program's.
+//! SIGINT and SIGTERM while a program is recorded: they belong to the program.
 //!
-//! The recorder passes them on, so that the program's own handlers run, and are
-//! recorded. A program that does not end by itself is killed [`GRACE`] later, or
-//! at the next signal.
-#![allow(unsafe_code, reason = "a signal handler that sees who sent the signal")]
+//! The recorder passes them on, so that the program's handlers run and are recorded. A program that
+//! does not end is killed after [`GRACE`], or at the next signal.
+#![allow(unsafe_code, reason = "a signal handler that reads the sender")]
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -13,47 +12,47 @@ use nix::libc::{self, c_int, c_void, siginfo_t};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::unistd::Pid;
 
-/// How long a program has to end by itself after the first signal.
+/// How long a program may take to end after the first signal.
 pub const GRACE: Duration = Duration::from_secs(10);
-/// Signals that come sooner than that after the first are one: `timeout` sends
-/// its signal to the process, and then to its group.
+/// Signals closer together than this count as one: `timeout` sends its signal to the process, and
+/// then to its group.
 const TOGETHER: Duration = Duration::from_millis(200);
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static LAST: AtomicI32 = AtomicI32::new(0);
 static BY_TERMINAL: AtomicBool = AtomicBool::new(false);
 
-/// The signals that have come since they are listened for.
+/// A handle to the signals received since [`listen`](Self::listen).
 #[derive(Clone, Copy, Debug)]
 pub struct Interrupts(());
 
 extern "C" fn note(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
-    // SAFETY: the kernel hands a valid structure to a handler with SA_SIGINFO.
+    // SAFETY: the kernel passes a valid structure to a handler with SA_SIGINFO.
     let code = unsafe { (*info).si_code };
     LAST.store(signal, Ordering::Relaxed);
-    // sigaction(2): what the kernel sends itself; for these two signals, at a
-    // key of the terminal, to its whole foreground group.
+    // sigaction(2): SI_KERNEL means, for these two signals, a key pressed at the terminal and sent
+    // to its whole foreground process group.
     BY_TERMINAL.store(code == libc::SI_KERNEL, Ordering::Relaxed);
     COUNT.fetch_add(1, Ordering::Release);
 }
 
 impl Interrupts {
-    /// Listens for SIGINT and SIGTERM, which no longer end this process.
+    /// Catches SIGINT and SIGTERM, which then no longer end this process.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn listen() -> io::Result<Interrupts> {
         let handler = SigHandler::SigAction(note);
         let action =
             SigAction::new(handler, SaFlags::SA_SIGINFO | SaFlags::SA_RESTART, SigSet::empty());
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
-            // SAFETY: the handler does nothing but write to atomics.
+            // SAFETY: the handler only writes to atomics.
             unsafe { sigaction(signal, &action) }?;
         }
         Ok(Interrupts(()))
     }
 
-    /// How many have come.
+    /// Number of signals received.
     #[must_use]
     pub fn count(self) -> u32 {
         COUNT.load(Ordering::Acquire)
@@ -69,42 +68,45 @@ pub struct Passing {
 }
 
 impl Passing {
-    /// Of those that come from now on.
+    /// Passes on the signals that arrive from now on.
     #[must_use]
     pub fn new(interrupts: Interrupts) -> Passing {
         Passing { interrupts, seen: 0, first: None }
     }
 
-    /// Passes on what has come since to process `pid` (`None`: nobody who could
-    /// take it). Whether it is time to end the recording, and the program.
+    /// Passes new signals on to process `pid` (`None`: there is no process to receive them).
+    /// Returns whether it is time to end the recording and the program.
     pub fn is_time_to_end(&mut self, pid: Option<i32>) -> bool {
+        self.is_time_to_end_at(Instant::now(), pid)
+    }
+
+    fn is_time_to_end_at(&mut self, now: Instant, pid: Option<i32>) -> bool {
         let count = self.interrupts.count();
         if std::mem::replace(&mut self.seen, count) == count {
-            return self.first.is_some_and(|first| first.elapsed() > GRACE);
+            return self.first.is_some_and(|first| now.duration_since(first) > GRACE);
         }
         let (Some(pid), None) = (pid, self.first) else {
-            return self.first.is_none_or(|first| first.elapsed() > TOGETHER);
+            return self.first.is_none_or(|first| now.duration_since(first) > TOGETHER);
         };
-        self.first = Some(Instant::now());
-        // The terminal has sent its own to the program too.
+        self.first = Some(now);
+        // The terminal has already sent it to the program.
         if !BY_TERMINAL.load(Ordering::Relaxed)
             && let Ok(signal) = Signal::try_from(LAST.load(Ordering::Relaxed))
         {
-            // It may have ended meanwhile.
+            // The program may have ended.
             let _ = kill(Pid::from_raw(pid), signal);
         }
         false
     }
 }
 
-/// What a traced program got last. A signal to a whole process group comes to it
-/// twice: by itself, and passed on.
+/// The last signal delivered to a traced program. It gets a signal sent to a whole process group
+/// twice: directly, and passed on.
 #[derive(Debug, Default)]
 pub(crate) struct Delivered(Option<(c_int, bool, Instant)>);
 
 impl Delivered {
-    /// Whether a signal that is about to be delivered was delivered a moment ago,
-    /// and one of the two was passed on.
+    /// Whether the same signal was delivered a moment ago, and one of the two was passed on.
     pub(crate) fn is_repeated(&mut self, signal: c_int, sender: c_int) -> bool {
         if ![libc::SIGINT, libc::SIGTERM].contains(&signal) {
             return false;
@@ -124,6 +126,30 @@ impl Delivered {
 mod tests {
     use super::*;
 
+    /// Signals come after so many milliseconds: whether it is time to end then, and later.
+    #[test]
+    fn the_second_signal_ends_and_so_does_the_grace() {
+        // Ignored by whoever it is passed on to: this process.
+        let pid = Some(std::process::id().cast_signed());
+        BY_TERMINAL.store(true, Ordering::Relaxed);
+        let start = Instant::now();
+        let after = |ms: u64| start + Duration::from_millis(ms);
+        let mut passing = Passing::new(Interrupts(()));
+        passing.seen = COUNT.load(Ordering::Relaxed);
+        let mut passes = |ms: u64, signal: bool| {
+            COUNT.fetch_add(signal.into(), Ordering::Release);
+            passing.is_time_to_end_at(after(ms), pid)
+        };
+        assert!(!passes(0, false));
+        assert!(!passes(1_000, true), "the first is the program's");
+        assert!(!passes(1_150, true), "one that comes with it is no second");
+        assert!(!passes(10_900, false));
+        assert!(passes(11_001, false), "the grace is over");
+        assert!(passes(1_201, true), "the second");
+        BY_TERMINAL.store(false, Ordering::Relaxed);
+        assert!(Passing { seen: 0, first: None, ..passing }.is_time_to_end_at(start, None));
+    }
+
     #[test]
     fn a_signal_to_the_group_comes_once() {
         let ours = std::process::id() as c_int;
@@ -131,7 +157,7 @@ mod tests {
         for (signal, sender, repeated) in [
             (libc::SIGTERM, 1, false),
             (libc::SIGTERM, ours, true),
-            // Two that others sent are two.
+            // Two signals from others are two.
             (libc::SIGTERM, 1, false),
             (libc::SIGTERM, 1, false),
             (libc::SIGINT, ours, false),

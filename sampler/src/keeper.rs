@@ -1,75 +1,76 @@
-//! The keeper: a child process that puts registers back when the recorder
-//! cannot any more.
+//! The watchdog process: a child that restores the registers when the recorder cannot.
 //!
-//! It is forked after the registers were read and before any is written. It
-//! has its own copy of the plans and of what was read, and it inherits the
-//! descriptors: the `msr` driver asks for CAP_SYS_RAWIO when a node is opened,
-//! not when it is written (Linux msr.c), so that it can write whatever becomes
-//! of its rights.
+//! It is forked after the registers were read and before any is written. It has its own copy of the
+//! plans and of the saved values, and inherits the descriptors: the `msr` driver checks
+//! CAP_SYS_RAWIO when a node is opened, not when it is written (Linux msr.c), so the watchdog can
+//! write even if it loses that right.
 //!
-//! A pipe leads to it. Each ring is named there by its number before it is
-//! armed, and again when the recorder has put it back. When the pipe ends,
-//! which it does however the recorder dies, the keeper puts back what was
-//! armed and not put back, and exits. It sits in a session of its own and
-//! ignores the signals that end programs, because those of a terminal and of
+//! It reads from a pipe. The recorder sends each LBR's number before arming it, and again after
+//! restoring it. The pipe closes however the recorder dies; the watchdog then restores every LBR
+//! that is still armed, and exits. A child of the recorder that writes registers keeps the pipe
+//! open, so the watchdog waits for the pipe at most 500 ms longer than the recorder lives. It runs
+//! in its own session and ignores signals that end programs, because signals from a terminal or
 //! `timeout` go to the whole process group.
 #![allow(unsafe_code, reason = "fork, _exit, and ignoring signals in the child")]
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, pipe2, setsid};
 
-/// Why nothing watches over the registers.
+/// Why the watchdog process could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeeperError {
     /// The process has threads, and a fork of it could do next to nothing.
     #[error(
-        "the keeper has to be forked before there are threads, and this process has {0}; this is a defect, please report it"
+        "the watchdog process must be forked before threads start, but this process has {0}; this is a bug; please report it"
     )]
     Threads(usize),
-    /// More rings than a ticket can number.
-    #[error("{0} CPUs at once are too many for the keeper")]
+    /// More LBRs than a ticket can number.
+    #[error("{0} CPUs are too many for the watchdog process")]
     TooMany(usize),
     /// The operating system refused.
     #[error(
-        "the keeper, which would put the registers back if this process were killed, is not there: {what}: {cause}"
+        "cannot start the watchdog process, which restores the registers if lbr is killed: {what}: {cause}"
     )]
     Os {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
-        /// The system's words.
+        /// The system's error message.
         cause: io::Error,
     },
 }
 
-/// What a message of three bytes begins with; the ring's number follows.
+/// The first byte of a three-byte message; the LBR's number follows.
 const ARMING: u8 = b'a';
 const SETTLED: u8 = b's';
-/// The recorder needs the keeper no more, whoever else holds the pipe.
+/// The recorder no longer needs the watchdog, even if others still hold the pipe.
 const FAREWELL: [u8; 3] = [b'f', 0, 0];
 
-/// The recorder's end of the pipe, and the child to reap. It ends with the
-/// last ticket.
+/// How long the pipe may stay open after the recorder's death, in milliseconds.
+const GRACE: u16 = 500;
+
+/// The recorder's end of the pipe, and the child to reap. Closed when the last ticket is dropped.
 #[derive(Debug)]
 struct Lifeline {
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     pipe: Option<File>,
     keeper: Pid,
 }
 
 impl Drop for Lifeline {
     fn drop(&mut self) {
-        // A process that holds the pipe too may live on.
+        // Other processes may still hold the pipe.
         if let Some(mut pipe) = self.pipe.take() {
             let _ = pipe.write_all(&FAREWELL);
         }
@@ -77,17 +78,17 @@ impl Drop for Lifeline {
     }
 }
 
-/// Registers that a keeper can put back.
+/// Registers that the watchdog process can restore.
 pub trait Restorable {
-    /// Takes what tells the keeper when something is owed, and when not.
+    /// Receives the ticket that reports arming and restoring to the watchdog.
     fn give(&mut self, ticket: Ticket);
 
-    /// Puts back what was read before; called in the keeper alone. Whether
-    /// all of it is as it was.
+    /// Restores the saved values; called only in the watchdog process. Returns whether all of them
+    /// are restored.
     fn put_back(&mut self) -> bool;
 }
 
-/// A ring's number with its keeper.
+/// An LBR's number in its watchdog process.
 #[derive(Clone, Debug)]
 pub struct Ticket {
     line: Arc<Lifeline>,
@@ -95,22 +96,22 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Tells the keeper that this ring is going to be written.
+    /// Announces that this LBR will be written.
     ///
     /// # Errors
-    /// [`KeeperError::Os`] where it has ended.
+    /// [`KeeperError::Os`] if the watchdog has ended.
     pub fn arming(&self) -> Result<(), KeeperError> {
         self.tell(ARMING).map_err(|cause| KeeperError::Os { what: "it has ended", cause })
     }
 
-    /// Tells the keeper that this ring needs no restoring.
+    /// Reports that this LBR needs no restoring.
     pub fn settle(self) {
-        // A keeper that is gone restores nothing.
+        // If the watchdog is gone, there is nothing to tell.
         let _ = self.tell(SETTLED);
     }
 
-    /// The recorder's end of the pipe. The keeper puts nothing back as long as
-    /// a process has it open: a child that writes the registers is to keep it.
+    /// The recorder's end of the pipe. The watchdog restores nothing while any process has it open;
+    /// a child that writes the registers must keep it open.
     pub(crate) fn lifeline(&self) -> Option<RawFd> {
         self.line.pipe.as_ref().map(AsRawFd::as_raw_fd)
     }
@@ -124,15 +125,13 @@ impl Ticket {
     }
 }
 
-/// Lets a keeper watch over rings that are about to be armed. It lives until
-/// the last of them is dropped.
+/// Starts a watchdog process for LBRs that will be armed. It ends when the last ticket is dropped.
 ///
-/// To be called while the process has one thread. The child of a process with
-/// several may call nothing but async-signal-safe functions, and restoring is
-/// more than that.
+/// Must be called while the process has a single thread: the child of a multi-threaded process may
+/// only call async-signal-safe functions, and restoring needs more.
 ///
 /// # Errors
-/// [`KeeperError`]. Nothing is armed yet: not to go on is safe.
+/// [`KeeperError`]. Nothing is armed yet, so it is safe to stop.
 pub fn watch<R: Restorable>(rings: &mut [R]) -> Result<(), KeeperError> {
     let count = rings.len();
     if u16::try_from(count).is_err() {
@@ -147,20 +146,21 @@ pub fn watch<R: Restorable>(rings: &mut [R]) -> Result<(), KeeperError> {
     let (read, write) = pipe.map_err(|errno| os("opening a pipe")(errno.into()))?;
     let pipe = pipe2(nix::fcntl::OFlag::O_CLOEXEC);
     let (hears, ready) = pipe.map_err(|errno| os("opening a pipe")(errno.into()))?;
-    // SAFETY: the process has this thread alone, so that the child finds no
-    // lock held by a thread that does not exist there. The child leaves by
-    // `_exit` only: it runs no destructor of the parent and never returns.
+    let recorder = this_process();
+    // SAFETY: the process has only this thread, so in the child no lock is held by a thread that
+    // does not exist there. The child leaves only by `_exit`: it never returns and runs none of the
+    // parent's destructors.
     match unsafe { fork() }.map_err(|errno| os("forking")(errno.into()))? {
         ForkResult::Child => {
             drop((write, hears));
-            let kept = catch_unwind(AssertUnwindSafe(|| be_keeper(read, ready, rings)));
-            // SAFETY: ends the process; nothing of the parent's is flushed or
-            // dropped a second time.
+            let line = Line { pipe: read.into(), recorder };
+            let kept = catch_unwind(AssertUnwindSafe(|| be_keeper(line, ready, rings)));
+            // SAFETY: ends the process without flushing or dropping anything of the parent's twice.
             unsafe { libc::_exit(i32::from(!matches!(kept, Ok(true)))) }
         }
         ForkResult::Parent { child } => {
             let line = Arc::new(Lifeline { pipe: Some(write.into()), keeper: child });
-            drop((read, ready));
+            drop((read, ready, recorder));
             let heard = File::from(hears).read_exact(&mut [0]);
             heard.map_err(os("it did not answer"))?;
             for (number, ring) in (0..=u16::MAX).zip(rings) {
@@ -171,8 +171,54 @@ pub fn watch<R: Restorable>(rings: &mut [R]) -> Result<(), KeeperError> {
     }
 }
 
-/// The number of threads of this process. A thread that was joined is listed
-/// until it has had the CPU once more, so that more than one is looked at again.
+/// A pidfd of this process, which becomes readable when it dies. `None` before Linux 5.3.
+fn this_process() -> Option<OwnedFd> {
+    // SAFETY: the system call takes two numbers and no pointer.
+    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+    let opened = RawFd::try_from(opened).ok().filter(|descriptor| *descriptor >= 0)?;
+    // SAFETY: the descriptor was just opened, and nothing else owns it.
+    Some(unsafe { OwnedFd::from_raw_fd(opened) })
+}
+
+/// The watchdog's end of the pipe, and the pidfd of the recorder.
+struct Line {
+    pipe: File,
+    recorder: Option<OwnedFd>,
+}
+
+impl Line {
+    /// The next message. `None` if the pipe has closed or failed, or if the recorder is dead and
+    /// sent nothing more.
+    fn next(&mut self) -> Option<[u8; 3]> {
+        let mut message = [0; 3];
+        self.waits_for_more().then_some(())?;
+        self.pipe.read_exact(&mut message).ok().map(|()| message)
+    }
+
+    /// Waits until the pipe has a message or is closed. False if the recorder is dead and neither
+    /// happens within [`GRACE`].
+    fn waits_for_more(&self) -> bool {
+        let Some(recorder) = &self.recorder else { return true };
+        let pipe = self.pipe.as_fd();
+        first_is_ready([pipe, recorder.as_fd()], PollTimeout::NONE)
+            || first_is_ready([pipe], GRACE.into())
+    }
+}
+
+/// Waits until one of the descriptors is ready. True if the first is readable or has failed.
+fn first_is_ready<const N: usize>(descriptors: [BorrowedFd<'_>; N], limit: PollTimeout) -> bool {
+    loop {
+        let mut polled = descriptors.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
+        match poll(&mut polled, limit) {
+            Err(Errno::EINTR) => {}
+            Err(_) => return true,
+            Ok(_) => return polled.first().is_some_and(|first| first.any() == Some(true)),
+        }
+    }
+}
+
+/// The number of threads of this process. A joined thread stays listed for a moment, so the count
+/// is retried if it exceeds one.
 fn threads() -> io::Result<usize> {
     let patience = Instant::now();
     loop {
@@ -184,10 +230,9 @@ fn threads() -> io::Result<usize> {
     }
 }
 
-/// The child's life. Whether everything is as it was.
-fn be_keeper<R: Restorable>(pipe: OwnedFd, ready: OwnedFd, rings: &mut [R]) -> bool {
-    // Both fail only where they change nothing: a new child leads no group,
-    // and the signals exist.
+/// The child's main function. Returns whether everything was restored.
+fn be_keeper<R: Restorable>(line: Line, ready: OwnedFd, rings: &mut [R]) -> bool {
+    // Failures are harmless: a new child leads no process group, and the signals exist.
     let _ = setsid();
     let ends = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGPIPE];
     for end in ends {
@@ -196,18 +241,16 @@ fn be_keeper<R: Restorable>(pipe: OwnedFd, ready: OwnedFd, rings: &mut [R]) -> b
     }
     // For `ps`.
     let _ = nix::sys::prctl::set_name(c"lbr-keeper");
-    // From here on no signal but SIGKILL ends it. A recorder that does not hear
-    // is dead, which the other pipe says as well.
+    // From now on only SIGKILL ends it. If the recorder is dead, the write fails, and the other
+    // pipe closes too.
     let _ = File::from(ready).write_all(&[1]);
-    keep(&mut File::from(pipe), rings)
+    keep(line, rings)
 }
 
-/// Listens until the line ends, then puts back what is armed.
-fn keep<R: Restorable>(line: &mut impl Read, rings: &mut [R]) -> bool {
+/// Reads messages until the pipe closes, then restores what is armed.
+fn keep<R: Restorable>(mut line: Line, rings: &mut [R]) -> bool {
     let mut armed = vec![false; rings.len()];
-    let mut message = [0; 3];
-    // A line that fails is a line that ended.
-    while line.read_exact(&mut message).is_ok() && message != FAREWELL {
+    while let Some(message) = line.next().filter(|message| *message != FAREWELL) {
         let [what, low, high] = message;
         if let Some(armed) = armed.get_mut(usize::from(u16::from_le_bytes([low, high]))) {
             *armed = what == ARMING;

@@ -1,9 +1,7 @@
-//! How branches get recorded: one engine ([`record`]) over any
-//! [`Source`](source::Source), from freezing and draining a ring to the samples
-//! that leave it.
+//! Recording branches: one engine ([`record`]) for any [`Source`](source::Source), from freezing
+//! and draining an LBR to the samples.
 //!
-//! It never prints. What is recorded leaves as
-//! [`Event`](lbr_msr::record::Event)s through a
+//! It never prints. Recordings leave as [`Event`](lbr_msr::record::Event)s through a
 //! [`Sink`](lbr_msr::record::Sink).
 //!
 //! ```no_run
@@ -14,7 +12,7 @@
 //! use lbr_sampler::target::Command;
 //! use lbr_sampler::{RecordConfig, Sampling, record};
 //!
-//! // Every branch of /bin/true in user mode, on the software LBR of a Skylake.
+//! // Every user-mode branch of /bin/true, on the software LBR of a Skylake.
 //! let cpu = SoftCpu::preset("skylake")?;
 //! let select = to_register_disarmed("any,u".parse()?, cpu.caps.filter)?;
 //! let config = RecordConfig::modelled(cpu.caps, cpu.perf_capabilities, select)?;

@@ -18,7 +18,7 @@ pub(crate) struct Mapping {
     pub(crate) pgoff: u64,
     pub(crate) dev: (u32, u32),
     pub(crate) ino: u64,
-    /// As the kernel names it; empty for anonymous memory.
+    /// The kernel's name; empty for anonymous memory.
     pub(crate) path: String,
 }
 
@@ -27,20 +27,19 @@ impl Mapping {
         self.prot & libc::PROT_EXEC as u32 != 0
     }
 
-    /// Whether nobody can change its bytes without a system call that maps:
-    /// private, so that other mappings of the file do not show through, and
-    /// not writable.
+    /// Whether its bytes can change only through a mapping system call: private, so that other
+    /// mappings of the file do not show through, and not writable.
     pub(crate) fn is_fixed(&self) -> bool {
         !self.shared && self.prot & libc::PROT_WRITE as u32 == 0
     }
 
-    /// Whether the byte at an offset of its file lies at this address.
+    /// Whether the byte at a file offset is at this address.
     pub(crate) fn has(&self, address: u64, offset: u64) -> bool {
         (self.start..self.end).contains(&address)
             && self.pgoff.checked_add(address - self.start) == Some(offset)
     }
 
-    /// perf's record of it.
+    /// perf's record for it.
     pub(crate) fn event(&self, time: u64, id: ThreadId) -> Mmap {
         let path = match self.path.as_str() {
             // perf's name for memory without a file.
@@ -64,7 +63,7 @@ impl Mapping {
         }
     }
 
-    /// MAP_* bits, as far as the file tells them.
+    /// MAP_* bits, as far as the file shows them.
     pub(crate) fn flags(&self) -> u32 {
         (if self.shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE }) as u32
     }

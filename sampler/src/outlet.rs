@@ -1,5 +1,5 @@
-//! What a sampler thread drains into: the queue to the decoder, and the
-//! account of what each drain cost and which stacks were dropped.
+//! A sampler thread's output: the queue to the decoder, and statistics of drains and dropped
+//! stacks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -15,77 +15,77 @@ use crate::drain::{DrainError, RawStack};
 use crate::gate::Shared;
 use crate::target::{SourceError, ThreadId};
 
-/// What the kernel told of the samples that it took for us.
+/// The kernel's statistics of the samples it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelReport {
-    /// Records that its ring buffers had no room for; announced as lost.
+    /// Records lost for lack of ring buffer space; also reported as lost in the recording.
     pub lost: u64,
-    /// Times it held the event back, because interrupts came too often.
+    /// Number of times it throttled the event because of too many interrupts.
     pub throttled: u64,
-    /// For how long the event was on while what is recorded ran, and for how long
-    /// of that it had a counter, which it may share with others.
+    /// The time for which the event was enabled while the target ran, and for which it had a
+    /// counter, which it may share with other events.
     pub scheduled: Option<(Duration, Duration)>,
 }
 
-/// What one sampler did. What it says of a CPU is at its default for the
-/// sampler of software branch records, which belong to no CPU.
+/// Statistics of one sampler. Fields about a CPU have default values for software LBRs, which
+/// belong to no CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SamplerReport {
     /// The logical CPU whose registers it drained.
     pub cpu: u32,
-    /// It ran on that CPU.
+    /// Whether it ran on that CPU.
     pub same_cpu: bool,
-    /// It had SCHED_FIFO there.
+    /// Whether it had SCHED_FIFO there.
     pub first: bool,
-    /// Drains.
+    /// Number of drains.
     pub drains: u64,
     /// Register accesses of all drains.
     pub accesses: u64,
     /// Register accesses of the most expensive drain.
     pub most_accesses: u32,
-    /// Drains before which the target lost its CPU, other than to the sampler.
+    /// Drains before which the target lost its CPU to a task other than the sampler.
     pub switched: u64,
-    /// Drains before which the sampler lost the CPU it shares with the target,
-    /// other than to its own sleep: the target may have run unrecorded.
+    /// Drains before which the sampler lost the CPU it shares with the target, other than by its
+    /// own sleep: the target may have run unrecorded.
     pub not_held: u64,
     /// Stacks dropped because the queue was full.
     pub dropped: u64,
-    /// Drains that began and ended on one CPU, and the TSC cycles they took
-    /// together; `None` where the CPU has no RDTSCP or none did.
+    /// Number of drains that started and ended on one CPU, and the TSC cycles they took in total;
+    /// `None` without RDTSCP or such drains.
     pub timed: Option<(u64, u64)>,
-    /// The control or filter register had changed at the end.
+    /// Whether the control or filter register had changed at the end.
     pub taken_over: bool,
-    /// Where the kernel drains, what it told.
+    /// The kernel's statistics, if the kernel drains.
     pub kernel: Option<KernelReport>,
 }
 
-/// Why a sampler ended early.
+/// Why a sampler stopped early.
 #[derive(Debug)]
 pub enum SamplerError {
-    /// The ring cannot be drained.
+    /// The LBR cannot be drained.
     Begin(DrainError),
     /// A drain failed.
     Drain(MsrError),
-    /// The sampler could not be put where it has to run.
+    /// The sampler could not be moved to its CPU.
     Place(SourceError),
 }
 
-/// The work of a sampler thread: drains until the recording [is
-/// over](Outlet::is_over), and once more.
+/// The work of a sampler thread: drains until the recording [is over](Outlet::is_over), and once
+/// more.
 pub type Sampler<'a> = Box<dyn FnOnce(&mut Outlet) -> Result<(), SamplerError> + Send + 'a>;
 
-/// One sampler's way to the decoder.
+/// One sampler's connection to the decoder.
 #[derive(Debug)]
 pub struct Outlet {
     pub(crate) shared: Arc<Shared>,
     queue: Producer<RawStack>,
     when_full: WhenFull,
-    /// No stack that is still to come is older: CLOCK_MONOTONIC, nanoseconds.
+    /// All stacks older than this were delivered: CLOCK_MONOTONIC, nanoseconds.
     reached: Arc<AtomicU64>,
     ready: mpsc::Sender<()>,
-    /// What is to be told of this sampler; drains and drops are counted here.
+    /// The sampler's statistics. This type counts drains and drops.
     pub report: SamplerReport,
-    /// Dropped since the decoder was last told: whose, on which CPU, how many.
+    /// Drops not yet reported: thread, CPU, count.
     untold: Option<(ThreadId, u32, u64)>,
 }
 
@@ -101,40 +101,40 @@ impl Outlet {
         Outlet { shared, queue, when_full, reached, ready, report, untold: None }
     }
 
-    /// The life of a sampler thread.
+    /// The main function of a sampler thread.
     pub(crate) fn run(mut self, sampler: Sampler<'_>) -> Result<SamplerReport, SamplerError> {
         self.shared.i_am_a_sampler();
         sampler(&mut self)?;
         Ok(self.end())
     }
 
-    /// Nothing is drained any more.
+    /// Drains have ended.
     pub(crate) fn end(mut self) -> SamplerReport {
         self.tell_dropped();
         self.reach(u64::MAX);
         self.report
     }
 
-    /// The rings are on: the target may run.
+    /// The LBRs are armed: the target may run.
     pub fn ready(&self) {
-        // Nobody listens any more where the recording has failed already.
+        // The receiver is gone if the recording has already failed.
         let _ = self.ready.send(());
     }
 
-    /// Whether to drain for the last time.
+    /// Whether the next drain is the last.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.shared.has_ended() || self.shared.has_failed()
     }
 
-    /// Promises that no stack still to come is older (CLOCK_MONOTONIC,
-    /// nanoseconds): those of other samplers wait for that.
+    /// Promises that all later stacks are at least this recent (CLOCK_MONOTONIC, nanoseconds);
+    /// stacks of other samplers wait for that.
     pub fn reach(&self, time: u64) {
         self.reached.store(time, Ordering::Release);
     }
 
-    /// Hands a drained stack on. `false` where it was dropped, because the
-    /// queue is full: the next one of that ring cannot join.
+    /// Delivers a drained stack. Returns `false` if it was dropped because the queue is full: the
+    /// next one of that LBR is not joined.
     #[must_use]
     pub fn push(&mut self, stack: &RawStack) -> bool {
         let cost = stack.accesses.total();
@@ -143,7 +143,7 @@ impl Outlet {
         self.report.most_accesses = self.report.most_accesses.max(cost);
         loop {
             if let Ok(room) = self.queue.write_chunk_uninit(1) {
-                // Copied once, to where it stays.
+                // Copied once, to its final place.
                 room.fill_from_iter(std::iter::once(stack).copied());
                 self.tell_dropped();
                 return true;
@@ -151,7 +151,7 @@ impl Outlet {
             if let WhenFull::Drop = self.when_full {
                 return self.drop_stack(stack);
             }
-            // The decoder has died: what it left is reported by the recording.
+            // The decoder has died; the recording reports why.
             if self.shared.has_failed() || self.queue.is_abandoned() {
                 return true;
             }
@@ -161,7 +161,7 @@ impl Outlet {
 
     fn drop_stack(&mut self, stack: &RawStack) -> bool {
         if stack.entries().is_empty() && stack.integrity.label == Label::Stream {
-            return true; // it says nothing that the next one does not
+            return true; // the next one says the same
         }
         self.report.dropped += 1;
         match &mut self.untold {
@@ -174,10 +174,10 @@ impl Outlet {
         false
     }
 
-    /// Tells the recording what was dropped. Not through the full queue.
+    /// Reports drops to the recording, bypassing the full queue.
     fn tell_dropped(&mut self) {
         if let Some((thread, cpu, stacks)) = self.untold.take() {
-            // Where nobody listens, the recording fails for that reason.
+            // If the receiver is gone, the recording has failed anyway.
             let _ = self.shared.send(Event::Lost(Lost {
                 time: monotonic_ns(),
                 pid: thread.pid,

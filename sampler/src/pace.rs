@@ -1,13 +1,11 @@
-//! When the sampler's clock drains: a rate with jitter, so that it cannot fall
-//! into step with the program it watches.
+//! The timing of clocked drains: a rate with jitter, to avoid lockstep with the program.
 
 use std::time::Duration;
 
-/// Rate that is used unless another is asked for, drains per second. A prime,
-/// against lockstep.
+/// The default rate in drains per second. A prime, to avoid lockstep.
 pub const DEFAULT_HZ: u32 = 997;
 
-/// A clock with intervals spread evenly over ±25 % of their mean.
+/// A clock with intervals uniformly distributed within ±25% of their mean.
 #[derive(Clone, Debug)]
 pub struct Pace {
     mean: u64,
@@ -15,8 +13,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A clock of `hz` ticks a second (0 counts as 1). The same seed gives the
-    /// same intervals.
+    /// A clock with `hz` ticks per second (0 counts as 1). Equal seeds give equal intervals.
     #[must_use]
     pub fn new(hz: u32, seed: u64) -> Pace {
         Pace { mean: 1_000_000_000 / u64::from(hz.max(1)), state: seed }
@@ -24,13 +21,13 @@ impl Pace {
 
     /// The time to the next tick.
     pub fn next_interval(&mut self) -> Duration {
-        // SplitMix64 (Steele, Lea, Flood 2014): any seed will do, 0 as well.
+        // SplitMix64 (Steele, Lea, Flood 2014); any seed is valid, including 0.
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^= z >> 31;
-        // mean is at most 10^9, so the product with 2^32 stays within u64.
+        // The mean is at most 10^9, so the product with 2^32 fits in u64.
         let spread = (self.mean / 2).wrapping_mul(z >> 32) >> 32;
         Duration::from_nanos(self.mean - self.mean / 4 + spread)
     }

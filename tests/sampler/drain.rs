@@ -1,5 +1,5 @@
-//! The drain against scripted branches: what comes out is what went in, once
-//! and in order, for the price promised.
+//! Drains compared with scripted branches: they return each branch once and in order, within the
+//! promised number of accesses.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(crate) fn begin(model: &mut Model) -> Drain {
     drain
 }
 
-/// Drains, and checks the price by the log of the registers.
+/// Drains, and checks the number of accesses against the register log.
 pub(crate) fn drain(drain: &mut Drain, model: &mut Model) -> RawStack {
     model.log.clear();
     let stack = drain.drain(model, THREAD).unwrap();
@@ -26,7 +26,7 @@ pub(crate) fn drain(drain: &mut Drain, model: &mut Model) -> RawStack {
         let bound = 3 * stack.new_slots as usize + 8;
         assert!(model.log.len() <= bound, "{} accesses for {stack:?}", model.log.len());
     }
-    assert!(model.is_on(), "recording goes on");
+    assert!(model.is_on(), "recording continues");
     stack
 }
 
@@ -43,8 +43,7 @@ pub(crate) fn oldest_first(model: &Model, stack: &RawStack) -> Vec<Record> {
         .collect()
 }
 
-/// The branches retired so far that no drain has returned, and the rules of
-/// what a drain must return.
+/// The retired branches that no drain has returned, and the checks of a drain's result.
 struct Truth {
     pending: VecDeque<Record>,
 }
@@ -86,12 +85,12 @@ fn check_bursts(mut model: Model, bursts: &[usize], mut ends: impl FnMut(u64) ->
     }
 }
 
-/// Each branch is another one.
+/// Each branch is different.
 fn distinct(n: u64) -> (u64, u64) {
     (0x40_1000 + 16 * n, 0x41_0000 + 16 * n)
 }
 
-/// A tight loop: nothing but the mark tells its branches apart.
+/// A tight loop: only the mark distinguishes its branches.
 fn alike(_: u64) -> (u64, u64) {
     (0x40_1000, 0x40_0FF0)
 }
@@ -110,11 +109,11 @@ fn bursts_around_every_edge_come_out_once_and_in_order() {
         for &depth in depths(shape) {
             let d = depth as usize;
             let edges = [0, 1, 2, d - 2, d - 1, d, d + 1, 2 * d - 1, 2 * d, 2 * d + 1];
-            // Every pair of edges follows each other.
+            // Every pair of burst sizes occurs in sequence.
             let bursts: Vec<usize> =
                 edges.iter().flat_map(|&a| edges.iter().flat_map(move |&b| [a, b])).collect();
             for one_call in [false, true] {
-                // Packed records leave no mark in a batch: see below.
+                // Packed records have no mark in a batch: see below.
                 if shape == Shape::Packed && one_call {
                     continue;
                 }
@@ -133,7 +132,7 @@ fn the_first_drain_joins_to_the_arm() {
         for first in 0..depth as usize {
             check_bursts(Model::armed(shape, depth), &[first, 1], distinct);
         }
-        // A ring that was cleared with TOS left where it stood.
+        // An LBR that was cleared without resetting TOS.
         let mut model = Model::armed(shape, depth);
         model.tos = 3;
         check_bursts(model, &[2, 0, 0, 3], alike);
@@ -148,7 +147,7 @@ fn a_drain_of_nothing_writes_no_mark() {
         let before = model.slots.clone();
         let stack = drain(&mut state, &mut model);
         assert_eq!(stack.accesses.writes, 2, "freeze and thaw");
-        assert_eq!(model.slots, before, "{shape:?}: a blank slot is never marked");
+        assert_eq!(model.slots, before, "{shape:?}: an empty slot is never marked");
         model.branch(0x10, 0x20);
         drain(&mut state, &mut model);
         let marked = model.slots.clone();
@@ -202,7 +201,7 @@ fn amd_slots_without_a_record_are_skipped_and_counted() {
     model.branch(0x4000, 0x5000);
     drain(&mut state, &mut model);
     model.branch(0x6000, 0x7000);
-    // valid = spec = 0, with and without an address left in TO.
+    // valid = spec = 0, with and without an address in TO.
     model.force((0x1234, 0x5678, 0));
     model.force((0x1234, 0, 0));
     // spec alone: a branch on a wrong path is a record.
@@ -212,7 +211,7 @@ fn amd_slots_without_a_record_are_skipped_and_counted() {
     assert_eq!(stack.new_slots, 4);
     let raw = oldest_first(&model, &stack);
     assert_eq!(raw, [(0x6000, 0x7000 | 1 << 63, 0), (0x8000, 0x9000 | 1 << 62, 0)]);
-    // The newest slot has no record: the mark is left there all the same.
+    // The newest slot has no record, but is still marked.
     model.force((0x1111, 0x2222, 0));
     assert_eq!(drain(&mut state, &mut model).new_slots, 1);
     model.branch(0xA000, 0xB000);
@@ -243,7 +242,7 @@ fn registers_that_a_format_does_not_have_are_not_read() {
     for (shape, format) in [(Shape::Packed, 0), (Shape::Flags, 3)] {
         let mut model = Model::armed(shape, 8);
         let mut caps = model.caps.clone();
-        // The CPU table knows where they would be.
+        // The CPU table has their addresses.
         caps.registers.to = caps.registers.to.or(Some(Msr(0x60)));
         caps.registers.info = Some(Msr(0xDC0));
         caps.layout = Layout::Legacy { format: LbrFormat(format), tsx: false };
@@ -343,7 +342,7 @@ proptest! {
         let depth = depths(shape)[depth % depths(shape).len()];
         let one_call = one_call && shape != Shape::Packed;
         let model = Model { one_call, ..Model::armed(shape, depth) };
-        // Few distinct branches, so that repeats are common.
+        // Few distinct branches, so that repetitions are common.
         check_bursts(model, &bursts, |n| if loops { alike(n) } else { distinct(n * n % 7) });
     }
 }

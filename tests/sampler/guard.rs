@@ -1,4 +1,4 @@
-//! The guard restores whatever happens, and the keeper what no guard can.
+//! The restore guard restores in all cases, and the watchdog process when the guard cannot.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +28,7 @@ fn plan(caps: &LbrCaps, filter: u64) -> ArmPlan {
     ArmPlan::new(caps, filter, ArmOptions::default()).unwrap()
 }
 
-/// What goes wrong at a write.
+/// The fault injected at a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Once,
@@ -38,7 +38,7 @@ enum Fault {
     FilteredOnce,
 }
 
-/// A software LBR that others can look at, some of whose writes go wrong.
+/// A software LBR that is shared with the test, and whose writes can fail.
 #[derive(Clone)]
 struct Watched {
     soft: Arc<Mutex<SoftLbr>>,
@@ -99,7 +99,7 @@ impl MsrWrite for Watched {
     }
 }
 
-/// BTF is the kernel's, the filter was somebody's before.
+/// The kernel's BTF, and a filter set by someone else.
 fn with_foreign_bits(fault: Option<(u32, Fault)>) -> (Watched, LbrCaps) {
     let (watched, caps) = Watched::new("06_5E", fault);
     watched.set(DEBUGCTL, 2);
@@ -129,7 +129,7 @@ fn an_armed_ring_is_put_back_by_drop_and_by_name() {
             drop(armed);
         }
         assert_eq!((watched.get(DEBUGCTL), watched.get(SELECT)), (2, 0x1C4));
-        assert_eq!(watched.get(Msr(0x6C0)), 0, "no record is left behind");
+        assert_eq!(watched.get(Msr(0x6C0)), 0, "no record remains");
     }
 }
 
@@ -145,7 +145,7 @@ fn architectural_lbr_is_put_back() {
 
 #[test]
 fn every_write_that_fails_while_arming_is_undone() {
-    // Off, the filter, 3 * 32 records, on.
+    // Disable, the filter, 3 * 32 records, enable.
     for at in 1..=99 {
         for fault in [Fault::Once, Fault::Panic] {
             let (watched, caps) = with_foreign_bits(Some((at, fault)));
@@ -170,7 +170,7 @@ fn what_cannot_be_put_back_is_said() {
     let (watched, caps) = with_foreign_bits(Some((3, Fault::FromThenOn)));
     let error = Ready::new(watched, plan(&caps, 0x101)).unwrap().arm().err().unwrap();
     assert!(matches!(error, GuardError::LeftOver { .. }), "{error}");
-    assert!(error.to_string().ends_with("try lbr disarm"), "{error}");
+    assert!(error.to_string().ends_with("run: lbr disarm"), "{error}");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn nothing_is_undone_where_the_kernel_refuses_writes() {
     assert_eq!(watched.writes(), 1, "one try is enough");
 }
 
-/// As where somebody locks the kernel down meanwhile.
+/// As if someone enabled kernel lockdown in between.
 #[test]
 fn a_write_that_is_refused_after_others_is_undone() {
     for at in 1..=99 {
@@ -256,7 +256,7 @@ fn the_keeper_puts_back_when_the_recorder_is_killed() {
                 let second = ready.pop().unwrap().arm().unwrap();
                 let _first = ready.pop().unwrap().arm().unwrap();
                 second.restore().unwrap();
-                // Somebody else takes it, while the first is still ours.
+                // Someone else takes over, while the first is still ours.
                 again(&rings[1]).write(DEBUGCTL, 1).unwrap();
                 again(&rings[2]).write(Msr(0x680), 0x77).unwrap();
                 tell.write_all(&[1]).unwrap();
@@ -276,8 +276,8 @@ fn the_keeper_puts_back_when_the_recorder_is_killed() {
         assert!(matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{status:?}");
         let first = &mut rings[0];
         assert_eq!((first.read(DEBUGCTL), first.read(SELECT)), (Ok(2), Ok(0x1C4)));
-        assert_eq!(rings[1].read(DEBUGCTL), Ok(1), "settled: not the keeper's any more");
-        assert_eq!(rings[2].read(Msr(0x680)), Ok(0x77), "never armed: not the keeper's");
+        assert_eq!(rings[1].read(DEBUGCTL), Ok(1), "settled: the watchdog leaves it");
+        assert_eq!(rings[2].read(Msr(0x680)), Ok(0x77), "never armed: the watchdog leaves it");
     }
 }
 
@@ -292,7 +292,7 @@ fn the_keeper_of_a_recorder_that_ended_well_does_nothing() {
             let [ready] = ready;
             let armed = ready.arm().unwrap();
             armed.restore().unwrap();
-            // The keeper is reaped.
+            // The watchdog process was reaped.
             let none = waitpid(None, None);
             assert_eq!(none, Err(nix::errno::Errno::ECHILD));
             again(&ring).write(DEBUGCTL, 0x801).unwrap();

@@ -1,6 +1,6 @@
-//! The CPU goes on while registers are put back: branches retire, exceptions
-//! and performance-monitoring interrupts come between any two accesses, and
-//! whatever still records or freezes then overwrites what was put back.
+//! The CPU keeps running while registers are restored: between any two accesses, branches retire
+//! and exceptions and performance-monitoring interrupts occur, and anything that still records or
+//! freezes overwrites restored values.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,17 +14,17 @@ use lbr_msr::{LbrCaps, Msr, MsrError, MsrRead, MsrWrite};
 use sampler::guard::Ready;
 use sampler::keeper::Restorable;
 
-/// What ends a recorder at an access.
+/// How a recorder ends at an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// This access fails, those after it do not.
+    /// This access fails, later ones succeed.
     Fails,
     Panics,
-    /// It does nothing more, as after SIGKILL.
+    /// It stops, as after SIGKILL.
     Killed,
 }
 
-/// One CPU, as several processes see it.
+/// One CPU, shared by several processes.
 #[derive(Clone, Debug)]
 struct Busy {
     soft: Arc<Mutex<SoftLbr>>,
@@ -46,7 +46,7 @@ impl Busy {
         *self.accesses.lock().unwrap()
     }
 
-    /// What happens before each access.
+    /// Events before each access.
     fn go_on(&self, msr: Msr, access: Access) -> Result<(), MsrError> {
         let now = {
             let mut accesses = self.accesses.lock().unwrap();
@@ -90,8 +90,7 @@ impl MsrWrite for Busy {
     }
 }
 
-/// The registers that are to be as before; that no record is left; and that
-/// nothing is frozen.
+/// The registers that must be restored, whether no record is left, and the freeze status.
 fn state(cpu: &SoftCpu, soft: &mut SoftLbr) -> (Vec<u64>, bool, u64) {
     let map = &cpu.caps.registers;
     let controls = [Some(map.control), Some(Msr(0x1D9)), map.select, map.depth];
@@ -105,7 +104,7 @@ fn state(cpu: &SoftCpu, soft: &mut SoftLbr) -> (Vec<u64>, bool, u64) {
     (controls, empty, status)
 }
 
-/// As somebody may have left it: BTF, a filter, a depth.
+/// A state set by someone else: BTF, a filter, a depth.
 fn use_before(cpu: &SoftCpu, soft: &mut SoftLbr) {
     let map = &cpu.caps.registers;
     soft.write(Msr(0x1D9), 2).unwrap();
@@ -117,7 +116,7 @@ fn use_before(cpu: &SoftCpu, soft: &mut SoftLbr) {
     }
 }
 
-/// Whether DEBUGCTL can freeze there, and call-stack mode can be had.
+/// The combinations of freeze and call-stack mode that the CPU supports.
 fn options(caps: &LbrCaps) -> Vec<(u64, ArmOptions)> {
     let user = match caps.facility {
         Facility::IntelArch => 0x7F_0004,
@@ -138,7 +137,7 @@ fn options(caps: &LbrCaps) -> Vec<(u64, ArmOptions)> {
         .collect()
 }
 
-/// What a recorder does: arms, drains twice, gives back.
+/// A recorder: arms, drains twice, restores.
 fn record(registers: Busy, plan: ArmPlan) -> Result<(), Box<dyn std::error::Error>> {
     let mut armed = Ready::new(registers, plan)?.arm()?;
     for _ in 0..2 {
@@ -156,7 +155,7 @@ fn record(registers: Busy, plan: ArmPlan) -> Result<(), Box<dyn std::error::Erro
     Ok(())
 }
 
-/// Every way of ending at every access.
+/// Every kind of end at every access.
 fn ended_anywhere(cpu: &SoftCpu, value: u64, options: ArmOptions) {
     let plan = || ArmPlan::new(&cpu.caps, value, options).unwrap();
     let begin = |end| {
@@ -183,7 +182,7 @@ fn ended_anywhere(cpu: &SoftCpu, value: u64, options: ArmOptions) {
                 record(busy.clone(), plan()).map_err(|error| error.to_string())
             }));
             assert_eq!(ended.is_err(), end == End::Panics, "{what}: {end:?} at {at}");
-            // A restore that failed is the keeper's too.
+            // The watchdog process also retries a failed restore.
             assert!(keeper.put_back(), "{what}: {end:?} at {at}");
             let after = state(cpu, &mut busy.soft());
             assert_eq!(after, before, "{what}: {end:?} at {at} of {accesses}");
@@ -196,7 +195,7 @@ fn what_is_put_back_on_a_busy_cpu_stays() {
     for key in ["06_1A", "06_3C", "06_5E", "06_5C", "06_7A", "06_8F", "19_11", "19_61"] {
         let mut cpu = SoftCpu::preset(key).unwrap();
         if key == "19_61" {
-            // The freeze that AMD calls optional.
+            // The freeze, which is optional on AMD.
             cpu.caps.quirks |= Quirks::STREAMLINED_FREEZE;
         }
         let options = options(&cpu.caps);

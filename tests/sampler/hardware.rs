@@ -1,5 +1,5 @@
-//! Recording on hardware terms: registers behind a handle that another thread
-//! retires into while they are drained.
+//! Recording like on hardware: registers that another thread records branches in while they are
+//! drained.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,16 +20,16 @@ use sampler::target::ThreadId;
 use sampler::{RecordConfig, RecordError, Sampling, Summary};
 
 const ID: ThreadId = ThreadId { pid: 70, tid: 71 };
-/// The script: branch n of a CPU goes from here.
+/// Branch n of a CPU's script starts at `BASE` plus a multiple of n.
 const BASE: u64 = 0x40_1000;
 
-/// Registers that several threads reach, as those of a CPU are.
+/// Registers shared by several threads, like a CPU's.
 #[derive(Clone)]
 struct Shared {
     soft: Arc<Mutex<SoftLbr>>,
     cpu: u32,
     one_call: bool,
-    /// Times that recording was switched off.
+    /// How often recording was disabled.
     freezes: Arc<AtomicU64>,
     control: Msr,
     enable: u64,
@@ -55,9 +55,22 @@ impl Shared {
         self.soft.lock().unwrap()
     }
 
-    /// Whether branch n was recorded.
+    /// Returns whether branch n was recorded.
     fn retire(&self, n: u64) -> bool {
         self.soft().retire(&script(n))
+    }
+
+    /// The registers between two drains: whatever is done before they are given back, one drain
+    /// sees all of it.
+    fn on(&self) -> MutexGuard<'_, SoftLbr> {
+        loop {
+            let mut soft = self.soft();
+            if soft.read(self.control).unwrap() & self.enable != 0 {
+                return soft;
+            }
+            drop(soft);
+            std::thread::yield_now();
+        }
     }
 
     fn freezes(&self) -> u64 {
@@ -108,7 +121,7 @@ impl MsrWrite for Shared {
     }
 }
 
-/// The wait of a sampler on the CPU itself.
+/// The wait of a sampler on the target's CPU.
 struct Sleep(Shared);
 
 impl RecordUntil for Sleep {
@@ -125,7 +138,7 @@ impl RecordUntil for Sleep {
 
 type Act = Box<dyn FnMut(&dyn Fn() -> bool) + Send>;
 
-/// A target whose branches are made by the test.
+/// A target whose branches the test makes.
 struct Scripted {
     act: Act,
     code: Option<fn(u64) -> bool>,
@@ -204,7 +217,7 @@ fn preset(name: &str) -> SoftCpu {
     SoftCpu::preset(name).unwrap()
 }
 
-/// `any,u` of each facility.
+/// The value of `any,u` for each facility.
 fn user(cpu: &SoftCpu) -> u64 {
     if cpu.caps.registers.depth.is_some() { 0x7F_0004 } else { 0x001 }
 }
@@ -223,8 +236,8 @@ fn samples(events: &[Event]) -> impl Iterator<Item = &Sample> {
     })
 }
 
-/// Each stack is a contiguous part of the script, each that joins goes on where
-/// the one before ended in what was `recorded`. Returns the newest branch.
+/// Each stack is a contiguous part of the script, and each joined stack continues the previous one
+/// within `recorded`. Returns the newest branch.
 fn check_against(recorded: &[u64], samples: &[&Sample]) -> Option<u64> {
     let mut last = None;
     for sample in samples {
@@ -259,7 +272,7 @@ fn stacks_from_beside_are_parts_of_what_ran() {
                         recorded.push(n);
                     }
                     if n % 100 == 0 {
-                        // However seldom the sampler gets a CPU.
+                        // Also if the sampler rarely gets a CPU.
                         from.drains_at_least(1);
                     } else if n % 7 == 0 {
                         std::thread::sleep(Duration::from_micros(50));
@@ -279,7 +292,7 @@ fn stacks_from_beside_are_parts_of_what_ran() {
             for sample in &samples {
                 assert_eq!((sample.pid, sample.tid, sample.cpu), (ID.pid, ID.tid, 5));
                 assert_eq!(sample.stack.integrity.cut, !one_call, "{name}");
-                // Recording goes off for a drain alone.
+                // Recording is off only during a drain.
                 let numbers: Vec<u64> =
                     sample.stack.oldest_first().map(|entry| number(entry.from)).collect();
                 assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{name}");
@@ -298,7 +311,7 @@ fn on_the_cpu_itself_nothing_is_missing() {
     let mut ring = Shared::armed(&cpu, user(&cpu), number);
     let from = ring.clone();
     let mut target = Scripted::new(move |_| {
-        // Goes on only while the ring is on: the sampler has the CPU otherwise.
+        // Continues only while recording is on: otherwise the sampler has the CPU.
         let mut n = 0;
         while n < 3_000 {
             if from.retire(n) {
@@ -306,7 +319,7 @@ fn on_the_cpu_itself_nothing_is_missing() {
             } else {
                 std::thread::sleep(Duration::from_micros(20));
             }
-            // Some stacks that join, however seldom the sampler gets a CPU.
+            // Some joined stacks, also if the sampler rarely gets a CPU.
             if n % 16 == 0 && n < 800 {
                 from.drains_at_least(1);
             } else if n % 16 == 0 {
@@ -324,13 +337,13 @@ fn on_the_cpu_itself_nothing_is_missing() {
     let first = may_go_first();
     assert_eq!((all.samplers[0].same_cpu, all.samplers[0].first), (true, first));
     assert!(samples.iter().all(|sample| sample.stack.integrity.cut != first));
-    // What does not join is said not to: everything between is accounted for.
+    // Stacks that are not joined are counted, so everything between is accounted for.
     let joined = samples.iter().filter(|s| s.stack.integrity.head == Head::Joined).count();
     assert_eq!(samples.len() - joined, usize::try_from(all.not_joined).unwrap());
     assert!(joined > 20, "{all:?}");
 }
 
-/// Counts instead of keeping.
+/// Counts samples instead of storing them.
 #[derive(Default)]
 struct Count {
     last: [Option<u64>; 2],
@@ -350,7 +363,7 @@ impl Sink for Count {
         let last = &mut self.last[sample.cpu as usize];
         for (at, entry) in sample.stack.oldest_first().enumerate() {
             let n = number(entry.from);
-            // A drain in one call is never cut: what joins follows exactly.
+            // A drain in one call is never cut: joined stacks are contiguous.
             let follows = at > 0 || sample.stack.integrity.head == Head::Joined;
             self.broken += u64::from(follows && last.map_or(0, |last| last + 1) != n);
             *last = Some(n);
@@ -365,8 +378,7 @@ fn resident_kib() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// In a process of its own: memory is the whole process's, and so would the
-/// memory of the tests beside it be.
+/// Runs in its own process, because memory is measured for the whole process.
 #[test]
 fn two_cpus_at_once_for_ten_thousand_drains_lose_nothing_unnoticed() {
     const ALONE: &str = "LBR_TEST_ALONE";
@@ -415,7 +427,7 @@ fn two_cpus_at_once_for_ten_thousand_drains_lose_nothing_unnoticed() {
     assert!(all.samplers.iter().all(|cpu| cpu.drains >= 10_000), "{all:?}");
     assert_eq!((count.broken, count.out_of_order), (0, 0), "{all:?}");
     assert_eq!(count.stacks, all.samples);
-    // 16,000 stacks of 32 entries, kept, would be more than that.
+    // Storing 16,000 stacks of 32 entries would exceed that.
     assert!(memory.load(Ordering::Relaxed) < 8 * 1024, "KiB: {memory:?}");
 }
 
@@ -429,57 +441,56 @@ fn each_label_is_seen() {
         let count = Arc::clone(&switches);
         let mut target = Scripted::new(move |_| {
             from.drains_at_least(2);
+            let mut soft = from.on();
             for n in 0..10 {
-                from.retire(n);
+                soft.retire(&script(n));
             }
+            drop(soft);
             let debugctl = Msr(0x1D9);
             match what {
                 "gap" => {
-                    while from.soft().recorded() < 200 {
-                        from.retire(10);
+                    let mut soft = from.on();
+                    for _ in 0..200 {
+                        soft.retire(&script(10));
                     }
                 }
                 "mixed address" => {
                     let foreign = Retired::user(0x7700_0000, 0x7700_0010, HwBranchType::Ret);
-                    while !from.soft().retire(&foreign) {}
+                    from.on().retire(&foreign);
                 }
-                // In more than one interval between two drains, each of which
-                // has a branch as well.
+                // In several intervals between two drains, each with a branch.
                 "switch" => {
-                    for n in 10..60 {
+                    for n in 10..15 {
                         count.fetch_add(3, Ordering::Relaxed);
-                        while !from.retire(n) {}
-                        std::thread::sleep(Duration::from_millis(1));
+                        from.on().retire(&script(n));
+                        from.drains_at_least(2);
                     }
                 }
                 "foreign" => {
-                    let mut soft = from.soft();
+                    let mut soft = from.on();
                     let now = soft.read(debugctl).unwrap();
                     soft.write(debugctl, now | 1 << 11).unwrap();
+                    soft.retire(&script(10));
                 }
                 "stopped" => {
-                    let mut soft = from.soft();
-                    let now = soft.read(debugctl).unwrap();
-                    soft.write(debugctl, now | 1).unwrap();
+                    let mut soft = from.on();
                     for n in 300..305 {
                         soft.retire(&script(n));
                     }
                     soft.debug_exception();
                 }
                 "wiped" => {
-                    from.drains_at_least(1);
-                    from.soft().deep_c_state();
+                    from.drains_at_least(2);
+                    from.on().deep_c_state();
                 }
                 _ => {}
             }
-            std::thread::sleep(Duration::from_millis(10));
             from.drains_at_least(2);
         });
         target.code = Some(|address| (BASE..BASE + 0x10_0000).contains(&address));
         target.switches = Some(switches);
         let rings = std::slice::from_mut(&mut ring);
-        // Slow enough that what the test does falls into one interval.
-        run(rings, &mut target, config(&cpu.caps, 100))
+        run(rings, &mut target, config(&cpu.caps, 1_000))
     };
     for (what, label) in [
         ("stream", Label::Stream),
@@ -501,12 +512,12 @@ fn each_label_is_seen() {
                 _ => 0,
             })
             .sum();
-        // Excluded ones are announced and nowhere else.
+        // Excluded stacks are only reported as lost.
         let excluded = if label.is_excluded() { seen.stacks } else { 0 };
         assert_eq!(lost, excluded, "{what}");
         let written = samples(&events).any(|s| s.stack.integrity.label == label);
         assert_eq!(written, !label.is_excluded(), "{what}");
-        // Whether it was the target's alone is not known, and it claims nothing.
+        // The stack may contain other tasks' branches, so it is not joined.
         let is_unsure = samples(&events).any(|s| s.stack.integrity.head == Head::Unknown);
         assert_eq!((is_unsure, all.samplers[0].switched > 0), (what == "switch", what == "switch"));
         assert_eq!(all.samplers[0].taken_over, what == "foreign", "{what}");
@@ -540,7 +551,7 @@ fn the_stack_after_a_mixed_one_does_not_join() {
     assert_eq!(four_and_on, [(4, Head::Lost), (5, Head::Joined)]);
 }
 
-/// A sink that takes the time of five drains for each stack, until it is over.
+/// A sink that is five times slower than the drains, until the end.
 struct Slow {
     events: Vec<Event>,
     ring: Shared,
@@ -605,7 +616,7 @@ fn a_full_queue_drops_and_counts_and_never_waits() {
 fn a_failed_drain_ends_the_recording() {
     let cpu = preset("06_5E");
     let mut ring = Shared::armed(&cpu, user(&cpu), 0);
-    // A second reader of another CPU's registers: TOS is elsewhere there.
+    // A drain for another CPU's registers: TOS has another address.
     let other = preset("06_8F");
     let mut target = Scripted::new(|is_over| {
         let since = Instant::now();

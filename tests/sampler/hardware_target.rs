@@ -1,5 +1,5 @@
-//! What is recorded on hardware: programs that are started and processes that
-//! run already; and the way from thaw to freeze, instruction by instruction.
+//! Targets on hardware: started programs and running processes; and the code from thaw to freeze,
+//! instruction by instruction.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn a_program_is_known_before_its_first_instruction_and_ends_as_it_does() {
     };
     assert!(is_shell(&events[1]) || events[1..4].iter().any(is_shell), "{events:?}");
     assert!(matches!(events.last(), Some(Event::Exit(task)) if task.pid == comm.pid));
-    // libc was mapped while it ran, and nothing else told of it.
+    // libc was mapped while it ran; only the end's look found it.
     let maps = events.iter().filter(|event| matches!(event, Event::Mmap(_))).count();
     assert!(maps >= 2, "{events:?}");
 }
@@ -58,9 +58,9 @@ fn signals_reach_the_program() {
     let (exit, _) = run(&["sh", "-c", "trap 'exit 5' USR1; kill -USR1 $$; sleep 5"]);
     assert_eq!(exit, Exit::Code(5));
     assert_eq!(run(&["sh", "-c", "kill -KILL $$"]).0, Exit::Signal(9));
-    // Stopped like any other, and going on like any other.
+    // Stopped and continued like any program.
     let since = Instant::now();
-    // Again and again: the first may come before the stop.
+    // Repeatedly, because the first may come before the stop.
     let script = "(while sleep 0.2; do kill -CONT $$ 2>&- || exit; done) & kill -STOP $$; exit 4";
     assert_eq!(run(&["sh", "-c", script]).0, Exit::Code(4));
     assert!(since.elapsed() > Duration::from_millis(150), "it was stopped");
@@ -83,7 +83,7 @@ fn what_cannot_be_executed_says_so() {
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let error = launch(&[path.to_str().unwrap()]).unwrap_err();
     assert!(matches!(&error, SourceError::NotExecutable { .. }), "{error}");
-    // Looking at what it is would wait for whoever writes it.
+    // Opening a pipe would wait for a writer.
     let pipe = folder.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let error = sampler::target::find(pipe.to_str().unwrap()).unwrap_err();
@@ -103,7 +103,7 @@ fn a_dropped_program_is_gone() {
 fn a_process_is_moved_and_moved_back() {
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let tid = child.id().cast_signed();
-    // spawn returns when the old program's memory is gone, before the new one's is there.
+    // spawn returns when the old memory is gone, before the new program is mapped.
     let maps = || std::fs::read_to_string(format!("/proc/{tid}/maps")).unwrap();
     while !maps().contains(" r-xp ") {
         std::thread::yield_now();
@@ -121,7 +121,7 @@ fn a_process_is_moved_and_moved_back() {
     drop(process);
     assert_eq!(Affinity::of(tid).unwrap().list(), before.list());
 
-    // It is over when the process is, or the time is up.
+    // It ends with the process or the time limit.
     let limit = Some(Duration::from_millis(30));
     let mut process = Process::attach(child.id(), &before, limit).unwrap();
     let since = Instant::now();
@@ -138,7 +138,7 @@ fn a_process_is_moved_and_moved_back() {
     cpu.wait(&|| false, &mut |_| {}).unwrap();
 }
 
-/// The code of the function that thaws, sleeps and freezes, in a program.
+/// The code of the function that thaws, sleeps and freezes, from a program file.
 fn row(program: &Path) -> Option<(u64, Vec<u8>)> {
     let bytes = std::fs::read(program).ok()?;
     let file = object::File::parse(&*bytes).ok()?;
@@ -152,7 +152,7 @@ fn row(program: &Path) -> Option<(u64, Vec<u8>)> {
 
 #[test]
 fn no_branch_between_the_first_and_the_last_system_call() {
-    // Without a use the function would not be in this program.
+    // Unused, the function would not be linked into this program.
     let null = std::fs::File::open("/dev/null").unwrap();
     let descriptor = null.as_fd();
     let control = Control { descriptor, cpu: 0, msr: lbr_msr::Msr(0x1D9), enable: 1 };
@@ -163,7 +163,7 @@ fn no_branch_between_the_first_and_the_last_system_call() {
     for program in [this.clone(), folder.join("release/lbr")] {
         let Some((address, code)) = row(&program) else { continue };
         const SYSCALL: [u8; 2] = [0x0F, 0x05];
-        // What the kernel returns to is told from the target's code by this length.
+        // This length decides which kernel returns are the sampler's.
         assert!(code.len() <= 512, "{}: {} bytes", program.display(), code.len());
         let mut at = 0;
         let mut calls = 0;

@@ -1,4 +1,4 @@
-//! What a drain says when somebody or something interferes.
+//! Labels of a drain when something interferes.
 
 use lbr_msr::record::{Head, HwBranchType, Label};
 use lbr_msr::soft::Retired;
@@ -8,8 +8,8 @@ use sampler::gate::BranchRegisters;
 use crate::drain::{begin, drain, oldest_first};
 use crate::model::{Model, SHAPES, Shape, THREAD};
 
-/// Every shape, register by register and in one call (where packed records can
-/// leave no mark).
+/// Every shape, register by register and in one call (not packed records, which have no mark
+/// there).
 fn all() -> impl Iterator<Item = (Shape, bool)> {
     SHAPES
         .into_iter()
@@ -21,7 +21,7 @@ fn running(shape: Shape) -> (Model, sampler::drain::Drain) {
     running_by(shape, false)
 }
 
-/// A ring in the middle of its life: two drains done, the last of 2 branches.
+/// An LBR after two drains, the last of 2 branches.
 fn running_by(shape: Shape, one_call: bool) -> (Model, sampler::drain::Drain) {
     let mut model = Model { one_call, ..Model::armed(shape, 16) };
     if shape == Shape::Info || shape == Shape::Arch {
@@ -53,7 +53,7 @@ fn a_wipe_is_seen_whatever_was_recorded_after_it() {
             assert_eq!(stack.integrity.label, Label::Wiped, "{shape:?} {after}");
             assert_ne!(stack.integrity.head, Head::Joined);
             assert_eq!(stack.entries().len() as u64, after);
-            // What follows does not join to what stays out of the recording.
+            // The next stack is not joined to the excluded one.
             model.branch(0x900, 0xA00);
             let stack = drain(&mut state, &mut model);
             assert_eq!(stack.integrity.label, Label::Stream, "{shape:?} {after}");
@@ -76,7 +76,7 @@ fn repeated_wipes_of_an_idle_ring_never_look_exact() {
         model.branch(0x700, 0x800);
         let stack = drain(&mut state, &mut model);
         assert_eq!(stack.entries().len(), 1);
-        assert!(!stack.integrity.is_exact(), "a second wipe cannot be told from none");
+        assert!(!stack.integrity.is_exact(), "a second wipe looks like none");
     }
 }
 
@@ -91,7 +91,7 @@ fn recording_found_off_is_stopped_and_switched_on_again() {
         assert_eq!(stack.integrity.label, Label::Stopped, "{shape:?}");
         assert_eq!(stack.entries().len(), 1);
         assert!(!stack.integrity.is_exact());
-        // Nothing for a while: what is missing is still remembered.
+        // Nothing new: the gap is still remembered.
         assert!(!drain(&mut state, &mut model).integrity.is_exact());
         model.branch(0x900, 0xA00);
         let stack = drain(&mut state, &mut model);
@@ -105,10 +105,10 @@ fn recording_found_off_is_stopped_and_switched_on_again() {
 fn a_freeze_on_pmi_is_stopped_though_the_enable_bit_stands() {
     for (shape, one_call) in all().filter(|(shape, _)| matches!(shape, Shape::Info | Shape::Arch)) {
         let (mut model, mut state) = running_by(shape, one_call);
-        // Another bit of the register is somebody else's.
+        // Another bit of the register belongs to someone else.
         model.status = Some((1 << 58) | (1 << 59));
         assert!(!model.branch(0x500, 0x600), "missed");
-        // `drain` looks that recording goes on.
+        // `drain` checks that recording continues.
         let stack = drain(&mut state, &mut model);
         assert_eq!(stack.integrity.label, Label::Stopped, "{shape:?}");
         assert_eq!(model.status, Some(1 << 59));
@@ -123,7 +123,7 @@ fn other_control_bits_are_foreign_and_stay_as_they_are() {
     for (shape, one_call) in all() {
         let (mut model, mut state) = running_by(shape, one_call);
         model.branch(0x500, 0x600);
-        // FREEZE_LBRS_ON_PMI, as perf sets it; elsewhere some other bit.
+        // FREEZE_LBRS_ON_PMI, as perf sets it; for others some other bit.
         model.control ^= 1 << 11;
         let theirs = model.control;
         let stack = drain(&mut state, &mut model);
@@ -154,8 +154,8 @@ fn another_filter_is_foreign() {
         model.select = 0;
         assert_eq!(drain(&mut state, &mut model).integrity.label, Label::Foreign, "{shape:?}");
     }
-    // With INFO the budget has room for the filter only where nothing or
-    // everything is new; the end of the recording looks in any case.
+    // With INFO, the budget covers the filter only if no slot or every slot is new; the end of the
+    // recording always checks it.
     let (mut model, mut state) = running(Shape::Info);
     model.select = 0;
     for n in 0..16 {
@@ -192,7 +192,7 @@ fn an_older_mark_of_the_same_loop_is_told_by_its_index() {
             }
             assert!(drain(&mut state, &mut model).integrity.is_exact());
         }
-        // Marks at 5 and 7, alike in every register.
+        // Marks at 5 and 7, identical in every register.
         model.tos = 6;
         let stack = drain(&mut state, &mut model);
         assert_eq!(stack.integrity.label, Label::Foreign, "{shape:?}");
@@ -251,7 +251,7 @@ fn a_ring_that_moves_while_it_is_read_is_torn_and_nothing_is_lost_by_it() {
 #[test]
 fn a_ring_that_moves_within_a_batch_is_torn_and_nothing_after_joins_to_it() {
     for (shape, _) in all().filter(|(_, one_call)| *one_call) {
-        // From within the records to the second look at TOS or entry 0.
+        // From within the records to the second read of TOS or entry 0.
         for at in 8..30 {
             let (mut model, mut state) = running_by(shape, true);
             model.branch(0x500, 0x600);
@@ -263,7 +263,7 @@ fn a_ring_that_moves_within_a_batch_is_torn_and_nothing_after_joins_to_it() {
             assert!(!stack.integrity.is_exact(), "{shape:?} {at}");
             let raw = oldest_first(&model, &stack);
             assert_eq!(raw.last(), Some(&model.encode(0x900, 0xA00)));
-            // The zeroed intruder may have looked foreign; then the join is owed.
+            // The zeroed intruder may have looked foreign; then the next stack is not joined.
             model.branch(0x900, 0xA00);
             drain(&mut state, &mut model);
             model.branch(0x900, 0xA00);
@@ -340,15 +340,15 @@ fn returns_beyond_the_calls_are_underflow_where_tos_shows_them() {
         model.retire(&call(2));
         let stack = drain(&mut state, &mut model);
         assert_eq!(stack.entries().len(), 1);
-        // Architectural LBR has no TOS: it cannot be known there.
+        // Architectural LBR has no TOS, so underflow is unknown.
         assert_eq!(stack.integrity.underflow, shape != Shape::Arch, "{shape:?}");
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
-    /// Whatever the interference, an exact stack joined to another holds what
-    /// lies between and nothing else.
+    /// With any interference, an exact stack that is joined to another holds exactly the branches
+    /// in between.
     #[test]
     fn no_interference_makes_a_false_exact_stack(
         shape in 0_usize..5,
@@ -359,10 +359,10 @@ proptest! {
         let one_call = one_call && shape != Shape::Packed;
         let mut model = Model { one_call, ..Model::armed(shape, 8) };
         let mut state = begin(&mut model);
-        // All branches that happened, and where the last handed-on stack ends.
+        // All branches so far, and the end of the last delivered stack.
         let mut truth: Vec<(u64, u64)> = Vec::new();
         let mut end = Some(1);
-        // A wipe before the first mark cannot be seen where TOS began at 0.
+        // A wipe before the first mark is invisible if TOS started at 0.
         truth.push((1, 2));
         model.branch(1, 2);
         prop_assert!(drain(&mut state, &mut model).integrity.is_exact());

@@ -1,11 +1,11 @@
-//! Table of contents of this test target; a file for each subject.
+//! Modules of this test target, one per subject.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(unreachable_pub, reason = "modules of a test are reachable by nobody else")]
 
-// The name that the rest of the workspace has for it.
+// The workspace's name for the crate.
 extern crate lbr_sampler as sampler;
 
-/// What tests share; each target names the parts that it needs.
+/// Shared test support; each target lists the parts it needs.
 #[path = "../support"]
 #[allow(dead_code, unreachable_pub, reason = "not every target needs all of a part")]
 mod support {

@@ -1,5 +1,5 @@
-//! A small register file that behaves as the manuals say a branch ring does,
-//! written for these tests alone, with a log of accesses and faults on demand.
+//! A small register file that behaves as the manuals describe an LBR, written only for these tests,
+//! with an access log and injected faults.
 
 use lbr_msr::access::Op;
 use lbr_msr::caps::{
@@ -19,14 +19,14 @@ const DEBUGCTL: Msr = Msr(0x1D9);
 const STATUS: Msr = Msr(0x38E);
 const STATUS_RESET: Msr = Msr(0x390);
 
-/// Which ring.
+/// The kind of LBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// TOS, FROM and TO with flags (LBR_FMT 3).
     Flags,
     /// TOS, FROM, TO and INFO (LBR_FMT 5).
     Info,
-    /// TOS, one register for both ends (LBR_FMT 0).
+    /// TOS, one register for both addresses (LBR_FMT 0).
     Packed,
     /// Architectural LBR.
     Arch,
@@ -131,7 +131,7 @@ pub(crate) fn caps(shape: Shape, depth: u32) -> LbrCaps {
     }
 }
 
-/// What one record holds.
+/// FROM, TO and INFO of a record.
 pub(crate) type Record = (u64, u64, u64);
 
 /// The register file.
@@ -139,27 +139,26 @@ pub(crate) type Record = (u64, u64, u64);
 pub(crate) struct Model {
     pub(crate) shape: Shape,
     pub(crate) caps: LbrCaps,
-    /// Index order of the registers: FROM, TO, INFO.
+    /// In index order: FROM, TO, INFO.
     pub(crate) slots: Vec<Record>,
     pub(crate) tos: u64,
     pub(crate) control: u64,
     pub(crate) select: u64,
-    /// IA32_PERF_GLOBAL_STATUS, where it exists.
+    /// IA32_PERF_GLOBAL_STATUS, if it exists.
     pub(crate) status: Option<u64>,
     pub(crate) one_call: bool,
     /// Calls push and returns pop.
     pub(crate) call_stack: bool,
     /// Every access since the log was last cleared.
     pub(crate) log: Vec<Msr>,
-    /// A record that appears just before this many more accesses, frozen or
-    /// not.
+    /// A record that appears after this number of accesses, even while frozen.
     pub(crate) intruder: Option<(usize, Record)>,
     /// A register that faults.
     pub(crate) fault: Option<Msr>,
 }
 
 impl Model {
-    /// Cleared and switched on.
+    /// Cleared and enabled.
     pub(crate) fn armed(shape: Shape, depth: u32) -> Model {
         let caps = caps(shape, depth);
         let control = match shape {
@@ -198,7 +197,7 @@ impl Model {
         }
     }
 
-    /// Puts a record on top, whatever the enable bit says.
+    /// Adds a record, even if recording is off.
     pub(crate) fn force(&mut self, record: Record) {
         if self.caps.registers.tos.is_some() {
             self.tos = (self.tos + 1) % self.depth() as u64;
@@ -225,7 +224,7 @@ impl Model {
         self.control & self.caps.registers.enable != 0 && self.status.unwrap_or(0) >> 58 & 1 == 0
     }
 
-    /// A branch retires. Whether the ring changed.
+    /// Retires a branch. Returns whether the LBR changed.
     pub(crate) fn branch(&mut self, from: u64, to: u64) -> bool {
         let record = self.encode(from, to);
         if self.is_on() {
@@ -234,7 +233,7 @@ impl Model {
         self.is_on()
     }
 
-    /// A deep C-state: records and TOS are gone, recording stays on.
+    /// A deep C-state: clears records and TOS, recording stays on.
     pub(crate) fn wipe(&mut self) {
         self.slots.fill((0, 0, 0));
         self.tos = 0;
@@ -310,7 +309,7 @@ impl MsrRead for Model {
     fn read(&mut self, msr: Msr) -> Result<u64, MsrError> {
         Ok(match self.access(msr, false)? {
             Place::Control => self.control,
-            // The upper bits of TOS mean nothing.
+            // The upper bits of TOS are unspecified.
             Place::Tos => self.tos | 0xABC0_0000,
             Place::Select => self.select,
             Place::Depth => self.depth() as u64,

@@ -1,4 +1,4 @@
-//! A recorder that keeps everything it is told.
+//! A recorder that keeps all input.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use sampler::target::ThreadId;
 
 pub(crate) use crate::support::programs::{BARE, Program, build};
 
-/// What a recorder was told, in order.
+/// The input of a recorder, in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     Start(ThreadId),
@@ -20,7 +20,7 @@ pub(crate) enum Told {
     Event(Event),
 }
 
-/// Keeps everything; closes after `limit` branches.
+/// Keeps all input; closes after `limit` branches.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
     pub(crate) told: Mutex<Vec<Told>>,
@@ -77,7 +77,7 @@ impl Retire for KeptRing<'_> {
     }
 }
 
-/// One run and all that came of it.
+/// One run and its results.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) exit: Exit,
@@ -133,7 +133,7 @@ pub(crate) fn from_main(program: &Program, args: &[&str]) -> Command {
     Command { from: Some(program.at("main")), ..program.command(args) }
 }
 
-/// Turns of `spin` by thread.
+/// Iterations of `spin` per thread.
 pub(crate) fn turns(run: &Run, program: &Program) -> std::collections::BTreeMap<u32, usize> {
     let mut turns = std::collections::BTreeMap::new();
     for (id, branch) in run.branches() {

@@ -1,4 +1,4 @@
-//! The exact trace of programs whose branches are known by hand.
+//! The exact traces of programs with known branches.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lbr_msr::record::{BranchType, Event, HwBranchType as H};
@@ -42,7 +42,7 @@ fn every_taken_branch_once_and_in_order() {
     let got: Vec<_> = run.branches().map(|(_, b)| (b.from, b.to, b.class)).collect();
     assert_eq!(got, oracle(&program));
     assert_eq!(run.exit, Exit::Code(7));
-    // getpid and execve return; exit does not.
+    // getpid and execve return, exit does not.
     assert_eq!(run.notes.kernel_returns_omitted, 2);
     assert_eq!(run.notes.undecoded, 0);
     for (_, branch) in run.branches() {

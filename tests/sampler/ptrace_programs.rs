@@ -1,5 +1,4 @@
-//! Exact traces of text-book programs, of code that changes, and of nested
-//! calls.
+//! Exact traces of textbook programs, of changing code, and of nested calls.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lbr_msr::record::HwBranchType as H;
@@ -27,7 +26,7 @@ fn the_textbook_loop_has_the_history_of_the_text() {
         }
     }
     let got: Vec<_> = run.branches().map(|(_, b)| (b.from, b.to, b.class)).collect();
-    // One jump before the loop, one system call behind it.
+    // One jump before the loop, one system call after it.
     assert_eq!(got[1..got.len() - 1], wanted);
 }
 
@@ -81,7 +80,7 @@ fn code_is_decoded_as_it_stands_when_it_executes() {
     let anonymous = run.events().filter(|event| {
         matches!(event, lbr_msr::record::Event::Mmap(map) if map.addr == PAGE && map.path == "//anon")
     });
-    assert!(anonymous.count() >= 1, "executable memory without a file is told of");
+    assert!(anonymous.count() >= 1, "executable memory without a file is reported");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use sampler::source::{Command, Exit};
 
 use crate::program::{Keeper, Told, build, from_main, run, turns};
 
-/// Static, so that no dynamic linker is stepped through after an exec.
+/// Static, to avoid stepping through a dynamic linker after an exec.
 const HOSTED: &[&str] = &["-static", "-O1", "-pthread"];
 
 #[test]
@@ -37,7 +37,7 @@ fn each_thread_has_its_own_branches() {
     let mut open = std::collections::BTreeSet::new();
     for told in &run.told {
         match told {
-            Told::Start(id) => assert!(open.insert(*id), "a ring of its own"),
+            Told::Start(id) => assert!(open.insert(*id), "one LBR per thread"),
             Told::Branch(id, _) => assert!(open.contains(id), "branches between start and end"),
             Told::Finish(id) => assert!(open.remove(id)),
             Told::Event(_) => {}
@@ -64,7 +64,7 @@ fn signals_reach_the_program() {
     assert_eq!(from("fault_n"), 1);
     assert_eq!(from("trap_i"), 2);
     assert_eq!(from("trap_n"), 2);
-    // In on_user, with everything blocked, and at the end.
+    // In on_user, in the handler with all signals blocked, and at the end.
     assert_eq!(turns(&run, &program).values().sum::<usize>(), 2 + 1 + 3);
 }
 
@@ -95,7 +95,7 @@ fn children_left_alone_run_at_full_speed() {
     let Some(program) = build("children.c", HOSTED) else { return };
     for how in ["fork", "vfork"] {
         let started = std::time::Instant::now();
-        // Stepped, 30 million turns would take half an hour.
+        // Single-stepping 30 million iterations would take half an hour.
         let run = run(from_main(&program, &[how, "30000000"]));
         assert!(started.elapsed().as_secs() < 20);
         assert_eq!(run.exit, Exit::Code(4), "{how}");
@@ -109,8 +109,8 @@ fn children_left_alone_run_at_full_speed() {
 fn recording_starts_in_whichever_child_gets_there() {
     let Some(program) = build("children.c", HOSTED) else { return };
     for how in ["fork", "vfork"] {
-        // The parent forks at full speed; with a start that only `spin`
-        // reaches, the child's memory holds the breakpoint too.
+        // The parent forks at full speed; only `spin`, run by the child, reaches the start, so the
+        // child's memory contains the breakpoint too.
         let mut command = program.command(&[how, "30000000"]);
         command.from = Some(program.at("spin"));
         let run = run(command);
@@ -177,7 +177,7 @@ fn the_target_is_pinned_and_its_children_are_not() {
     let cpu = *cpus.last().unwrap();
     let mut command = from_main(&program, &["cpus", "-"]);
     command.cpu = Some(cpu as u32);
-    // One CPU, which fits an exit status up to number 15.
+    // One CPU; its number is part of the exit status.
     assert_eq!(run(command).exit, Exit::Code((16 + cpu as i32) & 0xff));
     let alone = run(from_main(&program, &["child-cpus", "-"]));
     assert_eq!(alone.exit, Exit::Code(cpus.len() as i32 & 0xff));
@@ -191,7 +191,7 @@ fn a_closed_recorder_ends_a_target_that_sleeps() {
     let started = std::time::Instant::now();
     let (exit, _) = std::thread::scope(|scope| {
         let run = scope.spawn(|| source.run_into(&&keeper));
-        // Long enough to fall asleep; too short only makes the test weaker.
+        // Enough time to fall asleep; less only weakens the test.
         std::thread::sleep(std::time::Duration::from_millis(500));
         keeper.closed.store(true, std::sync::atomic::Ordering::Relaxed);
         run.join().unwrap().unwrap()

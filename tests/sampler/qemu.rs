@@ -1,5 +1,5 @@
-//! Programs in QEMU's user-mode emulator: against traces known by hand, and
-//! against single-stepping the same program.
+//! Programs in QEMU's user-mode emulator, compared with known traces and with single-stepping the
+//! same program.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::support::skip::skipped;
 
 const HOSTED: &[&str] = &["-no-pie", "-O1", "-pthread"];
 
-/// `None`, after saying why, where programs cannot run in QEMU.
+/// `None`, after a skip message, if programs cannot run in QEMU.
 fn qemu() -> Option<Qemu> {
     Qemu::find().map_err(skipped).ok()
 }
@@ -56,7 +56,7 @@ fn the_oracle_to_the_last_branch() {
     assert_eq!(run.exit, Exit::Code(42));
     assert_eq!((run.notes.invisible, run.notes.unresolved), (1, 0));
     assert_eq!((run.notes.kernel_returns_omitted, run.notes.children_left), (1, 0), "getpid");
-    // 2,000,020 and the repetitions of STOSB, which may count as one or each.
+    // 2,000,020 and the repetitions of STOSB, which may count once or each.
     assert!((2_000_020..2_001_030).contains(&run.notes.instructions), "{:?}", run.notes);
 }
 
@@ -84,7 +84,7 @@ fn the_program_is_introduced_before_its_branches() {
     let map = mappings(&run)[0];
     let page = program.at("_start") & !0xfff;
     assert_eq!((map.path.as_str(), map.addr), (program.name(), page));
-    // The linker puts code on pages of its own, here the file's second.
+    // The linker puts code on separate pages, here the file's second.
     assert_eq!((map.pgoff, map.prot & 4), (0x1000, 4));
 }
 
@@ -96,8 +96,8 @@ fn mappings(run: &Run) -> Vec<&Mmap> {
     mappings.collect()
 }
 
-/// The branches that a source can see which does not see the kernel, nor
-/// whether a conditional branch to the next instruction was taken.
+/// The branches visible without the kernel, and without conditional branches to the next
+/// instruction.
 fn visible(run: &Run, program: &Program) -> Vec<(u64, u64, H)> {
     let hidden: Vec<u64> =
         ["next_t", "next_m", "next_z"].iter().filter_map(|label| program.label(label)).collect();
@@ -211,7 +211,7 @@ fn a_timer_costs_no_branch() {
     assert_eq!(run.notes.unresolved, 0);
 }
 
-/// The program can write whatever the plugin can.
+/// The program can write to the shared memory.
 #[test]
 fn a_program_that_writes_over_the_shared_memory_is_found_out() {
     let Some(program) = build("overwrites.c", HOSTED) else { return };
@@ -351,14 +351,14 @@ fn what_cannot_run_is_refused_before_it_does() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("no panic");
     let command = |program: &str| Command { program: program.to_owned(), ..Command::default() };
     let refused = |program: &str| qemu.clone().program(command(program)).expect_err("refused");
-    assert!(matches!(refused(script.to_str().expect("UTF-8")), SourceError::NotX86_64 { .. }));
+    assert!(matches!(refused(script.to_str().expect("UTF-8")), SourceError::Unavailable { .. }));
     assert!(matches!(refused("no-such-program-anywhere"), SourceError::NotFound { .. }));
     let far = Command { cpu: Some(100_000), ..command("/bin/sh") };
     let error = qemu.clone().program(far).expect_err("no such CPU");
     assert!(matches!(error, SourceError::NoSuchCpu { .. }), "{error}");
 }
 
-/// Counts branches, and keeps the two ends of the last million.
+/// Counts branches, and keeps the addresses of the last million.
 #[derive(Debug, Default)]
 struct Last(AtomicUsize);
 

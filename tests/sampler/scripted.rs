@@ -1,4 +1,4 @@
-//! A source that retires a script, and what tests need around it.
+//! A source that retires scripted branches, and helpers for its tests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,14 +15,14 @@ use sampler::{Classify, RecordConfig, RecordError, Summary};
 
 use crate::model::{Model, Shape, caps};
 
-/// Nothing but the ends and kinds of branches.
+/// Only addresses and types of branches.
 pub(crate) const ENDS_ONLY: SourceKnowledge =
     SourceKnowledge { mispredict: false, cycles: false, kernel: false };
 
-/// What a thread of the script does.
+/// The actions of a thread.
 pub(crate) type Script = Box<dyn Fn(&Gate, ThreadId) + Send + Sync>;
 
-/// Runs its scripts, each on a thread of its own.
+/// Runs each script in a separate thread.
 pub(crate) struct Scripted {
     pub(crate) scripts: Vec<Script>,
     pub(crate) knowledge: SourceKnowledge,
@@ -35,7 +35,7 @@ impl Scripted {
         Scripted { scripts, knowledge: ENDS_ONLY, classify: None, result: None }
     }
 
-    /// So many distinct branches on each thread.
+    /// `branches` distinct branches on each thread.
     pub(crate) fn straight(threads: usize, branches: u64) -> Scripted {
         let script = move || -> Script {
             Box::new(move |gate, thread| {
@@ -83,10 +83,10 @@ impl Source<'_> for Scripted {
     }
 }
 
-/// Accesses of one drain after another: the log is cut at each freeze.
+/// The register accesses of each drain: a new list starts at each freeze.
 pub(crate) type Log = Arc<Mutex<Vec<Vec<Msr>>>>;
 
-/// Cuts a log into drains by the writes to the control register.
+/// Splits a log into drains at the writes to the control register.
 pub(crate) struct Logged {
     pub(crate) model: Model,
     pub(crate) log: Log,
@@ -136,12 +136,12 @@ pub(crate) fn config(shape: Shape, depth: u32) -> RecordConfig {
     RecordConfig::new(caps(shape, depth))
 }
 
-/// Opens models, armed from the beginning.
+/// Opens armed models.
 pub(crate) fn models(shape: Shape, depth: u32, call_stack: bool) -> OpenRegisters {
     Box::new(move |_| Ok(Box::new(Model { call_stack, ..Model::armed(shape, depth) })))
 }
 
-/// Records with these registers, which are armed already.
+/// Records with these armed registers.
 pub(crate) fn record_on<S: Sink + Send>(
     source: &mut Scripted,
     config: RecordConfig,
@@ -154,7 +154,7 @@ where
     sampler::record(source, RecordConfig { open: Some(open), ..config }, sink)
 }
 
-/// Takes so many events, then fails.
+/// Accepts a number of events, then fails.
 #[derive(Debug)]
 pub(crate) struct FullDisk {
     pub(crate) room: usize,
@@ -168,7 +168,7 @@ impl Sink for FullDisk {
     }
 }
 
-/// Takes its time over each event.
+/// Delays each event.
 #[derive(Debug, Default)]
 pub(crate) struct Slow {
     pub(crate) events: Vec<Event>,

@@ -1,5 +1,4 @@
-//! Whole sessions over scripted branches: source, sampler thread, decoder,
-//! sink.
+//! Whole sessions with scripted branches: source, sampler thread, decoder, sink.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,7 +93,7 @@ fn the_sampler_reaches_the_rings_by_address_alone_and_within_the_budget() {
     let config = config(Shape::Info, 16);
     let summary = record_on(&mut source, config, open, &mut events).unwrap();
     assert!(summary.complete);
-    // What `begin` read before, and what the end reads after, are no drains.
+    // The accesses of `begin` and of the final check are not drains.
     let drains: Vec<usize> =
         log.lock().unwrap().iter().map(Vec::len).filter(|length| *length > 3).collect();
     // 100 branches: 6 drains of 15 and the last of 10.
@@ -122,7 +121,7 @@ fn a_rate_drains_by_the_clock_and_what_joins_is_in_order() {
     assert_eq!(summary.seed, Some(42));
     assert!(!summary.complete, "a rate promises no completeness");
     assert!(summary.drains > 5, "{summary:?}");
-    // 100 branches between two pauses overrun the ring of 32.
+    // 100 branches between two pauses overflow the LBR of 32.
     assert!(summary.labels[&Label::Gap].stacks > 0, "{summary:?}");
     let mut last = None;
     for sample in samples(&events) {
@@ -151,7 +150,7 @@ fn what_the_source_does_not_know_is_absent() {
     let (_, events) = record(&mut source, config(Shape::Info, 16), Shape::Info);
     for sample in samples(&events) {
         let entries: Vec<&BranchEntry> = sample.stack.oldest_first().collect();
-        // The first after a thaw measures the pause.
+        // The first count after a thaw includes the pause.
         assert_eq!(entries[0].cycles, None);
         assert!(entries[1..].iter().all(|entry| entry.cycles == Some(0)));
         assert!(entries.iter().all(|entry| entry.mispredicted == Some(false)));
@@ -225,8 +224,9 @@ fn call_stacks_are_snapshots() {
     config.call_stack = true;
     let (summary, events) = record(&mut Scripted::new(vec![script]), config, Shape::Info);
     let depths: Vec<usize> = samples(&events).map(|s| s.stack.entries.len()).collect();
-    assert_eq!(depths, [3, 2, 2]);
-    assert_eq!(summary.labels[&Label::Snapshot].stacks, 3);
+    // The end takes no further snapshot: the branch did not change the call stack.
+    assert_eq!(depths, [3, 2]);
+    assert_eq!(summary.labels[&Label::Snapshot].stacks, 2);
     assert!(!summary.complete);
     assert_eq!(summary.not_joined, 0);
 }
@@ -304,7 +304,10 @@ fn a_full_queue_drops_and_counts_where_nobody_can_wait() {
     let summary = record_on(&mut source, config, open, &mut sink).unwrap();
     assert!(summary.dropped > 0 && !summary.complete, "{summary:?}");
     assert_eq!(summary.samples + summary.dropped, 100);
-    assert_eq!(summary.drains, 101, "the last finds nothing");
+    assert_eq!(
+        summary.drains, 100,
+        "a full period is drained before the next branch, or at the end"
+    );
     assert_eq!(summary.lost, summary.dropped);
     let announced: u64 = sink
         .events
@@ -318,7 +321,7 @@ fn a_full_queue_drops_and_counts_where_nobody_can_wait() {
         })
         .sum();
     assert_eq!(announced, summary.dropped);
-    // A stack joins exactly where its predecessor is there.
+    // A stack is joined exactly if its predecessor was recorded.
     let mut last: Option<u64> = None;
     for sample in samples(&sink.events) {
         let froms: Vec<u64> = sample.stack.oldest_first().map(|entry| entry.from).collect();

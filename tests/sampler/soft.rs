@@ -1,5 +1,5 @@
-//! The whole line on the software LBR: retired branches, registers by address,
-//! drains, decoding, samples.
+//! The whole path with the software LBR: retired branches, registers by address, drains, decoding,
+//! samples.
 
 use lbr_msr::caps::{Layout, LbrCaps};
 use lbr_msr::record::{BranchEntry, Event, Head, HwBranchType, Label, SourceKnowledge};
@@ -12,7 +12,7 @@ use sampler::{RecordConfig, Summary};
 use crate::model::{Shape, THREAD, caps as model_caps};
 use crate::scripted::{Script, Scripted};
 
-/// Every kind of ring: legacy formats, Architectural LBR, AMD.
+/// Every kind of LBR: legacy formats, Architectural LBR, AMD.
 fn rings() -> Vec<LbrCaps> {
     let mut rings = Vec::new();
     for format in 0..=7 {
@@ -34,7 +34,7 @@ fn rings() -> Vec<LbrCaps> {
     rings
 }
 
-/// Clears the ring, sets the filter and switches recording on.
+/// Clears the records, sets the filter and enables recording.
 fn arm(caps: &LbrCaps, select: u64, registers: &mut (impl MsrWrite + ?Sized)) {
     let map = &caps.registers;
     if let Some(depth) = map.depth {
@@ -48,7 +48,7 @@ fn arm(caps: &LbrCaps, select: u64, registers: &mut (impl MsrWrite + ?Sized)) {
     registers.write(map.control, control | ours | map.enable).unwrap();
 }
 
-/// Everything that lands in user mode.
+/// The filter for all branches that land in user mode.
 fn any_user(caps: &LbrCaps) -> u64 {
     match caps.registers.select {
         None => 0,
@@ -64,7 +64,7 @@ fn armed(caps: &LbrCaps) -> (SoftLbr, Drain) {
     (soft, drain)
 }
 
-/// Ends that every format can hold.
+/// Addresses that every format can hold.
 fn distinct(n: u64) -> (u64, u64) {
     (0x40_1000 + 16 * n, 0x41_0000 + 16 * n)
 }
@@ -123,7 +123,7 @@ proptest! {
     }
 }
 
-/// Registers that have to be asked, one by one.
+/// Registers that must be read one by one.
 struct Asked(SoftLbr);
 
 impl MsrRead for Asked {
@@ -186,7 +186,7 @@ fn events_of_the_cpu_are_labelled() {
         soft.retire(&branch(distinct(4)));
         soft.debug_exception();
         let stack = drain.drain(&mut soft, THREAD).unwrap();
-        // AMD's stack is not stopped by #DB.
+        // #DB does not stop AMD's stack.
         let is_amd = matches!(caps.layout, Layout::AmdV2 { .. });
         let label = if is_amd { Label::Stream } else { Label::Stopped };
         assert_eq!(stack.integrity.label, label, "{caps:?}");
@@ -211,7 +211,7 @@ fn a_freeze_on_pmi_is_stopped_and_released() {
         soft.retire(&branch(distinct(1)));
         soft.pmi();
         assert!(!soft.retire(&branch(distinct(2))), "missed");
-        // The first drain may have no room to see it; nothing after it joins.
+        // The first drain may lack the budget to notice; no later stack is joined.
         let first = drain.drain(&mut soft, THREAD).unwrap();
         assert_eq!(ends_oldest_first(&caps, &first), [distinct(1)]);
         if first.integrity.label != Label::Stopped {
@@ -260,7 +260,7 @@ fn one_thread(branches: Vec<Retired>) -> Scripted {
 
 #[test]
 fn a_session_on_every_ring_is_complete_or_says_it_is_not() {
-    // No CPU has more packed records than 8, and none beyond them is written.
+    // No CPU has more than 8 packed records, and lbr writes no more than that.
     let written = |caps: &LbrCaps| caps.registers.to.is_some() || caps.depth <= 8;
     for caps in rings().into_iter().filter(written) {
         let depth = u64::from(caps.depth);
@@ -274,7 +274,7 @@ fn a_session_on_every_ring_is_complete_or_says_it_is_not() {
             );
             assert_eq!(summary.complete, complete, "{period} of {depth}: {summary:?}");
             assert_eq!(summary.retired, Some(10 * depth + 1));
-            // A period of depth loses nothing here either; it only cannot know.
+            // A period equal to the depth loses nothing either, but this cannot be known.
             let ends: Vec<(u64, u64)> = entries.iter().map(|e| (e.from, e.to)).collect();
             let truth: Vec<(u64, u64)> = script.iter().map(|b| (b.from, b.to)).collect();
             assert_eq!(ends, truth);
@@ -321,7 +321,7 @@ fn branches_that_the_filter_leaves_out_do_not_count_for_the_period() {
     let script = (0..200).map(|n| if n % 2 == 0 { far } else { branch(distinct(n)) }).collect();
     let (summary, entries) = record(&caps, 0x101, |_| {}, &mut one_thread(script));
     assert!(summary.complete, "{summary:?}");
-    // 100 branches, 15 to a drain, and the rest.
+    // 100 branches, 15 per drain, and the rest.
     assert_eq!((summary.retired, summary.samples, entries.len()), (Some(100), 7, 100));
 }
 
@@ -358,9 +358,9 @@ fn call_stack_snapshots_are_the_frames_entered_since_arming() {
         let mut drain =
             Drain::begin(&caps, Mode::CallStack, Placement::SourceWaits, &mut soft).unwrap();
         let mut frames: Vec<(u64, u64)> = Vec::new();
-        // Calls less returns: where TOS stands, modulo the depth.
+        // Calls minus returns: TOS, modulo the depth.
         let mut net = 0_i64;
-        // A walk up and down, deeper than the ring and below where it began.
+        // Calls and returns, deeper than the LBR and below the start.
         let steps = "((((()))((((((((((())))))))))))))))))(()(";
         for (n, step) in (1..).zip(steps.chars()) {
             if step == '(' {

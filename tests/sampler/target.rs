@@ -1,4 +1,4 @@
-//! What is refused before anything runs, and how programs are found.
+//! Targets that are refused before they run, and finding programs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -35,8 +35,8 @@ fn each_refusal_is_one_sentence() {
     let plain = file(&folder, "plain", b"\x7fELF", 0o644);
     assert!(refused(command(&plain)).starts_with(&format!("{plain}: Permission denied")));
 
-    // The fields that matter of an ELF header: class, data, version; type,
-    // machine (System V ABI, figure 4-3).
+    // The relevant fields of an ELF header: class, data, version; type, machine (System V ABI,
+    // figure 4-3).
     let elf = |class: u8, machine: u8, kind: u8| {
         let mut header = [0u8; 64];
         header[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1, 1]);
@@ -50,7 +50,7 @@ fn each_refusal_is_one_sentence() {
         ("empty", b"", "neither an ELF program nor a script with #!"),
         ("x86", &elf(1, 3, 2), "a 32-bit ELF file"),
         ("arm", &elf(2, 183, 2), "an ELF file for machine 183"),
-        ("object", &elf(2, 62, 1), "an ELF file that is no program"),
+        ("object", &elf(2, 62, 1), "an ELF file other than a program"),
         ("short", &elf(2, 62, 2)[..40], "a damaged ELF file"),
     ] {
         let path = file(&folder, name, bytes, 0o755);
@@ -63,7 +63,7 @@ fn each_refusal_is_one_sentence() {
 fn a_cpu_out_of_range_is_refused() {
     for cpu in [1023, 1024, 5000, u32::MAX] {
         let told = refused(Command { cpu: Some(cpu), ..command("true") });
-        let wanted = format!("there is no CPU {cpu} to run on; this process may use: ");
+        let wanted = format!("CPU {cpu} is not available; this process may use: ");
         assert!(told.starts_with(&wanted), "{told}");
     }
 }

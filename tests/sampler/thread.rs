@@ -1,4 +1,4 @@
-//! The sampler thread: pinning, the clock, many rings at once.
+//! The sampler thread: pinning, the clock, many LBRs at once.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn a_pinned_thread_is_where_it_was_pinned_and_comes_back() {
             let moved = Moved::to(&allowed).unwrap();
             allowed.pin_this_thread(cpu).unwrap();
             assert_eq!(nix::sched::sched_getcpu().unwrap(), cpu as usize);
-            // Afterwards there is nothing else to choose from.
+            // Afterwards the affinity has only that CPU.
             assert_eq!(Affinity::current().unwrap().cpus().collect::<Vec<_>>(), [cpu]);
             drop(moved);
             assert_eq!(Affinity::current().unwrap().list(), allowed.list());

@@ -1,4 +1,4 @@
-//! Drains where the whole ring is read and reset in one uninterrupted call.
+//! Drains that read and reset the whole LBR stack in one uninterruptible call.
 
 use lbr_msr::access::Op;
 use lbr_msr::record::Head;
@@ -12,7 +12,7 @@ use super::walk::{frames, walk};
 use super::{Drain, edge_at};
 use crate::clock::monotonic_ns;
 
-/// What a batch brought back.
+/// The results of a batch.
 struct Batch {
     frozen: Frozen,
     top: u32,
@@ -34,12 +34,12 @@ impl Drain {
         let tos = self.ring.map.tos;
         match found.newest {
             _ if batch.torn => {
-                // Where it stands now is not known.
+                // The position of the old mark is unknown.
                 self.edge = Edge::Blank { index: None, head: Head::Unknown };
                 self.owed = Some(Head::Lost);
             }
             Some(newest) if found.new > 0 => {
-                // Packed records leave nothing behind when they are zeroed.
+                // Zeroed packed records keep nothing.
                 let left = match self.ring.kind {
                     MarkKind::Packed => Slot::default(),
                     MarkKind::Intel | MarkKind::Amd => self.ring.left_behind(&newest),
@@ -64,7 +64,7 @@ impl Drain {
         Ok(())
     }
 
-    /// Reads everything in one batch, and zeroes what it read.
+    /// Reads all records in one batch, and zeroes them.
     fn batch<R: MsrWrite + ?Sized>(
         &self,
         registers: &mut CountedRegisters<'_, R>,
@@ -72,7 +72,7 @@ impl Drain {
     ) -> Result<Batch, MsrError> {
         let map = &self.ring.map;
         let read = |msr| Op::Read { msr, value: 0 };
-        // The bits that are not ours must be known before the batch writes.
+        // The batch writes the control register, so its other bits must be known first.
         let before = registers.read(map.control)?;
         let off = before & !map.enable;
         let thawed = if self.judge(before).foreign { before } else { before | map.enable };
@@ -84,7 +84,7 @@ impl Drain {
             ops.extend(map.to_at(index).map(read));
             ops.extend(map.info_at(index).map(read));
         }
-        // A ring that moved although it was frozen shows here.
+        // Shows whether the records moved although recording was off.
         ops.push(read(map.tos.unwrap_or(map.from)));
         if reset {
             for index in 0..self.ring.depth {

@@ -1,5 +1,4 @@
-//! Freezing a ring and thawing it, and what is looked at meanwhile: whether
-//! somebody else has stopped it, filtered it, or moved it.
+//! Freezing and thawing an LBR, and detecting whether others stopped, filtered or changed it.
 
 use lbr_msr::address::IA32_PERF_GLOBAL_STATUS_RESET;
 use lbr_msr::register::PerfGlobalStatus;
@@ -13,19 +12,19 @@ use super::stack::Accesses;
 /// IA32_PERF_GLOBAL_STATUS\[58\], LBR_FRZ. SDM 18.2.4.1.
 pub(super) const LBR_FRZ: u64 = PerfGlobalStatus::LBR_FRZ.bits();
 
-/// What the freeze saw.
+/// The state that a freeze found.
 #[derive(Clone, Copy)]
 pub(super) struct Frozen {
-    /// The control register as it was.
+    /// The control register before the freeze.
     pub(super) control: u64,
     pub(super) foreign: bool,
     pub(super) stopped: bool,
-    /// Stopped by LBR_FRZ: the enable bit alone does not bring it back.
+    /// LBR_FRZ stopped it: setting the enable bit alone does not resume.
     pub(super) by_status: bool,
 }
 
 impl Drain {
-    /// Switches recording off, and looks at what the control register held.
+    /// Disables recording, and checks the control register's previous value.
     pub(super) fn freeze<R: MsrWrite + ?Sized>(
         &self,
         registers: &mut CountedRegisters<'_, R>,
@@ -48,8 +47,8 @@ impl Drain {
         }
     }
 
-    /// Switches recording on again. Where somebody else has taken the control
-    /// register over, it is left as it was found.
+    /// Enables recording again. If others have taken over the control register, restores the value
+    /// found.
     pub(super) fn thaw<R: MsrWrite + ?Sized>(
         &self,
         registers: &mut CountedRegisters<'_, R>,
@@ -69,7 +68,7 @@ impl Drain {
         }
     }
 
-    /// Ends a freeze by LBR_FRZ. SDM 18.2.4.2.
+    /// Releases a freeze by LBR_FRZ. SDM 18.2.4.2.
     pub(super) fn release<R: MsrWrite + ?Sized>(
         &self,
         registers: &mut CountedRegisters<'_, R>,
@@ -81,7 +80,7 @@ impl Drain {
         Ok(())
     }
 
-    /// Accesses of [`moved`](Self::moved).
+    /// Number of accesses of [`moved`](Self::moved).
     pub(super) fn cost_of_moved(&self, new: u32) -> u32 {
         match (self.ring.map.tos, self.ring.map.to) {
             (None, Some(_)) if new > 0 => 2,
@@ -89,7 +88,7 @@ impl Drain {
         }
     }
 
-    /// Whether TOS or entry 0 is no longer what the walk read.
+    /// Whether TOS or entry 0 changed since the walk read it.
     pub(super) fn moved<R: MsrWrite + ?Sized>(
         &self,
         registers: &mut CountedRegisters<'_, R>,
@@ -104,7 +103,7 @@ impl Drain {
         let from = self.ring.map.from_at(0);
         let to = self.ring.map.to_at(0);
         match (self.ring.kind, to) {
-            // One register tells a mark or a blank slot from a new record.
+            // One register distinguishes a mark or an empty slot from a new record.
             (MarkKind::Amd, Some(to)) if new == 0 => Ok(registers.read(to)? != slot.to),
             _ if new == 0 => Ok(registers.read(from)? != slot.from),
             (_, Some(to)) => {
@@ -114,8 +113,7 @@ impl Drain {
         }
     }
 
-    /// Spends what the budget leaves on the registers that tell whether
-    /// recording was frozen or filtered behind our back.
+    /// Uses the remaining budget to check whether others froze recording or changed the filter.
     pub(super) fn look_around<R: MsrWrite + ?Sized>(
         &self,
         registers: &mut CountedRegisters<'_, R>,

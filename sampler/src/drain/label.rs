@@ -1,4 +1,4 @@
-//! What a drain can say of the stack it read.
+//! Labels for drained stacks.
 
 use lbr_msr::record::{Head, Label};
 
@@ -9,7 +9,7 @@ use super::stack::RawStack;
 use super::walk::End;
 
 impl Drain {
-    /// The join that ending at a blank slot would mean.
+    /// The continuity of a stack that ends at an empty slot.
     pub(super) fn blank_head(&self) -> Head {
         match self.edge {
             Edge::Blank { head, .. } => head,
@@ -52,7 +52,7 @@ impl Drain {
         out.integrity.head = if label == Label::Torn { Head::Unknown } else { head };
         let is_empty = out.entries().is_empty();
         self.owed = match label {
-            // The mark was left alone: the next drain reads all of this again.
+            // The old mark was kept: the next drain reads all of this again.
             Label::Torn => self.owed,
             Label::Foreign | Label::Wiped if is_empty => Some(Head::Unknown),
             Label::Foreign | Label::Wiped | Label::Stopped => Some(Head::Lost),

@@ -1,40 +1,33 @@
-//! The drain: freeze the ring, read what is new, leave a mark, thaw.
+//! Draining: freeze the LBR, read the new records, mark the newest, thaw.
 //!
-//! After reading, a drain zeroes one register of the newest record: FROM on
-//! Intel, TO on AMD. That record is recorded already, so nothing is lost by
-//! it, and the next drain reads from the newest record down to the mark: the
-//! slots before it are exactly the new ones. Reading costs `k + 1` slots
-//! instead of the ring, nothing is recorded twice, and a tight loop whose
-//! records are all alike cannot be mistaken. The mark is recognised by the pair
-//! left behind alone: on Intel FROM = 0 beside the TO (or INFO) as read, and
-//! on a ring with TOS at the very slot marked, so that
-//! `k = (TOS - TOS_prev) mod depth` agrees; on AMD TO = 0 beside the FROM as
-//! read. A slot that is all zero is no mark: something wiped the ring.
+//! After reading, a drain zeroes one register of the newest record as a mark: FROM on Intel, TO on
+//! AMD. That record is already saved, so nothing is lost. The next drain reads from the newest
+//! record down to the mark: exactly the new ones. It reads `k + 1` slots instead of all, records
+//! nothing twice, and handles tight loops whose records are all identical. On Intel, a mark has
+//! FROM = 0 and the TO (or INFO) that was read; with TOS it must also be at the marked slot, so
+//! that `k = (TOS - TOS_prev) mod depth` agrees. On AMD, it has TO = 0 and the FROM that was read.
+//! An all-zero slot is not a mark: something cleared the records.
 //!
-//! Where the registers are reached in [one call](lbr_msr::MsrRead::one_call)
-//! the whole ring is read and every FROM (AMD: TO) zeroed in one batch; the
-//! marked slot is then recognised by the same pair.
+//! If the registers are reached in [one call](lbr_msr::MsrRead::one_call), one batch reads all
+//! records and zeroes every FROM (AMD: TO); the marked slot is recognised in the same way.
 //!
 //! # Cost
 //!
-//! At most `3k + 8` register accesses, for k new slots: the control register
-//! read and written to freeze, TOS, three registers for each new slot, two for
-//! the slot that ends them, one or two to see that nothing moved meanwhile,
-//! the mark, the thaw. The filter register, and on perfmon 4 and later
-//! IA32_PERF_GLOBAL_STATUS, are looked at in each drain whose budget leaves
-//! room: always where nothing or the whole ring is new, and always where
-//! records have no INFO. A freeze on PMI (LBR_FRZ) therefore shows at the
-//! latest in the next drain, which finds nothing new, and which releases it.
+//! At most `3k + 8` register accesses for k new slots: reading and writing the control register to
+//! freeze, TOS, three registers per new slot, two for the slot after them, one or two to check that
+//! nothing moved, the mark, and the thaw. The filter register, and from perfmon 4 on
+//! IA32_PERF_GLOBAL_STATUS, are checked if the budget allows: always if no slot or every slot is
+//! new, and always if records have no INFO. A freeze on PMI (LBR_FRZ) is therefore noticed and
+//! released by the next drain without new records at the latest.
 //!
-//! # What registers cannot tell
+//! # Limits
 //!
-//! - Exactly `depth` new branches look like more of them: both are a gap.
-//! - A branch at address 0 looks like a foreign mark.
-//! - In call-stack mode a full ring may hold exactly `depth` frames or more:
-//!   it is called truncated. Returns that outran the recorded calls move TOS
-//!   below where it stood at arming, modulo the depth, which is how
-//!   `underflow` is seen; Architectural LBR has no TOS, so there it is never
-//!   reported, nor where the ring is full or TOS has come round.
+//! - Exactly `depth` new branches look like more: both are labelled a gap.
+//! - A branch at address 0 looks like someone else's mark.
+//! - In call-stack mode, a full LBR may hold exactly `depth` frames or more: it is labelled
+//!   truncated. More returns than recorded calls move TOS below its value at arming, modulo the
+//!   depth, which sets `underflow`. Architectural LBR has no TOS, so it never reports underflow;
+//!   neither does a full LBR, or one whose TOS has wrapped around.
 
 mod batch;
 mod freeze;
@@ -56,7 +49,7 @@ use slots::{CountedRegisters, Live, read_if_present};
 pub use stack::{Accesses, MAX_DEPTH, RawStack};
 use walk::{End, Walk, frames, walk};
 
-/// What the ring records.
+/// The LBR's recording mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// A stream of branches, drained from mark to mark.
@@ -65,20 +58,19 @@ pub enum Mode {
     CallStack,
 }
 
-/// Where the drain runs in relation to the branches it drains: what decides
-/// whether branches can be missing between freeze and thaw.
+/// Where the drain runs relative to the branches. This decides whether branches can be missing
+/// between freeze and thaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// The source of the branches waits, or the target is stopped.
     SourceWaits,
-    /// On the CPU of the target, with SCHED_FIFO over it.
+    /// On the target's CPU, with SCHED_FIFO priority over it.
     SameCpuFirst,
-    /// From another CPU, or without precedence: user code may run between
-    /// freeze and thaw.
+    /// From another CPU, or without priority: user code may run between freeze and thaw.
     Beside,
 }
 
-/// Why a ring cannot be drained.
+/// Why an LBR cannot be drained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrainError {
@@ -90,20 +82,20 @@ pub enum DrainError {
         /// The reason.
         why: &'static str,
     },
-    /// The ring has a depth that cannot be.
+    /// An unsupported depth.
     #[error(
-        "a ring of {depth} records cannot be drained: 1 to 64 are possible, with a top-of-stack register powers of two only"
+        "an LBR with {depth} records cannot be drained: 1 to 64 are supported, and only powers of two with a top-of-stack register"
     )]
     Depth {
-        /// As the capabilities or IA32_LBR_DEPTH say.
+        /// The depth from the capabilities or IA32_LBR_DEPTH.
         depth: u32,
     },
-    /// Recording is not switched on.
-    #[error("the ring is not armed: {control} reads {value:#x}, without the enable bit")]
+    /// Recording is off.
+    #[error("the LBR is not armed: {control} reads {value:#x}, without the enable bit")]
     NotArmed {
         /// The control register.
         control: lbr_msr::Msr,
-        /// What it held.
+        /// Its value.
         value: u64,
     },
     /// A register access failed.
@@ -111,32 +103,30 @@ pub enum DrainError {
     Access(#[from] MsrError),
 }
 
-/// Drains one ring, again and again.
+/// Repeatedly drains one LBR.
 #[derive(Clone, Debug)]
 pub struct Drain {
     ring: RingPlan,
     mode: Mode,
     placement: Placement,
-    /// The control register as armed.
+    /// The control register's value when armed.
     control: u64,
-    /// The filter register as armed.
+    /// The filter register's value when armed.
     select: Option<u64>,
-    /// TOS as armed.
+    /// TOS when armed.
     base: u32,
     edge: Edge,
-    /// What the next stack with entries must say of its head, whatever it
-    /// finds: branches before it are in no stack that was handed on.
+    /// The head that the next non-empty stack must have regardless of what it finds, because
+    /// earlier branches are in no stack that was delivered.
     owed: Option<Head>,
 }
 
 impl Drain {
-    /// Gets to know a ring that has just been armed: cleared and switched on,
-    /// nothing drained yet. Reads the control, filter, depth and top-of-stack
-    /// registers to know what they must look like later.
+    /// Starts with an LBR that has just been armed: cleared, enabled, not yet drained. Reads the
+    /// control, filter, depth and top-of-stack registers for later comparison.
     ///
     /// # Errors
-    /// [`DrainError`]: a facility or depth that cannot be drained, a ring that
-    /// is not switched on, or a failed access.
+    /// [`DrainError`]: an unsupported facility or depth, a disabled LBR, or a failed access.
     pub fn begin<R: MsrWrite + ?Sized>(
         caps: &LbrCaps,
         mode: Mode,
@@ -166,25 +156,25 @@ impl Drain {
         Ok(Drain { ring, mode, placement, control, select, base, edge, owed: None })
     }
 
-    /// Records the ring holds, as armed.
+    /// Number of records, as armed.
     #[must_use]
     pub fn depth(&self) -> u32 {
         self.ring.depth
     }
 
-    /// The stack drained last was not handed on: the next one cannot join.
+    /// The last stack was not delivered, so the next one does not continue it.
     pub fn stack_dropped(&mut self) {
         self.owed = Some(Head::Lost);
     }
 
-    /// Branches may have been retired since the last drain while recording was
-    /// off: the next stack with entries cannot be said to join.
+    /// Branches may have retired while recording was off, so the next non-empty stack has unknown
+    /// continuity.
     pub fn may_have_missed(&mut self) {
         self.owed = self.owed.or(Some(Head::Unknown));
     }
 
-    /// Looks once whether the control and filter registers still are as
-    /// armed; meant for the end of a recording.
+    /// Whether the control and filter registers still have their armed values; for the end of a
+    /// recording.
     ///
     /// # Errors
     /// A failed access.
@@ -201,8 +191,7 @@ impl Drain {
     /// Drains once.
     ///
     /// # Errors
-    /// A failed access. Recording was switched on again where that was still
-    /// possible, and the next stack's head is not joined.
+    /// A failed access. Recording was re-enabled if possible, and the next stack is not joined.
     pub fn drain<R: MsrWrite + ?Sized>(
         &mut self,
         registers: &mut R,
@@ -213,11 +202,10 @@ impl Drain {
         Ok(out)
     }
 
-    /// [Drains](Self::drain) once, into a stack of that thread which is needed no
-    /// more.
+    /// [Drains](Self::drain) once, reusing a stack of the same thread.
     ///
     /// # Errors
-    /// As of [`drain`](Self::drain); the stack then holds nothing of use.
+    /// As for [`drain`](Self::drain); the stack is then unspecified.
     pub fn drain_into<R: MsrWrite + ?Sized>(
         &mut self,
         registers: &mut R,
@@ -247,22 +235,21 @@ impl Drain {
         }
     }
 
-    /// The control register, and its bits that switch recording on.
+    /// The control register, and its enable bits.
     #[must_use]
     pub fn control(&self) -> (Msr, u64) {
         (self.ring.map.control, self.ring.map.enable)
     }
 
-    /// Drains once, for a caller that freezes and thaws by itself. Recording is
-    /// off afterwards; the value returned with the stack, written to the
-    /// [control register](Self::control), thaws.
+    /// Drains once, for a caller that thaws. Leaves recording off; write the returned value to the
+    /// [control register](Self::control) to thaw.
     ///
-    /// `seen` is what the control register held before the caller froze (one
-    /// read and one write, which count among the stack's accesses, as the
-    /// write that thaws does); `None` freezes here.
+    /// `seen` is the control register's value before the caller froze it; the caller's read and
+    /// write, and the write that thaws, count among the stack's accesses. With `None` this function
+    /// freezes.
     ///
     /// # Errors
-    /// A failed access. Recording is left off then.
+    /// A failed access. Recording is then off.
     pub fn drain_frozen<R: MsrWrite + ?Sized>(
         &mut self,
         registers: &mut R,
@@ -294,7 +281,7 @@ impl Drain {
         }
     }
 
-    /// All of a drain between freeze and thaw.
+    /// The part of a drain between freeze and thaw.
     fn read_frozen<R: MsrWrite + ?Sized>(
         &mut self,
         registers: &mut CountedRegisters<'_, R>,
@@ -320,13 +307,13 @@ impl Drain {
         let found = walk(&self.ring, &self.edge, top, &mut Live::new(&self.ring, registers), out)?;
         out.new_slots = found.new;
         let blank = self.blank_head();
-        // What is still to come: a look whether the ring moved, the mark, the thaw.
+        // Remaining accesses: the check for movement, the mark, the thaw.
         let rest = self.cost_of_moved(found.new) + if found.new > 0 { 2 } else { 1 };
         self.look_around(registers, &mut frozen, found.new, rest)?;
-        // What LBR_FRZ holds still cannot move, and its release costs the same.
+        // An LBR frozen by LBR_FRZ cannot move, and its release costs the same.
         let torn = !frozen.by_status && self.moved(registers, top, found.newest, found.new)?;
-        // Torn, the old mark stays: the next drain reads all of this again. What
-        // was recorded by other rules must not come back that way.
+        // After a torn read the old mark stays, so that the next drain reads everything again.
+        // Records made under someone else's filter must not be read again.
         if !torn || frozen.foreign {
             self.leave_mark(registers, top, &found)?;
         }
@@ -374,8 +361,8 @@ impl Drain {
         Ok(())
     }
 
-    /// The newest slot holds no new record: it is the mark still, or blank and
-    /// never to be marked, or a mark that is not ours and serves as well.
+    /// The newest slot is not a new record: it is the old mark, an empty slot, or someone else's
+    /// mark, which works as well.
     fn nothing_new(&mut self, found: &Walk, index: Option<u32>) {
         match (found.end, found.newest) {
             (End::Wiped, _) => self.edge = Edge::Blank { index, head: Head::Unknown },
@@ -385,7 +372,7 @@ impl Drain {
     }
 }
 
-/// A marked slot, or a blank one where marking left nothing to recognise it by.
+/// The edge at a marked slot, or at one that is empty after marking.
 fn edge_at(left: Slot, index: Option<u32>) -> Edge {
     if left.is_blank() {
         Edge::Blank { index, head: Head::Unknown }

@@ -1,4 +1,4 @@
-//! The shape of a ring, and the mark that a drain leaves in it.
+//! The geometry of an LBR, and the mark that a drain leaves in it.
 
 use lbr_msr::LbrFormat;
 use lbr_msr::address::{IA32_PERF_GLOBAL_STATUS, Msr};
@@ -8,39 +8,38 @@ use lbr_msr::record::Head;
 use super::DrainError;
 use super::stack::MAX_DEPTH;
 
-/// How a record and its mark look.
+/// The encoding of an empty record and of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkKind {
-    /// Intel: FROM = 0 says that there is no record; the mark zeroes FROM.
+    /// Intel: FROM = 0 means empty; the mark zeroes FROM.
     Intel,
-    /// One register for both ends: the mark zeroes its low half, FROM.
+    /// One register for both addresses: the mark zeroes its low half, FROM.
     Packed,
-    /// AMD LbrExtV2: TO\[63:62\] = 0 says that there is no record; the mark
-    /// zeroes TO.
+    /// AMD LbrExtV2: TO\[63:62\] = 0 means empty; the mark zeroes TO.
     Amd,
 }
 
 /// The low half of a packed record, its FROM. SDM 17.4.8.1, LBR_FMT 0.
 pub(super) const PACKED_FROM: u64 = 0xFFFF_FFFF;
 
-/// What a drain needs to know of a facility.
+/// The properties of a facility that a drain needs.
 #[derive(Clone, Debug)]
 pub(super) struct RingPlan {
     pub(super) map: RegisterMap,
     pub(super) kind: MarkKind,
     pub(super) depth: u32,
-    /// The register that shows a freeze on PMI, where it exists.
+    /// The register that reports a freeze on PMI, if there is one.
     pub(super) status: Option<Msr>,
-    /// The filter register, where it is not the control register.
+    /// The filter register, unless it is the control register.
     pub(super) select: Option<Msr>,
 }
 
 impl RingPlan {
-    /// `depth` is the number of records the ring was armed with.
+    /// `depth` is the number of records as armed.
     pub(super) fn new(caps: &LbrCaps, depth: u32) -> Result<RingPlan, DrainError> {
         let refuse = |why| Err(DrainError::Unsupported { facility: caps.facility, why });
         if caps.quirks.contains(Quirks::READ_ONLY_RECORDS) || caps.facility == Facility::NetBurst {
-            return refuse("its records cannot be written, so a drain can leave no mark");
+            return refuse("its records cannot be written, so a drain cannot mark them");
         }
         match caps.order {
             Order::Tos if caps.registers.tos.is_some() => {}
@@ -57,7 +56,7 @@ impl RingPlan {
             (Layout::Packed32, _) => MarkKind::Packed,
             (Layout::Legacy { format: LbrFormat::FORMAT_32, .. }, _) => MarkKind::Packed,
             (Layout::Legacy { .. } | Layout::Arch { .. }, Some(_)) => MarkKind::Intel,
-            _ => return refuse("its records have no layout that a drain knows"),
+            _ => return refuse("the record layout is not supported"),
         };
         if kind == MarkKind::Packed {
             map.to = None;
@@ -76,15 +75,15 @@ impl RingPlan {
         if caps.order != Order::Tos {
             map.tos = None;
         }
-        // Perfmon 4 alone freezes so; the quirk is what probing makes of it.
+        // Perfmon 4 and later freezes by status; probing sets the quirk from that.
         let by_version = caps.perfmon_version >= 4 && caps.cpu.vendor == Vendor::Intel;
         let status = caps.freeze_status().or_else(|| by_version.then_some(IA32_PERF_GLOBAL_STATUS));
         let select = map.select.filter(|select| *select != map.control);
         Ok(RingPlan { map, kind, depth, status, select })
     }
 
-    /// The slot that is `age` records older than the newest. TOS counts
-    /// modulo the depth; its upper bits mean nothing (SDM 17.5.1).
+    /// The slot of the record `age` places older than the newest. TOS counts modulo the depth; its
+    /// upper bits are ignored (SDM 17.5.1).
     pub(super) fn index(&self, top: u32, age: u32) -> u32 {
         match self.map.tos {
             Some(_) => top.wrapping_sub(age) & (self.depth - 1),
@@ -92,7 +91,7 @@ impl RingPlan {
         }
     }
 
-    /// TOS without the bits that mean nothing.
+    /// TOS without its unused upper bits.
     pub(super) fn top(&self, tos: u64) -> u32 {
         (tos & u64::from(self.depth - 1)) as u32
     }
@@ -106,7 +105,7 @@ impl RingPlan {
         }
     }
 
-    /// What [`mark`](Self::mark) leaves behind in a slot.
+    /// The slot's contents after [`mark`](Self::mark).
     pub(super) fn left_behind(&self, newest: &Slot) -> Slot {
         match self.kind {
             MarkKind::Intel => Slot { from: 0, ..*newest },
@@ -130,21 +129,20 @@ impl Slot {
     }
 }
 
-/// Where the branches that are already recorded end.
+/// The end of the branches that are already recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
-    /// The ring was all zero, or its newest slot is: new entries end at the
-    /// first blank slot.
+    /// All slots, or the newest one, were empty: new entries end at the first empty slot.
     Blank {
-        /// The slot that was the newest then, on a ring with TOS.
+        /// The slot that was the newest then, with TOS.
         index: Option<u32>,
-        /// What that says of the join: after arming nothing can be missing;
-        /// later, another wipe would look the same.
+        /// The resulting continuity: right after arming nothing can be missing; later, another
+        /// clearing would look the same.
         head: Head,
     },
     /// A mark.
     Mark {
-        /// The very slot, on a ring with TOS.
+        /// The marked slot, with TOS.
         index: Option<u32>,
         /// The registers of the marked slot.
         left: Slot,

@@ -1,5 +1,5 @@
-//! The slots of a ring as the drain sees them: read one by one while the ring
-//! is frozen, or taken from the image that one batch brought back.
+//! The slots of an LBR during a drain: read one by one while frozen, or taken from the image that
+//! one batch returned.
 
 use lbr_msr::access::{Op, RecordRegisters};
 use lbr_msr::record::RawEntry;
@@ -8,7 +8,7 @@ use lbr_msr::{Msr, MsrError, MsrRead, MsrWrite};
 use super::ring::RingPlan;
 use super::stack::{Accesses, RawStack};
 
-/// Registers of one CPU, with a count of how often they were touched.
+/// Registers of one CPU, with an access counter.
 pub(super) struct CountedRegisters<'a, R: ?Sized> {
     registers: &'a mut R,
     accesses: Accesses,
@@ -19,7 +19,7 @@ impl<'a, R: MsrWrite + ?Sized> CountedRegisters<'a, R> {
         CountedRegisters { registers, accesses: Accesses::default() }
     }
 
-    /// Counts accesses that were made past this value.
+    /// Adds accesses that were made elsewhere.
     pub(super) fn made_before(&mut self, accesses: Accesses) {
         self.accesses.reads += accesses.reads;
         self.accesses.writes += accesses.writes;
@@ -34,8 +34,7 @@ impl<'a, R: MsrWrite + ?Sized> CountedRegisters<'a, R> {
         self.registers.read(msr)
     }
 
-    /// What was read already, by [`MsrRead::records`], counts as read when it is
-    /// looked at.
+    /// Counts a value that [`MsrRead::records`] has already read as one access.
     fn read_before(&mut self, value: u64) -> Result<u64, MsrError> {
         self.accesses.reads += 1;
         Ok(value)
@@ -57,25 +56,25 @@ impl<'a, R: MsrWrite + ?Sized> CountedRegisters<'a, R> {
     }
 }
 
-/// Where the walk takes a slot's registers from.
+/// Where a walk reads a slot's registers.
 pub(super) trait Slots {
     fn from(&mut self, index: u32) -> Result<u64, MsrError>;
     /// 0 for packed records, which have no such register.
     fn to(&mut self, index: u32) -> Result<u64, MsrError>;
     fn info(&mut self, index: u32) -> Result<Option<u64>, MsrError>;
-    /// Takes the newest records at once, from `top` down to the first whose FROM is 0,
-    /// where they lie in memory. How many that were; the others are to be read.
+    /// Copies the newest records, from `top` down to the first with FROM = 0, if they lie in
+    /// memory. Returns how many; the rest must be read one by one.
     fn at_once(&mut self, top: u32, out: &mut RawStack) -> u32 {
         let _ = (top, out);
         0
     }
 }
 
-/// Reads each register when it is asked for.
+/// Reads each register on request.
 pub(super) struct Live<'a, 'b, R: ?Sized> {
     ring: &'a RingPlan,
     registers: &'a mut CountedRegisters<'b, R>,
-    /// The record whose FROM was read last, where all of it is known.
+    /// The record whose FROM was read last, if all of it is known.
     record: Option<(u32, RecordRegisters)>,
 }
 
@@ -139,7 +138,7 @@ impl<R: MsrWrite + ?Sized> Slots for Live<'_, '_, R> {
     }
 }
 
-/// The whole ring as one batch read it, in index order.
+/// All slots as read by one batch, in index order.
 #[derive(Default)]
 pub(super) struct RingImage {
     pub(super) slots: Vec<(u64, u64, Option<u64>)>,
@@ -165,7 +164,7 @@ impl Slots for RingImage {
     }
 }
 
-/// Reads a register that may be absent here without that being an error.
+/// Reads a register that may be absent on this CPU.
 pub(super) fn read_if_present<R: MsrRead + ?Sized>(registers: &mut R, msr: Msr) -> Option<u64> {
     registers.read(msr).ok()
 }

@@ -1,15 +1,14 @@
-//! What one drain hands over: a fixed-size value that a bounded queue can
-//! carry without allocating.
+//! The result of one drain: a fixed-size value that a bounded queue can carry without allocating.
 
 use lbr_msr::record::{Head, Integrity, Label, RawEntry};
 
 use crate::target::ThreadId;
 
-/// The most records a [`RawStack`] holds, and so the deepest ring that can be
-/// drained. No facility documented so far has more than 64.
+/// The capacity of a [`RawStack`], and so the largest depth that can be drained. All documented
+/// facilities have at most 64.
 pub const MAX_DEPTH: usize = 64;
 
-/// What is known of entries before anybody has looked.
+/// The integrity of entries before any check.
 const AT_FIRST: Integrity = Integrity {
     head: Head::Unknown,
     cut: true,
@@ -18,7 +17,7 @@ const AT_FIRST: Integrity = Integrity {
     underflow: false,
 };
 
-/// How often a drain touched registers.
+/// Number of register accesses of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
     /// Registers read.
@@ -35,7 +34,7 @@ impl Accesses {
     }
 }
 
-/// The records of one drain as the registers held them, **newest first**.
+/// The raw records of one drain, **newest first**.
 #[derive(Clone, Copy)]
 pub struct RawStack {
     entries: [RawEntry; MAX_DEPTH],
@@ -44,22 +43,21 @@ pub struct RawStack {
     pub integrity: Integrity,
     /// CLOCK_MONOTONIC just after the freeze, nanoseconds.
     pub time: u64,
-    /// Whose branches these are.
+    /// The thread that executed the branches.
     pub thread: ThreadId,
     /// Logical CPU whose registers were read.
     pub cpu: u32,
-    /// Slots of the ring that were new: the entries, and on AMD the slots
-    /// without a record among them.
+    /// Number of new slots: the entries and, on AMD, slots without a record among them.
     pub new_slots: u32,
-    /// The oldest entry is the first one recorded after recording was switched
-    /// on, so that its cycle count measures nothing.
+    /// The oldest entry is the first one after recording was enabled, so its cycle count measures
+    /// nothing.
     pub starts_after_thaw: bool,
-    /// Branches that it stands for, where its source counted them; else 0.
+    /// Number of branches it represents, if the source counted them; else 0.
     pub period: u64,
-    /// Registers of the thread at its newest branch; see
+    /// Argument registers of the thread at its newest branch; see
     /// [`Sample::arguments`](lbr_msr::record::Sample::arguments).
     pub arguments: Option<[u64; 6]>,
-    /// What the drain cost.
+    /// The cost of the drain.
     pub accesses: Accesses,
 }
 
@@ -82,8 +80,8 @@ impl RawStack {
         }
     }
 
-    /// Makes it an empty stack of the same thread. The entries stay where they
-    /// are: clearing them would cost as much as a drain.
+    /// Resets it to an empty stack of the same thread. The entries are not cleared: that would cost
+    /// as much as a drain.
     pub(crate) fn restart(&mut self, cpu: u32) {
         self.len = 0;
         self.integrity = AT_FIRST;
@@ -102,7 +100,7 @@ impl RawStack {
         self.entries.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    /// Adds entries, each older than the one before, as long as there is room. How many.
+    /// Adds entries, each older than the previous, up to the capacity. Returns how many.
     pub(crate) fn extend(&mut self, entries: impl Iterator<Item = RawEntry>) -> u32 {
         let before = usize::from(self.len);
         let room = self.entries.get_mut(before..).unwrap_or_default();
@@ -115,7 +113,7 @@ impl RawStack {
         count.into()
     }
 
-    /// Adds an entry older than all before. Whether there was room.
+    /// Adds an entry older than all others. Returns whether there was space.
     pub(crate) fn push(&mut self, entry: RawEntry) -> bool {
         let Some(slot) = self.entries.get_mut(usize::from(self.len)) else { return false };
         *slot = entry;

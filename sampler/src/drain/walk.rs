@@ -1,4 +1,4 @@
-//! Reading a frozen ring from the newest record to where the new ones end.
+//! Reads a frozen LBR from the newest record to the end of the new ones.
 
 use lbr_msr::MsrError;
 use lbr_msr::record::RawEntry;
@@ -10,29 +10,29 @@ use super::stack::RawStack;
 /// Why a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// At the mark of the drain before.
+    /// At the previous drain's mark.
     Mark,
-    /// At a blank slot, where one was expected.
+    /// At an expected empty slot.
     Blank,
-    /// At a blank slot, where none was expected.
+    /// At an unexpected empty slot.
     Wiped,
-    /// At a zeroed slot that is not ours.
+    /// At a slot that someone else zeroed.
     Foreign,
-    /// Every slot is new: the mark is gone.
+    /// Every slot is new: the mark was overwritten.
     Full,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
     pub(super) end: End,
     /// New slots.
     pub(super) new: u32,
-    /// The newest slot as read, whether it is a record or not.
+    /// The newest slot as read, even if it is not a record.
     pub(super) newest: Option<Slot>,
 }
 
-/// Walks from `top` to `edge` and puts the records into `out`.
+/// Reads from `top` to `edge` and adds the records to `out`.
 pub(super) fn walk(
     ring: &RingPlan,
     edge: &Edge,
@@ -69,8 +69,7 @@ pub(super) fn walk(
     Ok(Walk { end: End::Full, new: ring.depth, newest })
 }
 
-/// Reads the frames of call-stack mode: to the first FROM = 0. Whether there
-/// was one.
+/// Reads the frames of call-stack mode up to the first FROM = 0. Returns whether there was one.
 pub(super) fn frames(
     ring: &RingPlan,
     top: u32,
@@ -90,7 +89,7 @@ pub(super) fn frames(
 
 enum WalkStep {
     Record(Slot),
-    /// AMD: valid and spec both 0. Skipped, as the manual asks.
+    /// AMD: valid and spec both 0. Skipped, as the manual requires.
     NoRecord(Slot),
     End(Slot, End),
 }
@@ -100,8 +99,8 @@ fn intel(edge: &Edge, index: u32, slots: &mut impl Slots) -> Result<WalkStep, Ms
     if from != 0 {
         return Ok(WalkStep::Record(Slot { from, to: slots.to(index)?, info: slots.info(index)? }));
     }
-    // One more register tells the mark from a wipe: TO, or INFO for a branch
-    // to address 0.
+    // One more register distinguishes the mark from cleared records: TO, or INFO for a branch to
+    // address 0.
     let (slot, end) = match edge {
         Edge::Mark { index: marked, left } => {
             let here = marked.is_none_or(|marked| marked == index);
@@ -168,7 +167,7 @@ fn amd(
     if to >> 62 != 0 {
         return Ok(WalkStep::Record(Slot { from: slots.from(index)?, to, info: None }));
     }
-    // FROM is needed where the slot may be a mark, blank, or about to be marked.
+    // FROM is needed if the slot may be a mark, empty, or the next to mark.
     if to != 0 && !is_newest {
         return Ok(WalkStep::NoRecord(Slot { from: 0, to, info: None }));
     }

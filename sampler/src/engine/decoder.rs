@@ -1,5 +1,5 @@
-//! The decoder's side of the queue: raw stacks become samples, in time order
-//! with everything else that happened.
+//! The consumer of the queues: decodes raw stacks into samples and merges them with other events by
+//! time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -8,42 +8,43 @@ use std::sync::mpsc;
 use lbr_msr::caps::Layout;
 use lbr_msr::decode::decode_into;
 use lbr_msr::record::{
-    BranchEntry, BranchStack, Event, Head, Label, Lost, Sample, Sink, SourceKnowledge,
+    BranchEntry, BranchStack, Event, Head, Label, Lost, Sample, Sink, SourceKnowledge, ThreadMove,
 };
 
 use crate::config::Keep;
 use crate::drain::RawStack;
+use crate::gate::Message;
 use crate::source::Decoding;
 
-/// Stacks and branches of one label.
+/// Number of stacks and branches with one label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Stacks, the empty ones included.
+    /// Stacks, including empty ones.
     pub stacks: u64,
     /// Branches in them.
     pub branches: u64,
 }
 
-/// What the decoder counted.
+/// The decoder's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decoded {
     pub(crate) labels: BTreeMap<Label, Tally>,
-    /// Stacks with branches that do not join to the one before.
+    /// Stacks with branches that do not continue the previous one.
     pub(crate) not_joined: u64,
     pub(crate) cut: u64,
-    /// Samples that went to the sink.
+    /// Samples sent to the sink.
     pub(crate) samples: u64,
     /// Branches in them.
     pub(crate) branches: u64,
-    /// Branches that the software filter left out.
+    /// Branches that the software filter dropped.
     pub(crate) filtered: u64,
-    /// Records that hold no branch although the ring said so.
+    /// Records that do not decode to a branch although their slot was not empty.
     pub(crate) unreadable: u64,
-    /// Stacks that were announced as lost.
+    /// Stacks reported as lost.
     pub(crate) lost: u64,
 }
 
-/// An event that waits for its time.
+/// An event that is held until its time.
 struct Waiting {
     time: u64,
     order: u64,
@@ -82,7 +83,7 @@ const fn time_of(event: &Event) -> u64 {
     }
 }
 
-/// How raw records become branches.
+/// Decodes raw records into branches.
 struct Reading {
     layout: Layout,
     knowledge: SourceKnowledge,
@@ -90,10 +91,9 @@ struct Reading {
 }
 
 impl Reading {
-    /// Makes `entries` those of a stack. How many of its records hold none.
-    ///
-    /// Each is written where it is to stand, and not read again: what was written in
-    /// pieces and is read as a whole has to be waited for.
+    /// Replaces `entries` with the decoded entries of `raw`. Returns the number of undecodable
+    /// records. Entries are decoded in place, because reading back a whole entry right after
+    /// storing its fields stalls.
     fn read(&mut self, raw: &RawStack, entries: &mut Vec<BranchEntry>) -> u64 {
         let Reading { layout, knowledge, code } = self;
         entries.resize(raw.entries().len(), BranchEntry::default());
@@ -137,15 +137,16 @@ impl Reading {
 pub(crate) struct Decoder<'a, S: Sink> {
     reading: Reading,
     keep: Option<Keep>,
-    /// What the next sample of a thread on a CPU must say of its head, as no
-    /// sample was made of a stack before it: it was excluded, or none of its
-    /// branches was to be kept and it did not join either.
+    /// The head that a thread's next sample on a CPU must have, because an earlier stack without a
+    /// sample (excluded, or empty after filtering) was not joined.
     owed: BTreeMap<(u32, u32), Head>,
     sink: &'a mut S,
-    events: mpsc::Receiver<Event>,
+    messages: mpsc::Receiver<Message>,
+    /// The moves of stacks that are still queued, by thread and time.
+    moves: BTreeMap<(u32, u64), Vec<ThreadMove>>,
     waiting: BinaryHeap<Reverse<Waiting>>,
     arrived: u64,
-    /// Where the entries of the stack before lay.
+    /// The entries vector of the previous stack, for reuse.
     spare: Vec<BranchEntry>,
     decoded: Decoded,
 }
@@ -157,14 +158,15 @@ impl<'a, S: Sink> Decoder<'a, S> {
         code: Decoding,
         keep: Option<Keep>,
         sink: &'a mut S,
-        events: mpsc::Receiver<Event>,
+        messages: mpsc::Receiver<Message>,
     ) -> Decoder<'a, S> {
         Decoder {
             reading: Reading { layout, knowledge, code },
             keep,
             owed: BTreeMap::new(),
             sink,
-            events,
+            messages,
+            moves: BTreeMap::new(),
             waiting: BinaryHeap::new(),
             arrived: 0,
             spare: Vec::new(),
@@ -172,8 +174,8 @@ impl<'a, S: Sink> Decoder<'a, S> {
         }
     }
 
-    /// Takes one stack. What a thread emitted before its branches were drained
-    /// is in the channel already, so it goes to the sink first.
+    /// Decodes one stack. Events that the thread emitted before the drain are already in the
+    /// channel, so they go to the sink first.
     pub(crate) fn stack(&mut self, raw: &RawStack) -> Result<(), S::Error> {
         self.collect();
         self.emit_until(raw.time)?;
@@ -183,6 +185,9 @@ impl<'a, S: Sink> Decoder<'a, S> {
         if !integrity.label.is_excluded() && !self.is_the_targets(raw.time, &entries)? {
             integrity.label = Label::Mixed;
         }
+        let moves = self.moves.remove(&(raw.thread.tid, raw.time));
+        // Their positions count all entries.
+        let moves = moves.filter(|_| self.keep.is_none()).unwrap_or_default();
         let of = (raw.cpu, raw.thread.tid);
         let label = integrity.label;
         let branches = raw.entries().len() as u64;
@@ -202,7 +207,9 @@ impl<'a, S: Sink> Decoder<'a, S> {
                 label: Some(label),
             }));
         }
-        if branches == 0 {
+        let is_snapshot = label == Label::Snapshot;
+        // An empty call stack is a sample: the outermost function ran.
+        if branches == 0 && !is_snapshot {
             return Ok(());
         }
         if let Some(head) = self.owed.remove(&of)
@@ -210,25 +217,24 @@ impl<'a, S: Sink> Decoder<'a, S> {
         {
             integrity.head = head;
         }
-        let is_snapshot = label == Label::Snapshot;
         let is_joined = integrity.head == Head::Joined;
         let entries = self.wanted(entries);
-        let Some(newest) = entries.first() else {
+        if entries.is_empty() && (branches > 0 || !is_snapshot) {
             if !is_snapshot && !is_joined {
                 self.owed.insert(of, integrity.head);
             }
             return Ok(());
-        };
+        }
         self.decoded.not_joined += u64::from(!is_snapshot && !is_joined);
         let sample = Sample {
             time: raw.time,
             pid: raw.thread.pid,
             tid: raw.thread.tid,
             cpu: raw.cpu,
-            ip: newest.to,
+            ip: entries.first().map_or(0, |newest| newest.to),
             period: if is_joined { branches } else { raw.period },
             arguments: raw.arguments,
-            stack: BranchStack { entries, integrity },
+            stack: BranchStack { entries, integrity, moves },
         };
         self.decoded.samples += 1;
         self.decoded.branches += sample.stack.entries.len() as u64;
@@ -248,7 +254,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
         Ok(is_owned)
     }
 
-    /// What the software filter keeps.
+    /// The entries that the software filter keeps.
     fn wanted(&mut self, mut entries: Vec<BranchEntry>) -> Vec<BranchEntry> {
         let Some(keep) = &mut self.keep else { return entries };
         let before = entries.len();
@@ -257,10 +263,15 @@ impl<'a, S: Sink> Decoder<'a, S> {
         entries
     }
 
-    /// Takes what the source and the sampler have sent.
+    /// Receives pending events from the source and the samplers.
     pub(crate) fn collect(&mut self) {
-        while let Ok(event) = self.events.try_recv() {
-            self.arrive(event);
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                Message::Event(event) => self.arrive(event),
+                Message::Moves(thread, time, moves) => {
+                    self.moves.insert((thread.tid, time), moves);
+                }
+            }
         }
     }
 
@@ -282,7 +293,7 @@ impl<'a, S: Sink> Decoder<'a, S> {
         Ok(())
     }
 
-    /// Everything has been sent: emits what is left.
+    /// After the last event: emits the rest.
     pub(crate) fn finish(mut self) -> Result<Decoded, S::Error> {
         self.collect();
         self.emit_until(u64::MAX)?;
@@ -309,8 +320,7 @@ mod tests {
         stack
     }
 
-    /// The heads of the samples that a user's branch between and behind these
-    /// stacks makes.
+    /// The heads of the samples of a user branch between and after these stacks.
     fn heads(before: &[(u64, Head, Label)]) -> (Vec<Head>, u64) {
         let mut events: Vec<Event> = Vec::new();
         let (_sender, received) = mpsc::channel();

@@ -1,5 +1,4 @@
-//! The decoder's end of the queues: the stacks of all samplers, brought into
-//! the order of their times.
+//! The consumer's end of the queues: merges the stacks of all samplers by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,14 +12,13 @@ use rtrb::Consumer;
 use super::decoder::{Decoded, Decoder};
 use crate::drain::RawStack;
 
-/// Stacks held back at most. A sampler that is this far behind the others
-/// loses its place in the order.
+/// The maximum number of stacks held back. A sampler that lags by more is no longer in order.
 const MOST_HELD: usize = 4096;
 
-/// Stacks decoded before their room in the queue is given back.
+/// Stacks decoded before their queue space is released.
 const BATCH: usize = 32;
 
-/// A stack that waits for older ones of other samplers.
+/// A stack held back for older ones of other samplers.
 struct Held(RawStack);
 
 impl PartialEq for Held {
@@ -40,11 +38,9 @@ impl Ord for Held {
     }
 }
 
-/// Takes stacks until all samplers have gone and their queues are empty, which
-/// it tells by `caught_up`; then events until the source `is_over`, which can
-/// send no more.
-///
-/// `reached`: from when on each sampler may still have stacks.
+/// Decodes stacks until all samplers have ended and their queues are empty, which it reports
+/// through `caught_up`; then events until the source `is_over` and can send no more.
+/// `reached`: for each sampler, the time up to which it has delivered all stacks.
 pub(super) fn decode_all<S: Sink>(
     mut decoder: Decoder<'_, S>,
     mut queues: Vec<Consumer<RawStack>>,
@@ -54,11 +50,11 @@ pub(super) fn decode_all<S: Sink>(
 ) -> Result<Decoded, S::Error> {
     let mut held = BinaryHeap::new();
     loop {
-        // Asked before looking: what was pushed before is seen.
+        // Checked before the queues, so that everything pushed earlier is seen.
         let is_last_look = queues.iter().all(Consumer::is_abandoned);
         let mut is_idle = true;
         if let [queue] = &mut *queues {
-            // In order already.
+            // A single queue is in order already.
             while let Ok(stacks) = queue.read_chunk(queue.slots().clamp(1, BATCH)) {
                 let (front, back) = stacks.as_slices();
                 front.iter().chain(back).try_for_each(|stack| decoder.stack(stack))?;
@@ -83,7 +79,7 @@ pub(super) fn decode_all<S: Sink>(
         }
         if is_last_look {
             drop(caught_up);
-            // Nothing is ever sent: it ends.
+            // The channel only ever closes.
             let _ = is_over.recv();
             return decoder.finish();
         }

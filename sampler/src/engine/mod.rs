@@ -1,7 +1,6 @@
-//! The recording engine: whatever the source, what is drained (by samplers on
-//! threads of their own, or from the rings that the source feeds) goes through
-//! bounded queues to one decoder, which turns it into samples and hands them to
-//! the sink, in the order of time.
+//! The recording engine. Drained stacks, from sampler threads or from rings that the source feeds,
+//! go through bounded queues to one decoder, which turns them into samples and sends them to the
+//! sink in time order.
 //!
 //! ```text
 //! source ─┬─ sampler ── queue ─┬─ decoder ── sink
@@ -35,12 +34,12 @@ use decoder::Decoder;
 pub use decoder::Tally;
 pub use summary::Summary;
 
-/// Why a recording failed. What the sink took until then is kept.
+/// Why a recording failed. The sink keeps what it received before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError<E> {
-    /// A period that cannot be.
-    #[error("a period of 0 branches is no period; use 1 or more")]
+    /// The period is 0.
+    #[error("the period must be at least 1 branch")]
     PeriodZero,
     /// The source failed.
     #[error(transparent)]
@@ -48,7 +47,7 @@ pub enum RecordError<E> {
     /// The sink failed.
     #[error("the recording could not be written: {0}")]
     Sink(E),
-    /// A ring could not be armed or drained at all.
+    /// An LBR could not be armed, or cannot be drained.
     #[error("the branch records could not be armed: {0}")]
     Arm(OpenError),
     /// A drain failed.
@@ -57,17 +56,15 @@ pub enum RecordError<E> {
     /// A thread could not be started.
     #[error("the {name} thread could not be started: {cause}")]
     Spawn {
-        /// Which.
+        /// The thread's name.
         name: &'static str,
-        /// The system's words.
+        /// The system's error message.
         cause: std::io::Error,
     },
-    /// A thread panicked: a defect of this program.
-    #[error(
-        "the {name} thread panicked; this is a defect, please report it with the message above"
-    )]
+    /// A thread panicked: a bug in this program.
+    #[error("the {name} thread panicked; this is a bug; please report it with the message above")]
     Panicked {
-        /// Which.
+        /// The thread's name.
         name: &'static str,
     },
 }
@@ -84,8 +81,8 @@ impl<E> From<SamplerError> for RecordError<E> {
 
 /// Records a source until its target ends or [`RecordConfig::stop`] is set.
 ///
-/// The source runs on the calling thread; the samplers and the decoder (which
-/// calls the sink) on others. Returns when all have ended.
+/// The source runs on the calling thread, the samplers and the decoder (which calls the sink) on
+/// others. Returns when all have ended.
 ///
 /// # Errors
 /// [`RecordError`].
@@ -109,12 +106,12 @@ where
     let samplers = source.samplers(&config);
     let count = samplers.len();
     let pace = config.sampling.pace(0).filter(|_| count == 0);
-    let (events, received) = mpsc::channel();
+    let (messages, received) = mpsc::channel();
     let (caught_up, is_caught_up) = mpsc::channel();
     let decoder =
         Decoder::new(layout, knowledge, source.decoding(), config.keep.take(), sink, received);
-    let shared = Shared::new(Arc::clone(&config.stop), events, is_caught_up);
-    // One for each sampler, or one for the rings.
+    let shared = Shared::new(Arc::clone(&config.stop), messages, is_caught_up);
+    // One for each sampler, or one for all rings.
     let reached: Vec<Arc<AtomicU64>> = (0..count.max(1)).map(|_| Arc::default()).collect();
     let (ready, is_ready) = mpsc::channel();
     let (mut queues, mut outlets) = (Vec::new(), Vec::new());
@@ -131,7 +128,7 @@ where
     let rings = Rings::new(&mut config, period, sees_kernel, Arc::clone(&shared), of_rings);
 
     let ended = scope(|threads| {
-        // Whatever goes wrong from here on, nobody waits for the dead.
+        // On any failure below, these guards release the waiting threads.
         let guard = FailOnDrop(&shared);
         let _close = CloseOnDrop(&rings);
         let mut running = Vec::new();
@@ -160,7 +157,7 @@ where
                 Ok::<(), SamplerError>(())
             })?;
         }
-        // A sampler that fails drops its end.
+        // A failed sampler drops its end.
         let is_ready = is_ready.iter().take(count).count() == count;
         let gate = Gate::new(Arc::clone(&shared), Arc::clone(&rings));
         let ran = is_ready.then(|| catch_unwind(AssertUnwindSafe(|| source.run(&gate))));
@@ -201,7 +198,7 @@ where
     })
 }
 
-/// Passes signals on to the program until the source has ended, or has to.
+/// Passes signals on to the program until the source has ended or must end.
 fn pass_signals(shared: &Shared, mut passing: Passing, is_at_end: &mpsc::Receiver<()>) {
     const LOOK: Duration = Duration::from_millis(10);
     while is_at_end.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -211,7 +208,7 @@ fn pass_signals(shared: &Shared, mut passing: Passing, is_at_end: &mpsc::Receive
     }
 }
 
-/// Stops everybody when it is dropped, be it by an error or a panic.
+/// Stops all threads when dropped after an error or a panic.
 struct FailOnDrop<'a>(&'a Shared);
 
 impl Drop for FailOnDrop<'_> {
@@ -220,7 +217,7 @@ impl Drop for FailOnDrop<'_> {
     }
 }
 
-/// Lets the decoder see an end, whatever comes between.
+/// Closes the rings when dropped, so that the decoder always ends.
 struct CloseOnDrop<'a>(&'a Rings);
 
 impl Drop for CloseOnDrop<'_> {
@@ -229,7 +226,7 @@ impl Drop for CloseOnDrop<'_> {
     }
 }
 
-/// Starts a thread; where it fails or panics, the recording fails.
+/// Starts a thread; if it fails or panics, the recording fails.
 fn spawn<'scope, 'env, T, F, E, R>(
     threads: &'scope Scope<'scope, 'env>,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! What a recording came to.
+//! The result of a recording.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,57 +10,56 @@ use crate::outlet::SamplerReport;
 use crate::source::SourceNotes;
 use crate::target::Exit;
 
-/// What a recording came to.
+/// The result of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Name of the source.
     pub source: &'static str,
-    /// How the target ended; code 0 for one that goes on without us.
+    /// How the target ended; code 0 for one that continues running.
     pub exit: Exit,
-    /// What the source could not turn into branches.
+    /// What the source could not record.
     pub notes: SourceNotes,
-    /// Stacks and branches of each label, as drained.
+    /// Number of stacks and branches with each label, as drained.
     pub labels: BTreeMap<Label, Tally>,
-    /// Samples that went to the sink.
+    /// Samples sent to the sink.
     pub samples: u64,
     /// Branches in them.
     pub branches: u64,
-    /// Branches that the software filter left out.
+    /// Branches that the software filter dropped.
     pub filtered: u64,
-    /// Records that hold no branch although the ring said so.
+    /// Records that do not decode to a branch although their slot was not empty.
     pub unreadable: u64,
-    /// Stacks with branches that do not join to the one before (snapshots,
-    /// which never do, are not counted).
+    /// Stacks with branches that do not continue the previous one (except snapshots, which never
+    /// do).
     pub not_joined: u64,
     /// Stacks dropped because a queue was full.
     pub dropped: u64,
-    /// Stacks that are missing from the recording and announced as lost there:
-    /// the dropped ones, and those whose label excludes them.
+    /// Stacks that are missing and reported as lost in the recording: dropped ones, and those whose
+    /// label excludes them.
     pub lost: u64,
-    /// Drains.
+    /// Number of drains.
     pub drains: u64,
     /// Register accesses of all drains.
     pub accesses: u64,
     /// Register accesses of the most expensive drain.
     pub most_accesses: u32,
-    /// Records that the filter let into the rings; `None` for hardware, which
-    /// does not say.
+    /// Records that passed the filter; `None` for hardware, which does not count them.
     pub retired: Option<u64>,
-    /// Wall-clock time from before the target's start until the last drain.
+    /// Wall-clock time from before the target's start to the last drain.
     pub time: Duration,
     /// Seed of the jitter; `None` with a period.
     pub seed: Option<u64>,
-    /// Every taken branch that the filter asks for is in the recording once
-    /// and in order, thread by thread, from the start (to a stop, if the
-    /// recording was stopped). Checked against [`retired`](Self::retired).
+    /// Whether the recording holds every taken branch that the filter selects, once and in order
+    /// per thread, from the start (up to the stop, if stopped). Checked against
+    /// [`retired`](Self::retired).
     pub complete: bool,
-    /// What each sampler did.
+    /// Statistics of each sampler.
     pub samplers: Vec<SamplerReport>,
 }
 
 impl Summary {
-    /// Adds up what the samplers and the decoder counted. `retired` as in the
-    /// field; whether the recording is complete is yet to be said.
+    /// Adds up the counters of the samplers and the decoder. `retired` as in the field; the caller
+    /// sets `complete`.
     pub(super) fn new(
         (source, exit, notes): (&'static str, Exit, SourceNotes),
         samplers: Vec<SamplerReport>,
@@ -93,7 +92,7 @@ impl Summary {
         summary
     }
 
-    /// Everything that was retired is there, and joins.
+    /// Whether all retired branches are recorded, and all stacks joined.
     fn is_one_stream(&self) -> bool {
         let notes = &self.notes;
         let drained: u64 = self.labels.values().map(|tally| tally.branches).sum();

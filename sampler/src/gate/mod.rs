@@ -1,11 +1,10 @@
-//! The recorder as a source sees it: where it hands its branches over, and
-//! waits while a sampler thread drains.
+//! The interface between sources and the recorder: a source hands over branches and waits while its
+//! stacks are drained.
 //!
-//! Each thread of the target has registers of its own behind a lock, which is
-//! held for a whole drain, so that the source waits and nothing can be missing
-//! between freeze and thaw. Where a period is full, the source's own thread
-//! drains, before it goes on with the run of branches that it hands over; with
-//! a rate a clock decides.
+//! Each thread of the target has its own registers behind a lock that is held during a drain. The
+//! source waits meanwhile, so nothing can be missing between freeze and thaw. With a period, the
+//! source's thread drains when the period is full, before it continues with its run of branches;
+//! with a rate, a clock thread drains.
 
 mod registers;
 mod rings;
@@ -14,16 +13,16 @@ mod shared;
 use std::fmt;
 use std::sync::Arc;
 
-use lbr_msr::record::Event;
+use lbr_msr::record::{Event, MoveKind};
 use lbr_msr::soft::{Retired, SoftLbr};
 
 use crate::target::ThreadId;
 pub use registers::{BranchRegisters, Closed, OpenError, OpenRegisters};
 use rings::Cell;
 pub(crate) use rings::Rings;
-pub(crate) use shared::Shared;
+pub(crate) use shared::{Message, Shared};
 
-/// The recorder as a branch source sees it. Clones name the same recorder.
+/// A source's handle to the recorder. Clones refer to the same recorder.
 #[derive(Clone)]
 pub struct Gate {
     shared: Arc<Shared>,
@@ -41,7 +40,7 @@ impl Gate {
         Gate { shared, rings }
     }
 
-    /// A thread starts: gives it a ring of its own, armed.
+    /// Registers a new thread and arms its LBR.
     ///
     /// # Errors
     /// [`Closed`].
@@ -53,27 +52,25 @@ impl Gate {
         Ok(Ring { gate: self.clone(), cell, retired: 0 })
     }
 
-    /// The registers that each thread begins with, where they are a software
-    /// LBR and nothing else: by them a source can tell which branches no ring
-    /// would hold when it is looked at.
+    /// The initial registers of each thread if they are a plain software LBR. A source can use them
+    /// to omit branches that no later drain would see.
     #[must_use]
     pub fn model(&self) -> Option<SoftLbr> {
         self.rings.model()
     }
 
-    /// Ring changes after which a ring is drained; `None` where a clock decides.
+    /// Number of LBR changes after which it is drained; `None` if a clock decides.
     #[must_use]
     pub fn period(&self) -> Option<u64> {
         self.rings.period
     }
 
-    /// A process was started to be recorded: signals that would end the
-    /// recorder are passed on to it.
+    /// Registers the process to record: signals that would end the recorder are passed on to it.
     pub fn started(&self, pid: u32) {
         self.shared.started(pid);
     }
 
-    /// Passes on what happened beside the branches (mappings, names, tasks).
+    /// Emits an event other than branches (mappings, names, tasks).
     ///
     /// # Errors
     /// [`Closed`].
@@ -84,9 +81,9 @@ impl Gate {
         self.shared.send(event)
     }
 
-    /// The target has ended, or is held at its end until its branches are
-    /// recorded: ends the sampling, and returns when every stack has been
-    /// decoded. Nothing can be retired any more; events can still be emitted.
+    /// The target has ended, or is held at its end until its branches are recorded. Ends the
+    /// sampling, and returns when every stack has been decoded. No branch can be retired
+    /// afterwards; events still can be emitted.
     pub fn end(&self) {
         self.rings.close();
         self.shared.end();
@@ -99,12 +96,12 @@ impl Gate {
     }
 }
 
-/// The software LBR of one thread of the target. Dropping it does what
-/// [`finish`](Self::finish) does.
+/// The software LBR of one thread of the target. Dropping it has the effect of
+/// [`finish`](Self::finish).
 pub struct Ring {
     gate: Gate,
     cell: Arc<Cell>,
-    /// Ring changes in all.
+    /// Total number of LBR changes.
     retired: u64,
 }
 
@@ -126,8 +123,7 @@ impl Ring {
         self.retire_run(std::slice::from_ref(branch))
     }
 
-    /// Retires taken branches, the oldest first. Drains wherever the period is
-    /// full.
+    /// Retires taken branches, oldest first. Drains whenever the period is full.
     ///
     /// # Errors
     /// [`Closed`].
@@ -135,9 +131,9 @@ impl Ring {
         self.retire_newest(0, run)
     }
 
-    /// Retires the newest branches of a run, in front of which so many were left
-    /// out: branches that pass the filter, of which the ring holds none any more
-    /// when these are in. Only for registers that [`Gate::model`] knows.
+    /// Retires the newest branches of a run whose first `left_out` branches were omitted: they
+    /// passed the filter, but the run overwrites their records. Only for the registers of
+    /// [`Gate::model`].
     ///
     /// # Errors
     /// [`Closed`].
@@ -149,8 +145,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Retires the branch that enters a function, with the registers in which its
-    /// arguments are: the newest of the stack that is drained then.
+    /// Retires the branch that enters a function, with the argument registers; then drains, so that
+    /// it is the newest entry.
     ///
     /// # Errors
     /// [`Closed`].
@@ -162,15 +158,25 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether the clock wants this ring drained. A source that keeps branches
-    /// back has to hand them over now, and to [`flush`](Self::flush).
+    /// The kernel moves the thread: `from` is the first instruction that has not executed, `to` the
+    /// next one that executes. Recorded only together with every branch.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn moved(&mut self, kind: MoveKind, from: u64, to: u64) -> Result<(), Closed> {
+        self.gate.rings.moved(&self.cell, kind, from, to);
+        if self.gate.shared.has_failed() { Err(Closed) } else { Ok(()) }
+    }
+
+    /// Whether the clock requests a drain. A source that buffers branches must then retire them and
+    /// call [`flush`](Self::flush).
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.cell.is_due()
     }
 
-    /// Drains the ring now, and returns when that is done. For moments such as
-    /// an exec: from there on the same addresses are other code.
+    /// Drains now, and returns when done. For events such as exec, after which the same addresses
+    /// hold other code.
     ///
     /// # Errors
     /// [`Closed`].
@@ -179,11 +185,11 @@ impl Ring {
         if self.gate.shared.has_failed() { Err(Closed) } else { Ok(()) }
     }
 
-    /// The thread has ended: what is left in the ring is drained.
+    /// The thread has ended: drains the remaining records.
     ///
     /// # Errors
-    /// [`Closed`], where nothing can be recorded any more. After a Ctrl-C the
-    /// rest is still drained.
+    /// [`Closed`] if nothing can be recorded any more. After Ctrl-C the remaining records are still
+    /// drained.
     pub fn finish(self) -> Result<(), Closed> {
         let shared = Arc::clone(&self.gate.shared);
         drop(self);
@@ -193,7 +199,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // There is nobody left to tell; the session reports why it failed.
+        // The caller is gone; the session reports why it failed.
         self.gate.rings.finish(&self.cell, self.retired);
     }
 }

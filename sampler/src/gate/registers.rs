@@ -1,4 +1,4 @@
-//! The registers that a source feeds, and why there are none.
+//! The registers that a source writes branches to, and why they may be unavailable.
 
 use lbr_msr::arm::{Allowlisted, ArmError};
 use lbr_msr::soft::{Retired, SoftLbr};
@@ -7,21 +7,20 @@ use lbr_msr::{MsrError, MsrWrite};
 use crate::drain::{Drain, DrainError, RawStack};
 use crate::target::ThreadId;
 
-/// The recorder has stopped (Ctrl-C, a failed sink): the source should end its
-/// run.
+/// The recorder has stopped (Ctrl-C, a failed sink): the source should stop too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the recorder has stopped")]
 pub struct Closed;
 
-/// The registers of one thread of the target: a software LBR, or one in a
-/// wrapper that watches or disturbs it.
+/// The registers of one thread of the target: a software LBR, or a wrapper that observes or
+/// disturbs one.
 pub trait BranchRegisters: MsrWrite + Send {
-    /// Retires one taken branch. Whether the ring changed: a branch that the
-    /// filter leaves out changes nothing.
+    /// Retires one taken branch. Returns whether the LBR changed: a filtered branch changes
+    /// nothing.
     fn retire(&mut self, branch: &Retired) -> bool;
 
-    /// Retires branches, the oldest first, until the ring has changed `most`
-    /// times. How many of them that were, and how often the ring changed.
+    /// Retires branches, oldest first, until the LBR has changed `most` times. Returns how many
+    /// branches it retired and how often the LBR changed.
     fn retire_run(&mut self, run: &[Retired], most: u64) -> (usize, u64) {
         let (mut taken, mut changes) = (0, 0);
         for branch in run {
@@ -34,8 +33,7 @@ pub trait BranchRegisters: MsrWrite + Send {
         (taken, changes)
     }
 
-    /// Drains them: what [`Drain::drain_into`] does, which here knows whose
-    /// registers it reads and need not ask for each.
+    /// Drains the registers, as [`Drain::drain_into`] does, but statically dispatched.
     ///
     /// # Errors
     /// A failed access.
@@ -43,7 +41,7 @@ pub trait BranchRegisters: MsrWrite + Send {
         drain.drain_into(self, out)
     }
 
-    /// The software LBR, where it is that and nothing else.
+    /// The software LBR, if it is a plain one.
     fn soft(&mut self) -> Option<&mut SoftLbr> {
         None
     }
@@ -77,14 +75,14 @@ impl BranchRegisters for Allowlisted<SoftLbr> {
     }
 }
 
-/// Why the registers of a thread could not be made ready.
+/// Why a thread's registers could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// They cannot be armed.
+    /// Arming failed.
     #[error(transparent)]
     Arm(#[from] ArmError),
-    /// They cannot be drained.
+    /// Draining is impossible.
     #[error(transparent)]
     Drain(#[from] DrainError),
 }
@@ -95,7 +93,7 @@ impl From<MsrError> for OpenError {
     }
 }
 
-/// Makes the registers of a thread of the target: cleared, the filter and the
-/// depth set, recording on.
+/// Creates the registers of a thread of the target: cleared, with filter and depth set, recording
+/// enabled.
 pub type OpenRegisters =
     Box<dyn Fn(ThreadId) -> Result<Box<dyn BranchRegisters>, OpenError> + Send + Sync>;

@@ -1,5 +1,5 @@
-//! The rings of a target's threads: fed, and drained when a period is full, by
-//! the thread of the source, or drained when a clock ticks.
+//! The LBRs of a target's threads: written by the source's thread, and drained by it when a period
+//! is full, or by the clock thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use lbr_msr::MsrError;
 use lbr_msr::caps::LbrCaps;
+use lbr_msr::record::{MoveKind, ThreadMove};
 use lbr_msr::soft::{Retired, SoftLbr};
 
 use super::registers::{BranchRegisters, OpenError, OpenRegisters};
@@ -17,27 +18,31 @@ use crate::outlet::{Outlet, SamplerError, SamplerReport};
 use crate::pace::Pace;
 use crate::target::ThreadId;
 
-/// Longest sleep of the clock: an end must be seen some time.
+/// The clock's longest sleep, so that shutdown is noticed.
 const DOZE: Duration = Duration::from_millis(50);
+
+/// Maximum number of moves between two drains. Nearly every move comes with a branch.
+const MOST_MOVES: usize = 256;
 
 /// The registers of one thread.
 pub(crate) struct Cell {
     pub(super) thread: ThreadId,
     state: Mutex<State>,
-    /// The clock has ticked while somebody had the registers.
+    /// The clock ticked while the registers were in use.
     due: AtomicBool,
 }
 
 struct State {
     registers: Box<dyn BranchRegisters>,
     drain: Drain,
-    /// What was drained last.
+    /// The last drained stack.
     stack: RawStack,
-    /// Ring changes since the last drain.
+    /// LBR changes since the last drain.
     since_drain: u64,
-    /// What the thread's registers hold behind the newest branch, for the next
-    /// drain.
+    /// The thread's argument registers after the newest branch, for the next drain.
     arguments: Option<[u64; 6]>,
+    /// Moves since the last drain, each with the number of ring changes before it.
+    moves: Vec<(u64, ThreadMove)>,
 }
 
 impl Cell {
@@ -46,19 +51,23 @@ impl Cell {
     }
 }
 
-/// All rings of a recording, and the way to the decoder that they share.
+/// All LBRs of a recording, and their common queue to the decoder.
 pub(crate) struct Rings {
     shared: Arc<Shared>,
     caps: LbrCaps,
     mode: Mode,
-    /// Ring changes after which a ring is drained; `None` with a clock.
+    /// Number of LBR changes after which it is drained; `None` with a clock.
     pub(super) period: Option<u64>,
-    /// Whether the source sees the kernel. One that does not cannot say where
-    /// a branch into the kernel lands, and such a branch enters no ring.
+    /// The period is shorter than the ring, so every branch is recorded. A full period is drained
+    /// only before the next branch: the last stack of a thread then has a branch, and carries the
+    /// moves after it.
+    takes_all: bool,
+    /// Whether the source sees the kernel. If not, the target of a branch into the kernel is
+    /// unknown, and such branches are not recorded.
     sees_kernel: bool,
     open: Option<OpenRegisters>,
     cells: Mutex<Vec<Arc<Cell>>>,
-    /// `None` once nothing is drained any more.
+    /// `None` when draining has ended.
     outlet: Mutex<Option<Outlet>>,
     ended: Mutex<Result<SamplerReport, SamplerError>>,
     open_failure: Mutex<Option<OpenError>>,
@@ -66,7 +75,7 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// `outlet`: `None` where the source has samplers of its own.
+    /// `outlet`: `None` if the source has its own samplers.
     pub(crate) fn new(
         config: &mut RecordConfig,
         period: Option<u64>,
@@ -76,6 +85,8 @@ impl Rings {
     ) -> Arc<Rings> {
         Arc::new(Rings {
             shared,
+            takes_all: period.is_some_and(|period| period < u64::from(config.caps.depth))
+                && !config.call_stack,
             caps: config.caps.clone(),
             mode: config.mode(),
             period,
@@ -89,7 +100,7 @@ impl Rings {
         })
     }
 
-    /// Opens and arms the registers of a new thread; `None` fails everything.
+    /// Opens and arms the registers of a new thread; `None` fails the recording.
     pub(super) fn open(&self, thread: ThreadId) -> Option<Arc<Cell>> {
         let state = self.armed(thread).map_err(|error| {
             lock(&self.open_failure).get_or_insert(error);
@@ -103,7 +114,7 @@ impl Rings {
 
     fn registers(&self, thread: ThreadId) -> Result<Box<dyn BranchRegisters>, OpenError> {
         let Some(open) = &self.open else {
-            let why = "nothing makes registers for a thread of the target";
+            let why = "no registers are configured for threads of the target";
             let facility = self.caps.facility;
             return Err(DrainError::Unsupported { facility, why }.into());
         };
@@ -114,7 +125,7 @@ impl Rings {
         let mut registers = self.registers(thread)?;
         let drain = Drain::begin(&self.caps, self.mode, Placement::SourceWaits, &mut *registers)?;
         let stack = RawStack::empty(thread, registers.cpu());
-        Ok(State { registers, drain, stack, since_drain: 0, arguments: None })
+        Ok(State { registers, drain, stack, since_drain: 0, arguments: None, moves: Vec::new() })
     }
 
     pub(super) fn model(&self) -> Option<SoftLbr> {
@@ -122,11 +133,12 @@ impl Rings {
         self.registers(nobody).ok()?.soft().cloned()
     }
 
-    /// Feeds a ring. Branches that pass were left out in front of the run. How
-    /// often the ring changed.
+    /// Retires a run, preceded by omitted branches that passed the filter. Returns how often the
+    /// LBR changed.
     pub(super) fn feed(&self, cell: &Cell, left_out: u64, run: &[Retired]) -> u64 {
         let state = &mut *lock(&cell.state);
         let mut changes = 0;
+        let period = self.period.unwrap_or(u64::MAX);
         if self.period.is_none() && cell.due.swap(false, Ordering::Relaxed) && state.since_drain > 0
         {
             self.drain_state(cell, state);
@@ -141,12 +153,12 @@ impl Rings {
         let lands_unseen = |branch: &Retired| branch.cpl_after == 0 && !self.sees_kernel;
         for mut run in run.split(lands_unseen) {
             while !run.is_empty() {
-                let period = self.period.unwrap_or(u64::MAX);
+                self.drain_full(cell, state);
                 let room = period.saturating_sub(state.since_drain);
                 let (taken, changed) = state.registers.retire_run(run, room);
                 changes += changed;
                 state.since_drain += changed;
-                if state.since_drain >= period {
+                if !self.takes_all && state.since_drain >= period {
                     self.drain_state(cell, state);
                 }
                 run = run.get(taken.max(1)..).unwrap_or_default();
@@ -155,17 +167,40 @@ impl Rings {
         changes
     }
 
-    /// Feeds a ring one branch, behind which the registers hold these arguments,
-    /// and drains it unless the filter leaves the branch out. How often the ring
-    /// changed.
+    /// Retires one branch, after which the argument registers have these values, and drains unless
+    /// the branch is filtered. Returns how often the LBR changed.
     pub(super) fn feed_entry(&self, cell: &Cell, branch: &Retired, arguments: [u64; 6]) -> u64 {
         let state = &mut *lock(&cell.state);
+        self.drain_full(cell, state);
         let changed = u64::from(state.registers.retire(branch));
         if changed > 0 {
             state.arguments = Some(arguments);
+            state.since_drain += 1;
             self.drain_state(cell, state);
         }
         changed
+    }
+
+    /// Drains a ring with a full period before its next branch.
+    #[inline]
+    fn drain_full(&self, cell: &Cell, state: &mut State) {
+        if self.takes_all && state.since_drain >= self.period.unwrap_or(u64::MAX) {
+            self.drain_state(cell, state);
+        }
+    }
+
+    /// Records that the kernel moves the ring's thread.
+    pub(super) fn moved(&self, cell: &Cell, kind: MoveKind, from: u64, to: u64) {
+        if !self.takes_all {
+            return;
+        }
+        let state = &mut *lock(&cell.state);
+        let moved = ThreadMove { newer: 0, kind, from, to };
+        if state.moves.len() < MOST_MOVES {
+            state.moves.push((state.since_drain, moved));
+        } else if let Some(last) = state.moves.last_mut() {
+            *last = (state.since_drain, ThreadMove { kind: MoveKind::Unknown, ..moved });
+        }
     }
 
     /// Drains a ring now.
@@ -173,15 +208,24 @@ impl Rings {
         self.drain_state(cell, &mut lock(&cell.state));
     }
 
-    /// With the source locked out from before the freeze until after the thaw.
+    /// The caller holds the lock, so the source waits from before the freeze until after the thaw.
     fn drain_state(&self, cell: &Cell, state: &mut State) {
         let Some(outlet) = &mut *lock(&self.outlet) else { return };
         cell.due.store(false, Ordering::Relaxed);
-        state.since_drain = 0;
+        let drained = std::mem::take(&mut state.since_drain);
         if let Err(error) = state.registers.drained(&mut state.drain, &mut state.stack) {
             return self.fail(error);
         }
         state.stack.arguments = state.arguments.take();
+        if drained > 0 && !state.moves.is_empty() {
+            let is_whole = state.stack.entries().len() as u64 == drained;
+            let moves = state.moves.drain(..).map(|(before, moved)| ThreadMove {
+                newer: drained.saturating_sub(before) as u32,
+                kind: if is_whole { moved.kind } else { MoveKind::Unknown },
+                ..moved
+            });
+            self.shared.send_moves(cell.thread, state.stack.time, moves.collect());
+        }
         if !outlet.push(&state.stack) {
             state.drain.stack_dropped();
         }
@@ -195,7 +239,7 @@ impl Rings {
         self.shared.fail();
     }
 
-    /// A thread has ended, after so many ring changes.
+    /// A thread has ended, after `retired` LBR changes.
     pub(super) fn finish(&self, cell: &Arc<Cell>, retired: u64) {
         self.retired.fetch_add(retired, Ordering::AcqRel);
         lock(&self.cells).retain(|ring| !Arc::ptr_eq(ring, cell));
@@ -204,7 +248,10 @@ impl Rings {
 
     fn finish_cell(&self, cell: &Cell) {
         let state = &mut *lock(&cell.state);
-        self.drain_state(cell, state);
+        // Another snapshot of an unchanged call stack would count twice.
+        if state.since_drain > 0 {
+            self.drain_state(cell, state);
+        }
         let is_still_ours = state.drain.is_still_ours(&mut *state.registers);
         match (is_still_ours, &mut *lock(&self.outlet)) {
             (Ok(is_still_ours), Some(outlet)) => outlet.report.taken_over |= !is_still_ours,
@@ -213,8 +260,8 @@ impl Rings {
         }
     }
 
-    /// Nothing is retired any more: drains the rings that their source forgot,
-    /// and lets the decoder come to its end.
+    /// After the last branch: drains the LBRs that the source did not finish, and lets the decoder
+    /// end.
     pub(crate) fn close(&self) {
         for cell in std::mem::take(&mut *lock(&self.cells)) {
             self.finish_cell(&cell);
@@ -228,7 +275,7 @@ impl Rings {
         }
     }
 
-    /// What the drains came to. Once only.
+    /// The statistics of the drains. Can be taken once.
     pub(crate) fn report(&self) -> Result<SamplerReport, SamplerError> {
         std::mem::replace(&mut *lock(&self.ended), Ok(SamplerReport::default()))
     }
@@ -237,8 +284,7 @@ impl Rings {
         lock(&self.open_failure).take()
     }
 
-    /// Ring changes over all threads: the truth that a complete recording
-    /// must reach.
+    /// LBR changes of all threads: the number of branches that a complete recording must hold.
     pub(crate) fn retired(&self) -> u64 {
         self.retired.load(Ordering::Acquire)
     }
@@ -256,15 +302,16 @@ impl Rings {
             let cells = lock(&self.cells).clone();
             for cell in &cells {
                 cell.due.store(true, Ordering::Relaxed);
-                // Who has it looks before each run: the source need not wait here.
+                // If locked, the holder checks `due` before its next run, so no wait is needed
+                // here.
                 if let Ok(mut state) = cell.state.try_lock()
                     && state.since_drain > 0
                 {
                     self.drain_state(cell, &mut state);
                 }
             }
-            // From tick to tick, so that lateness does not slow the rate;
-            // what was missed altogether is not made up for.
+            // Relative to the last tick, so that lateness does not slow the rate; missed ticks are
+            // not made up for.
             tick = (tick + pace.next_interval()).max(now);
         }
     }

@@ -1,32 +1,39 @@
-//! What source, samplers and decoder share.
+//! State shared by source, samplers and decoder.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::Thread;
 
-use lbr_msr::record::Event;
+use lbr_msr::record::{Event, ThreadMove};
 
 use super::registers::Closed;
+use crate::target::ThreadId;
 
-/// What source, samplers and decoder share.
+/// A message to the decoder, next to the queues of stacks.
+pub(crate) enum Message {
+    Event(Event),
+    /// The moves of a thread's stack drained at this time. Sent before the stack is queued.
+    Moves(ThreadId, u64, Vec<ThreadMove>),
+}
+
+/// State shared by source, samplers and decoder.
 pub(crate) struct Shared {
-    /// The target has ended: the samplers drain what is left and end.
+    /// The target has ended: the samplers drain the remaining records and end.
     ended: AtomicBool,
-    /// The user wants an end. What is recorded is kept.
+    /// The user wants to stop. Recorded data is kept.
     stop: Arc<AtomicBool>,
     /// The process that signals are passed on to; 0 for none.
     program: AtomicI32,
-    /// Nothing more can be recorded.
+    /// The recording has failed.
     failed: AtomicBool,
     samplers: Mutex<Vec<Thread>>,
-    events: mpsc::Sender<Event>,
-    /// Ends when the decoder has taken every stack.
+    messages: mpsc::Sender<Message>,
+    /// Closes when the decoder has processed every stack.
     decoded: Mutex<mpsc::Receiver<()>>,
 }
 
-/// A poisoned lock is taken all the same: the thread that panicked is reported
-/// as such, and the others must still be able to end.
+/// Ignores poisoning: the panic is reported elsewhere, and other threads must still be able to end.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -40,7 +47,7 @@ impl fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn new(
         stop: Arc<AtomicBool>,
-        events: mpsc::Sender<Event>,
+        messages: mpsc::Sender<Message>,
         decoded: mpsc::Receiver<()>,
     ) -> Arc<Shared> {
         Arc::new(Shared {
@@ -49,7 +56,7 @@ impl Shared {
             program: AtomicI32::new(0),
             failed: AtomicBool::new(false),
             samplers: Mutex::default(),
-            events,
+            messages,
             decoded: Mutex::new(decoded),
         })
     }
@@ -63,7 +70,7 @@ impl Shared {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The process that was started to be recorded.
+    /// The process that was started for recording.
     pub(crate) fn program(&self) -> Option<i32> {
         Some(self.program.load(Ordering::Acquire)).filter(|pid| *pid != 0)
     }
@@ -76,7 +83,7 @@ impl Shared {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Stops everybody: nothing more can be recorded.
+    /// Stops all threads: the recording has failed.
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Release);
         self.wake_samplers();
@@ -86,17 +93,17 @@ impl Shared {
         lock(&self.samplers).iter().for_each(Thread::unpark);
     }
 
-    /// Has the calling thread woken when the recording ends.
+    /// Registers the calling thread to be woken when the recording ends.
     pub(crate) fn i_am_a_sampler(&self) {
         lock(&self.samplers).push(std::thread::current());
     }
 
-    /// The target has ended, or is held at its end. Returns when all samplers
-    /// have drained what it left, and the decoder has taken that.
+    /// The target has ended, or is held at its end. Returns when all samplers have drained the
+    /// remaining records and the decoder has processed them.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.wake_samplers();
-        // A decoder that fails drops its end.
+        // A failed decoder drops its end.
         let _ = lock(&self.decoded).recv();
     }
 
@@ -105,6 +112,11 @@ impl Shared {
     }
 
     pub(crate) fn send(&self, event: Event) -> Result<(), Closed> {
-        self.events.send(event).map_err(|_| Closed)
+        self.messages.send(Message::Event(event)).map_err(|_| Closed)
+    }
+
+    pub(super) fn send_moves(&self, thread: ThreadId, time: u64, moves: Vec<ThreadMove>) {
+        // If the decoder has ended, the recording fails for that reason.
+        let _ = self.messages.send(Message::Moves(thread, time, moves));
     }
 }

@@ -1,6 +1,5 @@
-//! Where branches come from: the registers of this machine's CPUs, the kernel
-//! that reads them for its perf events, or a program that runs under something
-//! that sees each of its branches.
+//! Sources of branches: the registers of this machine's CPUs, the kernel's perf events, or a
+//! program under an emulator or single-stepper.
 //!
 //! A source is a file (or folder) here that implements [`Source`].
 
@@ -25,61 +24,61 @@ use crate::gate::Gate;
 use crate::outlet::Sampler;
 pub use crate::target::{Command, Exit, SourceError};
 
-/// Every source that sees the branches of a program without registers of a CPU,
-/// the preferred one first: a file here that implements [`Source`], and a line.
+/// Every software source, which needs no CPU registers, preferred ones first: a file here that
+/// implements [`Source`], and a line.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub const SOFTWARE: &[Software] = &[qemu::SOFTWARE, ptrace::SOFTWARE];
 
 /// A source for the software LBR.
 #[derive(Clone, Copy, Debug)]
 pub struct Software {
-    /// As `--source` spells it.
+    /// Its name for `--source`.
     pub name: &'static str,
-    /// What it runs and how fast, for `--help`.
+    /// Its description for `--help`.
     pub about: &'static str,
-    /// Makes a program ready to run in it; nothing runs yet. Where it is
-    /// [not here](SourceError::Unavailable), the next one may be.
+    /// Prepares a program; does not run it yet. If this source is
+    /// [unavailable](SourceError::Unavailable), the next one may work.
     pub open: fn(Command) -> Result<Box<dyn Source<'static>>, SourceError>,
 }
 
-/// What a source saw and could not turn into branches. Shown in every summary.
+/// What a source saw but could not record as branches. Part of every summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceNotes {
-    /// Returns from the kernel to user mode (system calls, signals) that are
-    /// left out, because the source does not see the kernel.
+    /// Returns from the kernel to user mode (system calls, signals), which are omitted because the
+    /// source does not see the kernel.
     pub kernel_returns_omitted: u64,
-    /// Transfers of control at instructions that could not be read or decoded.
+    /// Control transfers at instructions that could not be read or decoded.
     pub undecoded: u64,
-    /// Child processes that were left alone.
+    /// Child processes that were not followed.
     pub children_left: u64,
-    /// Instructions executed under the source; 0 where it does not count.
+    /// Instructions executed under the source; 0 if it does not count them.
     pub instructions: u64,
-    /// Executions of conditional branches to the next instruction of which the
-    /// source cannot see whether they were taken. Not recorded.
+    /// Conditional branches to the next instruction, if the source cannot see whether they were
+    /// taken. Not recorded.
     pub invisible: u64,
-    /// Branches that were interrupted, or followed by what is not their target,
-    /// so that the source cannot tell whether they were taken. Not recorded.
+    /// Branches that were interrupted, or followed by code other than their target, so that the
+    /// source cannot tell whether they were taken. Not recorded.
     pub unresolved: u64,
-    /// Threads that were not recorded, because there were too many at once.
+    /// Threads that were not recorded because too many ran at once.
     pub threads_left: u64,
-    /// Each instruction was stepped, for want of debug registers: slow.
+    /// Every instruction was single-stepped, because debug registers are unavailable: slow.
     pub without_breakpoints: bool,
 }
 
-/// Reads a record that is laid out as no CPU's; `None` where it holds no branch.
+/// Decodes a record with a layout that no CPU has; `None` if it holds no branch.
 pub type Decode = Box<dyn Fn(&RawEntry) -> Option<BranchEntry> + Send>;
 
-/// What the decoder has to know of the records, and of the code that ran.
+/// Information for the decoder about the records and the executed code.
 #[derive(Default)]
 pub struct Decoding {
-    /// Reads the records; `None` where they are laid out as the CPU's are.
+    /// Decodes records; `None` if they have the CPU's layout.
     pub decode: Option<Decode>,
-    /// Names the types of branches; called for each.
+    /// Returns the types of branches; called for each.
     pub classify: Option<Classify>,
-    /// Tells the target's branches from others; `None` where all are its own.
+    /// Identifies the target's branches; `None` if all are.
     pub owns: Option<Owns>,
-    /// Code of a sampler that runs while a ring is on. Returns of the kernel to
-    /// it are no part of the recording.
+    /// Code of a sampler that runs while recording is on. Returns from the kernel to it are not
+    /// recorded.
     pub ours: Option<Range<u64>>,
 }
 
@@ -89,33 +88,31 @@ impl fmt::Debug for Decoding {
     }
 }
 
-/// What can be recorded. The lifetime is that of registers it borrows.
+/// A source of branches. The lifetime is that of borrowed registers.
 pub trait Source<'a> {
-    /// The name shown to people: `ptrace`, `qemu-x86_64`.
+    /// Its printed name: `ptrace`, `qemu-x86_64`.
     fn name(&self) -> &'static str;
 
-    /// What it knows beside the two ends of each branch; by default nothing.
+    /// Which fields it knows besides the two addresses of each branch; by default none.
     fn knowledge(&self) -> SourceKnowledge {
         SourceKnowledge::USER_BRANCHES
     }
 
-    /// What it knows of the code. Called once, before [`run`](Self::run).
+    /// Its decoding functions. Called once, before [`run`](Self::run).
     fn decoding(&mut self) -> Decoding {
         Decoding::default()
     }
 
-    /// The work of its samplers, each of which gets a thread. Called once, on
-    /// the thread that will run the source. By default there are none: what is
-    /// drained are the rings that [`run`](Self::run) opens at the gate.
+    /// Its samplers, each of which gets a thread. Called once, on the thread that will run the
+    /// source. By default there are none: [`run`](Self::run) then feeds rings that it opens at the
+    /// gate.
     fn samplers(&mut self, _config: &RecordConfig) -> Vec<Sampler<'a>> {
         Vec::new()
     }
 
-    /// Runs the target to its end, or until the gate closes. The samplers are
-    /// ready.
+    /// Runs the target to its end, or until the gate closes. The samplers are ready.
     ///
     /// # Errors
-    /// [`SourceError`]. A target that was started is dead when this returns,
-    /// either way.
+    /// [`SourceError`]. A started target is dead when this returns, with or without an error.
     fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError>;
 }

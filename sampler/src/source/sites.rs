@@ -1,4 +1,4 @@
-//! The branches of a target, as its source has decoded them.
+//! The branch types of a target, as its source decoded them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,23 +8,23 @@ use lbr_msr::record::BranchType;
 
 use super::Decoding;
 
-/// perf's type of each branch site, by process and address. Clones share it.
+/// perf's type of each branch site, by process and address. Clones share the table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sites(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     types: RwLock<HashMap<(u32, u64), BranchType>>,
-    /// How often a site has got another type than it had.
+    /// How often the type of a known site has changed.
     changes: AtomicU64,
 }
 
-/// Sites that a reader remembers; a power of two.
+/// Cache size of a reader; a power of two.
 const RECENT: usize = 4096;
 
 impl Sites {
-    /// A branch stands there: to be told before it is retired for the first
-    /// time. Where code was replaced, the newest counts.
+    /// Sets the type of a branch site, before it is first retired. If code was replaced, the newest
+    /// type wins.
     pub(super) fn insert(&self, pid: u32, address: u64, branch_type: BranchType) {
         let mut types = self.0.types.write().unwrap_or_else(PoisonError::into_inner);
         let before = types.insert((pid, address), branch_type);
@@ -38,8 +38,7 @@ impl Sites {
         types.get(&(pid, address)).copied()
     }
 
-    /// Names the types of branches from what was told; no type where none has
-    /// executed.
+    /// Returns the types of known sites; no type for unknown ones.
     pub(super) fn decoding(&self) -> Decoding {
         let sites = self.clone();
         // Most branches are found here, without the lock.

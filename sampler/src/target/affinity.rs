@@ -1,4 +1,4 @@
-//! The CPUs that a thread may run on, and pinning.
+//! CPU affinity and pinning.
 
 use core_affinity::CoreId;
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -11,7 +11,7 @@ use super::SourceError;
 pub struct Affinity(CpuSet);
 
 impl Affinity {
-    /// The mask of the calling thread.
+    /// The affinity of the calling thread.
     ///
     /// # Errors
     /// [`SourceError::Os`].
@@ -19,7 +19,7 @@ impl Affinity {
         Affinity::of(0)
     }
 
-    /// The mask with that CPU alone, if `self` has it.
+    /// The set with only that CPU, if `self` contains it.
     ///
     /// # Errors
     /// [`SourceError::NoSuchCpu`].
@@ -34,15 +34,14 @@ impl Affinity {
         (0..CpuSet::count() as u32).filter(move |&cpu| set.is_set(cpu as usize).unwrap_or(false))
     }
 
-    /// Pins the calling thread to one of these CPUs, and sees that it is there.
+    /// Pins the calling thread to one of these CPUs, and checks that it runs there.
     ///
     /// # Errors
-    /// [`SourceError::NoSuchCpu`], [`SourceError::Os`],
-    /// [`SourceError::NotThere`]. The thread is pinned after the last alone.
+    /// [`SourceError::NoSuchCpu`], [`SourceError::Os`], [`SourceError::NotThere`]. Only in the last
+    /// case the thread is pinned.
     pub fn pin_this_thread(&self, cpu: u32) -> Result<(), SourceError> {
         let os = |cause| SourceError::Os { what: format!("pinning to CPU {cpu}"), cause };
-        // The crate hands the number to CPU_SET unchecked, which aborts beyond
-        // the set's size.
+        // The crate passes the number to CPU_SET unchecked, which aborts beyond the set's size.
         self.only(cpu)?;
         if !core_affinity::set_for_current(CoreId { id: cpu as usize }) {
             return Err(os(std::io::Error::last_os_error()));
@@ -57,7 +56,7 @@ impl Affinity {
         }
     }
 
-    /// The mask of a thread; 0 is the calling one.
+    /// The affinity of a thread; 0 is the calling one.
     ///
     /// # Errors
     /// [`SourceError::Os`].
@@ -68,7 +67,7 @@ impl Affinity {
         })
     }
 
-    /// The mask with these CPUs alone, if `self` has them all.
+    /// The set with only these CPUs, if `self` contains them all.
     ///
     /// # Errors
     /// [`SourceError::NoSuchCpu`].
@@ -85,19 +84,19 @@ impl Affinity {
         Ok(Affinity(set))
     }
 
-    /// The mask without these CPUs; `None` where nothing is left.
+    /// The set without these CPUs; `None` if it would be empty.
     #[must_use]
     pub fn without(&self, cpus: &[u32]) -> Option<Affinity> {
         let mut set = self.0;
         for &cpu in cpus {
-            // What lies beyond the set is not in it.
+            // Fails for CPUs beyond the set, which it does not contain.
             let _ = set.unset(cpu as usize);
         }
         let left = Affinity(set);
         left.cpus().next().is_some().then_some(left)
     }
 
-    /// Gives a thread this mask; 0 is the calling thread.
+    /// Sets a thread's affinity; 0 is the calling thread.
     ///
     /// # Errors
     /// [`SourceError::Os`].
@@ -126,8 +125,8 @@ impl Affinity {
     }
 }
 
-/// While it lives, the calling thread, and the threads and processes it starts,
-/// run on other CPUs; dropping it puts back the mask before.
+/// While it lives, the calling thread and the threads and processes it starts run on other CPUs;
+/// dropping it restores the previous affinity.
 #[derive(Debug)]
 pub struct Moved {
     before: Affinity,
@@ -144,9 +143,8 @@ impl Moved {
         Ok(Moved { before })
     }
 
-    /// Moves the calling thread off these CPUs, for the others of `allowed`:
-    /// what it executes is not to be recorded there. `None` where it stays,
-    /// because there are no others.
+    /// Moves the calling thread off these CPUs to the others of `allowed`, so that its own
+    /// execution is not recorded. `None` if there are no others.
     #[must_use]
     pub fn off(cpus: &[u32], allowed: &Affinity) -> Option<Moved> {
         allowed.without(cpus).and_then(|others| Moved::to(&others).ok())
@@ -155,7 +153,7 @@ impl Moved {
 
 impl Drop for Moved {
     fn drop(&mut self) {
-        // The CPUs were ours a moment ago; one that has gone offline is no loss.
+        // The CPUs were valid a moment ago; if one has gone offline, nothing is lost.
         let _ = self.before.apply(0);
     }
 }

@@ -1,4 +1,4 @@
-//! A program that is started, and held back before its first instruction.
+//! A program that is started and held before its first instruction.
 #![allow(unsafe_code, reason = "fork and execve, so that the child can be held before exec")]
 
 use std::ffi::CString;
@@ -13,8 +13,8 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
 use super::{Command, SourceError, User};
 
-/// A child that waits before its `execve`, so that it can be pinned and seized
-/// first. Dropping it before [`release`](Held::release) ends it.
+/// A child that waits before its `execve`, so that it can be pinned and seized first. Dropping it
+/// before [`release`](Held::release) ends it.
 #[derive(Debug)]
 pub struct Held {
     pid: Pid,
@@ -23,8 +23,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// Forks a child that will run `path` with the arguments of `command`; the
-    /// standard streams and the environment are ours.
+    /// Forks a child that will run `path` with the arguments of `command`, and inherits the
+    /// standard streams and the environment.
     ///
     /// # Errors
     /// [`SourceError::NotExecutable`] for an argument with a NUL byte,
@@ -40,10 +40,10 @@ impl Held {
             pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| os("opening a pipe", e))?;
         let (failure_read, failure_write) =
             pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| os("opening a pipe", e))?;
-        // SAFETY: the child of a process with threads may call nothing but
-        // async-signal-safe functions until execve; `ExecArguments::execute` calls
-        // close, read, signal, sigprocmask, setgroups, setresgid, setresuid,
-        // execve, write and _exit, and allocates nothing.
+        // SAFETY: until execve, the child of a multi-threaded process may only call
+        // async-signal-safe functions. `ExecArguments::execute` calls close, read, signal,
+        // sigprocmask, setgroups, setresgid, setresuid, execve, write and _exit, and does not
+        // allocate.
         let forked = unsafe { fork() }.map_err(|e| os("forking", e))?;
         match forked {
             ForkResult::Child => {
@@ -61,18 +61,17 @@ impl Held {
         self.pid
     }
 
-    /// Lets the child go on to its `execve`. Reaping it is the caller's from
-    /// here on.
+    /// Lets the child continue to its `execve`. The caller must reap it from then on.
     ///
     /// # Errors
-    /// [`SourceError::Os`] where the child is gone already.
+    /// [`SourceError::Os`] if the child is gone.
     pub fn release(&mut self) -> Result<(), SourceError> {
         let Some(mut go) = self.go.take() else { return Ok(()) };
         go.write_all(&[1])
             .map_err(|cause| SourceError::Os { what: "starting the program".to_owned(), cause })
     }
 
-    /// Why `execve` failed; `None` where it did not. Blocks until one is known.
+    /// Why `execve` failed; `None` if it succeeded. Blocks until the result is known.
     pub fn exec_error(&mut self) -> Option<io::Error> {
         let mut errno = [0u8; 4];
         self.failure.read_exact(&mut errno).ok()?;
@@ -83,19 +82,19 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if self.go.take().is_some() {
-            // The child's read ends with nothing read, and it exits.
+            // The child's read returns without data, and it exits.
             let _ = waitpid(self.pid, Some(WaitPidFlag::__WALL));
         }
     }
 }
 
-/// The arguments of execve, laid out before the fork.
+/// The arguments of execve, allocated before the fork.
 struct ExecArguments {
     path: CString,
     argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
     user: Option<User>,
-    /// What the pointers point to.
+    /// The strings that the pointers refer to.
     _strings: Vec<CString>,
 }
 
@@ -124,16 +123,16 @@ impl ExecArguments {
         })
     }
 
-    /// The child's life between fork and execve.
+    /// The child's code between fork and execve.
     fn execute(&self, [go_read, go_write, failure_read, failure_write]: [&OwnedFd; 4]) -> ! {
         use std::os::fd::AsRawFd;
         let mut go = [0u8; 1];
-        // SAFETY: only async-signal-safe functions, on descriptors that the
-        // fork copied, on buffers of this frame, and on strings that `self`
-        // keeps alive and that end in NUL; both pointer lists end in null.
+        // SAFETY: only async-signal-safe functions, on descriptors that the fork copied, buffers of
+        // this frame, and NUL-terminated strings that `self` keeps alive; both pointer lists end in
+        // null.
         unsafe {
-            // Our copy of the writing end would keep the read below waiting
-            // for ever once the parent has died.
+            // This copy of the writing end would make the read below wait forever after the
+            // parent's death.
             libc::close(go_write.as_raw_fd());
             libc::close(failure_read.as_raw_fd());
             if libc::read(go_read.as_raw_fd(), go.as_mut_ptr().cast(), 1) != 1 {

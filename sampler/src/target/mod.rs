@@ -1,11 +1,11 @@
-//! The program that is recorded: what to run and from where, finding it,
-//! starting it held back before its first instruction, where it may run, and
-//! how it ended.
+//! The recorded program: the command, finding it, starting it held before its first instruction,
+//! its CPUs, and its end.
 
 mod affinity;
 mod held;
 mod program;
 
+use lbr_msr::record::SourceKnowledge;
 use lbr_msr::text::AsText;
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The status a shell would report: the code, or 128 + signal.
+    /// The status that a shell would report: the code, or 128 + signal.
     #[must_use]
     pub const fn status(self) -> i32 {
         match self {
@@ -44,48 +44,56 @@ impl Exit {
     }
 }
 
-/// What to run and from where to record.
+/// The command to run, and where recording starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
-    /// Program, as typed; looked up in PATH where it has no slash.
+    /// Program name; looked up in PATH if it has no slash.
     pub program: String,
     /// Its arguments, without the program.
     pub args: Vec<String>,
-    /// Recording starts when execution first reaches this address of the
-    /// program's file (as its symbol table counts, before relocation).
+    /// Recording starts when execution first reaches this address of the program's file (as in its
+    /// symbol table, before relocation).
     pub from: Option<u64>,
-    /// A function of the program whose arguments are recorded each time it is
-    /// entered: its first address, counted as that of [`from`](Self::from).
+    /// A function of the program whose arguments are recorded at each entry: its first address,
+    /// counted like [`from`](Self::from).
     pub arguments_of: Option<u64>,
     /// Whether child processes are recorded too.
     pub follow_children: bool,
+    /// Whether branches carry predictions and cycles of the
+    /// [model](lbr_msr::soft::Model).
+    pub model: bool,
     /// Logical CPU to pin the target to.
     pub cpu: Option<u32>,
-    /// Whose rights it gets; `None`: those of [who started us](User::real).
+    /// The user whose rights it gets; `None`: the [user who started us](User::real).
     pub user: Option<User>,
 }
 
 impl Command {
-    /// Whose rights it gets; `None`: ours.
+    /// The fields that a source which runs it can record.
+    pub(crate) const fn knowledge(&self) -> SourceKnowledge {
+        if self.model { SourceKnowledge::MODELLED } else { SourceKnowledge::USER_BRANCHES }
+    }
+
+    /// The user whose rights it gets; `None`: this process's.
     pub(crate) fn rights(&self) -> Option<User> {
         self.user.clone().or_else(User::real)
     }
 }
 
-/// Whose rights a program gets.
+/// The user whose rights a program gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// User.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// All its groups.
+    /// All of its groups.
     pub groups: Vec<u32>,
 }
 
 impl User {
-    /// Who started this process, where it runs with another's rights (setuid,
-    /// setgid): a program that it starts is not to have them.
+    /// The user who started this process, if it runs with another user's rights (setuid, setgid):
+    /// started programs must not inherit them.
     #[must_use]
     pub fn real() -> Option<User> {
         let (uid, gid) = (getuid(), getgid());
@@ -102,10 +110,10 @@ impl User {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// There is no such program.
+    /// The program was not found.
     #[error("{program}: not found in PATH")]
     NotFound {
-        /// As typed.
+        /// The name as given.
         program: String,
     },
     /// It cannot be executed.
@@ -113,51 +121,51 @@ pub enum SourceError {
     NotExecutable {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error message.
         cause: std::io::Error,
     },
-    /// What would run it is not here.
+    /// The tool that would run it is missing.
     #[error("{why}")]
     Unavailable {
-        /// What is missing.
+        /// The missing part.
         why: String,
     },
-    /// It is not a 64-bit x86 program.
+    /// The file is not a 64-bit x86 program.
     #[error("{}: {what}; the software LBR runs x86-64 ELF programs", path.as_text())]
     NotX86_64 {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// The file's actual type.
         what: String,
     },
-    /// It cannot be pinned there.
-    #[error("there is no CPU {cpu} to run on; this process may use: {allowed}")]
+    /// The program cannot be pinned to that CPU.
+    #[error("CPU {cpu} is not available; this process may use: {allowed}")]
     NoSuchCpu {
-        /// As asked.
+        /// The requested CPU.
         cpu: u32,
-        /// The CPUs of our own affinity mask, as a list of ranges.
+        /// The CPUs in this process's affinity, as a list of ranges.
         allowed: String,
     },
-    /// The kernel agreed to pin this thread, and it still ran elsewhere.
-    #[error("this thread was pinned to CPU {cpu} and runs on {seen}")]
+    /// The kernel accepted the pinning, but the thread ran elsewhere.
+    #[error("this thread was pinned to CPU {cpu} but runs on {seen}")]
     NotThere {
-        /// As asked.
+        /// The requested CPU.
         cpu: u32,
-        /// Where it was seen.
+        /// The CPU it ran on.
         seen: usize,
     },
-    /// The asked start was never reached.
+    /// The requested start was never reached.
     #[error("the program ended before it reached {symbol}: nothing was recorded")]
     NeverReached {
-        /// The address or name asked for.
+        /// The requested address or name.
         symbol: String,
     },
-    /// A system call that tracing needs failed.
+    /// A system call needed for tracing failed.
     #[error("{what}: {cause}")]
     Os {
-        /// What was tried.
+        /// The failed operation.
         what: String,
-        /// The system's words.
+        /// The system's error message.
         cause: std::io::Error,
     },
 }

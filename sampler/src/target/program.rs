@@ -1,4 +1,4 @@
-//! The file of a program: where it is, and whether it can be recorded.
+//! Finding and checking a program's file.
 
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -10,7 +10,7 @@ use object::read::elf::FileHeader;
 
 use super::SourceError;
 
-/// What kind of file a program is.
+/// The type of a program file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
     /// An x86-64 ELF file with this entry address, before relocation.
@@ -18,12 +18,12 @@ pub enum ProgramKind {
         /// `e_entry`.
         entry: u64,
     },
-    /// A script: the kernel runs the interpreter that its first line names.
+    /// A script: the kernel runs the interpreter in its first line.
     Script,
 }
 
-/// Finds the file of a program as a shell would: as a path where the name has
-/// a slash, in PATH otherwise (where that [may choose](environment::trusted)).
+/// Finds a program's file as a shell does: by path if the name contains a slash, else in PATH (if
+/// that is [trusted](environment::trusted)).
 ///
 /// # Errors
 /// [`SourceError::NotFound`], [`SourceError::NotExecutable`].
@@ -35,13 +35,13 @@ pub fn find(program: &str) -> Result<PathBuf, SourceError> {
             .map_err(|cause| SourceError::NotExecutable { path, cause });
     }
     let mut refused = None;
-    // What execvp(3) takes where PATH is not set, or not to be trusted.
+    // The search path of execvp(3) without PATH, also used if PATH is not trusted.
     let search = environment::trusted("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     for folder in std::env::split_paths(&search).filter(|_| !program.is_empty()) {
         let path = folder.join(program);
         match executable(&path) {
             Ok(()) => return Ok(path),
-            // In a folder that may not be searched nobody knows what is there.
+            // The contents of an unsearchable folder are unknown.
             Err(cause)
                 if cause.kind() == io::ErrorKind::PermissionDenied
                     && path.symlink_metadata().is_ok() =>
@@ -59,19 +59,17 @@ fn executable(path: &Path) -> io::Result<()> {
     if metadata.is_dir() {
         return Err(io::Error::from_raw_os_error(libc::EISDIR));
     }
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
         return Err(io::Error::from_raw_os_error(libc::EACCES));
     }
     Ok(())
 }
 
-/// Looks at the first bytes of a program: x86-64 ELF, a script, or nothing
-/// that can be traced.
+/// Inspects the first bytes of a program: x86-64 ELF, a script, or a file that cannot be traced.
 ///
 /// # Errors
-/// [`SourceError::NotX86_64`], [`SourceError::NotExecutable`] where the file
-/// cannot be read.
+/// [`SourceError::NotX86_64`], [`SourceError::NotExecutable`] if the file is unreadable.
 pub fn inspect(path: &Path) -> Result<ProgramKind, SourceError> {
     let refuse =
         |what: &str| SourceError::NotX86_64 { path: path.to_owned(), what: what.to_owned() };
@@ -106,6 +104,6 @@ pub fn inspect(path: &Path) -> Result<ProgramKind, SourceError> {
         object::elf::ET_EXEC | object::elf::ET_DYN => {
             Ok(ProgramKind::Elf { entry: elf.e_entry(endian) })
         }
-        _ => Err(refuse("an ELF file that is no program")),
+        _ => Err(refuse("an ELF file other than a program")),
     }
 }

@@ -1,7 +1,7 @@
-//! Whose code ran: the target's mappings, and how often it was switched out.
+//! Ownership of executed code: the target's mappings, and how often it was switched out.
 //!
-//! Branch records carry no process. A stack with a branch of user code that
-//! the target never had mapped is another task's, at least in part.
+//! Branch records do not name a process. A stack with a user-mode branch outside of the target's
+//! mappings belongs at least partly to another task.
 
 use lbr_msr::text::AsText;
 use std::collections::{HashMap, HashSet};
@@ -17,26 +17,25 @@ use crate::maps::{self, Mapping};
 use crate::source::ptrace::code::read;
 use crate::target::ThreadId;
 
-/// Knows which addresses of user code are the target's.
+/// The set of user code addresses of the target.
 pub trait UserCode: Send {
-    /// Looks at the target's mappings again. Events of those that were not
-    /// there before, with this time.
+    /// Reads the target's mappings again. Returns events for the new ones, with this time.
     fn look(&mut self, time: u64) -> Vec<Event>;
 
-    /// Whether the target has, or had, executable memory there. As of the last
+    /// Whether the target has, or had, executable memory at the address, as of the last
     /// [`look`](Self::look).
     fn owns(&self, address: u64) -> bool;
 }
 
-/// Asks a target's code about the branches of a stack.
+/// Checks a stack's branches against the target's code.
 pub(super) fn owns(mut code: Box<dyn UserCode>) -> Owns {
     Box::new(move |time, entries, events| {
         let is_outside = |code: &dyn UserCode| {
             entries
                 .iter()
                 .flat_map(|entry| [entry.from, entry.to])
-                // The kernel's half belongs to nobody: a return from it, a
-                // start that the CPU hides.
+                // Kernel addresses belong to no process: returns from the kernel, and hidden
+                // sources.
                 .any(|address| address >> 63 == 0 && !code.owns(address))
         };
         if !is_outside(&*code) {
@@ -47,26 +46,26 @@ pub(super) fn owns(mut code: Box<dyn UserCode>) -> Owns {
     })
 }
 
-/// Counts how often the target had to give up its CPU.
+/// Counts involuntary context switches of the target.
 pub trait Switches: Send {
-    /// So many times since the call before; `None` where that cannot be told.
+    /// The count since the last call; `None` if unknown.
     fn since_last(&mut self) -> Option<u64>;
 }
 
-/// The executable mappings of a process, as `/proc/PID/maps` shows them when
-/// it is looked at. A mapping that comes and goes between two looks is missed.
+/// The executable mappings of a process, as of each look at `/proc/PID/maps`. Misses mappings that
+/// exist only between two looks.
 #[derive(Debug)]
 struct Mapped {
     id: ThreadId,
     told: HashSet<Mapping>,
 }
 
-/// The code of a process. Clones share what was seen.
+/// The code of a process. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct ProcessCode(Arc<Mutex<Mapped>>);
 
 impl ProcessCode {
-    /// Of a process; nothing is looked at yet.
+    /// For a process; does not look yet.
     pub(in crate::source) fn new(id: ThreadId) -> ProcessCode {
         ProcessCode(Arc::new(Mutex::new(Mapped { id, told: HashSet::new() })))
     }
@@ -76,10 +75,10 @@ impl UserCode for ProcessCode {
     fn look(&mut self, time: u64) -> Vec<Event> {
         let mut mapped = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let id = mapped.id;
-        // A process that has gone has no mappings; what it had is known.
+        // A process that has ended has no mappings; the earlier ones stay known.
         let found = maps::read(id.pid.cast_signed()).unwrap_or_default();
         let mut events = Vec::new();
-        // The vsyscall page lies in the kernel's half, and every process has it.
+        // The vsyscall page is in the kernel's half, and every process has it.
         for mapping in found.into_iter().filter(|m| m.is_executable() && m.start >> 63 == 0) {
             if !mapped.told.contains(&mapping) {
                 events.push(Event::Mmap(Box::new(mapping.event(time, id))));
@@ -95,11 +94,11 @@ impl UserCode for ProcessCode {
     }
 }
 
-/// The most branches whose type is kept.
+/// Maximum number of cached branch types.
 const MOST_KNOWN: usize = 1 << 20;
 
-/// Names types from the code that a process has at the moment. What it could
-/// name once is kept: a program that replaces its code confuses it.
+/// Returns types from the process's current code. Results are cached, so a program that replaces
+/// its code gets stale types.
 pub(super) fn classifier() -> Classify {
     let mut known: HashMap<u64, Option<BranchType>> = HashMap::new();
     Box::new(move |pid, address| {
@@ -120,15 +119,15 @@ pub(super) fn classifier() -> Classify {
     })
 }
 
-/// The name of a process as an event.
+/// An event with the name of a process.
 pub(in crate::source) fn comm(id: ThreadId, time: u64, exec: bool) -> Option<Event> {
     let name = std::fs::read(format!("/proc/{}/comm", id.pid)).ok()?;
     let comm = name.as_text().trim_end_matches('\n').to_owned();
     Some(Event::Comm(Comm { time, pid: id.pid, tid: id.tid, comm, exec }))
 }
 
-/// The involuntary context switches of a process with one thread. With more
-/// than one they switch with each other, which says nothing.
+/// The involuntary context switches of a single-threaded process. Several threads also switch among
+/// themselves, so their counts mean nothing.
 #[derive(Debug)]
 pub(super) struct ProcessSwitches {
     status: Option<File>,
@@ -182,7 +181,7 @@ mod tests {
         let status = b"Name:\tx\nThreads:\t1\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t42\n";
         assert_eq!(involuntary(status), Some(42));
         let two = b"Threads:\t2\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t42\n";
-        assert_eq!(involuntary(two), None, "threads switch with each other");
+        assert_eq!(involuntary(two), None, "threads switch among themselves");
         assert_eq!(involuntary(b"Threads:\t1\n"), None);
         assert_eq!(involuntary(b""), None);
     }
@@ -192,7 +191,7 @@ mod tests {
         let pid = std::process::id();
         let mut code = ProcessCode::new(ThreadId { pid, tid: pid });
         let here = our_own_code_is_ours_and_told_once as fn() as usize as u64;
-        assert!(!code.owns(here), "nothing was looked at yet");
+        assert!(!code.owns(here), "no look yet");
         let events = code.look(5);
         assert!(code.owns(here) && !code.owns(0x1000));
         let holds = |event: &Event| match event {

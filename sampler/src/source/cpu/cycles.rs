@@ -1,4 +1,4 @@
-//! The time-stamp counter: what a drain costs, and on which CPU it ran.
+//! The time-stamp counter: the cost of a drain, and the CPU it ran on.
 #![allow(unsafe_code, reason = "RDTSCP, which the x86 crate offers as unsafe")]
 
 use lbr_msr::probe::RecordedCpuid;
@@ -10,7 +10,7 @@ const RDTSCP: u32 = 1 << 27;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock(());
 
-/// A moment on a CPU.
+/// A point in time on one CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     cycles: u64,
@@ -18,24 +18,23 @@ pub(super) struct Moment {
 }
 
 impl Clock {
-    /// `None` where the CPU lacks RDTSCP.
+    /// `None` if the CPU lacks RDTSCP.
     pub(super) fn find() -> Option<Clock> {
         let leaf = RecordedCpuid::here().get(0x8000_0001, 0)?;
         (leaf.edx & RDTSCP != 0).then_some(Clock(()))
     }
 
     pub(super) fn now(self) -> Moment {
-        // SAFETY: a `Clock` exists only where CPUID announces RDTSCP, and
-        // Linux leaves CR4.TSD clear unless a program asks for it by prctl,
-        // which this one does not.
+        // SAFETY: a `Clock` exists only if CPUID announces RDTSCP. Linux leaves CR4.TSD clear
+        // unless a program sets it by prctl, which this one does not.
         let (cycles, aux) = unsafe { x86::time::rdtscp() };
-        // Linux puts the CPU into the low 12 bits, the node above them.
+        // Linux puts the CPU number into the low 12 bits, the node above them.
         Moment { cycles, cpu: aux & 0xFFF }
     }
 }
 
 impl Moment {
-    /// TSC cycles since `before`; `None` where the thread has changed CPUs.
+    /// TSC cycles since `before`; `None` if the thread changed CPUs.
     pub(super) fn since(self, before: Moment) -> Option<u64> {
         (self.cpu == before.cpu).then(|| self.cycles.wrapping_sub(before.cycles))
     }

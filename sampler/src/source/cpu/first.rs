@@ -1,4 +1,4 @@
-//! Precedence over every ordinary task of a CPU, and a CPU that stays awake.
+//! Real-time priority over ordinary tasks, and preventing deep C-states.
 #![allow(unsafe_code, reason = "sched_setscheduler(2), which nix does not have")]
 
 use std::fs::File;
@@ -8,16 +8,15 @@ use lbr_msr::access::Root;
 use nix::errno::Errno;
 use nix::libc;
 
-/// The lowest real-time priority is above every ordinary task.
+/// The lowest real-time priority exceeds that of every ordinary task.
 const PRIORITY: i32 = 1;
 
-/// Gives the calling thread SCHED_FIFO: nothing ordinary runs on its CPU while
-/// it wants to.
+/// Gives the calling thread SCHED_FIFO: no ordinary task runs on its CPU while it is runnable.
 ///
 /// # Errors
 /// EPERM without CAP_SYS_NICE or a limit on real-time priorities (RLIMIT_RTPRIO).
 pub(super) fn go_first() -> io::Result<()> {
-    // SAFETY: the structure is a plain number, all zero is a value of it.
+    // SAFETY: the structure is a plain number, for which all zeros is valid.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = PRIORITY;
     // SAFETY: `parameters` outlives the call; 0 is the calling thread.
@@ -25,24 +24,23 @@ pub(super) fn go_first() -> io::Result<()> {
     Ok(Errno::result(done).map(drop)?)
 }
 
-/// Whether `go_first` would succeed, without doing it to the caller.
+/// Whether `go_first` would succeed, without applying it to the caller.
 #[must_use]
 pub fn may_go_first() -> bool {
-    // Never panics: the closure makes one system call.
+    // Never panics: the closure only makes one system call.
     std::thread::spawn(|| go_first().is_ok()).join().unwrap_or(false)
 }
 
-/// Keeps every CPU out of deep C-states, where the records of some are lost
-/// (SDM 17.10.3), until it is dropped.
+/// Keeps all CPUs out of deep C-states, which clear the records of some (SDM 17.10.3), until
+/// dropped.
 #[derive(Debug)]
 pub struct Awake {
-    /// The request ends when the last descriptor is closed.
+    /// The request ends when its last descriptor is closed.
     _request: File,
 }
 
 impl Awake {
-    /// Asks the kernel for a wake-up latency of 0 through
-    /// `/dev/cpu_dma_latency`.
+    /// Requests a wake-up latency of 0 through `/dev/cpu_dma_latency`.
     ///
     /// # Errors
     /// The file cannot be opened or written (most often: not root).

@@ -1,24 +1,23 @@
-//! Whether the sampler held its CPU while the ring was off.
+//! Whether the sampler kept its CPU while recording was off.
 //!
-//! SCHED_FIFO keeps ordinary tasks away only while the sampler wants to run.
-//! A lock of the kernel that a page fault or a file in `/proc` waits for, or
-//! the limit on real-time tasks (`/proc/sys/kernel/sched_rt_runtime_us`), gives
-//! the CPU to the target all the same, and what that does then is recorded
-//! nowhere. The kernel counts for each thread how often that happened.
+//! SCHED_FIFO keeps ordinary tasks away only while the sampler is runnable. If it waits for a
+//! kernel lock (in a page fault or a `/proc` file), or reaches the limit on real-time tasks
+//! (`/proc/sys/kernel/sched_rt_runtime_us`), the target runs unrecorded. The kernel counts such
+//! context switches for each thread.
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// How often the calling thread had given up its CPU.
+/// The calling thread's context switches so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Given {
-    /// Because it waited for something. getrusage(2), ru_nvcsw.
+    /// Voluntary, to wait. getrusage(2), ru_nvcsw.
     waited: i64,
-    /// Because it was made to. ru_nivcsw.
+    /// Involuntary. ru_nivcsw.
     made: i64,
 }
 
 impl Given {
-    /// Until now; `None` where the kernel does not say.
+    /// The counts so far; `None` if the kernel does not report them.
     pub(super) fn now() -> Option<Given> {
         let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
         Some(Given {
@@ -28,9 +27,9 @@ impl Given {
     }
 }
 
-/// Whether the thread held its CPU from one freeze to the thaw and through the
-/// next sleep: `frozen` was taken after the freeze, `before` just before the
-/// thaw, `after` behind the sleep, which alone may give the CPU up, once.
+/// Whether the thread kept its CPU from one freeze to the thaw and through the next sleep: `frozen`
+/// was taken after the freeze, `before` just before the thaw, `after` after the sleep, which may
+/// give up the CPU once.
 pub(super) fn held(frozen: Option<Given>, before: Option<Given>, after: Option<Given>) -> bool {
     let (Some(frozen), Some(before), Some(after)) = (frozen, before, after) else { return false };
     frozen == before && after.made == before.made && after.waited.wrapping_sub(before.waited) <= 1
@@ -44,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_sleep_gives_the_cpu_up_once_and_of_its_own_accord() {
-        // Another task may take the CPU meanwhile: not every time.
+        // Another task may take the CPU, but not every time.
         let is_seen = (0..200).any(|_| {
             let before = Given::now().expect("a count");
             std::thread::sleep(Duration::from_millis(1));
@@ -57,12 +56,12 @@ mod tests {
     #[test]
     fn only_the_sleep_may_give_it_up() {
         let given = |waited, made| Some(Given { waited, made });
-        assert!(held(given(4, 1), given(4, 1), given(4, 1)), "the sleep was over already");
+        assert!(held(given(4, 1), given(4, 1), given(4, 1)), "the sleep had already ended");
         assert!(held(given(4, 1), given(4, 1), given(5, 1)));
-        assert!(!held(given(4, 1), given(5, 1), given(5, 1)), "waited with the ring off");
-        assert!(!held(given(4, 1), given(4, 2), given(5, 2)), "made to with the ring off");
+        assert!(!held(given(4, 1), given(5, 1), given(5, 1)), "waited while recording was off");
+        assert!(!held(given(4, 1), given(4, 2), given(5, 2)), "preempted while recording was off");
         assert!(!held(given(4, 1), given(4, 1), given(6, 1)), "waited before the thaw or later");
-        assert!(!held(given(4, 1), given(4, 1), given(5, 2)), "made to before the thaw or later");
+        assert!(!held(given(4, 1), given(4, 1), given(5, 2)), "preempted before the thaw or later");
         assert!(!held(None, given(4, 1), given(4, 1)), "not known");
     }
 }

@@ -1,31 +1,24 @@
-//! The registers of this machine's CPUs: a sampler thread for each, the target
-//! beside them.
+//! The registers of this machine's CPUs, with a sampler thread for each, and the target.
 //!
 //! # Placements
 //!
-//! - **On the CPU of the target**, with SCHED_FIFO over it: the target cannot
-//!   run while its ring is read, so nothing is missing between two drains, and
-//!   [the way from thaw to freeze](same_cpu) takes no branch. Where the
-//!   sampler itself had to wait in that time, or was kept from its CPU, the
-//!   next stack claims no join. Without SCHED_FIFO the target may run between
-//!   freeze and thaw, and every stack is cut.
-//! - **Beside it**, from another CPU: every register access interrupts the CPU
-//!   of the target, which runs on between them. Every stack is contiguous
-//!   inside and cut. Where registers are reached in one call (msr-safe) one
-//!   interrupt does it all, and nothing is cut.
+//! - **On the target's CPU**, with SCHED_FIFO over it: the target cannot run during a drain, so
+//!   nothing is missing between two drains, and [the path from thaw to freeze](same_cpu) takes no
+//!   branch. If the sampler had to wait in that time or lost its CPU, the next stack is not joined.
+//!   Without SCHED_FIFO, the target may run between freeze and thaw, and every stack is cut.
+//! - **From another CPU**: every register access interrupts the target's CPU, which keeps running
+//!   in between. Every stack is contiguous inside and cut. If the registers are reached in one call
+//!   (msr-safe), one interrupt is enough, and nothing is cut.
 //!
-//! # Whose branches
+//! # Ownership of branches
 //!
-//! Records carry no process. Of a [`Target`] with code of its
-//! own, a stack with a user-mode branch from or to anywhere else is `mixed`.
-//! One across which the target (if it has one thread) lost its CPU
-//! involuntarily, other than to our sampler, claims no join: most often a
-//! kernel thread ran, but what runs at the same addresses, such as a forked
-//! child on that CPU or another program that is not position-independent,
-//! cannot be told apart.
-//! Mappings are looked at where the target starts and ends and whenever a
-//! branch lies outside of those known: one that comes and goes without a
-//! recorded branch is missed.
+//! Records do not name a process. If the [`Target`] has code, a stack with a user-mode branch
+//! outside of it is `mixed`. If a single-threaded target lost its CPU involuntarily to a task other
+//! than the sampler, the stack is not joined: most often a kernel thread ran, but code at the same
+//! addresses, such as a forked child on that CPU or another program that is not
+//! position-independent, cannot be distinguished. Mappings are read when the target starts and ends
+//! and whenever a branch is outside of the known ones; a mapping without a recorded branch may be
+//! missed.
 
 pub(in crate::source) mod code;
 mod cycles;
@@ -56,25 +49,23 @@ use same_cpu::Control;
 use sampler::CpuSampler;
 use target::Target;
 
-/// The sentence for a CPU whose ring has no filter (Core 2, Bonnell): `None`
-/// where it has one.
+/// Why a CPU whose LBR has no filter (Core 2, Bonnell) cannot be recorded; `None` if it has one.
 #[must_use]
 pub fn unrecordable(caps: &LbrCaps) -> Option<&'static str> {
     let is_ring = caps.facility == Facility::IntelLegacy;
     (is_ring && caps.filter == FilterRegister::None).then_some(
-        "its ring has no filter, and between any two register accesses the kernel's own branches \
-         overwrite every slot: user code cannot be recorded through the msr driver",
+        "its LBR has no filter, and between any two register accesses the kernel's own branches \
+         overwrite every record: user code cannot be recorded through the msr driver",
     )
 }
 
-/// Waits on the target's CPU with recording on.
+/// Waits on the target's CPU while recording.
 pub trait RecordUntil {
-    /// Writes `thawed` to the control register, sleeps until `deadline` of
-    /// CLOCK_MONOTONIC, switches recording off; returns what the control
-    /// register held before that.
+    /// Writes `thawed` to the control register, sleeps until `deadline` of CLOCK_MONOTONIC, then
+    /// disables recording. Returns the control register's value before that.
     ///
     /// # Errors
-    /// The access that failed.
+    /// The failed access.
     fn record_until(&mut self, thawed: u64, deadline: Duration) -> Result<u64, MsrError>;
 }
 
@@ -88,7 +79,7 @@ impl RecordUntil for Control<'_> {
 pub struct CpuRing<'a> {
     /// The registers; recording is on.
     pub registers: &'a mut (dyn MsrWrite + Send),
-    /// To drain from the CPU itself; `None` drains from beside it.
+    /// How to drain from the CPU itself; `None` drains from another CPU.
     pub same_cpu: Option<Box<dyn RecordUntil + Send + 'a>>,
 }
 
@@ -101,11 +92,10 @@ impl std::fmt::Debug for CpuRing<'_> {
     }
 }
 
-/// The armed rings of CPUs, and what runs on these. The caller has armed the
-/// rings and restores them afterwards.
+/// The armed LBRs of CPUs, and their target. The caller arms the LBRs and restores them afterwards.
 ///
-/// The target is seen to on the calling thread. That thread and those it starts
-/// are kept off the recorded CPUs, if there are others.
+/// The calling thread controls the target. That thread and those it starts avoid the recorded CPUs
+/// if there are others.
 pub struct Cpus<'a> {
     rings: Vec<CpuRing<'a>>,
     target: &'a mut dyn Target,
@@ -120,8 +110,8 @@ impl std::fmt::Debug for Cpus<'_> {
 }
 
 impl<'a> Cpus<'a> {
-    /// `allowed`: the CPUs that this process may run on, as they were before it
-    /// [left](Moved::off) the recorded ones.
+    /// `allowed`: the CPUs that this process could use before it [left](Moved::off) the recorded
+    /// ones.
     pub fn new(rings: Vec<CpuRing<'a>>, target: &'a mut dyn Target, allowed: Affinity) -> Cpus<'a> {
         Cpus { rings, target, allowed, moved: None }
     }
@@ -167,7 +157,7 @@ impl<'a> Source<'a> for Cpus<'a> {
 
     fn run(&mut self, gate: &Gate) -> Result<(Exit, SourceNotes), SourceError> {
         let mut emit = |event| {
-            // Where nobody listens, the decoder's failure is reported.
+            // If the receiver is gone, the decoder's failure is reported.
             let _ = gate.emit(event);
         };
         let is_over = || gate.is_closed();
@@ -175,9 +165,9 @@ impl<'a> Source<'a> for Cpus<'a> {
             gate.started(pid);
         }
         let ran = self.target.start(&mut emit).and_then(|()| self.target.wait(&is_over, &mut emit));
-        // Types are read from the target's code, which is there until it ends.
+        // Types are decoded from the target's code, which exists until it ends.
         gate.end();
-        // It is let go whatever else went wrong.
+        // Released even after other failures.
         let exit = self.target.finish(&mut emit);
         self.moved = None;
         ran?;
@@ -185,7 +175,7 @@ impl<'a> Source<'a> for Cpus<'a> {
     }
 }
 
-/// Registers know no period, and raise no interrupt that could end one.
+/// CPU registers support only a rate: they cannot interrupt after a number of branches.
 fn pace(sampling: Sampling, nth: u64) -> Pace {
     sampling.pace(nth).unwrap_or_else(|| Pace::new(DEFAULT_HZ, nth))
 }

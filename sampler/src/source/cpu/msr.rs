@@ -1,4 +1,4 @@
-//! Registers through the `msr` driver of the kernel, one access a system call.
+//! Registers through the kernel's `msr` driver, one system call per access.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

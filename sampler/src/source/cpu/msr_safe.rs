@@ -1,4 +1,4 @@
-//! Registers through msr-safe: what its list allows, many of them in one call.
+//! Registers through msr-safe: only those in its list, many in one call.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! The ways to the registers of a CPU.
+//! The drivers that give access to CPU registers.
 
 use std::fmt::Debug;
 use std::io;
@@ -11,21 +11,19 @@ use lbr_msr::{MsrError, MsrWrite};
 
 use super::{msr, msr_safe};
 
-/// Every way to the registers, the preferred one first: a file here that
-/// implements [`Registers`], and a line.
+/// Every driver, preferred ones first: a file here that implements [`Registers`], and a line.
 pub const DRIVERS: [Driver; 2] = [msr_safe::DRIVER, msr::DRIVER];
 
-/// A driver of the kernel through which registers are reached.
+/// A kernel driver for register access.
 #[derive(Clone, Copy, Debug)]
 pub struct Driver {
-    /// As `--backend` spells it.
+    /// Its name for `--backend`.
     pub name: &'static str,
-    /// What people know it by.
+    /// Its usual name.
     pub through: &'static str,
-    /// The node of a CPU.
+    /// The path of a CPU's node.
     pub(super) node: fn(u32, &Root) -> PathBuf,
-    /// Opens the registers of a CPU, for writing too or for reading alone; what
-    /// is needed and not allowed is an error.
+    /// Opens a CPU's registers, read-write or read-only; fails if a need is not permitted.
     pub(super) open: Open,
 }
 
@@ -33,30 +31,30 @@ type Open = fn(u32, &Root, &[Need], bool) -> Result<Box<dyn Registers>, MsrError
 
 /// The registers of a CPU of this machine.
 pub trait Registers: MsrWrite + Debug + Send {
-    /// The driver they are reached through.
+    /// The driver in use.
     fn driver(&self) -> &'static Driver;
 
-    /// Writing them taints the kernel.
+    /// Whether writing taints the kernel.
     fn taints(&self) -> bool;
 
-    /// A descriptor of the node, open as the registers are, for a sampler [on
-    /// the CPU itself](super::same_cpu); `None` where one call does it all.
+    /// A descriptor of the node with the same access, for a sampler [on the same
+    /// CPU](super::same_cpu); `None` if one call reaches all registers.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     fn same_cpu(&self) -> io::Result<Option<OwnedFd>>;
 
-    /// The node: eight bytes at an offset are the register of that address.
+    /// The node's path: eight bytes at an offset are the register with that address.
     fn node(&self, root: &Root) -> PathBuf {
         (self.driver().node)(self.cpu(), root)
     }
 }
 
-/// Opens the registers of a CPU through the driver of that name, or without one
-/// through the first that is there and allows what is needed.
+/// Opens a CPU's registers through the named driver, or else through the first one that is present
+/// and permits the needed access.
 ///
 /// # Errors
-/// The access that failed; without a name, of the last driver.
+/// The failed access; without a name, of the last driver.
 pub fn open(
     name: Option<&str>,
     cpu: u32,
@@ -66,7 +64,7 @@ pub fn open(
 ) -> Result<Box<dyn Registers>, MsrError> {
     let is_wanted = |driver: &&Driver| match name {
         Some(name) => driver.name == name,
-        // Where no driver is there, the error of this one says what to do.
+        // Without any driver, the msr driver's error says what to do.
         None => (driver.node)(cpu, root).exists() || driver.name == msr::DRIVER.name,
     };
     let mut failed = MsrError::DriverMissing { path: name.unwrap_or_default().to_owned() };

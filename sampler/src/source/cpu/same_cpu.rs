@@ -1,11 +1,10 @@
-//! The wait of a sampler that shares the CPU with its target: thaw, sleep,
-//! freeze, without a branch of our own in between.
+//! The wait of a sampler that shares the CPU with its target: thaw, sleep, freeze, without taking a
+//! branch.
 //!
-//! Everything that the sampler executes in user mode between thaw and freeze
-//! is recorded like any other branch of that CPU. One `pread` of libc takes up
-//! to nine taken branches in a program with threads; ten of them overwrite a
-//! ring of 32. So the system calls stand in a row here, as instructions, and
-//! what they returned is looked at afterwards.
+//! Every user-mode branch of the sampler between thaw and freeze is recorded like any other of that
+//! CPU. One `pread` of libc takes up to nine taken branches in a multi-threaded program, so four of
+//! them overwrite an LBR of 32. Therefore the system calls are consecutive instructions here, and
+//! their results are checked afterwards.
 #![allow(unsafe_code, reason = "four system calls in one block of assembly")]
 
 use std::arch::asm;
@@ -18,24 +17,24 @@ use lbr_msr::access::Access;
 use lbr_msr::{Msr, MsrError};
 use nix::libc;
 
-/// What the four system calls take and give. The assembly counts its fields.
+/// Arguments and results of the four system calls. The assembly uses its field offsets.
 #[repr(C)]
 struct CallFrame {
-    /// Value of the control register that switches recording on.
+    /// The control register value that enables recording.
     thawed: u64,
-    /// What it held at the end of the sleep.
+    /// Its value at the end of the sleep.
     seen: u64,
-    /// The bits that stay set when recording is switched off.
+    /// The bits to keep when disabling recording.
     keep: u64,
     /// `seen & keep`.
     frozen: u64,
-    /// CLOCK_MONOTONIC at which the sleep ends.
+    /// The end of the sleep, CLOCK_MONOTONIC.
     deadline: [i64; 2],
-    /// What pwrite, clock_nanosleep, pread and pwrite returned.
+    /// The results of pwrite, clock_nanosleep, pread and pwrite.
     returned: [i64; 4],
 }
 
-/// The control register of a ring, through the `msr` driver.
+/// The control register of an LBR, through the `msr` driver.
 #[derive(Clone, Copy, Debug)]
 pub struct Control<'a> {
     /// `/dev/cpu/N/msr`, open for reading and writing.
@@ -44,22 +43,20 @@ pub struct Control<'a> {
     pub cpu: u32,
     /// The register.
     pub msr: Msr,
-    /// Its bits that switch recording on.
+    /// Its enable bits.
     pub enable: u64,
 }
 
 impl Control<'_> {
-    /// Switches recording on by writing `thawed`, sleeps until `deadline` of
-    /// CLOCK_MONOTONIC (or a signal), and switches recording off. Returns what
-    /// the register held before that.
+    /// Enables recording by writing `thawed`, sleeps until `deadline` of CLOCK_MONOTONIC (or a
+    /// signal), and disables recording. Returns the register's value before that.
     ///
     /// # Errors
-    /// An access that failed. Where the read failed, recording was switched
-    /// off all the same.
+    /// A failed access. Even if the read failed, recording was disabled.
     pub fn record_until(&self, thawed: u64, deadline: Duration) -> Result<u64, MsrError> {
         let mut frame = CallFrame {
             thawed,
-            // What stands here if the read fails.
+            // Stays unchanged if the read fails.
             seen: thawed,
             keep: !self.enable,
             frozen: 0,
@@ -82,11 +79,11 @@ impl Control<'_> {
     }
 }
 
-/// What a system call that reads or writes a register returned: eight bytes, or
-/// a negative errno.
+/// Checks the result of a system call that reads or writes a register: eight bytes, or a negative
+/// errno.
 ///
 /// # Errors
-/// What the errno means, as [`Device`](lbr_msr::access::Device) tells it.
+/// The meaning of the errno, as in [`Device`](lbr_msr::access::Device).
 pub fn transferred(returned: i64, cpu: u32, msr: Msr, access: Access) -> Result<(), MsrError> {
     match i32::try_from(returned) {
         Ok(8) => Ok(()),
@@ -107,14 +104,13 @@ pub fn transferred(returned: i64, cpu: u32, msr: Msr, access: Access) -> Result<
     }
 }
 
-/// The four system calls in a row. Not inlined, so that a test finds it by
-/// name in a program and reads its instructions.
+/// The four system calls. Not inlined, so that a test can find it by name in a program and inspect
+/// its instructions.
 #[inline(never)]
 fn row(frame: &mut CallFrame, descriptor: i32, msr: Msr) {
-    // SAFETY: the system calls read and write `frame` alone, at offsets that
-    // lie inside it (asserted below), for 8 and 16 bytes; `frame` is borrowed
-    // mutably for the whole block. A Linux system call changes rax, rcx, r11
-    // and memory that it was given; all others are inputs that stay.
+    // SAFETY: the system calls access only `frame`, at offsets inside it (asserted below), for 8
+    // and 16 bytes; `frame` is mutably borrowed for the whole block. A Linux system call changes
+    // rax, rcx, r11 and the memory it was given; all other registers are preserved inputs.
     unsafe {
         asm!(
             // pwrite64(descriptor, &frame.thawed, 8, msr)
@@ -178,15 +174,14 @@ fn row(frame: &mut CallFrame, descriptor: i32, msr: Msr) {
     }
 }
 
-/// Where that function's code lies, and a little more: after each system call
-/// the kernel returns to it with recording on.
+/// The address range of that function's code, with a margin: after each system call the kernel
+/// returns to it with recording on.
 pub(super) fn ours() -> Range<u64> {
     let start = row as fn(&mut CallFrame, i32, Msr) as usize as u64;
     start..start.saturating_add(LONGEST)
 }
 
-/// More than the block of assembly and what a compiler puts around it take; a
-/// test looks at it.
+/// An upper bound for the size of that function; checked by a test.
 const LONGEST: u64 = 512;
 
 const _: () = assert!(std::mem::offset_of!(CallFrame, thawed) == 0);
@@ -198,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// A file is a register file as well: eight bytes at an offset.
+    /// A regular file works as a register file: eight bytes at an offset.
     #[test]
     fn it_thaws_sleeps_reads_and_freezes() {
         let file = tempfile::tempfile().expect("a file");
@@ -210,7 +205,7 @@ mod tests {
         assert!(crate::clock::monotonic_ns() >= start + 3_000_000, "it slept");
         let mut bytes = [0; 8];
         file.read_exact_at(&mut bytes, 0x1D9).expect("eight bytes");
-        assert_eq!(u64::from_le_bytes(bytes), 0x4800, "frozen, and nothing else changed");
+        assert_eq!(u64::from_le_bytes(bytes), 0x4800, "frozen, with the other bits unchanged");
         assert_eq!(file.metadata().expect("metadata").len(), 0x1D9 + 8);
     }
 

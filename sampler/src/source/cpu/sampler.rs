@@ -17,12 +17,12 @@ use crate::outlet::{Outlet, SamplerError};
 use crate::pace::Pace;
 use crate::target::{Affinity, ThreadId};
 
-/// One CPU's sampler, before it runs.
+/// The sampler of one CPU, before it starts.
 pub(super) struct CpuSampler<'a> {
     pub(super) registers: &'a mut (dyn MsrWrite + Send),
     /// How to share the CPU with the target; `None` drains from another CPU.
     pub(super) same_cpu: Option<Box<dyn RecordUntil + Send + 'a>>,
-    /// The CPUs this process may run on.
+    /// The CPUs that this process may use.
     pub(super) allowed: Affinity,
     pub(super) caps: LbrCaps,
     pub(super) mode: Mode,
@@ -62,15 +62,15 @@ struct Running<'a, 'b> {
     drain: Drain,
     clock: Option<Clock>,
     outlet: &'b mut Outlet,
-    /// Switches of the target between two drains that are our doing.
+    /// Switches of the target between two drains that the sampler caused.
     own_switches: u64,
 }
 
 impl Running<'_, '_> {
-    /// On the CPU of the target: the ring is on only while this thread sleeps.
+    /// On the target's CPU: recording is on only while this thread sleeps.
     fn beneath(&mut self, mut wait: Box<dyn RecordUntil + Send + '_>) -> Result<(), MsrError> {
         let thread = self.sampler.thread;
-        // What it holds so far is not the target's: some of it is our own.
+        // The records so far include the sampler's own branches.
         let (_, mut thawed) = self.drain.drain_frozen(self.sampler.registers, thread, None)?;
         self.settle();
         let mut frozen = Given::now();
@@ -97,10 +97,10 @@ impl Running<'_, '_> {
         self.look_whose()
     }
 
-    /// From another CPU, or in one call: the ring is off only during a drain.
+    /// From another CPU, or in one call: recording is off only during a drain.
     fn beside(&mut self) -> Result<(), MsrError> {
         let thread = self.sampler.thread;
-        // What came before the target's start is not its own.
+        // Discards branches from before the target's start.
         self.drain.drain(self.sampler.registers, thread)?;
         self.settle();
         self.outlet.ready();
@@ -127,8 +127,8 @@ impl Running<'_, '_> {
         }
     }
 
-    /// From tick to tick, so that lateness does not slow the rate; what was
-    /// missed altogether is not made up for.
+    /// Relative to the last tick, so that lateness does not slow the rate; missed ticks are not
+    /// made up for.
     fn tick_after(&mut self, tick: u64) -> u64 {
         let interval = u64::try_from(self.sampler.pace.next_interval().as_nanos());
         let now = monotonic_ns();
@@ -144,7 +144,7 @@ impl Running<'_, '_> {
         }
     }
 
-    /// Switches until now are nobody's concern.
+    /// Discards the switches counted so far.
     fn settle(&mut self) {
         if let Some(switches) = &mut self.sampler.switches {
             switches.since_last();
@@ -155,7 +155,7 @@ impl Running<'_, '_> {
         let switched = self.sampler.switches.as_mut().and_then(|switches| switches.since_last());
         if switched.is_some_and(|count| count > self.own_switches) {
             self.outlet.report.switched += 1;
-            // Whoever ran instead may have had the same addresses.
+            // Another task may have run at the same addresses.
             if stack.integrity.head == Head::Joined && !stack.entries().is_empty() {
                 stack.integrity.head = Head::Unknown;
             }

@@ -1,5 +1,5 @@
-//! Counters of a program's user mode that it reads itself, by RDPMC: nothing is
-//! sampled, and no system call stands between two readings.
+//! Counters of user mode that a program reads itself with RDPMC: no sampling, and no system call
+//! between two readings.
 
 use std::fmt;
 
@@ -11,8 +11,7 @@ use perf_event_open_sys::bindings::perf_event_attr;
 use super::host::Host;
 use super::refused::{Asked, Refused};
 
-/// What is counted: core cycles, instructions, branches, those of them that were
-/// mispredicted.
+/// The counted events: core cycles, instructions, branches, mispredicted branches.
 const EVENTS: [Hardware; 4] = [
     Hardware::CPU_CYCLES,
     Hardware::INSTRUCTIONS,
@@ -20,11 +19,11 @@ const EVENTS: [Hardware; 4] = [
     Hardware::BRANCH_MISSES,
 ];
 
-/// Counters that the kernel gives: core cycles, instructions, branches,
-/// mispredicted branches, in this order.
+/// Counters from the kernel: core cycles, instructions, branches, mispredicted branches, in this
+/// order.
 #[derive(Clone, Copy)]
 pub struct Counting {
-    /// How to ask for each; `None` for one that this CPU does not have.
+    /// The attributes of each; `None` if the CPU lacks the event.
     pub attributes: [Option<perf_event_attr>; 4],
 }
 
@@ -35,11 +34,10 @@ impl fmt::Debug for Counting {
 }
 
 impl Counting {
-    /// Asks the kernel for each, for a program of ours on a CPU. Nothing is
-    /// counted yet.
+    /// Requests each for a program of ours on a CPU. Counts nothing yet.
     ///
     /// # Errors
-    /// [`Refused`] where there is none, or RDPMC is forbidden.
+    /// [`Refused`] if there is none, or RDPMC is forbidden.
     pub fn look(host: &Host, cpu: u32) -> Result<Counting, Refused> {
         let filter = BranchFilter::USER;
         host.permits(filter, false)?;
@@ -54,7 +52,7 @@ impl Counting {
         let mut refused = Refused::NoCounters;
         for (event, attributes) in EVENTS.into_iter().zip(&mut counting.attributes) {
             let mut builder = Builder::new(event);
-            // Always on a counter, or on none at all: nothing is extrapolated.
+            // Pinned to a counter or not counted at all: nothing is extrapolated.
             builder.observe_self().any_cpu().enabled(true).pinned(true);
             builder.attrs_mut().config |= u64::from(kind) << 32;
             match builder.build() {

@@ -1,4 +1,4 @@
-//! What the kernel's files say of its perf events, without asking for one.
+//! Perf support as the kernel's files describe it, without opening an event.
 
 use std::fs;
 
@@ -8,27 +8,25 @@ use lbr_msr::environment::capabilities;
 
 use super::refused::Refused;
 
-/// CAP_SYS_ADMIN and CAP_PERFMON, either of which passes by the level.
-/// capabilities(7).
+/// CAP_SYS_ADMIN and CAP_PERFMON, each of which overrides the paranoid level. capabilities(7).
 const PRIVILEGED: u64 = 1 << 21 | 1 << 38;
 
-/// The performance counters of CPUs of one kind, as the kernel knows them.
+/// A PMU of the kernel: the performance counters of CPUs of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Monitor {
-    /// PERF_TYPE of its events, where CPUs differ; 0 where they are alike, and
-    /// generic events are theirs.
+    /// PERF_TYPE of its events if the CPUs differ; 0 if they are alike and generic events work.
     pub(super) kind: u32,
-    /// The CPUs that have it, as a list of ranges; `None`: all.
+    /// Its CPUs, as a list of ranges; `None`: all.
     cpus: Option<String>,
-    /// Entries of a branch stack, 0 for none; `None` where the kernel does not
-    /// say (Linux before 4.14, and on AMD before 5.19).
+    /// Depth of a branch stack, 0 for none; `None` if the kernel does not report it (Linux before
+    /// 4.14, and on AMD before 5.19).
     pub branches: Option<u32>,
-    /// Whether programs may read their counters by RDPMC.
+    /// Whether programs may read their counters with RDPMC.
     pub rdpmc: bool,
 }
 
 impl Monitor {
-    /// Whether a CPU has it.
+    /// Whether a CPU belongs to it.
     pub(super) fn is_of(&self, cpu: u32) -> bool {
         let holds = |range: &str| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -41,15 +39,14 @@ impl Monitor {
     }
 }
 
-/// What a system allows of perf events.
+/// What the system permits for perf events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// The counters of its CPUs; `None` where the kernel lists no sources of
-    /// events at all.
+    /// The PMUs; `None` if the kernel lists no event sources at all.
     pub monitors: Option<Vec<Monitor>>,
     /// `kernel.perf_event_paranoid`.
     pub level: Option<i32>,
-    /// Whether this process is above that level; `None`: nobody says.
+    /// Whether this process may ignore that level; `None` if unknown.
     pub privileged: Option<bool>,
     /// `kernel.perf_event_max_sample_rate`.
     pub most_hz: Option<u32>,
@@ -73,14 +70,14 @@ impl Host {
                     "cpu" => 0,
                     _ => of("type").and_then(|text| text.parse().ok()).unwrap_or(0),
                 };
-                // A kernel that lists the abilities of its counters lists this one.
+                // A kernel that lists a PMU's capabilities includes this one.
                 let says = root.join(&format!("{sources}/{name}/caps")).is_dir();
                 let branches = of("caps/branches").and_then(|text| text.parse().ok());
                 let branches = branches.or(says.then_some(0));
                 let rdpmc = of("rdpmc").is_none_or(|text| text != "0");
                 Monitor { kind, cpus: of("cpus"), branches, rdpmc }
             });
-            // Of a kind of CPUs that is not here.
+            // A PMU for a kind of CPU that is absent.
             monitors.filter(|monitor| monitor.cpus.as_deref() != Some("")).collect()
         });
         let number = |path: &str| read(path)?.trim().parse::<i64>().ok();
@@ -94,14 +91,14 @@ impl Host {
         }
     }
 
-    /// Entries of the deepest branch stack; `None` where nothing says.
+    /// Depth of the deepest branch stack; `None` if unknown.
     #[must_use]
     pub fn branches(&self) -> Option<u32> {
         self.monitors.as_ref()?.iter().filter_map(|monitor| monitor.branches).max()
     }
 
-    /// What the files alone forbid: there are no counters, none with branch
-    /// stacks, or the level keeps ordinary users from it.
+    /// Checks what the files alone forbid: no counters, none with branch stacks, or a paranoid
+    /// level that excludes ordinary users.
     ///
     /// # Errors
     /// [`Refused`].
@@ -114,7 +111,7 @@ impl Host {
         self.permits(filter, whole_cpus)
     }
 
-    /// The same for counters alone.
+    /// The same check for counters only.
     pub(super) fn permits(&self, filter: BranchFilter, whole_cpus: bool) -> Result<(), Refused> {
         if self.monitors.as_ref().is_some_and(Vec::is_empty) {
             return Err(Refused::NoCounters);
@@ -128,8 +125,8 @@ impl Host {
 }
 
 /// The highest level at which an ordinary user may record this. Linux
-/// `Documentation/admin-guide/sysctl/kernel.rst`; levels above 2, which forbid
-/// everything, are Debian's and Ubuntu's.
+/// `Documentation/admin-guide/sysctl/kernel.rst`; Debian and Ubuntu add levels above 2, which
+/// forbid everything.
 pub(super) fn highest_level(filter: BranchFilter, whole_cpus: bool) -> i32 {
     match (whole_cpus, filter.kernel()) {
         (true, _) => 0,

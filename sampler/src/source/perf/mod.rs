@@ -1,18 +1,16 @@
 //! The kernel's perf events with branch stacks: perf_event_open(2).
 //!
-//! The kernel arms the branch records, reads them at the interrupt of a counter
-//! of retired branches, and saves them across context switches; no register is
-//! written by us. So there is no guard to put anything back, ordinary users may
-//! record their own programs where `kernel.perf_event_paranoid` lets them, and
-//! Secure Boot's lockdown does not matter.
+//! The kernel arms the branch records, reads them at the interrupt of a counter of retired
+//! branches, and saves them across context switches; `lbr` writes no register. So no restore guard
+//! is needed, ordinary users may record their own programs if `kernel.perf_event_paranoid` permits
+//! it, and Secure Boot's lockdown does not matter.
 //!
-//! A program, or a process that runs already, is followed thread by thread, on
-//! whatever CPUs it runs; the kernel says whose branches a stack holds, and what
-//! is mapped where. Between two stacks is whatever ran between two interrupts:
-//! none joins to the one before.
+//! A started program or a running process is followed thread by thread on all its CPUs; the kernel
+//! reports each stack's thread, and the mappings. Between two stacks lies everything that ran
+//! between two interrupts, so no stack is joined to the previous one.
 //!
-//! The ring buffers of all CPUs are emptied every few milliseconds by one
-//! sampler. What they had no room for is counted by the kernel, and announced.
+//! One sampler empties the ring buffers of all CPUs every few milliseconds. The kernel counts and
+//! reports the records that found no space.
 
 mod counting;
 mod host;
@@ -51,52 +49,52 @@ use records::{Reading, Said};
 pub use refused::Refused;
 pub use stacks::Stacks;
 
-/// Between two looks at the ring buffers. One holds the stacks of 100,000
-/// interrupts a second for that long.
+/// Time between two reads of the ring buffers. One buffer holds the stacks of 100,000 interrupts
+/// per second for that long.
 const LOOK: Duration = Duration::from_millis(5);
-/// Between two looks at the program.
+/// Time between two checks of the program.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Who makes the branches.
+/// The target of the recording.
 #[derive(Debug)]
 pub enum Subject {
-    /// A program that is started.
+    /// A program to start.
     Program {
         /// Its file.
         path: PathBuf,
-        /// What to run; with [`follow_children`](Command::follow_children) its
-        /// children are recorded too.
+        /// The command; with [`follow_children`](Command::follow_children), children are recorded
+        /// too.
         command: Box<Command>,
-        /// The CPUs that it may run on; `None`: those of this process.
+        /// The CPUs it may use; `None`: those of this process.
         pin: Option<Affinity>,
     },
-    /// A process that runs already, with the threads that it has and gets.
+    /// A running process, with its present and later threads.
     Process {
-        /// Its number.
+        /// Its process id.
         pid: u32,
-        /// When to end by ourselves.
+        /// The duration, if limited.
         limit: Option<Duration>,
     },
-    /// Whatever runs on the CPUs.
+    /// Everything that runs on the CPUs.
     Everything {
-        /// When to end by ourselves.
+        /// The duration, if limited.
         limit: Option<Duration>,
     },
 }
 
-/// What is followed, once the kernel has been asked.
+/// The target, after the events were opened.
 enum Followed {
     Program(Held, PathBuf),
     Process(u32, Option<Duration>),
     Everything(Option<Duration>),
 }
 
-/// Branch stacks of the kernel, asked for and not yet switched on.
+/// The kernel's branch stacks, opened but not yet enabled.
 pub struct Perf {
     followed: Followed,
     events: Option<Events>,
     caps: LbrCaps,
-    /// The one process that is recorded; `None`: all that the kernel tells of.
+    /// The only process to record; `None`: all that the kernel reports.
     alone: Option<u32>,
     children_left: Arc<AtomicU64>,
 }
@@ -108,10 +106,10 @@ impl std::fmt::Debug for Perf {
 }
 
 impl Perf {
-    /// Asks the kernel. A program is started as far as its `execve`; dropped
-    /// before [`run`](Source::run) it ends there.
+    /// Opens the events. A program is started up to its `execve`; it ends there if this is dropped
+    /// before [`run`](Source::run).
     ///
-    /// `caps`: the branch records of the CPUs; `cpus`: those on which to record.
+    /// `caps`: the branch records of the CPUs; `cpus`: the CPUs to record.
     ///
     /// # Errors
     /// [`Refused`].
@@ -220,7 +218,7 @@ impl<'a> Source<'a> for Perf {
     }
 }
 
-/// Lets the program go, and waits for its end.
+/// Lets the program run, and waits for its end.
 fn run_program(
     held: &mut Held,
     path: &Path,
@@ -243,7 +241,7 @@ fn run_program(
             Err(errno) => return Err(os(errno)),
         }
         if is_over() && !std::mem::replace(&mut is_killed, true) {
-            // It did not end by itself, although signals were passed on to it.
+            // It did not end, although signals were passed on to it.
             let _ = kill(pid, Signal::SIGKILL);
         }
         std::thread::sleep(NAP);
@@ -252,21 +250,21 @@ fn run_program(
     Err(SourceError::NotExecutable { path: path.to_owned(), cause })
 }
 
-/// Every process that can be seen.
+/// Every visible process.
 fn processes() -> Vec<u32> {
     let found = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     found.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// What runs before the events are switched on.
+/// What runs before the events are enabled.
 enum There {
-    /// Nothing: the events begin with the program.
+    /// Nothing: the events start with the program.
     Nothing,
-    /// Processes whose names and mappings have to be told.
+    /// Processes whose names and mappings must be reported first.
     Processes(Vec<u32>),
 }
 
-/// The sampler: takes what the kernel wrote.
+/// The sampler: reads the records that the kernel wrote.
 struct Emptying {
     events: Events,
     depth: u32,
@@ -288,20 +286,20 @@ impl Emptying {
         let mut waiting: Vec<RawStack> = Vec::new();
         let mut before = 0;
         loop {
-            // Asked before looking: what came before the end is taken.
+            // Checked before reading, so that everything before the end is read.
             let is_last_look = outlet.is_over();
             if is_last_look {
                 self.end();
             }
             let now = monotonic_ns();
             self.take_all(&mut waiting, outlet, now);
-            // Rings are looked at one after the other: what is older than the
-            // look before has come from all of them.
+            // Buffers are read one after the other: all stacks older than the previous read have
+            // arrived.
             waiting.sort_by_key(|stack| stack.time);
             let until = if is_last_look { u64::MAX } else { before };
             let settled = waiting.partition_point(|stack| stack.time <= until);
             for stack in waiting.drain(..settled) {
-                // The queue waits for room, and the kernel counts what it loses.
+                // If the queue is full this waits, and the kernel counts what it loses.
                 let _ = outlet.push(&stack);
             }
             if is_last_look {
@@ -315,8 +313,7 @@ impl Emptying {
         Ok(())
     }
 
-    /// Switches the events on where the program's start does not, and tells
-    /// what is there already.
+    /// Enables the events if the program's start does not, and reports what already exists.
     fn begin(&mut self, outlet: &Outlet) -> std::io::Result<()> {
         let There::Processes(pids) = &self.there else { return Ok(()) };
         let time = monotonic_ns();
@@ -324,30 +321,29 @@ impl Emptying {
             ring.enable()?;
         }
         self.events.others.iter_mut().try_for_each(|event| event.enable())?;
-        // Looked at later: what is mapped meanwhile is told by the kernel too.
+        // Read after enabling, because the kernel reports later mappings.
         for &pid in pids {
             let id = ThreadId { pid, tid: pid };
             let mapped = ProcessCode::new(id).look(time);
             for event in comm(id, time, false).into_iter().chain(mapped) {
-                // Where nobody listens, the recording fails for that reason.
+                // If the receiver is gone, the recording has failed anyway.
                 let _ = outlet.shared.send(event);
             }
         }
         Ok(())
     }
 
-    /// Switches the events off.
+    /// Disables the events.
     fn end(&mut self) {
         let Events { rings, others } = &mut self.events;
         for counter in rings.iter_mut().map(|ring| &mut **ring).chain(others) {
-            // One that stays on is looked at for as long as the others.
+            // One that stays enabled is read as long as the others.
             let _ = counter.disable();
         }
     }
 
-    /// Takes what was written before `now`. Looking makes branches too: where our
-    /// own are recorded, what they write is left for the next look, or there would
-    /// be no end.
+    /// Reads the records written before `now`. Reading makes branches too: if the sampler itself is
+    /// recorded, its new records wait for the next read, or reading would never end.
     fn take_all(&mut self, waiting: &mut Vec<RawStack>, outlet: &Outlet, now: u64) {
         let Emptying { events, depth, call_stack, .. } = self;
         let (mut said, mut lost) = (Vec::new(), 0);
@@ -377,13 +373,13 @@ impl Emptying {
         self.report.lost += lost;
         for event in said {
             if self.is_told(&event) {
-                // Where nobody listens, the recording fails for that reason.
+                // If the receiver is gone, the recording has failed anyway.
                 let _ = outlet.shared.send(event);
             }
         }
     }
 
-    /// Whether an event is of the recording; counts children that are not.
+    /// Whether an event belongs to the recording; counts children that do not.
     fn is_told(&self, event: &Event) -> bool {
         let pid = match event {
             Event::Mmap(map) => map.pid,
@@ -402,11 +398,10 @@ impl Emptying {
         is_meant(self.alone, pid)
     }
 
-    /// For how long what is recorded ran with the events switched on, and for how
-    /// long of that they had a counter.
+    /// The time for which the target ran with the events enabled, and for which they had a counter.
     fn scheduled(&mut self) -> Option<(Duration, Duration)> {
         let Events { rings, others } = &mut self.events;
-        // A thread's events of all CPUs are on while it runs on one of them.
+        // A thread's events are enabled on all CPUs while it runs on one of them.
         let cpus = if self.is_by_thread { u32::try_from(rings.len()).ok()? } else { 1 };
         let counters = rings.iter_mut().map(|ring| &mut **ring).chain(others);
         let times = counters.filter_map(|counter| {

@@ -1,4 +1,4 @@
-//! Asking the kernel for events, and for the ring buffers that they write to.
+//! Opens events and their ring buffers.
 #![allow(unsafe_code, reason = "the ioctl by which events share a ring buffer")]
 
 use std::io;
@@ -15,35 +15,34 @@ use super::host::{Host, Monitor};
 use super::refused::{Asked, Refused};
 use crate::config::Sampling;
 
-/// Sizes of a ring buffer, bytes, the preferred one first: with its first page
-/// it is what the kernel lets an ordinary user lock for each CPU
-/// (`kernel.perf_event_mlock_kb`, 516).
+/// Sizes of a ring buffer in bytes, preferred ones first. With its header page, the first is the
+/// limit for an ordinary user per CPU (`kernel.perf_event_mlock_kb`, 516).
 const RING_SIZES: [usize; 4] = [512 << 10, 128 << 10, 32 << 10, 8 << 10];
 
 /// The ring buffers of CPUs, and the events that write to them.
 pub(super) struct Events {
-    /// One a CPU. Each is an event too.
+    /// One per CPU. Each is also an event.
     pub(super) rings: Vec<Sampler>,
-    /// Events of further threads, which write to the same.
+    /// Events of further threads, which write to the same buffers.
     pub(super) others: Vec<Counter>,
 }
 
-/// What to ask for.
+/// The events to open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventRequest<'a> {
     pub(super) host: &'a Host,
     pub(super) filter: BranchFilter,
     pub(super) sampling: Sampling,
-    /// They begin when the program does.
+    /// Enabled when the program starts.
     pub(super) on_exec: bool,
-    /// Threads; `None`: whatever runs on the CPUs.
+    /// Threads; `None`: everything on the CPUs.
     pub(super) threads: Option<&'a [i32]>,
     pub(super) cpus: &'a [u32],
 }
 
-/// Asks for the events, switched off.
+/// Opens the events, disabled.
 pub(super) fn open(wanted: &EventRequest<'_>) -> Result<Events, Refused> {
-    // Types are saved by Linux 4.14 and later.
+    // Linux 4.14 and later save branch types.
     match open_all(wanted, true) {
         Err(Refused::Filter { .. }) => open_all(wanted, false),
         opened => opened,
@@ -83,7 +82,7 @@ fn open_all(wanted: &EventRequest<'_>, types: bool) -> Result<Events, Refused> {
             };
             let counter = match builder.build() {
                 Ok(counter) => counter,
-                // It has gone offline.
+                // The CPU has gone offline.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => break,
                 // A thread may end at any time.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) && threads.len() > 1 => {
@@ -109,8 +108,7 @@ fn open_all(wanted: &EventRequest<'_>, types: bool) -> Result<Events, Refused> {
     Ok(events)
 }
 
-/// Whether the kernel would give branch stacks of a program of ours. Nothing
-/// is recorded.
+/// Whether the kernel would provide branch stacks for a program of this user. Records nothing.
 ///
 /// # Errors
 /// [`Refused`].
@@ -126,8 +124,8 @@ pub fn attempt(host: &Host, filter: BranchFilter) -> Result<(), Refused> {
     builder.build().map(drop).map_err(|error| Refused::of(error, host, asked))
 }
 
-/// What is counted is retired branches, as the recording's head says; each
-/// sample has a branch stack.
+/// Attributes of an event that counts retired branches, as the recording's header says, with a
+/// branch stack in each sample.
 fn attributes(wanted: &EventRequest<'_>, kind: u32, types: bool) -> Builder<'static> {
     let filter = wanted.filter.normalized();
     let mut builder = Builder::new(Hardware::BRANCH_INSTRUCTIONS);
@@ -143,7 +141,7 @@ fn attributes(wanted: &EventRequest<'_>, kind: u32, types: bool) -> Builder<'sta
         .task(true)
         .sample_id_all(true)
         .clockid(Clock::MONOTONIC)
-        // Nobody waits for a wake-up: the rings are looked at by the clock.
+        // No wake-ups are needed: the buffers are read by the clock.
         .wakeup_watermark(RING_SIZES[0])
         .sample(SampleFlag::TID)
         .sample(SampleFlag::TIME)
@@ -162,7 +160,7 @@ fn attributes(wanted: &EventRequest<'_>, kind: u32, types: bool) -> Builder<'sta
     builder
 }
 
-/// A filter in the kernel's bits. It has none for `no_far`.
+/// The filter as the kernel's bits, which cannot express `no_far`.
 fn branch_sample_type(filter: BranchFilter, types: bool) -> u64 {
     const BITS: [(BranchFilter, u32); 10] = [
         (BranchFilter::USER, bindings::PERF_SAMPLE_BRANCH_USER),
@@ -181,18 +179,18 @@ fn branch_sample_type(filter: BranchFilter, types: bool) -> u64 {
     u64::from(bits.fold(types, |all, bit| all | bit))
 }
 
-/// The event with a ring buffer, as large as it may be.
+/// Maps a ring buffer for the event, as large as permitted.
 fn mapped(counter: Counter, builder: &Builder<'_>) -> Result<Sampler, Refused> {
     let mut counter = Some(counter);
     for size in RING_SIZES {
         let event = match counter.take() {
             Some(event) => event,
-            // Mapping takes the event with it where it fails.
+            // A failed mapping consumes the event.
             None => builder.build().map_err(Refused::Os)?,
         };
         match event.sampled(size) {
             Ok(ring) => return Ok(ring),
-            // mmap(2) of an event: EPERM is the limit of locked memory.
+            // mmap(2) of an event: EPERM means the limit of locked memory.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM)) => {}
             Err(error) => return Err(Refused::Os(error)),
         }
@@ -200,10 +198,10 @@ fn mapped(counter: Counter, builder: &Builder<'_>) -> Result<Sampler, Refused> {
     Err(Refused::Memory)
 }
 
-/// Lets an event write to the ring buffer of another of the same CPU.
+/// Redirects an event to the ring buffer of another on the same CPU.
 fn share(counter: &Counter, ring: &Sampler) -> io::Result<()> {
-    // SAFETY: both are open descriptors of perf events; the kernel keeps the
-    // ring buffer for as long as any event writes to it.
+    // SAFETY: both are open descriptors of perf events; the kernel keeps the ring buffer while any
+    // event writes to it.
     match unsafe { sys::ioctls::SET_OUTPUT(counter.as_raw_fd(), ring.as_raw_fd()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! Records of the kernel's ring buffer, and what they come to.
+//! Decodes records of the kernel's ring buffer.
 
 use lbr_msr::record::{Comm, Event, Label, Lost, Mmap, RawEntry, Task};
 use lbr_msr::text::AsText;
@@ -10,33 +10,33 @@ use perf_event_open_sys::bindings::{self, perf_event_header};
 use crate::drain::RawStack;
 use crate::target::ThreadId;
 
-/// What a record says.
+/// A decoded record.
 #[derive(Debug)]
 pub(super) enum Said {
     /// A sample.
     Stack(Box<RawStack>),
-    /// What ran where.
+    /// An event other than a sample.
     Event(Event),
-    /// So many records found no room in the ring buffer.
+    /// Records that found no space in the ring buffer.
     Lost(Lost),
-    /// The kernel held the event back: its interrupts came too often.
+    /// The kernel throttled the event: too many interrupts.
     Throttled,
-    /// Nothing for a recording.
+    /// A record that a recording does not need.
     Nothing,
 }
 
-/// How a ring buffer's records are read.
+/// The parser for a ring buffer's records.
 pub(super) struct Reading {
-    /// As the kernel was asked for them.
+    /// The record format that was requested.
     pub(super) config: ParseConfig<Native>,
-    /// Entries of the deepest stack.
+    /// Maximum depth of a stack.
     pub(super) depth: u32,
-    /// Stacks are the frames of a moment.
+    /// Stacks are snapshots of call frames.
     pub(super) call_stack: bool,
 }
 
 impl Reading {
-    /// Reads the body of a record.
+    /// Decodes the body of a record.
     pub(super) fn read(&self, kind: u32, misc: u16, bytes: &[u8]) -> Said {
         if kind == bindings::PERF_RECORD_SAMPLE {
             let stack = self.stack(bytes);
@@ -48,8 +48,8 @@ impl Reading {
         parser.parse_record_with_header(Side, header).unwrap_or(Said::Nothing)
     }
 
-    /// The body of a sample with the fields that are asked for: TID, TIME, CPU,
-    /// PERIOD, BRANCH_STACK. perf_event_open(2), "PERF_RECORD_SAMPLE".
+    /// Decodes a sample with the requested fields: TID, TIME, CPU, PERIOD, BRANCH_STACK.
+    /// perf_event_open(2), "PERF_RECORD_SAMPLE".
     fn stack(&self, bytes: &[u8]) -> Option<RawStack> {
         let words = bytes.as_chunks::<8>().0.iter();
         let words: Vec<u64> = words.map(|word| u64::from_ne_bytes(*word)).collect();
@@ -70,7 +70,7 @@ impl Reading {
     }
 }
 
-/// Everything but samples.
+/// Decodes all records except samples.
 struct Side;
 
 impl Side {
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// As the kernel was asked for records that end in TID, TIME and CPU.
+    /// A format whose records end in TID, TIME and CPU.
     fn reading(call_stack: bool) -> Reading {
         let mut builder = Builder::new(Software::DUMMY);
         builder

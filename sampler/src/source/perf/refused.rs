@@ -1,4 +1,4 @@
-//! Why the kernel gives no branch stacks.
+//! Why the kernel provides no branch stacks.
 
 use std::io;
 
@@ -8,23 +8,23 @@ use nix::libc;
 use super::host::{Host, highest_level};
 use crate::target::SourceError;
 
-/// Why branches cannot be recorded through perf events, and what to do next.
+/// Why perf events cannot record branches, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// ENOSYS.
     #[error("this kernel was built without perf events")]
     NoEvents,
-    /// No driver has bound to performance counters.
+    /// No driver is bound to performance counters.
     #[error("the kernel found no performance counters of this CPU")]
     NoCounters,
     /// sysfs `rdpmc` is 0.
-    #[error("programs may not read the counters of this CPU themselves (RDPMC)")]
+    #[error("programs may not read this CPU's counters with RDPMC")]
     NoRdpmc,
-    /// There are counters alone.
-    #[error("the kernel found performance counters of this CPU, and no branch records")]
+    /// There are counters without branch records.
+    #[error("the kernel found performance counters on this CPU, but no branch records")]
     NoStacks,
-    /// The system's policy.
+    /// The system's perf_event_paranoid forbids it.
     #[error(
         "kernel.perf_event_paranoid is {level}, which forbids {what} without CAP_PERFMON",
         what = match highest {
@@ -34,62 +34,62 @@ pub enum Refused {
         }
     )]
     Level {
-        /// As it is set.
+        /// The current level.
         level: i32,
-        /// The highest at which this is allowed.
+        /// The highest level that permits this.
         highest: i32,
     },
-    /// Not the system's policy.
+    /// Refused, although perf_event_paranoid permits it.
     #[error(
         "perf_event_open is not permitted, although kernel.perf_event_paranoid would allow it: the \
          filter of a container (seccomp), a security module, or a process of another user"
     )]
     Forbidden,
-    /// EINVAL or EOPNOTSUPP where there are branch stacks.
-    #[error("`{asked}` cannot be asked of the branch stacks of this CPU and kernel")]
+    /// EINVAL or EOPNOTSUPP although there are branch stacks.
+    #[error("the branch stacks of this CPU and kernel cannot do `{asked}`")]
     Filter {
-        /// What was asked.
+        /// The requested filter.
         asked: BranchFilter,
     },
-    /// A rate above the kernel's.
-    #[error("{hz} samples a second are more than this kernel takes: {most}")]
+    /// The rate exceeds the kernel's limit.
+    #[error("{hz} samples per second exceed the limit of this kernel, {most}")]
     Rate {
-        /// What was asked.
+        /// The requested rate.
         hz: u32,
         /// The kernel's limit.
         most: u32,
     },
     /// EBUSY.
     #[error(
-        "something else has the counters or the branch records for itself: a driver, Intel PT or BTS"
+        "something else has exclusive use of the counters or the branch records: a driver, Intel PT or BTS"
     )]
     Busy,
     /// EMFILE.
     #[error("too many perf events for one process: each thread and CPU takes an open file")]
     Files,
-    /// The ring buffer.
+    /// No memory for a ring buffer.
     #[error(
-        "no more memory may be locked for the kernel's ring buffers: other perf sessions have it"
+        "the limit of locked memory for perf's ring buffers is reached: other perf sessions use it"
     )]
     Memory,
-    /// There is no such process.
-    #[error("there is no process {pid}")]
+    /// The process does not exist.
+    #[error("no process {pid} is running")]
     NoProcess {
-        /// As asked.
+        /// The requested process.
         pid: u32,
     },
-    /// None of the CPUs has counters that can be used.
-    #[error("none of the CPUs to record is online with performance counters")]
+    /// None of the CPUs has usable counters.
+    #[error("none of the CPUs to record is online and has performance counters")]
     NoCpu,
     /// The program cannot be started.
     #[error(transparent)]
     Target(#[from] SourceError),
-    /// Anything else.
+    /// Any other error.
     #[error("perf_event_open: {0}")]
     Os(io::Error),
 }
 
-/// What was asked of the kernel.
+/// The request to the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) filter: BranchFilter,
@@ -99,7 +99,7 @@ pub(super) struct Asked {
 }
 
 impl Refused {
-    /// What helps, where something does.
+    /// The fix, if there is one.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         Some(match self {
@@ -107,18 +107,20 @@ impl Refused {
                 "as root: sysctl kernel.perf_event_paranoid={highest}, or setcap cap_perfmon+ep on \
                  lbr"
             ),
-            Refused::Forbidden => "let the container or the module allow it".to_owned(),
+            Refused::Forbidden => {
+                "permit perf_event_open in the container or security module".to_owned()
+            }
             Refused::Rate { hz, .. } => {
                 format!("as root: sysctl kernel.perf_event_max_sample_rate={hz}")
             }
             Refused::NoCounters => {
-                "the firmware may hide them, or a newer kernel know them".to_owned()
+                "the firmware may hide them, or a newer kernel may support them".to_owned()
             }
             Refused::NoRdpmc => {
                 "as root: echo 1 > /sys/bus/event_source/devices/cpu/rdpmc".to_owned()
             }
             Refused::Busy => "end it".to_owned(),
-            Refused::Files => "ulimit -n with a higher number".to_owned(),
+            Refused::Files => "raise the limit of open files: ulimit -n".to_owned(),
             Refused::Memory => {
                 "end them, or raise kernel.perf_event_mlock_kb or ulimit -l".to_owned()
             }
@@ -126,7 +128,7 @@ impl Refused {
         })
     }
 
-    /// What an error of perf_event_open(2) means on this host.
+    /// The cause of an error of perf_event_open(2) on this host.
     pub(super) fn of(error: io::Error, host: &Host, asked: Asked) -> Refused {
         match error.raw_os_error() {
             Some(libc::ENOSYS) => Refused::NoEvents,

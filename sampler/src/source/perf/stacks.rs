@@ -1,4 +1,4 @@
-//! Branch stacks of one process on one CPU, for whoever asks for them by hand.
+//! Branch stacks of one process on one CPU, read directly by the caller.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::records::{Reading, Said};
 use super::refused::Refused;
 use crate::config::Sampling;
 
-/// Branch stacks of user mode, taken whenever so many branches have retired.
+/// Branch stacks of user mode, taken each time a number of branches has retired.
 pub struct Stacks {
     events: Events,
     tsx: bool,
@@ -26,7 +26,7 @@ impl fmt::Debug for Stacks {
 }
 
 impl Stacks {
-    /// Asks the kernel, and begins. `caps`: the branch records of the CPU.
+    /// Opens and enables the event. `caps`: the branch records of the CPU.
     ///
     /// # Errors
     /// [`Refused`].
@@ -50,7 +50,7 @@ impl Stacks {
         Ok(Stacks { events, tsx: caps.tsx(), depth: caps.depth })
     }
 
-    /// Those that were taken since it was last asked, each newest branch first.
+    /// The stacks since the last call, each newest branch first.
     pub fn take(&mut self) -> Vec<Vec<BranchEntry>> {
         let mut stacks = Vec::new();
         for ring in &mut self.events.rings {
@@ -69,7 +69,7 @@ impl Stacks {
     }
 }
 
-/// A branch as the kernel tells it.
+/// Decodes a branch from the kernel's form.
 pub(super) fn decode(entry: &RawEntry, tsx: bool) -> BranchEntry {
     let flags = EntryFlags(entry.info.unwrap_or(0));
     RawBranch { from: entry.from, to: entry.to, flags }.decode(tsx)

@@ -1,5 +1,4 @@
-//! The instructions of a target, decoded as they stand right before they
-//! execute.
+//! The instructions of a target, decoded just before they execute.
 
 use std::collections::HashMap;
 use std::io::IoSliceMut;
@@ -21,13 +20,13 @@ const PAGE: u64 = 4096;
 pub struct Decoded {
     /// Its address.
     pub ip: u64,
-    /// What it does to the flow of control.
+    /// Its branch type, if any.
     pub insn: Insn,
-    /// What it does while it is stepped.
+    /// Its behaviour under single-step.
     pub under_trap_flag: UnderTrapFlag,
-    /// XBEGIN: where an abort goes.
+    /// For XBEGIN: the fallback address.
     pub abort_target: Option<u64>,
-    /// INT 80H, the other way into a system call.
+    /// INT 80H, the second system call instruction.
     pub int80: bool,
 }
 
@@ -42,51 +41,51 @@ impl Decoded {
         }
     }
 
-    /// Whether it is INT3, INT1 or INT n, but no system call.
+    /// Whether it is INT3, INT1 or INT n, except for system calls.
     #[must_use]
     pub fn is_interrupt(&self) -> bool {
         !self.int80 && matches!(self.insn, Insn::Branch(b) if b.branch_type == BranchType::IRQ)
     }
 
-    /// Whether it does the same whether it is stepped or not.
+    /// Whether it behaves the same when stepped.
     fn is_plain(&self) -> bool {
         self.under_trap_flag == UnderTrapFlag::Plain && self.abort_target.is_none()
     }
 
-    /// Bytes that are not 64-bit code, or cannot be read.
+    /// An instruction that cannot be read or is not 64-bit code.
     pub(super) fn unknown(ip: u64) -> Decoded {
         Decoded::new(&[], ip)
     }
 }
 
-/// Instructions that execute one after the other, whatever the registers hold:
-/// up to a branch that may go to several places, or one that must be stepped.
+/// Consecutively executed instructions whose order does not depend on registers: up to a branch
+/// with several targets, or an instruction that must be stepped.
 #[derive(Debug, Default)]
 pub(super) struct Path {
-    /// Their addresses, no two alike.
+    /// Their addresses, all different.
     pub(super) instructions: Vec<u64>,
-    /// The direct jumps and calls among them, with their places.
+    /// The direct jumps and calls among them, with their positions.
     pub(super) jumps: Vec<(usize, BranchInsn)>,
-    /// Where it ends: the address of the instruction behind.
+    /// Its end: the address after the last instruction.
     pub(super) end: u64,
 }
 
-/// Instructions of a path at most.
+/// Maximum number of instructions of a path.
 const LONGEST_PATH: usize = 64;
 
 /// The code of one process.
 #[derive(Debug, Default)]
 pub struct TracedCode {
     decoded: HashMap<u64, Decoded>,
-    /// Bytes of the pages that stay as they are, with what follows each.
+    /// Bytes of unchanging pages, including the start of the next page.
     pages: HashMap<u64, Vec<u8>>,
     paths: HashMap<u64, Arc<Path>>,
-    /// Mappings whose bytes stay as they are; `None` until they are needed.
+    /// Mappings whose bytes do not change; `None` until needed.
     fixed: Option<Vec<Mapping>>,
 }
 
 impl TracedCode {
-    /// Forgets everything: the mappings may have changed.
+    /// Clears everything: the mappings may have changed.
     pub fn forget(&mut self) {
         self.decoded.clear();
         self.pages.clear();
@@ -94,8 +93,8 @@ impl TracedCode {
         self.fixed = None;
     }
 
-    /// The instruction at `ip`, and whether it was decoded anew. It is kept
-    /// only where its bytes cannot change behind our back.
+    /// The instruction at `ip`, and whether it was newly decoded. Cached only if its bytes cannot
+    /// change unnoticed.
     pub fn at(&mut self, tid: i32, ip: u64) -> (Decoded, bool) {
         if let Some(&known) = self.decoded.get(&ip) {
             return (known, false);
@@ -118,8 +117,8 @@ impl TracedCode {
         (Decoded::new(bytes.get(..length).unwrap_or_default(), ip), true)
     }
 
-    /// The path from `ip`, up to `function` where it gets there; `tell` is called for
-    /// each branch that is decoded anew.
+    /// The path from `ip`, ending at `function` if it is reached; calls `tell` for each newly
+    /// decoded branch.
     pub(super) fn path(
         &mut self,
         tid: i32,
@@ -148,7 +147,7 @@ impl TracedCode {
                 },
                 _ => break,
             };
-            // Each address once, so that one tells how far a thread has come.
+            // Addresses are unique, so that an address shows how far a thread has run.
             if next == path.end || path.instructions.contains(&next) {
                 break;
             }
@@ -164,7 +163,7 @@ impl TracedCode {
         path
     }
 
-    /// Whether an instruction's bytes cannot change behind our back.
+    /// Whether an instruction's bytes cannot change unnoticed.
     pub(super) fn stays(&mut self, tid: i32, ip: u64) -> bool {
         self.is_fixed(tid, ip) && self.is_fixed(tid, ip.saturating_add(LONGEST as u64 - 1))
     }
@@ -179,10 +178,9 @@ impl TracedCode {
     }
 }
 
-/// Reads memory of a process; returns how many bytes could be read before the
-/// first that could not.
+/// Reads memory of a process; returns the number of bytes before the first unreadable one.
 pub fn read(tid: i32, address: u64, into: &mut [u8]) -> usize {
-    // A piece for each page: the kernel stops between pieces, not inside one.
+    // One read per page: the kernel stops between them, not inside.
     let first = usize::try_from(PAGE - address % PAGE).unwrap_or(into.len()).min(into.len());
     let second = address.checked_add(first as u64);
     let mut remote = vec![RemoteIoVec { base: address as usize, len: first }];

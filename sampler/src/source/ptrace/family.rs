@@ -1,21 +1,22 @@
-//! Threads and processes that come, go, and become other programs.
+//! Threads and processes that start, end, and execute other programs.
 
-use lbr_msr::record::Event;
+use lbr_msr::insn::Insn;
+use lbr_msr::record::{Event, MoveKind};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use super::task::{Process, Task, is_thread_of};
-use super::tracer::{Stop, Tracer, exit_of, os, task_event};
+use super::task::{Process, Task, exit_of, is_thread_of, task_event};
+use super::tracer::{Stop, Tracer, os};
 use super::{Recorder, Retire, sys};
 use crate::source::SourceError;
 use crate::target;
 use crate::target::ThreadId;
 
 impl<R: Recorder> Tracer<'_, R> {
-    /// Stops tracing a child that is stopped, and delivers `signal` (0: none).
-    /// It may use every CPU again.
+    /// Detaches from a stopped child, and delivers `signal` (0: none). The child may use every CPU
+    /// again.
     pub(super) fn let_go(&mut self, tid: i32, signal: i32) -> Result<(), Stop> {
         let _ = self.source.allowed.apply(tid);
         self.notes.children_left += 1;
@@ -25,7 +26,7 @@ impl<R: Recorder> Tracer<'_, R> {
         }
     }
 
-    /// A thread has made another, which is traced already.
+    /// A thread has created another, which is already traced.
     pub(super) fn bore(&mut self, tid: i32) -> Result<(), Stop> {
         let Some(parent) = self.tasks.get(&tid).map(|task| task.id) else { return Ok(()) };
         let message = ptrace::getevent(Pid::from_raw(tid))
@@ -41,7 +42,7 @@ impl<R: Recorder> Tracer<'_, R> {
             if let Some(start) = self.start.as_mut().filter(|_| !self.recording) {
                 start.inherited(number);
                 if leave && !shares_memory {
-                    // It may have died already.
+                    // It may have died.
                     let _ = start.disarm(number);
                 }
             }
@@ -69,13 +70,14 @@ impl<R: Recorder> Tracer<'_, R> {
         if self.recording {
             self.recorder.emit(Event::Fork(task_event(id, parent)))?;
             task.ring = Some(self.recorder.start(id)?);
+            task.model = self.source.command.model.then(Box::default);
         }
         self.tasks.insert(id.tid as i32, task);
         Ok(())
     }
 
-    /// Whether the process that a thread is making will share its memory:
-    /// vfork, or clone with CLONE_VM.
+    /// Whether the process that a thread is creating will share its memory: vfork, or clone with
+    /// CLONE_VM.
     fn shares_memory(&self, tid: i32) -> Result<bool, SourceError> {
         let regs = self.regs(tid)?;
         let flags = match regs.orig_rax.cast_signed() {
@@ -91,7 +93,7 @@ impl<R: Recorder> Tracer<'_, R> {
         Ok(flags & libc::CLONE_VM as u64 != 0)
     }
 
-    /// A process has replaced its program.
+    /// A process has executed another program.
     pub(super) fn executed(&mut self, tid: i32) -> Result<(), Stop> {
         let pid = tid.unsigned_abs();
         let former = ptrace::getevent(Pid::from_raw(tid))
@@ -106,8 +108,12 @@ impl<R: Recorder> Tracer<'_, R> {
             self.shared.left(pid);
             return self.let_go(tid, 0);
         }
-        // The call that made it was executed by the thread that is now `tid`.
+        // The thread that is now `tid` made the exec call.
+        let call = self.tasks.get(&former).and_then(|task| task.pending);
         self.retire_call(former)?;
+        if let Some(Insn::Branch(call)) = call.map(|call| call.decoded.insn) {
+            self.moved(former, MoveKind::End, call.next(), 0)?;
+        }
         let others: Vec<i32> = self
             .tasks
             .iter()
@@ -119,16 +125,19 @@ impl<R: Recorder> Tracer<'_, R> {
             self.forget_task(other)?;
         }
         let id = ThreadId { pid, tid: pid };
-        if !self.tasks.contains_key(&tid) {
-            let mut task = Task::new(id, id);
-            if self.recording {
-                task.ring = Some(self.recorder.start(id)?);
-            }
-            self.tasks.insert(tid, task);
-        }
+        let task = self.tasks.entry(tid).or_insert_with(|| Task::new(id, id));
+        // The same addresses are other code from now on.
+        task.ring.take().map_or(Ok(()), Retire::finish)?;
+        let ring = self.recording.then(|| self.recorder.start(id)).transpose()?;
+        let models = self.source.command.model && self.recording;
         if let Some(task) = self.tasks.get_mut(&tid) {
+            task.ring = ring;
+            if models {
+                task.model.get_or_insert_default();
+            }
+            task.is_placed = false;
             task.pending = None;
-            // An exec takes it away.
+            // Exec removes it.
             task.breakpoint = None;
             task.in_syscall = true;
         }
@@ -148,7 +157,7 @@ impl<R: Recorder> Tracer<'_, R> {
         self.go_on(tid, 0)
     }
 
-    /// A thread is gone: drains its ring and tells of it.
+    /// A thread has ended: drains its LBR and reports the end.
     fn forget_task(&mut self, tid: i32) -> Result<(), Stop> {
         let Some(task) = self.tasks.remove(&tid) else { return Ok(()) };
         if let Some(ring) = task.ring {
@@ -156,6 +165,25 @@ impl<R: Recorder> Tracer<'_, R> {
             self.recorder.emit(Event::Exit(task_event(task.id, task.parent)))?;
         }
         Ok(())
+    }
+
+    /// A thread is about to end: the last stop with readable registers.
+    pub(super) fn ends(&mut self, tid: i32) -> Result<(), Stop> {
+        let recorded = self.record_end(tid);
+        // Also if the recorder has closed: no signal ends this stop.
+        sys::cont(tid, 0).map_err(|e| os("ending a thread", e))?;
+        recorded
+    }
+
+    fn record_end(&mut self, tid: i32) -> Result<(), Stop> {
+        let regs = self.regs(tid)?;
+        self.settle(tid, &regs, false)?;
+        let pending = self.tasks.get(&tid).and_then(|task| task.pending);
+        if pending.is_some_and(|pending| pending.decoded.ip != regs.rip) {
+            self.retire_call(tid)?;
+        }
+        self.tasks.get_mut(&tid).into_iter().for_each(|task| task.pending = None);
+        self.moved(tid, MoveKind::End, regs.rip, 0)
     }
 
     pub(super) fn ended(&mut self, tid: i32, status: i32) -> Result<(), Stop> {

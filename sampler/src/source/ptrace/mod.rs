@@ -1,32 +1,25 @@
 //! Single-stepping a program with ptrace(2).
 //!
-//! Every thread of the target executes one instruction at a time, or runs up to
-//! the next branch whose way is not known before, where the debug registers can
-//! be had. Each instruction is decoded before it executes; where it was a branch
-//! and was taken, it is retired into that thread's ring. Nothing is guessed: what
-//! a stop does not show (kernel code, predictions, cycles) is left out, and
+//! Every thread of the target executes one instruction at a time or, if debug registers are
+//! available, runs up to the next branch whose direction is not known in advance. Each instruction
+//! is decoded before it executes; if it was a taken branch, it is retired into that thread's LBR.
+//! Nothing is guessed: what a stop does not show (kernel code, predictions, cycles) is omitted, and
 //! counted in [`SourceNotes`].
 //!
-//! The target and the thread that steps it share one CPU: the one asked for,
-//! or else the one they start on. Every step is a switch from one to the other
-//! and back, which is several times dearer across CPUs. Children that are left
-//! alone get back every CPU we may use.
+//! The target and the thread that steps it share one CPU: the requested one, or else the one they
+//! start on. Every step switches between the two twice, which costs several times more across CPUs.
+//! Children that are not followed may use all of this process's CPUs again.
 //!
-//! # What differs from a run without it
+//! # Differences from an untraced run
 //!
-//! - SIGTRAP cannot stay blocked: the kernel forces the step's own SIGTRAP
-//!   through, and would reset the program's handler. The mask is kept free of
-//!   it instead, so that the handler survives.
-//! - Restartable sequences (rseq) of the target are aborted by every step and
-//!   may never finish, as under any debugger. One that is aborted while its thread
-//!   runs takes it past the breakpoint, up to its next system call: that is counted
-//!   as a transfer that could not be read.
-//! - A setuid program runs without the rights of its owner, unless we have
-//!   CAP_SYS_PTRACE.
-//! - Where a signal handler starts, one thread's branches do not join: the
-//!   kernel's transfer to it is not seen. It is counted.
-//! - A program that writes its own read-only code through `/proc/self/mem`
-//!   may execute instructions decoded before that.
+//! - SIGTRAP cannot stay blocked: the kernel would force the step's SIGTRAP through and reset the
+//!   program's handler. The mask is kept free of SIGTRAP instead, so that the handler survives.
+//! - Every step aborts a restartable sequence (rseq), which may therefore never finish, as under
+//!   any debugger. One that is aborted while its thread runs takes the thread past its breakpoint,
+//!   up to its next system call: this counts as a transfer that could not be read.
+//! - A setuid program runs without its owner's rights, unless this process has CAP_SYS_PTRACE.
+//! - A program that changes its own read-only code through `/proc/self/mem` may execute
+//!   instructions that were decoded before the change.
 
 pub mod code;
 mod family;
@@ -42,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use lbr_msr::record::Event;
+use lbr_msr::record::{Event, MoveKind, SourceKnowledge};
 use lbr_msr::soft::{Retired, SoftLbr};
 
 use super::sites::Sites;
@@ -60,9 +53,9 @@ pub const SOFTWARE: Software = Software {
     open: |command| Ok(Box::new(Ptrace::new(command)?)),
 };
 
-/// Where branches go: what the source needs of a [`Gate`].
+/// The destination of branches: the part of [`Gate`] that this source needs.
 pub trait Recorder {
-    /// The ring of one thread.
+    /// One thread's LBR.
     type Ring: Retire;
 
     /// A thread starts.
@@ -71,7 +64,7 @@ pub trait Recorder {
     /// [`Closed`].
     fn start(&self, thread: ThreadId) -> Result<Self::Ring, Closed>;
 
-    /// Something happened beside the branches.
+    /// Emits an event other than branches.
     ///
     /// # Errors
     /// [`Closed`].
@@ -80,7 +73,7 @@ pub trait Recorder {
     /// Whether the source should stop.
     fn is_closed(&self) -> bool;
 
-    /// This process was started to be recorded.
+    /// Registers the process that was started for recording.
     fn started(&self, _pid: u32) {}
 
     /// See [`Gate::model`].
@@ -94,7 +87,7 @@ pub trait Recorder {
     }
 }
 
-/// Takes the branches of one thread: what the source needs of a [`Ring`].
+/// Receives the branches of one thread: the part of [`Ring`] that this source needs.
 pub trait Retire {
     /// Retires one taken branch.
     ///
@@ -102,7 +95,7 @@ pub trait Retire {
     /// [`Closed`].
     fn retire(&mut self, branch: &Retired) -> Result<(), Closed>;
 
-    /// Retires taken branches, the oldest first.
+    /// Retires taken branches, oldest first.
     ///
     /// # Errors
     /// [`Closed`].
@@ -118,9 +111,16 @@ pub trait Retire {
         self.retire(branch)
     }
 
-    /// See [`Ring::retire_newest`]; called where the recorder has a
-    /// [model](Recorder::model), and then followed by a flush where it has no
-    /// [period](Recorder::period).
+    /// See [`Ring::moved`].
+    ///
+    /// # Errors
+    /// [`Closed`].
+    fn moved(&mut self, _kind: MoveKind, _from: u64, _to: u64) -> Result<(), Closed> {
+        Ok(())
+    }
+
+    /// See [`Ring::retire_newest`]; called if the recorder has a [model](Recorder::model), and
+    /// followed by a flush if it has no [period](Recorder::period).
     ///
     /// # Errors
     /// [`Closed`].
@@ -189,6 +189,10 @@ impl Retire for Ring {
         Ring::retire_entry(self, branch, arguments)
     }
 
+    fn moved(&mut self, kind: MoveKind, from: u64, to: u64) -> Result<(), Closed> {
+        Ring::moved(self, kind, from, to)
+    }
+
     fn retire_newest(&mut self, left_out: u64, run: &[Retired]) -> Result<(), Closed> {
         Ring::retire_newest(self, left_out, run)
     }
@@ -206,7 +210,7 @@ impl Retire for Ring {
     }
 }
 
-/// A program that is single-stepped.
+/// A single-stepped program.
 #[derive(Debug)]
 pub struct Ptrace {
     command: Command,
@@ -214,14 +218,14 @@ pub struct Ptrace {
     /// `e_entry` of the program's file; `None` for a script.
     entry: Option<u64>,
     allowed: Affinity,
-    /// The CPU that was asked for.
+    /// The requested CPU.
     pin: Option<Affinity>,
     sites: Sites,
 }
 
 impl Ptrace {
-    /// Checks that the program can be found, is x86-64 and can be pinned as
-    /// asked. Nothing runs yet.
+    /// Checks that the program exists, is x86-64 and can use the requested CPU. Does not run it
+    /// yet.
     ///
     /// # Errors
     /// [`SourceError::NotFound`], [`SourceError::NotExecutable`],
@@ -242,10 +246,10 @@ impl Ptrace {
         Ok(Ptrace { command, path, entry, allowed, pin, sites: Sites::default() })
     }
 
-    /// [`run`](Source::run) into any recorder.
+    /// Like [`run`](Source::run), with any recorder.
     ///
-    /// Returns when all threads of the target have ended, and of its children
-    /// where they are followed. When the recorder closes, they are killed.
+    /// Returns when all threads of the target, and of followed children, have ended. Kills them
+    /// when the recorder closes.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -258,9 +262,8 @@ impl Ptrace {
 
         let shared = Shared { running: Mutex::default(), sites: self.sites.clone() };
         let caller = std::thread::current();
-        // A thread of its own: ptrace and waitpid go by thread, so this one
-        // can neither steal nor lose the caller's children, and its death
-        // takes the target along (EXITKILL).
+        // A separate thread, because ptrace and waitpid work per thread: it can neither reap nor
+        // lose the caller's children, and its death kills the target (EXITKILL).
         std::thread::scope(|scope| {
             let tracer = scope.spawn(|| {
                 let result = Tracer::launch(self, recorder, &shared).and_then(Tracer::run);
@@ -281,6 +284,10 @@ impl Ptrace {
 impl Source<'_> for Ptrace {
     fn name(&self) -> &'static str {
         "ptrace"
+    }
+
+    fn knowledge(&self) -> SourceKnowledge {
+        self.command.knowledge()
     }
 
     fn decoding(&mut self) -> Decoding {

@@ -1,12 +1,10 @@
-//! Running up to the next branch that may go to several places, by a breakpoint
-//! of the thread in a debug register: fewer stops than a step for each
-//! instruction.
+//! Runs a thread up to the next branch with several possible targets, with a breakpoint in a debug
+//! register: fewer stops than single-stepping.
 //!
-//! Only through code whose bytes stay as they are. What comes first may be a
-//! conditional branch: the flags tell where it goes. Whatever stops a thread in
-//! between, such as a signal, its address tells how far it has come. One that
-//! is somewhere else was moved by the kernel; it has run past its breakpoint
-//! then, and stops at its next system call.
+//! Only through code whose bytes do not change. The first instruction may be a conditional branch,
+//! whose direction the flags tell. If something such as a signal stops a thread earlier, its
+//! address shows how far it has run. A thread at any other address was moved by the kernel past its
+//! breakpoint; it stops at its next system call.
 
 use lbr_msr::insn::{BranchInsn, Insn};
 use lbr_msr::record::HwBranchType;
@@ -19,18 +17,18 @@ use super::sys::{self, RESUME_FLAG};
 use super::task::{Passage, Run};
 use super::tracer::{Stop, Tracer, os};
 
-/// Whether breakpoints can be had.
+/// Whether breakpoints are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Breakpoints {
     Unknown,
-    /// This thread has one where it stands: a step of it must not get on.
+    /// This thread has a breakpoint at its current address, which must stop a step.
     Tried(i32),
     Work,
     Missing,
 }
 
 impl<R: Recorder> Tracer<'_, R> {
-    /// Runs a stopped thread, if that gets further than a step does.
+    /// Runs a stopped thread, if that gets further than a step.
     pub(super) fn run_on(&mut self, tid: i32, regs: &user_regs_struct) -> Result<bool, Stop> {
         let ip = regs.rip;
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(false) };
@@ -72,7 +70,7 @@ impl<R: Recorder> Tracer<'_, R> {
             }
         }
         if start != ip && function == Some(start) {
-            // Its arguments are seen at a stop only.
+            // Its arguments are only visible at a stop.
             return Ok(false);
         }
         let path = code.path(tid, start, function, tell);
@@ -87,13 +85,14 @@ impl<R: Recorder> Tracer<'_, R> {
             task.passage = Passage::Stepped;
             task.run = Some(Run { start: ip, first, path });
         }
-        // Not simply on: a thread that was moved must stop some time.
+        // With stops at system calls, so that a thread that was moved past its breakpoint stops at
+        // all.
         sys::to_syscall(tid).map_err(|e| os("running the program", e))?;
         Ok(true)
     }
 
-    /// A thread that runs has stopped, at its breakpoint or elsewhere: retires
-    /// what it has executed.
+    /// A running thread has stopped, at its breakpoint or elsewhere: retires the branches it
+    /// executed.
     pub(super) fn settle(
         &mut self,
         tid: i32,
@@ -115,17 +114,33 @@ impl<R: Recorder> Tracer<'_, R> {
             return Ok(());
         };
         self.notes.instructions += executed as u64;
-        if let Some((branch, true)) = first
+        let mut ticked = 0;
+        if let Some((branch, taken)) = first
             && executed > 0
+            && let Some(task) = self.tasks.get_mut(&tid)
         {
-            let to = branch.target.unwrap_or_default();
-            self.retire(tid, &Retired::user(branch.ip, to, HwBranchType::Cond))?;
+            ticked = 1;
+            task.tick(1);
+            if taken {
+                let to = branch.target.unwrap_or_default();
+                let retired = Retired::user(branch.ip, to, HwBranchType::Cond);
+                let retired = task.modelled(&branch, retired);
+                self.retire(tid, &retired)?;
+            } else {
+                task.not_taken(&branch);
+            }
         }
-        for (_, jump) in path.jumps.iter().filter(|(place, _)| lead + place < executed) {
-            let retired = Retired::user(jump.ip, jump.target.unwrap_or_default(), jump.class);
-            let zero_length_call = jump.is_zero_length_call();
-            self.retire_to(tid, &Retired { zero_length_call, ..retired }, regs)?;
+        for (place, jump) in path.jumps.iter().filter(|(place, _)| lead + place < executed) {
+            let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+            let upto = lead + place + 1;
+            task.tick(upto - ticked);
+            ticked = upto;
+            let mut retired = Retired::user(jump.ip, jump.target.unwrap_or_default(), jump.class);
+            retired.zero_length_call = jump.is_zero_length_call();
+            let retired = task.modelled(jump, retired);
+            self.retire_to(tid, &retired, regs)?;
         }
+        self.tasks.get_mut(&tid).into_iter().for_each(|task| task.tick(executed - ticked));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What the tracer and the thread that waits for it both see.
+//! State shared by the tracer and the thread that waits for it.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use super::tracer::pid_of;
 use crate::source::sites::Sites;
 
-/// What the tracer and the thread that waits for it both see.
+/// State shared by the tracer and the thread that waits for it.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Processes that run under us.
+    /// The traced processes.
     pub(super) running: Mutex<HashSet<u32>>,
     pub(super) sites: Sites,
 }
@@ -22,12 +22,12 @@ impl Shared {
         }
     }
 
-    /// A process runs under us from here on.
+    /// Adds a traced process.
     pub(super) fn runs(&self, pid: u32) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
     }
 
-    /// A process is no longer ours; whether it was.
+    /// Removes a process; returns whether it was traced.
     pub(super) fn left(&self, pid: u32) -> bool {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid)
     }

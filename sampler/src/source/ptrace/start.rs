@@ -1,4 +1,4 @@
-//! Running at full speed to the place where recording starts.
+//! Running at full speed to the address where recording starts.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -10,19 +10,19 @@ const BREAKPOINT: u8 = 0xcc;
 /// Auxiliary vector: entry address of the program.
 const AT_ENTRY: u64 = 9;
 
-/// A breakpoint that waits for the first thread to reach it.
+/// The breakpoint that the first thread to reach it starts recording at.
 #[derive(Debug)]
 pub(super) struct Start {
-    /// Where it is in the target.
+    /// Its address in the target.
     pub(super) address: u64,
     original: u8,
-    /// Processes with the breakpoint in their memory.
+    /// Processes whose memory contains the breakpoint.
     armed: HashSet<u32>,
 }
 
 impl Start {
-    /// Puts a breakpoint at `asked` of the program that process `pid` has just
-    /// started. `entry` is `e_entry` of its file.
+    /// Sets a breakpoint at address `asked` of the program that process `pid` has just started.
+    /// `entry` is `e_entry` of its file.
     pub(super) fn arm(pid: u32, asked: u64, entry: u64) -> io::Result<Start> {
         let address = relocated(pid, asked, entry)?;
         let mut original = [0u8];
@@ -33,7 +33,7 @@ impl Start {
         Ok(Start { address, original, armed: HashSet::from([pid]) })
     }
 
-    /// Whether a trap that left a thread at `ip` came from this breakpoint.
+    /// Whether this breakpoint caused a trap that left a thread at `ip`.
     pub(super) fn is_hit(&self, ip: u64) -> bool {
         ip.wrapping_sub(1) == self.address && self.original != BREAKPOINT
     }
@@ -43,12 +43,12 @@ impl Start {
         self.armed.insert(pid);
     }
 
-    /// A process has dropped its memory: by exec, or by its end.
+    /// A process has replaced its memory: by exec, or by its end.
     pub(super) fn dropped(&mut self, pid: u32) {
         self.armed.remove(&pid);
     }
 
-    /// Takes the breakpoint out of one process.
+    /// Removes the breakpoint from one process.
     pub(super) fn disarm(&mut self, pid: u32) -> io::Result<()> {
         if self.armed.remove(&pid) {
             memory(pid)?.write_all_at(&[self.original], self.address)?;
@@ -56,8 +56,8 @@ impl Start {
         Ok(())
     }
 
-    /// Takes the breakpoint out of every process. One that has just died has
-    /// no memory left to repair.
+    /// Removes the breakpoint from every process. One that has just died has no memory left to
+    /// restore.
     pub(super) fn disarm_all(&mut self) {
         for pid in std::mem::take(&mut self.armed) {
             if let Ok(memory) = memory(pid) {
@@ -67,14 +67,13 @@ impl Start {
     }
 }
 
-/// The memory of a process: writes by its tracer reach read-only pages, and
-/// need no stop.
+/// The memory of a process: its tracer can write read-only pages, without a stop.
 fn memory(pid: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))
 }
 
-/// Where an address of the program that process `pid` has just started lies in it.
-/// `entry` is `e_entry` of its file.
+/// The run-time address of `asked` in the program that process `pid` has just started. `entry` is
+/// `e_entry` of its file.
 pub(super) fn relocated(pid: u32, asked: u64, entry: u64) -> io::Result<u64> {
     Ok(asked.wrapping_add(runtime_entry(pid)?.wrapping_sub(entry)))
 }

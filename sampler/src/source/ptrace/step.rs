@@ -1,7 +1,7 @@
-//! One step of one thread: what is about to execute, and what came of it.
+//! One step of one thread: the pending instruction and its effect.
 
 use lbr_msr::insn::{BranchInsn, Insn, UnderTrapFlag};
-use lbr_msr::record::{BranchType, Comm, Event, HwBranchType};
+use lbr_msr::record::{BranchType, Comm, Event, HwBranchType, MoveKind};
 use lbr_msr::soft::Retired;
 use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace;
@@ -21,14 +21,14 @@ use crate::target::ThreadId;
 pub(super) const USER_CS: u64 = 0x33;
 /// The page of emulated system calls, Documentation/arch/x86/x86_64/mm.rst.
 const VSYSCALL: std::ops::Range<u64> = 0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000;
-/// `si_code` of a stop that the kernel makes at the first instruction of a
-/// signal handler when the thread is stepped: SIGTRAP itself, where a step
-/// says TRAP_TRACE and the exit of a system call TRAP_BRKPT.
+/// `si_code` of the stop that the kernel makes at the first instruction of a signal handler when
+/// the thread is stepped: SIGTRAP, while a step has TRAP_TRACE and the exit of a system call
+/// TRAP_BRKPT.
 const AT_HANDLER: i32 = libc::SIGTRAP;
 
 impl<R: Recorder> Tracer<'_, R> {
-    /// Takes a SIGTRAP of a thread that is stepped. `false` where the signal is
-    /// the program's own and must reach it.
+    /// Handles a SIGTRAP of a stepped thread. `false` if the signal is the program's own and must
+    /// be delivered.
     pub(super) fn stepped(
         &mut self,
         tid: i32,
@@ -44,7 +44,7 @@ impl<R: Recorder> Tracer<'_, R> {
         }
         let traps = pending.is_some_and(|p| p.call.is_none() && p.decoded.is_interrupt());
         match code {
-            // The end of a run, or a step that stands where one has ended.
+            // The end of a run, or a step at the address of its breakpoint.
             libc::TRAP_HWBKPT => Ok(true),
             libc::TRAP_TRACE => {
                 task.in_syscall = false;
@@ -53,10 +53,16 @@ impl<R: Recorder> Tracer<'_, R> {
                 Ok(is_ours)
             }
             AT_HANDLER => {
-                task.pending = None;
                 sys::save_trap_flag(tid, regs.rsp, std::mem::take(&mut task.traps_itself));
+                let from = task.at_signal;
+                if pending.is_some_and(|pending| pending.decoded.ip != from) {
+                    // The signal interrupted the system call.
+                    self.retire_call(tid)?;
+                }
+                self.tasks.get_mut(&tid).into_iter().for_each(|task| task.pending = None);
+                self.moved(tid, MoveKind::Signal, from, regs.rip)?;
                 self.notes.kernel_returns_omitted += 1;
-                // The handler's own mask, often everything, is in force now.
+                // The handler's own mask, often all signals, is now in effect.
                 sys::unblock_sigtrap(tid).map_err(|e| os("changing the signal mask", e))?;
                 Ok(true)
             }
@@ -70,8 +76,8 @@ impl<R: Recorder> Tracer<'_, R> {
                 Ok(true)
             }
             _ => {
-                // A SIGTRAP that the program sent itself takes the place of
-                // the step's: the call that sent it has been executed.
+                // A SIGTRAP that the program sent itself replaces the step's: the call that sent it
+                // has executed.
                 if pending.is_some_and(|p| p.decoded.ip != regs.rip) {
                     self.complete(tid, regs)?;
                 }
@@ -80,7 +86,7 @@ impl<R: Recorder> Tracer<'_, R> {
         }
     }
 
-    /// Finds out what executes next, and lets it.
+    /// Decodes the next instruction, and runs it.
     pub(super) fn advance(
         &mut self,
         tid: i32,
@@ -88,14 +94,21 @@ impl<R: Recorder> Tracer<'_, R> {
         signal: i32,
     ) -> Result<(), Stop> {
         let ip = next_ip(regs);
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        if signal != 0 {
+            task.at_signal = regs.rip;
+        }
+        if !std::mem::replace(&mut task.is_placed, true) {
+            self.moved(tid, MoveKind::Start, 0, ip)?;
+        }
         if signal == 0 && ip == regs.rip && self.run_on(tid, regs)? {
             return Ok(());
         }
         let pending = self.plan(tid, ip, regs);
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         task.pending = Some(pending);
-        // The step's own SIGTRAP would unblock itself and reset the handler
-        // right where a mask with SIGTRAP comes into force.
+        // Where a mask with SIGTRAP takes effect, the step's SIGTRAP would unblock itself and reset
+        // the handler.
         let masks =
             pending.call.is_some_and(|call| call.number.cast_signed() == libc::SYS_rt_sigprocmask);
         if masks && signal == 0 && !task.in_syscall && ip == regs.rip {
@@ -109,8 +122,8 @@ impl<R: Recorder> Tracer<'_, R> {
     fn plan(&mut self, tid: i32, ip: u64, regs: &user_regs_struct) -> Pending {
         let mut decoded = self.decode(tid, ip, regs);
         if VSYSCALL.contains(&ip) {
-            // The kernel emulates the call and returns from it before a trap
-            // is possible; what traps is the instruction it returns to.
+            // The kernel emulates the call and returns from it before a trap is possible; the trap
+            // comes at the instruction it returns to.
             let mut back = [0u8; 8];
             if super::code::read(tid, regs.rsp, &mut back) == back.len() {
                 decoded = self.decode(tid, u64::from_ne_bytes(back), regs);
@@ -121,6 +134,7 @@ impl<R: Recorder> Tracer<'_, R> {
             (decoded.under_trap_flag, decoded.insn)
         {
             self.notes.instructions += 1;
+            self.tasks.get_mut(&tid).into_iter().for_each(|task| task.tick(1));
             decoded = self.decode(tid, decoded.ip.wrapping_add(u64::from(len)), regs);
         }
         let mut pending = Pending { decoded, taken: None, call: None };
@@ -151,15 +165,17 @@ impl<R: Recorder> Tracer<'_, R> {
         decoded
     }
 
-    /// The pending instruction has executed; retires it where it branched.
+    /// The pending instruction has executed; retires it if it branched.
     pub(super) fn complete(&mut self, tid: i32, regs: &user_regs_struct) -> Result<(), Stop> {
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         let Some(pending) = task.pending.take() else { return Ok(()) };
         self.notes.instructions += 1;
         let (from, to) = (pending.decoded.ip, regs.rip);
         let traps_itself = task.traps_itself;
+        // A repeated string instruction traps at each of its iterations.
+        task.tick(usize::from(from != to));
         if pending.decoded.under_trap_flag == UnderTrapFlag::PopsFlags {
-            // The kernel shows it where the program has set it, and hides ours.
+            // The kernel shows the flag if the program set it, and hides the tracer's.
             task.traps_itself = regs.eflags & TRAP_FLAG != 0;
         }
         match pending.decoded.insn {
@@ -167,6 +183,9 @@ impl<R: Recorder> Tracer<'_, R> {
                 self.retire(tid, &entering_kernel(&branch))?;
                 self.notes.kernel_returns_omitted += 1;
                 if let Some(call) = pending.call {
+                    if call.returns_from_signal() {
+                        self.moved(tid, MoveKind::Return, branch.next(), to)?;
+                    }
                     self.called(tid, call, &branch, regs)?;
                 }
             }
@@ -179,13 +198,16 @@ impl<R: Recorder> Tracer<'_, R> {
                     None => !(branch.is_conditional() && to == branch.next()),
                 };
                 if !branch.can_reach(to) && taken {
-                    // The kernel has moved the thread (a restartable sequence
-                    // that was cut off): its way cannot be told.
+                    // The kernel moved the thread (an aborted restartable sequence): its path is
+                    // unknown.
                     self.notes.undecoded += 1;
                 } else if taken {
                     let mut retired = Retired::user(from, to, branch.class);
                     retired.zero_length_call = branch.is_zero_length_call();
+                    let retired = task.modelled(&branch, retired);
                     self.retire_to(tid, &retired, regs)?;
+                } else {
+                    task.not_taken(&branch);
                 }
             }
             Insn::Straight { len } => {
@@ -206,8 +228,7 @@ impl<R: Recorder> Tracer<'_, R> {
         Ok(())
     }
 
-    /// Retires a branch of which the thread may stand right behind: where that is
-    /// the entry of the function, with its arguments.
+    /// Retires a branch that the thread has just taken; at the function's entry also its arguments.
     pub(super) fn retire_to(
         &mut self,
         tid: i32,
@@ -232,7 +253,34 @@ impl<R: Recorder> Tracer<'_, R> {
         }
     }
 
-    /// Retires the system call that a thread does not return from.
+    /// A signal is about to be delivered.
+    pub(super) fn interrupted(&mut self, tid: i32) -> Result<(), Stop> {
+        let regs = self.regs(tid)?;
+        let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
+        task.at_signal = regs.rip;
+        let before = task.pending.filter(|pending| pending.decoded.ip != regs.rip);
+        // The handler's return has executed, and the next signal was pending.
+        match before.and_then(|before| before.call).is_some_and(|call| call.returns_from_signal()) {
+            true => self.complete(tid, &regs),
+            false => Ok(()),
+        }
+    }
+
+    /// Records that the kernel moves a thread.
+    pub(super) fn moved(
+        &mut self,
+        tid: i32,
+        kind: MoveKind,
+        from: u64,
+        to: u64,
+    ) -> Result<(), Stop> {
+        match self.tasks.get_mut(&tid).and_then(|task| task.ring.as_mut()) {
+            Some(ring) => Ok(ring.moved(kind, from, to)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Retires a system call that does not return.
     pub(super) fn retire_call(&mut self, tid: i32) -> Result<(), Stop> {
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         let Some(pending) = task.pending.take_if(|pending| pending.call.is_some()) else {
@@ -243,8 +291,8 @@ impl<R: Recorder> Tracer<'_, R> {
         self.retire(tid, &entering_kernel(&branch))
     }
 
-    /// Retires the call by which a thread ended itself. One that was ended by
-    /// another's exit may not have come to its own pending instruction.
+    /// Retires the call by which a thread ended itself. A thread that another thread's exit ended
+    /// may not have executed its pending instruction.
     pub(super) fn retire_exit(&mut self, tid: i32) -> Result<(), Stop> {
         let call = self.tasks.get(&tid).and_then(|task| task.pending?.call);
         match call.map(|call| call.number.cast_signed()) {
@@ -253,7 +301,7 @@ impl<R: Recorder> Tracer<'_, R> {
         }
     }
 
-    /// What a finished system call may have changed.
+    /// Handles the side effects of a finished system call.
     fn called(
         &mut self,
         tid: i32,
@@ -266,7 +314,7 @@ impl<R: Recorder> Tracer<'_, R> {
         let executable = call.args[2] & libc::PROT_EXEC as u64 != 0;
         let is_syscall = branch.branch_type == BranchType::SYSCALL;
         let (changes, maps) = match call.number.cast_signed() {
-            // Numbers of the 32-bit table: expect anything.
+            // A number of the 32-bit table: assume anything.
             _ if !is_syscall => (true, true),
             libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect => (true, executable),
             libc::SYS_mremap | libc::SYS_remap_file_pages | libc::SYS_shmat => (true, true),
@@ -278,7 +326,7 @@ impl<R: Recorder> Tracer<'_, R> {
             _ => (false, false),
         };
         if changes {
-            // Of every process: some may share their memory.
+            // In every process, because some may share memory.
             for process in self.processes.values_mut() {
                 process.code.forget();
             }
@@ -303,19 +351,19 @@ impl<R: Recorder> Tracer<'_, R> {
         let asks_to_be_traced = number == libc::SYS_ptrace && call.args[0] == PTRACE_TRACEME;
         let refused = regs.rax.cast_signed() == -i64::from(libc::EPERM);
         if is_syscall && asks_to_be_traced && refused && id.pid == self.main {
-            // Its parent traces it, as it asks for; we do so already.
+            // It asks its parent to trace it; it is already traced.
             write(std::mem::offset_of!(user_regs_struct, rax), 0)?;
         }
         let is_traced = !task.traps_itself;
         if is_traced && is_syscall && number != libc::SYS_rt_sigreturn && regs.r11 & TRAP_FLAG != 0
         {
-            // SYSCALL leaves RFLAGS in R11, our trap flag too.
+            // SYSCALL copies RFLAGS to R11, including the tracer's trap flag.
             write(std::mem::offset_of!(user_regs_struct, r11), regs.r11 & !TRAP_FLAG)?;
         }
         Ok(())
     }
 
-    /// Tells of executable mappings that were not there before.
+    /// Reports new executable mappings.
     pub(super) fn tell_mappings(&mut self, tid: i32) -> Result<(), Stop> {
         let Some(id) = self.tasks.get(&tid).map(|task| task.id) else { return Ok(()) };
         let Ok(mut mappings) = maps::read(tid) else { return Ok(()) };
@@ -328,14 +376,13 @@ impl<R: Recorder> Tracer<'_, R> {
         Ok(())
     }
 
-    /// A forked process has its parent's mappings, which a reader of the
-    /// recording copies at FORK.
+    /// A forked process has its parent's mappings, which readers of the recording copy at FORK.
     pub(super) fn tell_inherited(&mut self, parent: u32, child: u32) {
         let told = self.processes.get(&parent).map(|process| process.told.clone());
         self.processes.entry(child).or_default().told = told.unwrap_or_default();
     }
 
-    /// Tells a thread's name.
+    /// Reports a thread's name.
     pub(super) fn tell_comm(&mut self, id: ThreadId, exec: bool) -> Result<(), Stop> {
         if let (true, Some(comm)) = (self.recording, comm(id)) {
             let time = monotonic_ns();
@@ -345,8 +392,8 @@ impl<R: Recorder> Tracer<'_, R> {
     }
 }
 
-/// A branch into the kernel. Where it lands is not seen: `to` is 0, and a
-/// record of it is suppressed with the ring 0 that it lands in.
+/// A branch into the kernel. Its target is not visible: `to` is 0, and the filter for ring 0
+/// suppresses its record.
 fn entering_kernel(branch: &BranchInsn) -> Retired {
     Retired { cpl_after: 0, ..Retired::user(branch.ip, 0, branch.class) }
 }

@@ -1,5 +1,4 @@
-//! The ptrace requests that nix has no function for, or only one that cannot
-//! carry a real-time signal.
+//! The ptrace requests that nix lacks, or supports without real-time signals.
 #![allow(unsafe_code, reason = "raw ptrace(2) and waitpid(2)")]
 
 use std::ptr;
@@ -12,26 +11,26 @@ use nix::unistd::Pid;
 /// RFLAGS.TF.
 pub const TRAP_FLAG: u64 = 1 << 8;
 
-/// RFLAGS.RF: the next instruction executes although a breakpoint stands at it.
+/// RFLAGS.RF: the next instruction executes despite a breakpoint at its address.
 pub(super) const RESUME_FLAG: u64 = 1 << 16;
 
-/// Where the flags are in the frame of a signal handler, from where RSP stands
-/// in its first instruction (behind it comes the `ucontext`, Linux
-/// arch/x86/include/uapi/asm/sigcontext.h). rt_sigreturn finds RSP one word on.
+/// Offset of the flags in a signal handler's frame, from RSP at its first instruction (the
+/// `ucontext` follows, Linux arch/x86/include/uapi/asm/sigcontext.h). For rt_sigreturn RSP is one
+/// word higher.
 const SAVED_FLAGS: u64 = 8 + 176;
 
-/// PUSHF has pushed our trap flag at `rsp`: a later POPF would set it for good.
+/// PUSHF has pushed the tracer's trap flag at `rsp`: a later POPF would set it permanently.
 pub fn hide_trap_flag(tid: i32, rsp: u64) {
     put_trap_flag(tid, rsp, false);
 }
 
-/// A signal handler is about to start: its frame restores this trap flag, and
-/// not the one that a step has set.
+/// A signal handler is about to start: makes its frame restore this trap flag, not the one that a
+/// step has set.
 pub(super) fn save_trap_flag(tid: i32, rsp: u64, is_set: bool) {
     put_trap_flag(tid, rsp.wrapping_add(SAVED_FLAGS), is_set);
 }
 
-/// Whether rt_sigreturn is going to restore a trap flag.
+/// Whether rt_sigreturn will restore a set trap flag.
 pub(super) fn saved_trap_flag(tid: i32, rsp: u64) -> bool {
     let address = rsp.wrapping_add(SAVED_FLAGS - 8) as ptrace::AddressType;
     let word = ptrace::read(Pid::from_raw(tid), address);
@@ -43,23 +42,23 @@ fn put_trap_flag(tid: i32, address: u64, is_set: bool) {
     if let Ok(word) = ptrace::read(pid, address) {
         let flag = if is_set { TRAP_FLAG } else { 0 };
         let put = word.cast_unsigned() & !TRAP_FLAG | flag;
-        // The word was pushed just now: it can be written.
+        // The word was just pushed, so it is writable.
         let _ = ptrace::write(pid, address, put.cast_signed());
     }
 }
 
-/// Who sent the signal that a stopped thread is about to get; 0 is the kernel.
+/// The sender of the signal that a stopped thread is about to get; 0 is the kernel.
 pub fn sender(tid: i32) -> i32 {
-    // SAFETY: of SIGINT and SIGTERM, whoever sent them, these bytes are the
-    // sender; of others they are some number.
+    // SAFETY: for SIGINT and SIGTERM from any sender, these bytes are the sender; for others they
+    // are some number.
     ptrace::getsiginfo(Pid::from_raw(tid)).map_or(0, |info| unsafe { info.si_pid() })
 }
 
-/// Puts the breakpoint of a stopped thread where it is to stop before it executes.
-/// `before` is where it is.
+/// Sets the breakpoint of a stopped thread: it will stop before the instruction at `address`.
+/// `before` is the current breakpoint.
 ///
 /// # Errors
-/// The system's: it has no debug registers, or not for us.
+/// The system's error: debug registers are unavailable, or not permitted.
 pub(super) fn break_at(tid: i32, before: Option<u64>, address: u64) -> Result<(), Errno> {
     /// DR7.L0, with the condition and length of an instruction (SDM Vol. 3, 18.2.4).
     const LOCAL_0: i64 = 1;
@@ -79,8 +78,7 @@ pub(super) fn break_at(tid: i32, before: Option<u64>, address: u64) -> Result<()
 
 /// A request without data, or with a signal number as data.
 fn request(request: libc::c_uint, tid: i32, data: i32) -> Result<(), Errno> {
-    // SAFETY: none of the requests that call this reads or writes memory of
-    // ours: address and data are plain numbers to them.
+    // SAFETY: none of these requests accesses our memory: address and data are plain numbers.
     let done =
         unsafe { libc::ptrace(request, tid, ptr::null_mut::<libc::c_void>(), data as usize) };
     Errno::result(done).map(drop)
@@ -89,7 +87,7 @@ fn request(request: libc::c_uint, tid: i32, data: i32) -> Result<(), Errno> {
 /// Runs a stopped thread for one instruction, delivering `signal` (0: none).
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn step(tid: i32, signal: i32) -> Result<(), Errno> {
     request(libc::PTRACE_SINGLESTEP, tid, signal)
 }
@@ -97,7 +95,7 @@ pub fn step(tid: i32, signal: i32) -> Result<(), Errno> {
 /// Runs a stopped thread at full speed, delivering `signal`.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn cont(tid: i32, signal: i32) -> Result<(), Errno> {
     request(libc::PTRACE_CONT, tid, signal)
 }
@@ -107,7 +105,7 @@ pub(super) fn to_syscall(tid: i32) -> Result<(), Errno> {
     request(libc::PTRACE_SYSCALL, tid, 0)
 }
 
-/// Lets a stopped thread go for good, delivering `signal`.
+/// Detaches from a stopped thread, delivering `signal`.
 pub(super) fn detach(tid: i32, signal: i32) -> Result<(), Errno> {
     request(libc::PTRACE_DETACH, tid, signal)
 }
@@ -115,21 +113,21 @@ pub(super) fn detach(tid: i32, signal: i32) -> Result<(), Errno> {
 /// Leaves a thread in its group stop, until SIGCONT.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn listen(tid: i32) -> Result<(), Errno> {
     request(libc::PTRACE_LISTEN, tid, 0)
 }
 
-/// Takes SIGTRAP out of a stopped thread's signal mask.
+/// Unblocks SIGTRAP in a stopped thread's signal mask.
 ///
-/// The kernel forces the step's SIGTRAP through: where it is blocked, the
-/// program's own handler for it would be reset to the default.
+/// The kernel forces the step's SIGTRAP through: if it is blocked, the program's handler for it
+/// would be reset to the default.
 pub(super) fn unblock_sigtrap(tid: i32) -> Result<(), Errno> {
     const SIZE: usize = size_of::<u64>();
     let mut mask = 0u64;
     let sigtrap = 1u64 << (libc::SIGTRAP - 1);
-    // SAFETY: both requests take the size of the kernel's signal set, which is
-    // 8 bytes on x86-64, and a pointer to that many bytes.
+    // SAFETY: both requests take the size of the kernel's signal set, 8 bytes on x86-64, and a
+    // pointer to that many bytes.
     let done = unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, tid, SIZE, &raw mut mask) };
     Errno::result(done)?;
     if mask & sigtrap == 0 {
@@ -141,8 +139,8 @@ pub(super) fn unblock_sigtrap(tid: i32) -> Result<(), Errno> {
     Errno::result(done).map(drop)
 }
 
-/// Waits for any child or tracee of **this thread**; children of our other
-/// threads are theirs. Returns the thread and its wait status.
+/// Waits for any child or tracee of **this thread**, not of other threads. Returns the thread and
+/// its wait status.
 pub(super) fn wait() -> Result<(i32, i32), Errno> {
     loop {
         let mut status = 0;
@@ -155,10 +153,10 @@ pub(super) fn wait() -> Result<(i32, i32), Errno> {
     }
 }
 
-/// Looks once whether a child or tracee has changed state; its wait status.
+/// Checks once whether a child or tracee has changed state; returns its wait status.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn look_for(tid: i32) -> Result<Option<i32>, Errno> {
     loop {
         let mut status = 0;
@@ -167,22 +165,6 @@ pub fn look_for(tid: i32) -> Result<Option<i32>, Errno> {
         match Errno::result(found) {
             Err(Errno::EINTR) => {}
             result => return result.map(|found| (found != 0).then_some(status)),
-        }
-    }
-}
-
-/// Waits until a child or tracee changes state; its wait status.
-///
-/// # Errors
-/// The system's.
-pub fn wait_for(tid: i32) -> Result<i32, Errno> {
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is a valid place for the result.
-        let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL) };
-        match Errno::result(found) {
-            Err(Errno::EINTR) => {}
-            result => return result.map(|_| status),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of each thread and process of the target.
+//! State of the target's threads and processes.
 
 use lbr_msr::text::AsText;
 use std::collections::HashSet;
@@ -6,13 +6,17 @@ use std::fs;
 use std::sync::Arc;
 
 use lbr_msr::insn::BranchInsn;
-use nix::libc::user_regs_struct;
+use lbr_msr::record::Task as TaskEvent;
+use lbr_msr::soft::{Model, Retired};
+use nix::libc::{self, user_regs_struct};
 
 use super::code::{Decoded, Path, TracedCode};
+use crate::clock::monotonic_ns;
 use crate::maps::Mapping;
+use crate::source::Exit;
 use crate::target::ThreadId;
 
-/// How far a system call that is run from stop to stop has come.
+/// Progress of a system call that runs from stop to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passage {
     /// Stepped like any other instruction.
@@ -28,29 +32,36 @@ pub(super) enum Passage {
 pub(super) struct Call {
     pub(super) number: u64,
     pub(super) args: [u64; 3],
-    /// The trap flag is in the flags that rt_sigreturn is going to restore.
+    /// Whether the flags that rt_sigreturn will restore include the trap flag.
     pub(super) restores_trap_flag: bool,
 }
 
-/// The step that a thread is to take, or is taking.
+impl Call {
+    /// Whether it is rt_sigreturn, by which a signal handler returns.
+    pub(super) fn returns_from_signal(&self) -> bool {
+        self.number.cast_signed() == libc::SYS_rt_sigreturn
+    }
+}
+
+/// The instruction that a thread is about to execute, or is executing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) decoded: Decoded,
-    /// A conditional branch to the next instruction, where the address reached
-    /// says nothing: whether its condition holds.
+    /// For a conditional branch to the next instruction, where the next address does not tell:
+    /// whether its condition holds.
     pub(super) taken: Option<bool>,
     /// SYSCALL or INT 80H.
     pub(super) call: Option<Call>,
 }
 
-/// Instructions that a thread runs through, up to a breakpoint.
+/// Instructions that a thread executes up to a breakpoint.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Where it began.
+    /// Its start address.
     pub(super) start: u64,
-    /// A conditional branch that comes first, and whether its condition holds.
+    /// A leading conditional branch, and whether its condition holds.
     pub(super) first: Option<(BranchInsn, bool)>,
-    /// What comes then; the breakpoint stands at its end.
+    /// The following instructions; the breakpoint is at their end.
     pub(super) path: Arc<Path>,
 }
 
@@ -62,20 +73,25 @@ pub(super) struct Task<Ring> {
     /// `None` while nothing is recorded.
     pub(super) ring: Option<Ring>,
     pub(super) pending: Option<Pending>,
-    /// It runs; nothing is pending then.
+    /// Its start address is recorded.
+    pub(super) is_placed: bool,
+    /// Its next instruction when the last signal arrived.
+    pub(super) at_signal: u64,
+    /// Its current run; nothing is pending meanwhile.
     pub(super) run: Option<Run>,
-    /// Where its breakpoint is.
+    /// Its breakpoint's address.
     pub(super) breakpoint: Option<u64>,
-    /// It stands inside a system call that is not `pending`: its exit will be
-    /// reported as a step without an instruction.
+    /// It is inside a system call other than `pending`: its exit will be reported as a step without
+    /// an instruction.
     pub(super) in_syscall: bool,
     pub(super) passage: Passage,
-    /// A child that is left alone as soon as it no longer shares memory with
-    /// a process that has a breakpoint in it.
+    /// A child that is detached as soon as it no longer shares memory with a process that contains
+    /// a breakpoint.
     pub(super) leaving: bool,
-    /// The program has set the trap flag itself: the traps that it makes are
-    /// the program's too.
+    /// The program has set the trap flag itself, so that it also gets its traps.
     pub(super) traps_itself: bool,
+    /// Predicts and times its branches, if that was asked for.
+    pub(super) model: Option<Box<Model>>,
 }
 
 impl<Ring> Task<Ring> {
@@ -85,12 +101,39 @@ impl<Ring> Task<Ring> {
             parent,
             ring: None,
             pending: None,
+            is_placed: false,
+            at_signal: 0,
             run: None,
             breakpoint: None,
             in_syscall: false,
             passage: Passage::Stepped,
             leaving: false,
             traps_itself: false,
+            model: None,
+        }
+    }
+
+    /// The model's clock: this many instructions have executed.
+    pub(super) fn tick(&mut self, instructions: usize) {
+        if let Some(model) = &mut self.model {
+            model.tick(u32::try_from(instructions).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// A taken branch with what the model makes of it.
+    pub(super) fn modelled(&mut self, branch: &BranchInsn, retired: Retired) -> Retired {
+        match &mut self.model {
+            Some(model) => {
+                model.taken(branch.ip, branch.next(), branch.class, retired.to).of(retired)
+            }
+            None => retired,
+        }
+    }
+
+    /// A conditional branch was not taken.
+    pub(super) fn not_taken(&mut self, branch: &BranchInsn) {
+        if let Some(model) = &mut self.model {
+            model.not_taken(branch.ip, branch.next());
         }
     }
 }
@@ -99,7 +142,7 @@ impl<Ring> Task<Ring> {
 #[derive(Debug, Default)]
 pub(super) struct Process {
     pub(super) code: TracedCode,
-    /// The executable mappings that events told of.
+    /// The executable mappings already reported.
     pub(super) told: HashSet<Mapping>,
 }
 
@@ -108,18 +151,30 @@ pub(super) fn is_thread_of(tid: i32, pid: u32) -> bool {
     fs::exists(format!("/proc/{pid}/task/{tid}")).unwrap_or(false)
 }
 
-/// The name of a thread, at most 15 bytes; `None` where it has gone.
+/// The name of a thread, at most 15 bytes; `None` if it has ended.
 pub(super) fn comm(thread: ThreadId) -> Option<String> {
     let bytes = fs::read(format!("/proc/{}/task/{}/comm", thread.pid, thread.tid)).ok()?;
     Some((bytes.strip_suffix(b"\n").unwrap_or(&bytes)).as_text().into_owned())
 }
 
-/// Where a stopped thread goes on: behind an interrupted system call that the
-/// kernel will restart, at the call once more (`ERESTART*` in RAX, Linux
-/// include/linux/errno.h).
+/// The address where a stopped thread continues: after an interrupted system call that the kernel
+/// will restart, the call itself (`ERESTART*` in RAX, Linux include/linux/errno.h).
 pub(super) fn next_ip(regs: &user_regs_struct) -> u64 {
     let restarts = matches!(regs.rax.wrapping_neg(), 512 | 513 | 514 | 516);
     let in_call = (regs.orig_rax as i64) >= 0;
     // SYSCALL and INT 80H are two bytes long.
     if in_call && restarts { regs.rip.wrapping_sub(2) } else { regs.rip }
+}
+
+/// Decodes the wait status of a process that ended.
+pub(super) fn exit_of(status: i32) -> Option<Exit> {
+    Some(match libc::WIFEXITED(status) {
+        true => Exit::Code(libc::WEXITSTATUS(status)),
+        false => Exit::Signal(libc::WTERMSIG(status)),
+    })
+}
+
+/// A thread and its parent, with the current time.
+pub(super) fn task_event(id: ThreadId, parent: ThreadId) -> TaskEvent {
+    TaskEvent { time: monotonic_ns(), pid: id.pid, tid: id.tid, ppid: parent.pid, ptid: parent.tid }
 }

@@ -1,8 +1,8 @@
-//! The loop that waits for the target's threads and sends them on.
+//! The loop that waits for the target's threads and resumes them.
 
 use std::collections::{HashMap, HashSet};
 
-use lbr_msr::record::{Event, Task as TaskEvent};
+use lbr_msr::record::Event;
 use nix::errno::Errno;
 use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
@@ -11,9 +11,8 @@ use nix::unistd::Pid;
 use super::run::Breakpoints;
 use super::shared::Shared;
 use super::start::{Start, relocated};
-use super::task::{Passage, Process, Task};
+use super::task::{Passage, Process, Task, exit_of, task_event};
 use super::{Ptrace, Recorder, sys};
-use crate::clock::monotonic_ns;
 use crate::gate::Closed;
 use crate::interrupt::Delivered;
 use crate::source::{Exit, SourceError, SourceNotes};
@@ -42,7 +41,7 @@ impl From<SourceError> for Stop {
 }
 
 pub(super) fn pid_of(id: u32) -> Pid {
-    // Linux counts pids up to 2^22.
+    // Linux pids are below 2^22.
     Pid::from_raw(id as i32)
 }
 
@@ -50,7 +49,7 @@ pub(super) fn os(what: impl Into<String>, cause: impl Into<std::io::Error>) -> S
     SourceError::Os { what: what.into(), cause: cause.into() }
 }
 
-/// A target under way.
+/// A running target.
 #[derive(Debug)]
 pub(super) struct Tracer<'a, R: Recorder> {
     pub(super) source: &'a Ptrace,
@@ -58,15 +57,15 @@ pub(super) struct Tracer<'a, R: Recorder> {
     pub(super) shared: &'a Shared,
     pub(super) tasks: HashMap<i32, Task<R::Ring>>,
     pub(super) processes: HashMap<u32, Process>,
-    /// New threads that stopped before their parent's stop told of them.
+    /// New threads that stopped before their creator's stop announced them.
     pub(super) early: HashSet<i32>,
-    /// Children to be let go at their first stop.
+    /// Children to detach from at their first stop.
     pub(super) strangers: HashSet<i32>,
     pub(super) main: u32,
     pub(super) exit: Option<Exit>,
-    /// The breakpoint that recording starts at.
+    /// The breakpoint where recording starts.
     pub(super) start: Option<Start>,
-    /// The function whose arguments are recorded, in the program.
+    /// The run-time address of the function whose arguments are recorded.
     pub(super) function: Option<u64>,
     pub(super) recording: bool,
     pub(super) notes: SourceNotes,
@@ -87,6 +86,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             | Options::PTRACE_O_TRACEVFORK
             | Options::PTRACE_O_TRACEVFORKDONE
             | Options::PTRACE_O_TRACEEXEC
+            | Options::PTRACE_O_TRACEEXIT
             | Options::PTRACE_O_TRACESYSGOOD;
         let pin = match source.pin {
             Some(pin) => pin,
@@ -158,7 +158,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         }
         match (stop, self.exit) {
             (Some(Stop::Failed(error)), _) => Err(error),
-            // Told to stop, the target was killed.
+            // When told to stop, the target was killed.
             (Some(Stop::Closed), exit) => {
                 Ok((exit.unwrap_or(Exit::Signal(libc::SIGKILL)), self.notes))
             }
@@ -173,7 +173,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         }
     }
 
-    /// Kills the target and waits until it has gone.
+    /// Kills the target and waits until it is gone.
     fn reap(&mut self) {
         self.shared.kill();
         let kill =
@@ -183,8 +183,10 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         }
         while let Ok((tid, status)) = sys::wait() {
             if libc::WIFSTOPPED(status) {
-                // A new child, whose stop has not been heard of before.
+                // A new child whose first stop comes only now.
                 let _ = if self.strangers.remove(&tid) { sys::detach(tid, 0) } else { kill(tid) };
+                // A thread stopped before its end waits for this.
+                let _ = sys::cont(tid, 0);
             } else if tid.unsigned_abs() == self.main {
                 self.exit = exit_of(status);
             }
@@ -205,8 +207,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                 false => self.ended(tid, status),
             };
             match done {
-                // A thread that is killed while it is stopped is gone before
-                // its end is reported.
+                // A thread that is killed while stopped is gone before its end is reported.
                 Err(Stop::Failed(SourceError::Os { cause, .. }))
                     if cause.raw_os_error() == Some(libc::ESRCH) => {}
                 done => done?,
@@ -215,7 +216,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
                 return Err(Stop::Closed);
             }
         }
-        // Their parents were killed before they could tell of them.
+        // Their creators were killed before they could announce them.
         for orphan in std::mem::take(&mut self.early) {
             self.let_go(orphan, 0)?;
         }
@@ -255,7 +256,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         format!("/proc/{pid}/exe").into()
     }
 
-    /// The error with the file's own path in place of the link in `/proc`.
+    /// The error with the file's path instead of the link in `/proc`.
     pub(super) fn named(&self, error: SourceError) -> SourceError {
         match error {
             SourceError::NotX86_64 { path, what } => {
@@ -269,7 +270,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         }
     }
 
-    /// From here on every thread is stepped and recorded.
+    /// From now on every thread is stepped and recorded.
     fn begin_recording(&mut self) -> Result<(), Stop> {
         if let Some(start) = &mut self.start {
             start.disarm_all();
@@ -294,6 +295,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             let ring = self.recorder.start(id)?;
             if let Some(task) = self.tasks.get_mut(&tid) {
                 task.ring = Some(ring);
+                task.model = self.source.command.model.then(Box::default);
             }
         }
         Ok(())
@@ -312,7 +314,10 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             self.shared.left(tid.unsigned_abs());
             return self.let_go(tid, if event == 0 { signal } else { 0 });
         }
-        // A SIGTRAP tells more than that it has stopped.
+        if event == libc::PTRACE_EVENT_EXIT && self.recording {
+            return self.ends(tid);
+        }
+        // Any stop except SIGTRAP only shows that it stopped.
         if task.run.is_some() && (event, signal) != (0, libc::SIGTRAP) {
             let regs = self.regs(tid)?;
             self.settle(tid, &regs, false)?;
@@ -357,8 +362,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         let start = self.start.as_ref().filter(|start| start.is_hit(regs.rip));
         if let (libc::SI_KERNEL, Some(start)) = (code, start) {
             let address = start.address;
-            // Nothing was stepped: a thread may have hit the breakpoint just
-            // before it was taken out.
+            // Nothing was stepped: a thread may have hit the breakpoint just before its removal.
             let pending = self.tasks.get(&tid).and_then(|task| task.pending);
             if pending.is_none_or(|pending| pending.decoded.ip == regs.rip) {
                 return self.at_start(tid, user_regs_struct { rip: address, ..regs });
@@ -373,7 +377,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         }
     }
 
-    /// A thread has hit the breakpoint; `regs` are those before.
+    /// A thread has hit the breakpoint; `regs` are its registers before that.
     fn at_start(&mut self, tid: i32, regs: user_regs_struct) -> Result<(), Stop> {
         ptrace::setregs(Pid::from_raw(tid), regs)
             .map_err(|e| os("going back to the breakpoint", e))?;
@@ -389,10 +393,10 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         self.go_on(tid, 0)
     }
 
-    /// Stops every thread but one, so that each is stepped from its next stop.
+    /// Stops all other threads, so that each is stepped from its next stop.
     fn gather(&self, except: i32) {
         for &tid in self.tasks.keys().filter(|&&tid| tid != except) {
-            // One that is stopped already stops once more, which is harmless.
+            // One that is already stopped stops once more, which is harmless.
             let _ = ptrace::interrupt(Pid::from_raw(tid));
         }
     }
@@ -404,7 +408,7 @@ impl<'a, R: Recorder> Tracer<'a, R> {
             task.passage = Passage::Leaving;
             return sys::to_syscall(tid).map_err(|e| os("running a system call", e).into());
         }
-        // One that has run past its breakpoint makes a call that nobody planned.
+        // A thread that ran past its breakpoint makes an unexpected call.
         task.in_syscall |= task.passage == Passage::Stepped;
         task.passage = Passage::Stepped;
         sys::unblock_sigtrap(tid).map_err(|e| os("changing the signal mask", e))?;
@@ -413,15 +417,17 @@ impl<'a, R: Recorder> Tracer<'a, R> {
         self.advance(tid, &regs, 0)
     }
 
-    /// Sends a thread on as it stands: with its pending step, or at full speed
-    /// while nothing is recorded.
+    /// Resumes a thread: with its pending step, or at full speed while nothing is recorded.
     pub(super) fn go_on(&mut self, tid: i32, signal: i32) -> Result<(), Stop> {
         if !self.recording {
             if let Some(task) = self.tasks.get_mut(&tid) {
-                // At full speed no exit of a system call is reported.
+                // At full speed, exits of system calls are not reported.
                 task.in_syscall = false;
             }
             return sys::cont(tid, signal).map_err(|e| os("running the program", e).into());
+        }
+        if signal != 0 {
+            self.interrupted(tid)?;
         }
         let Some(task) = self.tasks.get_mut(&tid) else { return Ok(()) };
         if task.pending.is_none() {
@@ -435,15 +441,4 @@ impl<'a, R: Recorder> Tracer<'a, R> {
     pub(super) fn regs(&self, tid: i32) -> Result<user_regs_struct, SourceError> {
         ptrace::getregs(Pid::from_raw(tid)).map_err(|e| os("reading registers", e))
     }
-}
-
-pub(super) fn exit_of(status: i32) -> Option<Exit> {
-    Some(match libc::WIFEXITED(status) {
-        true => Exit::Code(libc::WEXITSTATUS(status)),
-        false => Exit::Signal(libc::WTERMSIG(status)),
-    })
-}
-
-pub(super) fn task_event(id: ThreadId, parent: ThreadId) -> TaskEvent {
-    TaskEvent { time: monotonic_ns(), pid: id.pid, tid: id.tid, ppid: parent.pid, ptid: parent.tid }
 }

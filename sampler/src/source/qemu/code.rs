@@ -1,8 +1,7 @@
-//! Where the program's code is: in its file, and in the emulator's memory.
+//! The location of the program's code, in its file and in the emulator's memory.
 //!
-//! The emulator maps a program's files where the program has them, but without
-//! permission to execute: it is the program's code, not the CPU's. Which part
-//! is code, the ELF file says.
+//! The emulator maps a program's files at the program's addresses, but without execute permission,
+//! because the CPU does not execute them directly. The ELF file tells which parts are code.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -29,14 +28,14 @@ struct Segment {
     offset: u64,
     /// `p_filesz`.
     size: u64,
-    /// It is code.
+    /// Whether it is code.
     executable: bool,
 }
 
 const PAGE: u64 = 4096;
 
 impl Segment {
-    /// The offset of its first page in the file, and the end of its last.
+    /// The file offsets of its first page and of the end of its last.
     fn pages(&self) -> Option<(u64, u64)> {
         let end = self.offset.checked_add(self.size)?.checked_next_multiple_of(PAGE)?;
         Some((self.offset - self.offset % PAGE, end))
@@ -64,17 +63,16 @@ fn segments(path: &Path) -> io::Result<Vec<Segment>> {
     Ok(loaded.map(segment).collect())
 }
 
-/// Where recording starts, as the program's file counts.
+/// The address where recording starts, as in the program's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start {
-    /// The address asked for.
+    /// The requested address.
     pub(super) from: u64,
-    /// The lowest address of code in the file: what the emulator's
-    /// `start_code` is relocated from.
+    /// The lowest address of code in the file: the emulator's `start_code` before relocation.
     pub(super) text: u64,
 }
 
-/// Where recording starts in the program at `path`.
+/// The start for the program at `path`.
 pub(super) fn start(path: &Path, from: u64) -> Result<Start, SourceError> {
     let refuse = |what: String| SourceError::NotX86_64 { path: path.to_owned(), what };
     let segments = segments(path).map_err(|cause| refuse(format!("damaged: {cause}")))?;
@@ -84,8 +82,7 @@ pub(super) fn start(path: &Path, from: u64) -> Result<Start, SourceError> {
         .ok_or_else(|| refuse("an ELF file without code".to_owned()))
 }
 
-/// The part of a mapping from `start` to `end`, as executable; `None` where
-/// they do not meet.
+/// The part of a mapping from `start` to `end`, as executable; `None` if they do not overlap.
 fn part(mapping: &Mapping, start: u64, end: u64, pid: u32, tid: u32) -> Option<Mmap> {
     let (start, end) = (start.max(mapping.start), end.min(mapping.end));
     let len = end.checked_sub(start).filter(|&len| len > 0)?;
@@ -107,8 +104,8 @@ fn part(mapping: &Mapping, start: u64, end: u64, pid: u32, tid: u32) -> Option<M
     })
 }
 
-/// The program's code that is mapped in the emulator now, by the segments of
-/// each file. The emulator's own code is left out: it can be executed.
+/// The program's code that is now mapped in the emulator, according to each file's segments. The
+/// emulator's own code is excluded: it has execute permission.
 pub(super) fn mapped(pid: u32, tid: u32) -> io::Result<Vec<Mmap>> {
     let mut files: HashMap<String, Vec<Mapping>> = HashMap::new();
     for mapping in maps::read(pid.cast_signed())? {
@@ -118,7 +115,7 @@ pub(super) fn mapped(pid: u32, tid: u32) -> io::Result<Vec<Mmap>> {
     }
     let mut found = Vec::new();
     for (path, mappings) in &files {
-        // What is no ELF file has no code.
+        // Files other than ELF have no code.
         let segments = segments(Path::new(path)).unwrap_or_default();
         let biases = biases(&segments, mappings);
         for (segment, bias) in segments
@@ -138,9 +135,9 @@ pub(super) fn mapped(pid: u32, tid: u32) -> io::Result<Vec<Mmap>> {
     Ok(found)
 }
 
-/// How far the segments of a file were moved, each time it was mapped. One page
-/// of a small file may hold parts of several segments, and is then mapped for each
-/// of them: only all segments together tell which is which.
+/// The load bias of a file for each time it was mapped. One page of a small file may hold parts of
+/// several segments, and is mapped for each of them: only all segments together identify the
+/// mappings.
 fn biases(segments: &[Segment], mappings: &[Mapping]) -> Vec<u64> {
     let fitting = |bias: u64| {
         let lies = |segment: &&Segment| {
@@ -157,14 +154,13 @@ fn biases(segments: &[Segment], mappings: &[Mapping]) -> Vec<u64> {
         .filter_map(|mapping| Some(mapping.start.wrapping_sub(first?)))
         .map(|bias| (fitting(bias), bias))
         .collect();
-    // A program may have unmapped some of itself.
+    // A program may have unmapped some of its own file.
     let most = biases.iter().map(|(fit, _)| *fit).max();
     biases.retain(|(fit, _)| Some(*fit) == most);
     biases.into_iter().map(|(_, bias)| bias).collect()
 }
 
-/// What is mapped at `len` bytes from `addr`, which the program has asked to
-/// be executable.
+/// The mappings of `len` bytes at `addr`, which the program requested to be executable.
 pub(super) fn mapped_at(pid: u32, tid: u32, addr: u64, len: u64) -> io::Result<Vec<Mmap>> {
     let end = addr.saturating_add(len);
     let parts = maps::read(pid.cast_signed())?;
@@ -197,7 +193,7 @@ mod tests {
             path: "/program".to_owned(),
         };
         let (r, rw) = (1, 3);
-        // All but the last have the same permissions here.
+        // All but the last have equal permissions here.
         let mapped = [
             mapping(0x40_0000, 0x40_1000, r),
             mapping(0x40_1000, 0x40_2000, r),

@@ -1,4 +1,4 @@
-//! Finding an emulator and a plugin that fit each other.
+//! Finds an emulator and a matching plugin.
 
 use lbr_msr::text::AsText;
 use std::ffi::{OsStr, OsString};
@@ -15,39 +15,38 @@ use super::channel::VERSION;
 const EMULATOR: &str = "qemu-x86_64";
 /// The plugin's file name.
 pub const PLUGIN: &str = "liblbr_machine_user.so";
-/// Names a folder to look for the plugin in.
+/// Environment variable with the folder of the plugin.
 const FOLDER: &str = "LBR_PLUGIN_DIR";
 
-/// Why programs cannot be recorded in QEMU here.
+/// Why programs cannot be recorded in QEMU on this system.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unavailable {
-    /// There is no emulator.
+    /// The emulator is missing.
     #[error("qemu-x86_64 is not in PATH (Debian 12: package qemu-user)")]
     NoEmulator,
-    /// There is no plugin.
+    /// The plugin is missing.
     #[error("{PLUGIN} is not in {}; scripts/plugins builds it", list(searched))]
     NoPlugin {
-        /// Where it was looked for.
+        /// The searched folders.
         searched: Vec<PathBuf>,
     },
-    /// The emulator does not run.
+    /// The emulator cannot be executed.
     #[error("{}: {cause}", emulator.as_text())]
     Os {
         /// The emulator.
         emulator: PathBuf,
-        /// The system's words.
+        /// The system's error message.
         cause: io::Error,
     },
-    /// The plugin is of another version.
-    #[error("{} was built for another version of lbr; scripts/plugins builds it anew", plugin.as_text())]
+    /// The plugin belongs to another version.
+    #[error("{} was built for another version of lbr; run scripts/plugins to rebuild it", plugin.as_text())]
     OtherVersion {
         /// The plugin.
         plugin: PathBuf,
     },
-    /// The emulator does not take the plugin: it was built without plugins
-    /// (Debian's static builds from 13 on), or for another version of their
-    /// interface.
+    /// The emulator rejects the plugin: it was built without plugins (Debian's static builds from
+    /// 13 on), or with another plugin interface version.
     #[error(
         "{} refuses the plugin {}: {said} (QEMU 7.2 with plugins is needed, as in Debian 12)",
         emulator.as_text(), plugin.as_text()
@@ -57,7 +56,7 @@ pub enum Unavailable {
         emulator: PathBuf,
         /// The plugin.
         plugin: PathBuf,
-        /// Its own words.
+        /// The emulator's message.
         said: String,
     },
 }
@@ -71,11 +70,9 @@ pub(super) fn find() -> Result<Qemu, Unavailable> {
     find_in(&environment::trusted("PATH").unwrap_or_else(|| "/bin:/usr/bin".into()), folders())
 }
 
-/// Looks for the emulator in a list of folders as PATH is one, and for the
-/// plugin in `searched`.
+/// Looks for the emulator in a list of folders like PATH, and for the plugin in `searched`.
 fn find_in(path: &OsStr, searched: Vec<PathBuf>) -> Result<Qemu, Unavailable> {
-    // An empty entry of PATH is the current folder to a shell. Nobody means
-    // to run an emulator from there.
+    // An empty entry of PATH means the current folder, where no one keeps an emulator on purpose.
     let folders = std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty());
     let mut emulators = folders.map(|folder| folder.join(EMULATOR));
     let emulator = emulators.find(|path| path.is_file());
@@ -87,10 +84,9 @@ fn find_in(path: &OsStr, searched: Vec<PathBuf>) -> Result<Qemu, Unavailable> {
     Ok(qemu)
 }
 
-/// `$LBR_PLUGIN_DIR` alone where it is set; else the folder of the running
-/// program, `plugins` beside it (`target/plugins` for `target/release/lbr`) or
-/// beside its parent (tests run in `target/debug/deps`), and `lib/lbr` beside
-/// the `bin` that it was installed into.
+/// `$LBR_PLUGIN_DIR` alone if set. Otherwise the folder of the running program, `plugins` next to
+/// that folder (`target/plugins` for `target/release/lbr`) or next to its parent (tests run in
+/// `target/debug/deps`), and `lib/lbr` next to the `bin` it was installed into.
 fn folders() -> Vec<PathBuf> {
     if let Some(folder) = environment::trusted(FOLDER) {
         return vec![PathBuf::from(folder)];
@@ -102,7 +98,7 @@ fn folders() -> Vec<PathBuf> {
     beside.into_iter().chain(plugins).chain(installed).collect()
 }
 
-/// Has the emulator load the plugin, which then ends it with status 0.
+/// Makes the emulator load the plugin, which then exits with status 0.
 fn probe(qemu: &Qemu) -> Result<(), Unavailable> {
     let output = Process::new(&qemu.emulator)
         .arg("-plugin")
@@ -117,7 +113,7 @@ fn probe(qemu: &Qemu) -> Result<(), Unavailable> {
     let stderr = output.stderr.as_text();
     let said = stderr.lines().map(str::trim).find(|line| !line.is_empty());
     let said = said.map_or_else(|| output.status.to_string(), str::to_owned);
-    // What a plugin says that knows of no versions, or of another.
+    // The messages of plugins with another version, or without versions.
     if ["argument version=", "another version"].iter().any(|words| said.contains(words)) {
         return Err(Unavailable::OtherVersion { plugin: qemu.plugin.clone() });
     }
@@ -125,8 +121,7 @@ fn probe(qemu: &Qemu) -> Result<(), Unavailable> {
     Err(Unavailable::Refused { emulator, plugin, said })
 }
 
-/// The value of QEMU's option `-plugin`. It is split at commas; a comma in a
-/// path is written twice.
+/// The value of QEMU's option `-plugin`, which is split at commas; a comma in a path is doubled.
 pub(super) fn option(plugin: &Path, arguments: &[String]) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let mut value = b"file=".to_vec();
@@ -147,7 +142,7 @@ pub(super) fn option(plugin: &Path, arguments: &[String]) -> OsString {
 mod tests {
     use super::*;
 
-    /// A folder with an emulator that is this script, and a plugin.
+    /// A folder with this script as emulator, and a plugin.
     fn installed(script: &str) -> tempfile::TempDir {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -159,11 +154,11 @@ mod tests {
         folder
     }
 
-    // One test for both, one after the other: a file that a test has just
-    // written cannot be executed while the fork of another has it open.
+    // One test for both cases, in sequence: a newly written script cannot be executed while another
+    // test's forked child still has it open.
     #[test]
     fn the_emulator_says_whether_it_takes_the_plugin() {
-        // As the plugin ends it: with status 0, once it sees its argument.
+        // As the plugin exits: with status 0 once it sees its argument.
         let script = "#!/bin/sh\ncase \"$1 $2\" in '-plugin file='*',version='*',probe=on') exit 0; esac\nexit 9\n";
         let folder = installed(script);
         let folders = vec![PathBuf::from("/nowhere"), folder.path().to_owned()];
@@ -177,7 +172,7 @@ mod tests {
         let searched = vec![folder.path().to_owned()];
         let error = find_in(folder.path().as_os_str(), searched).expect_err("refused").to_string();
         assert!(
-            error.ends_with("another version of lbr; scripts/plugins builds it anew"),
+            error.ends_with("another version of lbr; run scripts/plugins to rebuild it"),
             "{error}"
         );
 

@@ -1,30 +1,26 @@
 //! Running a program in QEMU's user-mode emulator, `qemu-x86_64`.
 //!
-//! A plugin inside the emulator (the crate `machine`, built by
-//! `scripts/plugins`) ships every taken branch through shared memory, one ring
-//! for each thread. Where a ring is full, its thread waits: nothing is lost,
-//! and the program stands still while a drain runs.
+//! A plugin inside the emulator (the crate `machine`, built by `scripts/plugins`) sends every taken
+//! branch through shared memory, with one ring for each thread. If a ring is full, its thread
+//! waits: nothing is lost, and the program stops during a drain.
 //!
-//! The program runs as on any CPU of QEMU's model `max`: the branches are
-//! those it takes there, which may differ from those on the CPU below
+//! The program runs on QEMU's CPU model `max`, so it may take other branches than on the host CPU
 //! (libraries choose code by CPUID).
 //!
-//! # What differs from a run without it
+//! # Differences from a native run
 //!
-//! - A taken conditional branch to the very next instruction cannot be told
-//!   from one that is not taken, and is not recorded;
-//!   [`SourceNotes::invisible`] counts such instructions.
-//! - The branch that a signal interrupts is recorded when its handler returns,
-//!   after the branches of the handler. One whose handler never returns
-//!   (`longjmp`), or that the program sends elsewhere, is counted in
-//!   [`SourceNotes::unresolved`]. So is an indirect call of a function that is
-//!   a signal handler too, which cannot be told from a signal.
-//! - A forked child runs in the emulator without being recorded, and a program
-//!   that takes the place of the recorded one (execve) runs on the CPU itself:
-//!   both count as [`SourceNotes::children_left`].
-//!   [`Command::follow_children`] changes nothing.
-//! - At most 128 threads are recorded at the same time; further ones run
-//!   unrecorded and are counted in [`SourceNotes::threads_left`].
+//! - A taken conditional branch to the next instruction looks like one that is not taken, and is
+//!   not recorded; [`SourceNotes::invisible`] counts such instructions.
+//! - The branch that a signal interrupts is recorded when its handler returns, after the branches
+//!   of the handler. If the handler never returns (`longjmp`), or the program continues elsewhere,
+//!   it is counted in [`SourceNotes::unresolved`]. So is an indirect call of a function that is
+//!   also a signal handler, which looks like a signal.
+//! - The plugin does not see the address of a fault. If the handler never returns, or the fault ends
+//!   the program, the instructions of that block are not counted.
+//! - A forked child runs in the emulator without being recorded, and a program started by execve
+//!   runs natively: both count as [`SourceNotes::children_left`].
+//! - At most 128 threads are recorded at the same time; others run unrecorded and are counted in
+//!   [`SourceNotes::threads_left`].
 
 #[allow(dead_code, reason = "the writing half is for the plugin")]
 mod channel;
@@ -38,6 +34,8 @@ mod shared;
 mod site_cache;
 
 use std::path::{Path, PathBuf};
+
+use lbr_msr::record::SourceKnowledge;
 
 use super::ptrace::Recorder;
 use super::sites::Sites;
@@ -57,7 +55,7 @@ pub const SOFTWARE: Software = Software {
     },
 };
 
-/// An emulator that takes our plugin.
+/// An emulator with a working plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qemu {
     emulator: PathBuf,
@@ -65,12 +63,12 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Looks for `qemu-x86_64` in PATH and for the plugin in
-    /// `$LBR_PLUGIN_DIR`, beside the running program, and in the folder
-    /// `plugins` beside that one's; and tries the two together.
+    /// Looks for `qemu-x86_64` in PATH, and for the plugin in `$LBR_PLUGIN_DIR`, next to the
+    /// running program, and in the folder `plugins` next to that folder; tests that they work
+    /// together.
     ///
     /// # Errors
-    /// [`Unavailable`] says what is missing.
+    /// [`Unavailable`] names the missing part.
     pub fn find() -> Result<Qemu, Unavailable> {
         find::find()
     }
@@ -87,22 +85,25 @@ impl Qemu {
         &self.plugin
     }
 
-    /// A program to run in it. Nothing runs yet.
+    /// Prepares a program to run in it. Does not run it yet.
     ///
     /// # Errors
     /// [`SourceError::NotFound`], [`SourceError::NotExecutable`],
-    /// [`SourceError::NotX86_64`] (also for a script), and
-    /// [`SourceError::NoSuchCpu`]; [`SourceError::Unavailable`] where arguments of a
-    /// function are asked for.
+    /// [`SourceError::NotX86_64`], and [`SourceError::NoSuchCpu`]; [`SourceError::Unavailable`] if
+    /// the command asks for arguments of a function or child processes, or names a script.
     pub fn program(self, command: Command) -> Result<Emulated, SourceError> {
+        let unavailable = |why: &str| Err(SourceError::Unavailable { why: why.to_owned() });
         if command.arguments_of.is_some() {
-            let why = "plugins of QEMU 7.2 see no registers, and so no arguments".to_owned();
-            return Err(SourceError::Unavailable { why });
+            return unavailable(
+                "plugins of QEMU 7.2 cannot read registers, so arguments cannot be recorded",
+            );
+        }
+        if command.follow_children {
+            return unavailable("the plugin cannot follow child processes");
         }
         let path = target::find(&command.program)?;
         if let target::ProgramKind::Script = target::inspect(&path)? {
-            let what = "a script, which qemu-x86_64 cannot run".to_owned();
-            return Err(SourceError::NotX86_64 { path, what });
+            return unavailable("qemu-x86_64 runs no scripts");
         }
         let pin = command.cpu.map(|cpu| Affinity::current()?.only(cpu)).transpose()?;
         let start = command.from.map(|from| code::start(&path, from)).transpose()?;
@@ -110,7 +111,7 @@ impl Qemu {
     }
 }
 
-/// A program that runs in [`Qemu`].
+/// A program prepared to run in [`Qemu`].
 #[derive(Debug)]
 pub struct Emulated {
     qemu: Qemu,
@@ -122,10 +123,10 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// [`run`](Source::run) into any recorder.
+    /// Like [`run`](Source::run), with any recorder.
     ///
-    /// Returns when the program has ended. When the recorder closes, it is
-    /// killed; processes that it forked are left alone.
+    /// Returns when the program has ended. When the recorder closes, the program is killed;
+    /// processes that it forked continue running.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -140,6 +141,10 @@ impl Emulated {
 impl Source<'_> for Emulated {
     fn name(&self) -> &'static str {
         "qemu-x86_64"
+    }
+
+    fn knowledge(&self) -> SourceKnowledge {
+        self.command.knowledge()
     }
 
     fn decoding(&mut self) -> Decoding {

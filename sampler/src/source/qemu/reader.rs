@@ -1,4 +1,4 @@
-//! The reading half: from the rings of the plugin to those of the recorder.
+//! The consumer: copies branches from the plugin's rings to the recorder's LBRs.
 
 use lbr_msr::text::AsText;
 use std::io;
@@ -7,7 +7,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lbr_msr::record::{Comm, Event, Mmap, Task};
+use lbr_msr::record::{Comm, Event, Mmap, MoveKind, Task};
 use lbr_msr::soft::Retired;
 
 use super::channel::consumer::Consumer;
@@ -21,13 +21,13 @@ use crate::source::ptrace::{Recorder, Retire};
 use crate::source::{SourceError, SourceNotes};
 use crate::target::ThreadId;
 
-/// Records taken from one ring before the next has its turn.
+/// Records read from one ring before the next ring's turn.
 const BATCH: u64 = 2048;
 
-/// Branches handed on at once: what is made of them stays in the nearest cache.
+/// Branches retired at once: few enough that their data stays in the nearest cache.
 const RUN: u64 = 256;
 
-/// No thread takes so many branches between two looks at it.
+/// More branches than a thread can take between two reads.
 const MOST_LEFT_OUT: u64 = 1 << 40;
 
 /// Why reading stops before the program's end.
@@ -59,20 +59,23 @@ pub(super) fn os(what: &str, cause: io::Error) -> SourceError {
     SourceError::Os { what: what.to_owned(), cause }
 }
 
-/// What the plugin may leave out, because no ring would show it.
+/// The branches that the plugin may omit because no drain would see them.
 #[derive(Clone, Copy)]
 pub(super) struct Thinning {
-    /// The tags of branches that the rings let in.
+    /// The tags of branches that pass the filter.
     pub(super) wanted: u32,
-    /// How many of the newest are enough each time, and after how many; `None`
-    /// where the clock decides.
+    /// How many of the newest branches are enough each time, and after how many; `None` for all
+    /// after that if the clock decides.
     pub(super) sampling: Option<(usize, Option<u64>)>,
 }
 
 impl Thinning {
+    /// Nothing: the model has to see every branch.
+    pub(super) const NONE: Thinning = Thinning { wanted: !0, sampling: None };
+
     pub(super) fn of(recorder: &impl Recorder) -> Thinning {
         let Some(model) = recorder.model() else {
-            return Thinning { wanted: !0, sampling: None };
+            return Thinning::NONE;
         };
         let wanted = record::tags(|class, zero_length_call| {
             model.lets_in(&Retired { zero_length_call, ..Retired::user(0, 0, class) })
@@ -83,19 +86,19 @@ impl Thinning {
         Thinning { wanted, sampling: depth.filter(|&depth| is_thin(depth)).map(|d| (d, period)) }
     }
 
-    /// The clock of the recorder decides when branches are handed over.
+    /// Whether the recorder's clock decides when branches are retired.
     fn is_by_clock(self) -> bool {
         matches!(self.sampling, Some((_, None)))
     }
 }
 
-/// A thread that is recorded.
+/// A recorded thread.
 struct Thread<G> {
     task: Task,
     ring: G,
-    /// Branches of it that were handed over or left out, where not all are wanted.
+    /// Number of its branches retired or omitted, if they are sampled.
     total: u64,
-    /// The newest were asked for.
+    /// Whether the newest were requested.
     asked: bool,
 }
 
@@ -105,14 +108,16 @@ pub(super) struct Reader<'a, R: Recorder> {
     comm: String,
     region: &'a Region,
     consumers: Vec<Consumer<'a>>,
-    /// Rings that were seen in use.
+    /// Number of rings known to be in use.
     claimed: usize,
     /// By ring.
     threads: [Option<Thread<R::Ring>>; RINGS],
-    /// Recording has started: the process was introduced.
+    /// Recording has started: the process was reported.
     pub(super) introduced: bool,
     thinning: Thinning,
-    /// The branches of a run, on their way.
+    /// Branches carry predictions and cycles of the model.
+    modelled: bool,
+    /// Buffer for the branches of a run.
     run: Vec<Retired>,
     sites: SiteCache<'a>,
     notes: SourceNotes,
@@ -139,6 +144,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
             threads: [const { None }; RINGS],
             introduced: false,
             thinning,
+            modelled: source.command.model,
             run: Vec::with_capacity(RUN as usize),
             sites: SiteCache::new(&source.sites),
             notes: SourceNotes::default(),
@@ -147,7 +153,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
 
     /// Reads until the program has ended and every ring is empty.
     pub(super) fn read(&mut self, child: &mut Child) -> Result<ExitStatus, Stop> {
-        // Where few of many branches come, looking for them costs more than they do.
+        // If branches are sampled, looking costs more than processing them.
         let (shortest, longest) = match self.thinning.sampling {
             None => (20, 1000),
             Some((_, Some(_))) => (200, 1000),
@@ -171,8 +177,8 @@ impl<'a, R: Recorder> Reader<'a, R> {
                     std::thread::sleep(nap);
                     nap = (nap * 2).min(longest);
                 }
-                // Looking at a ring takes its cache line from the thread that
-                // writes it: let a few records gather first.
+                // Reading a ring takes its cache line from the writing thread: wait for more
+                // records first.
                 few @ 1..BATCH => {
                     nap = shortest;
                     if few < BATCH / 4 {
@@ -184,8 +190,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
         }
     }
 
-    /// Takes what is there from each ring, about a batch at most. Returns how many
-    /// records that were.
+    /// Reads about a batch from each ring. Returns the number of records.
     fn round(&mut self) -> Result<u64, Stop> {
         let mut count = 0;
         let claimed = self.region.claimed();
@@ -206,7 +211,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
         Ok(count)
     }
 
-    /// Takes from a ring up to the first record that is no branch, that one included.
+    /// Reads from a ring up to and including the first record that is not a branch.
     fn take(&mut self, index: usize, ring: &Ring) -> Result<u64, Stop> {
         let (Some(consumer), Some(thread)) =
             (self.consumers.get_mut(index), self.threads.get_mut(index))
@@ -221,7 +226,12 @@ impl<'a, R: Recorder> Reader<'a, R> {
             match record::branch(low) {
                 Some((from, class, zero_length_call)) => {
                     self.sites.note(self.pid, from, class);
-                    self.run.push(Retired { zero_length_call, ..Retired::user(from, to, class) });
+                    let mut retired = Retired::user(from, to, class);
+                    if self.modelled {
+                        let (to, modelled) = record::model_of([low, to]);
+                        retired = modelled.of(Retired { to, ..retired });
+                    }
+                    self.run.push(Retired { zero_length_call, ..retired });
                 }
                 None => break,
             }
@@ -243,7 +253,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
         match (record, thread) {
             (Record::Newest { count, total }, Some(thread)) => {
                 if available - done < count {
-                    // The rest is being written.
+                    // The rest is still being written.
                     consumer.release(branches);
                     return Ok(branches);
                 }
@@ -259,7 +269,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
                 }
                 done += count;
             }
-            // The thread may be waiting for just this record.
+            // The thread may be waiting for this record.
             _ => self.beside(index, record)?,
         }
         if record == Record::End {
@@ -274,7 +284,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
         Ok(done)
     }
 
-    /// Passes on what the clock asks for.
+    /// Requests the newest branches when the clock is due.
     fn ask(&mut self, index: usize) {
         if let (Some(consumer), Some(Some(thread))) =
             (self.consumers.get(index), self.threads.get_mut(index))
@@ -287,7 +297,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
         }
     }
 
-    /// Anything but a branch.
+    /// Handles any record except a branch.
     fn beside(&mut self, index: usize, record: Record) -> Result<(), Stop> {
         let Some(slot) = self.threads.get_mut(index) else { return Ok(()) };
         let tid = slot.as_ref().map(|thread| thread.task.tid);
@@ -299,8 +309,13 @@ impl<'a, R: Recorder> Reader<'a, R> {
                 }
             }
             (Record::End, Some(_)) => {
-                if let Some(thread) = slot.take() {
-                    end(self.recorder, thread)?;
+                if let (Some(thread), Some(ring)) = (slot.take(), self.region.rings.get(index)) {
+                    end(self.recorder, thread, ring)?;
+                }
+            }
+            (Record::Moved { kind, from, to }, Some(_)) => {
+                if let Some(thread) = slot {
+                    thread.ring.moved(kind, from, to)?;
                 }
             }
             (Record::Mapped { addr, len }, Some(tid)) => {
@@ -316,7 +331,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
         Ok(())
     }
 
-    /// A thread ships its first record.
+    /// Handles a thread's first record.
     fn introduce(&mut self, tid: u32, parent: u32) -> Result<Thread<R::Ring>, Stop> {
         let pid = self.pid;
         if !std::mem::replace(&mut self.introduced, true) {
@@ -344,7 +359,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
 
     fn tell_name(&self, tid: u32) -> Result<(), Stop> {
         let pid = self.pid;
-        // A thread that was killed meanwhile has no name any more.
+        // A thread that was killed has no name.
         if let Ok(name) = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")) {
             let comm = name.as_text().trim_end_matches('\n').to_owned();
             let comm = Comm { time: monotonic_ns(), pid, tid, comm, exec: false };
@@ -372,9 +387,9 @@ impl<'a, R: Recorder> Reader<'a, R> {
         Ok(())
     }
 
-    /// Adds what a thread has counted, and starts its ring's counts again.
+    /// Adds and resets a thread's counters.
     fn collect(&mut self, counts: &Counts) {
-        // Whatever stands there: the program can write it.
+        // Saturates, because the program can overwrite the counters.
         let add = |sum: &mut u64, count: &AtomicU64| {
             *sum = sum.saturating_add(count.swap(0, Ordering::Relaxed));
         };
@@ -386,13 +401,14 @@ impl<'a, R: Recorder> Reader<'a, R> {
         add(&mut notes.invisible, &counts.invisible);
     }
 
-    /// The program has ended, and with it every thread that is left.
+    /// The program has ended, and with it all remaining threads.
     pub(super) fn finish(mut self) -> SourceNotes {
         let threads = std::mem::replace(&mut self.threads, [const { None }; RINGS]);
-        for (thread, consumer) in threads.into_iter().zip(&self.consumers) {
+        let rings = self.consumers.iter().zip(&self.region.rings);
+        for (thread, (consumer, ring)) in threads.into_iter().zip(rings) {
             let Some(mut thread) = thread else { continue };
             if let Some((depth, _)) = self.thinning.sampling {
-                // It was killed with branches kept aside.
+                // It was killed while it kept branches.
                 let (left, words) = consumer.left(thread.total, depth as u64);
                 let made = newest(&mut self.run, &mut self.sites, self.pid, words);
                 let left_out = left.saturating_sub(self.run.len() as u64).min(MOST_LEFT_OUT);
@@ -400,7 +416,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
                     break;
                 }
             }
-            if end(self.recorder, thread).is_err() {
+            if end(self.recorder, thread, ring).is_err() {
                 break;
             }
         }
@@ -415,7 +431,7 @@ impl<'a, R: Recorder> Reader<'a, R> {
     }
 }
 
-/// The newest branches of a thread, as a run.
+/// Makes a run of the newest branches of a thread.
 fn newest(
     run: &mut Vec<Retired>,
     sites: &mut SiteCache<'_>,
@@ -431,7 +447,8 @@ fn newest(
     Ok(())
 }
 
-fn end<R: Recorder>(recorder: &R, thread: Thread<R::Ring>) -> Result<(), Closed> {
+fn end<R: Recorder>(recorder: &R, mut thread: Thread<R::Ring>, ring: &Ring) -> Result<(), Closed> {
+    thread.ring.moved(MoveKind::End, ring.counts.at.load(Ordering::Relaxed), 0)?;
     thread.ring.finish()?;
     recorder.emit(Event::Exit(Task { time: monotonic_ns(), ..thread.task }))
 }

@@ -1,14 +1,19 @@
-//! What travels from the plugin inside QEMU to `lbr`: records of two words.
+//! The records from the plugin inside QEMU to `lbr`, two words each.
 //!
 //! This file is compiled into both (`machine` includes it by path).
 
-use lbr_msr::record::HwBranchType;
+use lbr_msr::record::{HwBranchType, MoveKind};
+use lbr_msr::soft::Modelled;
 
-/// Addresses in a record's first word have this many bits; the rest is its tag.
+/// Number of address bits in a record's first word; the rest is its tag.
 const ADDRESS_BITS: u32 = 56;
 const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
 /// Added to the tag of a branch.
 const ZERO_LENGTH_CALL: u64 = 0x10;
+/// The same, of one that the model mispredicted.
+const MISPREDICTED: u64 = 0x20;
+/// User addresses have this many bits; above them are the model's cycles.
+const TARGET_BITS: u32 = 48;
 const START: u64 = 0x80;
 const END: u64 = 0x81;
 const MAPPED: u64 = 0x82;
@@ -16,8 +21,20 @@ const EXEC: u64 = 0x83;
 const EXEC_FAILED: u64 = 0x84;
 const NAMED: u64 = 0x85;
 const NEWEST: u64 = 0x86;
+/// The tag of the first kind of move.
+const MOVED: u64 = 0x90;
 
-/// The classes in the order of their tags, from 1.
+/// The kinds of moves in the order of their tags. Ends have no record: see
+/// [`Counts::at`](super::channel::Counts::at).
+const MOVES: [MoveKind; 5] = [
+    MoveKind::Start,
+    MoveKind::Signal,
+    MoveKind::SignalAtBranch,
+    MoveKind::Return,
+    MoveKind::Unknown,
+];
+
+/// The classes in order of their tags, from 1.
 const CLASSES: [HwBranchType; 6] = [
     HwBranchType::Cond,
     HwBranchType::IndJmp,
@@ -27,60 +44,67 @@ const CLASSES: [HwBranchType; 6] = [
     HwBranchType::Ret,
 ];
 
-/// What a ring carries.
+/// A record in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     /// A branch was taken.
     Branch {
-        /// Address of the branch instruction.
+        /// Source address.
         from: u64,
-        /// Where it went.
+        /// Target address.
         to: u64,
         /// Its class.
         class: HwBranchType,
         /// A call to the next instruction.
         zero_length_call: bool,
     },
-    /// A thread starts: the first record of every thread. The producer waits
-    /// until this record is released.
+    /// A thread starts: its first record. The producer waits until this record is released.
     Start {
         /// Its id.
         tid: u32,
-        /// The thread that made it; 0 for the first of the process.
+        /// The creating thread; 0 for the first of the process.
         parent: u32,
     },
-    /// The thread has ended: the last record of it.
+    /// The thread has ended: its last record.
     End,
-    /// The program has made memory executable. The producer waits until this
-    /// record is released, so that the mapping can be looked at.
+    /// The program has made memory executable. The producer waits until this record is released, so
+    /// that the consumer can read the mapping.
     Mapped {
         /// First address.
         addr: u64,
         /// Length, bytes.
         len: u64,
     },
-    /// The program is about to become another by execve(2). The producer waits.
+    /// The program is about to call execve(2). The producer waits.
     Exec,
-    /// It has not: execve(2) has failed.
+    /// execve(2) has failed.
     ExecFailed,
-    /// The thread has given itself a name. The producer waits.
+    /// The thread has changed its name. The producer waits.
     Named,
-    /// So many branches follow, the newest of those since the record of this kind
-    /// before; the others are left out.
+    /// The kernel moves the thread.
+    Moved {
+        /// How; never [`MoveKind::End`].
+        kind: MoveKind,
+        /// The first instruction that has not executed.
+        from: u64,
+        /// The next instruction that executes.
+        to: u64,
+    },
+    /// `count` branches follow: the newest since the previous record of this kind; the others are
+    /// omitted.
     Newest {
-        /// Branches that follow.
+        /// Number of branches that follow.
         count: u64,
-        /// Branches of the thread until now, these and those left out.
+        /// The thread's total number of branches, including omitted ones.
         total: u64,
     },
 }
 
-/// A record as it lies in a ring.
+/// A record's words in a ring.
 pub(super) type Words = [u64; 2];
 
-/// The first word of a branch's record, which is the same every time the
-/// branch is taken; the second is where it went. `None` for far branches and
-/// for addresses outside user space.
+/// The first word of a branch's record, which is constant per branch; the second is the target.
+/// `None` for far branches and for addresses outside user space.
 #[must_use]
 pub(super) fn branch_word(from: u64, class: HwBranchType, zero_length_call: bool) -> Option<u64> {
     let tag = CLASSES.iter().position(|&known| known == class)? as u64 + 1;
@@ -88,24 +112,40 @@ pub(super) fn branch_word(from: u64, class: HwBranchType, zero_length_call: bool
     (from <= ADDRESS).then_some(tag << ADDRESS_BITS | from)
 }
 
-/// The tag of a record, by its first word.
+/// The tag of a record, from its first word.
 #[must_use]
 pub(super) const fn tag(word: u64) -> u64 {
     word >> ADDRESS_BITS
 }
 
-/// Where a branch is, its class, and whether it is a call to the next
-/// instruction, by its record's first word; `None` for other records.
+/// A branch's address, its class, and whether it is a call to the next instruction, from its
+/// record's first word; `None` for other records.
 #[inline]
 #[must_use]
 pub(super) fn branch(word: u64) -> Option<(u64, HwBranchType, bool)> {
     let tag = tag(word);
-    let class = (tag & !ZERO_LENGTH_CALL).checked_sub(1)?;
+    let class = (tag & !(ZERO_LENGTH_CALL | MISPREDICTED)).checked_sub(1)?;
     let class = *CLASSES.get(class as usize)?;
     Some((word & ADDRESS, class, tag & ZERO_LENGTH_CALL != 0))
 }
 
-/// The tags of the branches that are wanted, a bit each.
+/// The words of a branch with the model's prediction and cycles. Cycles saturate, as in a CPU's
+/// records.
+pub(super) fn with_model([low, to]: Words, modelled: Modelled) -> Words {
+    let mispredicted = if modelled.mispredicted { MISPREDICTED << ADDRESS_BITS } else { 0 };
+    let cycles = u64::from(modelled.cycles.min(0xFFFF));
+    [low | mispredicted, to & ((1 << TARGET_BITS) - 1) | cycles << TARGET_BITS]
+}
+
+/// The target of such a branch, and the model's prediction and cycles.
+pub(super) fn model_of([low, high]: Words) -> (u64, Modelled) {
+    let above = 64 - TARGET_BITS;
+    let to = ((high << above).cast_signed() >> above).cast_unsigned();
+    let mispredicted = tag(low) & MISPREDICTED != 0;
+    (to, Modelled { mispredicted, cycles: (high >> TARGET_BITS) as u32 })
+}
+
+/// Bitmap of the tags of wanted branches.
 pub(super) fn tags(wants: impl Fn(HwBranchType, bool) -> bool) -> u32 {
     let words = CLASSES.into_iter().flat_map(|class| [(class, false), (class, true)]);
     let wanted = words.filter(|&(class, zero)| wants(class, zero));
@@ -115,7 +155,7 @@ pub(super) fn tags(wants: impl Fn(HwBranchType, bool) -> bool) -> u32 {
 }
 
 impl Record {
-    /// The record's words; `None` where [`branch_word`] is.
+    /// The record's words; `None` if [`branch_word`] returns `None`.
     #[must_use]
     pub(super) fn encode(self) -> Option<Words> {
         let tagged = |tag: u64, low: u64, high| {
@@ -131,14 +171,18 @@ impl Record {
             Record::Exec => tagged(EXEC, 0, 0),
             Record::ExecFailed => tagged(EXEC_FAILED, 0, 0),
             Record::Named => tagged(NAMED, 0, 0),
+            Record::Moved { kind, from, to } => {
+                let tag = MOVES.iter().position(|&known| known == kind)?;
+                tagged(MOVED + tag as u64, from, to)
+            }
             Record::Newest { count, total } => tagged(NEWEST, count, total),
         }
     }
 
-    /// What the words mean.
+    /// Decodes a record's words.
     ///
     /// # Errors
-    /// [`Corrupt`] for a tag that is not ours.
+    /// [`Corrupt`] for an unknown tag.
     #[inline]
     pub(super) fn decode([low, high]: Words) -> Result<Record, Corrupt> {
         if let Some((from, class, zero_length_call)) = branch(low) {
@@ -154,13 +198,16 @@ impl Record {
             EXEC_FAILED => Record::ExecFailed,
             NAMED => Record::Named,
             NEWEST => Record::Newest { count: address, total: high },
-            _ => return Err(Corrupt),
+            _ => {
+                let kind = tag.checked_sub(MOVED).and_then(|tag| MOVES.get(tag as usize));
+                Record::Moved { kind: *kind.ok_or(Corrupt)?, from: address, to: high }
+            }
         })
     }
 }
 
-/// The shared memory holds what no producer writes: the target has written
-/// over it, or the plugin is of another version.
+/// The shared memory holds data that no producer writes: the target has overwritten it, or the
+/// plugin has another version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Corrupt;
 
@@ -179,6 +226,8 @@ mod tests {
             Record::Named,
             Record::Newest { count: 32, total: u64::MAX },
         ];
+        let moved = |kind| Record::Moved { kind, from: 0x7fff_ffff_ffff, to: u64::MAX };
+        records.extend(MOVES.map(moved));
         for class in CLASSES {
             for zero_length_call in [false, true] {
                 let (from, to) = (0x7fff_ffff_ffff, 0xffff_ffff_ff60_0000);
@@ -188,6 +237,22 @@ mod tests {
         for record in records {
             assert_eq!(record.encode().map(Record::decode), Some(Ok(record)));
         }
+    }
+
+    #[test]
+    fn what_the_model_makes_of_a_branch_survives_too() {
+        for (to, cycles) in [(0x7fff_ffff_f123, 0), (0xffff_ffff_ff60_0000, 7), (0, 0xFFFF)] {
+            for mispredicted in [false, true] {
+                let (from, class) = (0x7fff_ffff_ffff, HwBranchType::RelCall);
+                let word = branch_word(from, class, true).expect("a user address");
+                let modelled = Modelled { mispredicted, cycles };
+                let words = with_model([word, to], modelled);
+                assert_eq!(branch(words[0]), Some((from, class, true)));
+                assert_eq!(model_of(words), (to, modelled));
+            }
+        }
+        let much = with_model([0, 0], Modelled { mispredicted: false, cycles: 1 << 20 });
+        assert_eq!(model_of(much).1.cycles, 0xFFFF);
     }
 
     #[test]

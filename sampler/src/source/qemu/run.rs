@@ -1,4 +1,4 @@
-//! The emulator as a process: starting it, and what it came to.
+//! The emulator's process: start and end.
 
 use lbr_msr::text::AsText;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,12 +12,12 @@ use super::{Emulated, code, find};
 use crate::source::ptrace::Recorder;
 use crate::source::{Exit, SourceError, SourceNotes};
 
-/// The emulator while it runs. Dropped, it is killed.
+/// The running emulator. Killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Neither fails for a child that is ours, not even for a dead one.
+        // Both succeed for any child of this process, even a dead one.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -28,7 +28,10 @@ pub(super) fn run<R: Recorder>(
     recorder: &R,
 ) -> Result<(Exit, SourceNotes), SourceError> {
     let shared = Shared::new().map_err(|cause| os("making memory to share with qemu", cause))?;
-    let thinning = Thinning::of(recorder);
+    let thinning = if source.command.model { Thinning::NONE } else { Thinning::of(recorder) };
+    if source.command.model {
+        shared.region().header.model();
+    }
     shared.region().header.open(thinning.wanted, thinning.sampling);
     let mut running = Running(start(source, &shared)?);
     let pid = running.0.id();
@@ -38,7 +41,7 @@ pub(super) fn run<R: Recorder>(
     recorder.started(pid);
     let mut reader = Reader::new(source, recorder, pid, shared.region(), thinning);
     let ended = reader.read(&mut running.0);
-    // The plugin waits no longer, and forked children hold no lock of ours.
+    // The plugin stops waiting, and forked children hold none of our locks.
     shared.region().header.close();
     let status = match ended {
         Ok(status) => status,
@@ -83,11 +86,11 @@ fn start(source: &Emulated, shared: &Shared) -> Result<Child, SourceError> {
     process.args(["-cpu", "max", "-plugin"]);
     process.arg(find::option(&source.qemu.plugin, &arguments));
     process.args(["-0", &source.command.program]);
-    // A path that begins with `-` would be an option.
+    // A path that starts with `-` would be parsed as an option.
     process.arg(Path::new(".").join(&source.path)).args(&source.command.args);
     shared.inherit(&mut process);
     if let Some(user) = source.command.rights() {
-        // Its further groups are given up.
+        // Supplementary groups are dropped.
         process.uid(user.uid).gid(user.gid);
     }
     process

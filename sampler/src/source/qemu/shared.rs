@@ -1,4 +1,4 @@
-//! Making the shared memory, and starting the emulator with it.
+//! Creates the shared memory, and starts the emulator with it.
 #![allow(unsafe_code, reason = "mapping shared memory, and code between fork and execve")]
 
 use std::io;
@@ -14,7 +14,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::channel::Region;
 
-/// The memory, mapped here.
+/// The shared memory, mapped in this process.
 #[derive(Debug)]
 pub(super) struct Shared {
     address: NonNull<Region>,
@@ -22,41 +22,39 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// New memory, to be opened for a plugin. Pages of it exist once they are used.
+    /// New memory, to be opened for a plugin. Pages are allocated on first use.
     pub(super) fn new() -> io::Result<Shared> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let fd = memfd_create(c"lbr-branches", flags)?;
         let size = NonZeroUsize::new(size_of::<Region>()).ok_or(io::ErrorKind::InvalidInput)?;
         nix::unistd::ftruncate(&fd, i64::try_from(size.get()).map_err(io::Error::other)?)?;
-        // The program has the descriptor too: cut short by it, a look at the memory
-        // would end us.
+        // The program has the descriptor too: if it could truncate the memory, reading would crash
+        // this process.
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&fd, FcntlArg::F_ADD_SEALS(seals))?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: a new mapping at an address chosen by the kernel.
         let address = unsafe { mmap(None, size, protection, MapFlags::MAP_SHARED, &fd, 0)? };
         Ok(Shared { address: address.cast(), fd })
     }
 
     pub(super) fn region(&self) -> &Region {
-        // SAFETY: the mapping is page-aligned, of the size of a `Region`, and
-        // lives as long as `self`. Both sides access it atomically, and any
-        // bytes are a valid `Region`, which consists of atomic integers alone.
+        // SAFETY: the mapping is page-aligned, has the size of a `Region`, and lives as long as
+        // `self`. Both sides access it atomically, and any bytes are a valid `Region`, which
+        // consists only of atomic integers.
         unsafe { self.address.as_ref() }
     }
 
-    /// The number under which [`inherit`](Self::inherit) passes it on.
+    /// The descriptor number that [`inherit`](Self::inherit) passes on.
     pub(super) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
-    /// Lets the process that will be started keep the descriptor. `self` must
-    /// live until it is.
+    /// Lets the process to be started inherit the descriptor. `self` must live until then.
     pub(super) fn inherit(&self, process: &mut Process) {
         let fd = self.fd();
-        // SAFETY: between fork and execve the closure makes one system call,
-        // fcntl, and allocates nothing; the descriptor it borrows was open
-        // when the fork copied it.
+        // SAFETY: between fork and execve the closure makes one system call, fcntl, and does not
+        // allocate; the descriptor it borrows was open when the fork copied it.
         unsafe {
             process.pre_exec(move || {
                 let fd = BorrowedFd::borrow_raw(fd);
@@ -69,8 +67,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours alone, of this size, and no reference
-        // to it outlives `self`.
+        // SAFETY: only this value owns the mapping, it has this size, and no reference to it
+        // outlives `self`.
         let _ = unsafe { munmap(self.address.cast(), size_of::<Region>()) };
     }
 }

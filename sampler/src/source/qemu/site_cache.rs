@@ -1,11 +1,11 @@
-//! Which branch sites a reader has told of.
+//! The branch sites that a reader has reported.
 
 use lbr_msr::record::HwBranchType;
 
 use crate::source::sites::Sites;
 
-/// The sites seen last, before the table that is shared with the classifier:
-/// most branches are found here without a lock.
+/// A cache of recent sites in front of the table shared with the classifier: most branches are
+/// found here without a lock.
 pub(super) struct SiteCache<'a> {
     shared: &'a Sites,
     recent: Box<[(u64, HwBranchType); SiteCache::SIZE]>,
@@ -15,7 +15,7 @@ impl<'a> SiteCache<'a> {
     const SIZE: usize = 4096;
 
     pub(super) fn new(shared: &'a Sites) -> SiteCache<'a> {
-        // No far branch is recorded: the entry stands for none.
+        // Far branches are not recorded, so this entry means empty.
         SiteCache { shared, recent: Box::new([(0, HwBranchType::Other); SiteCache::SIZE]) }
     }
 

@@ -1,5 +1,4 @@
-//! Who makes the branches that are recorded from CPUs: a program that is
-//! started, a process that runs already, or whatever runs there.
+//! The target of a recording on CPUs: a started program, a running process, or whole CPUs.
 
 mod process;
 mod program;
@@ -15,45 +14,43 @@ use crate::target::{Exit, SourceError, ThreadId};
 pub use process::Process;
 pub use program::Program;
 
-/// Whoever ran on a CPU: perf's -1.
+/// Any thread on a CPU: perf's -1.
 pub const ANYBODY: ThreadId = ThreadId { pid: u32::MAX, tid: u32::MAX };
 
-/// Longest sleep between two looks at the target.
+/// Longest sleep between two checks of the target.
 const LONG_NAP: Duration = Duration::from_millis(2);
 
-/// Takes events from a target.
+/// Receives events from a target.
 pub type Emit<'a> = &'a mut dyn FnMut(Event);
 
-/// What is recorded on hardware. The branches come from the registers; this is
-/// who makes them.
+/// The target of a recording on hardware: it executes the branches that the registers record.
 pub trait Target {
-    /// Whose they are, as far as is known: a process and its main thread, or
-    /// [`ANYBODY`]. Registers do not tell threads apart.
+    /// The thread, if known: a process and its main thread, or [`ANYBODY`]. Registers do not
+    /// distinguish threads.
     fn id(&self) -> ThreadId;
 
-    /// The process that was started to be recorded.
+    /// The process that was started for recording.
     fn started(&self) -> Option<u32> {
         None
     }
 
-    /// The mappings of the process that is meant; `None` where anybody's
-    /// branches are wanted. What follows is told from it.
+    /// The mappings of the recorded process; `None` for whole CPUs. The defaults below use it.
     fn process(&self) -> Option<&ProcessCode> {
         None
     }
 
-    /// Its code; `None` where anybody's branches are wanted.
+    /// Its code; `None` for whole CPUs.
     fn code(&self) -> Option<Box<dyn UserCode>> {
         self.process().map(|code| Box::new(code.clone()) as Box<dyn UserCode>)
     }
 
-    /// Names the type of the branch at an address, from its code; `None` where
-    /// that cannot be read.
+    /// Returns the type of the branch at an address, decoded from its code; `None` if the code is
+    /// unreadable.
     fn classify(&self) -> Option<Classify> {
         self.process().map(|_| classifier())
     }
 
-    /// A count of how often it lost its CPU, where that can be had.
+    /// A counter of its involuntary context switches, if available.
     fn switches(&self) -> Option<Box<dyn Switches>> {
         self.process()?;
         Some(Box::new(ProcessSwitches::new(self.id().pid)))
@@ -65,25 +62,23 @@ pub trait Target {
     /// [`SourceError`].
     fn start(&mut self, emit: Emit<'_>) -> Result<(), SourceError>;
 
-    /// Returns when it has ended, or is about to and held there, or when the
-    /// recording `is_over`.
+    /// Returns when it has ended, or is held at its end, or when the recording `is_over`.
     ///
     /// # Errors
     /// [`SourceError`].
     fn wait(&mut self, is_over: &dyn Fn() -> bool, emit: Emit<'_>) -> Result<(), SourceError>;
 
-    /// Recording is off: lets it end. How it ended; `None` for what goes on
-    /// without us.
+    /// Recording is off: lets it end. Returns how it ended; `None` if it continues running.
     ///
     /// # Errors
     /// [`SourceError`].
     fn finish(&mut self, emit: Emit<'_>) -> Result<Option<Exit>, SourceError>;
 }
 
-/// Whatever runs on the recorded CPUs.
+/// Everything that runs on the recorded CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeCpu {
-    /// When to end by itself; `None`: when the recording is stopped.
+    /// The duration; `None`: until the recording is stopped.
     pub limit: Option<Duration>,
 }
 
@@ -106,8 +101,7 @@ impl Target for WholeCpu {
     }
 }
 
-/// Returns when the recording `is_over`, the time is up, or the target has
-/// `ended`.
+/// Returns when the recording `is_over`, the time limit is reached, or the target has `ended`.
 pub(in crate::source) fn wait_until(
     is_over: &dyn Fn() -> bool,
     limit: Option<Duration>,

@@ -1,4 +1,4 @@
-//! A process that runs already.
+//! A running process as a target.
 
 use std::time::Duration;
 
@@ -9,23 +9,21 @@ use crate::clock::monotonic_ns;
 use crate::source::cpu::code::{ProcessCode, UserCode, comm};
 use crate::target::{Affinity, Exit, SourceError, ThreadId};
 
-/// A process that runs already, moved to the recorded CPUs until this is
-/// dropped.
+/// A running process, moved to the recorded CPUs until this is dropped.
 #[derive(Debug)]
 pub struct Process {
     id: ThreadId,
     code: ProcessCode,
     moved: Vec<(i32, Affinity)>,
-    /// When to end by ourselves.
+    /// The duration, if limited.
     limit: Option<Duration>,
 }
 
 impl Process {
-    /// Moves the threads of `pid` to these CPUs. Threads that it starts later
-    /// inherit that.
+    /// Moves the threads of `pid` to these CPUs. Later threads inherit the affinity.
     ///
     /// # Errors
-    /// [`SourceError`]: there is no such process, or it may not be moved.
+    /// [`SourceError`]: the process does not exist, or may not be moved.
     pub fn attach(
         pid: u32,
         cpus: &Affinity,
@@ -56,7 +54,7 @@ impl Process {
     }
 
     fn is_there(&self) -> bool {
-        // A zombie still has its folder, and no more memory.
+        // A zombie still has its folder, but no memory.
         std::fs::read_link(format!("/proc/{}/exe", self.id.pid)).is_ok()
     }
 }
@@ -93,7 +91,7 @@ impl Target for Process {
 impl Drop for Process {
     fn drop(&mut self) {
         for (tid, before) in &self.moved {
-            // It may have ended.
+            // The thread may have ended.
             let _ = before.apply(*tid);
         }
     }

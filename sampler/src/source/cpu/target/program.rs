@@ -1,4 +1,4 @@
-//! A program that is started.
+//! A started program as a target.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,16 +17,16 @@ use crate::source::cpu::code::{ProcessCode, UserCode, comm};
 use crate::source::ptrace::sys;
 use crate::target::{Affinity, Command, Exit, Held, SourceError, ThreadId};
 
-/// Shortest sleep between two looks at the program.
+/// Shortest sleep between two checks of the program.
 const SHORT_NAP: Duration = Duration::from_micros(50);
-/// How long the end of a program that was killed is waited for.
+/// How long to wait for the end of a killed program.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A program that we start: held behind its `execve` until recording is on,
-/// and at its end until what is left in the rings is drained.
+/// A started program: held after its `execve` until recording is on, and at its end until the
+/// remaining records are drained.
 ///
-/// It is our tracee for these two moments. Between them it runs at full speed,
-/// except that each signal to its main thread passes through us.
+/// It is traced for these two moments. In between it runs at full speed, except that each signal to
+/// its main thread passes through the tracer.
 #[derive(Debug)]
 pub struct Program {
     id: ThreadId,
@@ -37,15 +37,15 @@ pub struct Program {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Stopped, to be continued.
+    /// Stopped; must be continued.
     Held,
     Runs,
     Ended(Exit),
 }
 
 impl Program {
-    /// Starts `path` on these CPUs, up to its first instruction. All calls
-    /// must come from the thread that made this one.
+    /// Starts `path` on these CPUs, up to its first instruction. The thread that calls this must
+    /// also make all later calls.
     ///
     /// # Errors
     /// [`SourceError`]: it cannot be executed, pinned or traced.
@@ -72,7 +72,7 @@ impl Program {
                     program.state = State::Held;
                     return Ok(program);
                 }
-                // Its execve failed, and it says why before it ends.
+                // Its execve failed, and it reports why before it ends.
                 Stop::Exit => program.go_on(0)?,
                 Stop::Ended(exit) => {
                     program.state = State::Ended(exit);
@@ -98,13 +98,13 @@ impl Program {
     fn go_on(&mut self, signal: i32) -> Result<(), SourceError> {
         self.state = State::Runs;
         match sys::cont(self.tid(), signal) {
-            // It was killed meanwhile; waiting tells how.
+            // It was killed; waiting reports how.
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(cause) => Err(os("continuing the program", cause)),
         }
     }
 
-    /// Stops that mean nothing to us.
+    /// Handles stops that need no action.
     fn pass(&mut self, stop: Stop) -> Result<(), SourceError> {
         match stop {
             Stop::Group => match sys::listen(self.tid()) {
@@ -128,7 +128,7 @@ impl Program {
         comm(self.id, time, exec).into_iter().chain(self.code.look(time)).for_each(emit);
     }
 
-    /// Threads other than the main one go on.
+    /// Whether threads other than the main one are running.
     fn has_threads(&self) -> bool {
         let alone = || {
             let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id.pid));
@@ -192,7 +192,7 @@ impl Target for Program {
 
     fn finish(&mut self, emit: Emit<'_>) -> Result<Option<Exit>, SourceError> {
         if self.state == State::Runs {
-            // It did not end by itself, although signals were passed on to it.
+            // It did not end, although signals were passed on to it.
             let _ = kill(Pid::from_raw(self.tid()), Signal::SIGKILL);
         }
         if self.state == State::Held {
@@ -217,7 +217,7 @@ impl Target for Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // An error elsewhere: nobody lets it run any more.
+        // After an error elsewhere, nothing else would let it run.
         let since = Instant::now();
         while !matches!(self.state, State::Ended(_)) && since.elapsed() < GRACE {
             let _ = kill(Pid::from_raw(self.tid()), Signal::SIGKILL);
@@ -234,7 +234,7 @@ fn os(what: &str, cause: Errno) -> SourceError {
     SourceError::Os { what: what.to_owned(), cause: cause.into() }
 }
 
-/// Naps that get longer while nothing happens.
+/// Sleeps that get longer while nothing happens.
 #[derive(Default)]
 struct Nap(u32);
 
@@ -245,14 +245,14 @@ impl Nap {
     }
 }
 
-/// What a wait status of a seized tracee says.
+/// The meaning of a wait status of a seized tracee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// Behind its execve.
+    /// After its execve.
     Exec,
-    /// About to end, its memory still there.
+    /// About to end; its memory still exists.
     Exit,
-    /// A signal is to be delivered.
+    /// A signal is about to be delivered.
     Signal(i32),
     /// Stopped by SIGSTOP or a terminal, until SIGCONT.
     Group,

@@ -1,11 +1,11 @@
-//! The reading end: `lbr`'s.
+//! The consumer, used by `lbr`.
 
 use std::sync::atomic::Ordering;
 
 use super::super::record::{Corrupt, Words};
 use super::{CAPACITY, MOST_KEPT, Ring};
 
-/// The reading end of a ring.
+/// The consumer of a ring.
 #[derive(Debug)]
 pub(in super::super) struct Consumer<'a> {
     ring: &'a Ring,
@@ -13,22 +13,22 @@ pub(in super::super) struct Consumer<'a> {
 }
 
 impl<'a> Consumer<'a> {
-    /// Reads `ring` from where the last consumer stopped.
+    /// Reads `ring` from the position where the last consumer stopped.
     #[must_use]
     pub(in super::super) fn new(ring: &'a Ring) -> Consumer<'a> {
         Consumer { ring, head: ring.head.0.load(Ordering::Relaxed) }
     }
 
-    /// How many records are there.
+    /// Number of available records.
     ///
     /// # Errors
-    /// [`Corrupt`] where that is more than the ring can hold.
+    /// [`Corrupt`] if the number exceeds the capacity.
     pub(in super::super) fn available(&self) -> Result<u64, Corrupt> {
         let count = self.ring.tail.0.load(Ordering::Acquire).wrapping_sub(self.head);
         if count <= CAPACITY as u64 { Ok(count) } else { Err(Corrupt) }
     }
 
-    /// The record `n` places behind the oldest, as it lies there.
+    /// The raw record `n` places after the oldest.
     #[inline]
     pub(in super::super) fn words(&self, n: u64) -> Words {
         let index = self.head.wrapping_add(n) as usize & (CAPACITY - 1);
@@ -37,14 +37,14 @@ impl<'a> Consumer<'a> {
         [low.load(Ordering::Relaxed), high.load(Ordering::Relaxed)]
     }
 
-    /// Asks the producer for the newest branches. For one that is to write them where it
-    /// is asked, and has answered.
+    /// Asks the producer for the newest branches. Only for a producer in ask mode that has answered
+    /// earlier requests.
     pub(in super::super) fn ask(&self) {
         self.ring.due.0.store(0, Ordering::Relaxed);
     }
 
-    /// How many branches a producer that has died has kept aside, and the last of
-    /// them, at most `newest`, of those after the first `handed`.
+    /// The number of branches that a dead producer kept after the first `handed`, and the last
+    /// `newest` of them at most.
     pub(in super::super) fn left(
         &self,
         handed: u64,
@@ -55,13 +55,13 @@ impl<'a> Consumer<'a> {
         (left, self.ring.kept.last(total, left.min(newest).min(MOST_KEPT as u64)))
     }
 
-    /// Gives the room of the oldest `n` records back to the producer.
+    /// Releases the space of the oldest `n` records to the producer.
     pub(in super::super) fn release(&mut self, n: u64) {
         self.head = self.head.wrapping_add(n);
         self.ring.head.0.store(self.head, Ordering::Release);
     }
 
-    /// Gives the ring back, after [`Record::End`] was released.
+    /// Releases the ring, after [`Record::End`] was released.
     pub(in super::super) fn free(&self) {
         self.ring.live.store(0, Ordering::Release);
     }

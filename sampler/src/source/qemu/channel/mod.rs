@@ -1,15 +1,13 @@
-//! The memory that the plugin inside QEMU and `lbr` share: one ring of records
-//! for each thread of the target.
+//! The memory shared by the plugin inside QEMU and `lbr`: one ring of records for each thread of
+//! the target.
 //!
-//! This file is compiled into both (`machine` includes it by path), so that
-//! the two can only disagree in version, which [`VERSION`] detects. Everything
-//! in it is atomic: whatever the other side writes, reading it is defined, and
-//! nothing read from it is trusted ([`Corrupt`]).
+//! This file is compiled into both (`machine` includes it by path), so the two can only differ in
+//! version, which [`VERSION`] detects. Everything in it is atomic: reading is defined behaviour
+//! whatever the other side writes, and all values read are checked ([`Corrupt`]).
 //!
-//! A ring has one producer (the thread of the target) and one consumer. It
-//! never overflows: the producer waits. Where a recording looks at few of many
-//! branches, the producer keeps the newest aside, still in shared memory, and
-//! writes them when it is time.
+//! A ring has one producer (the target's thread) and one consumer. It never overflows: the producer
+//! waits. If a recording samples few of many branches, the producer keeps only the newest, also in
+//! shared memory, and writes them when due.
 
 pub(super) mod consumer;
 pub(super) mod producer;
@@ -18,66 +16,67 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::record::{self, Words};
 
-/// First word of the memory.
+/// First word of the shared memory.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"lbr-qemu");
-/// Changes with every change of layout or meaning, here and in `record`.
-pub(super) const VERSION: u32 = 3;
-/// Threads of the target that can be recorded at the same time.
+/// Increment with every change of layout or meaning, here and in `record`.
+pub(super) const VERSION: u32 = 5;
+/// Maximum number of threads of the target recorded at the same time.
 pub(super) const RINGS: usize = 128;
-/// Records that a ring holds. A power of two. Miri is slow, and looks at every one.
+/// Records per ring. A power of two. Small under Miri, which is slow.
 pub(super) const CAPACITY: usize = if cfg!(miri) { 1 << 4 } else { 1 << 14 };
-/// The most branches that a producer keeps aside. A power of two.
+/// Maximum number of branches that a producer keeps. A power of two.
 const MOST_KEPT: usize = 64;
 
-/// The consumer is gone, or wants no more.
+/// The consumer is gone, or wants no more records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stopped;
 
-/// The whole memory. All-zero bytes are a valid start, except for
-/// [`Header::open`].
+/// The shared memory. All-zero bytes are a valid start, except for [`Header::open`].
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Region {
-    /// What concerns the whole process.
+    /// State of the process.
     pub(super) header: Header,
     /// The rings.
     pub(super) rings: [Ring; RINGS],
 }
 
-/// What concerns the whole process.
+/// State of the process.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Header {
     magic: AtomicU64,
     version: AtomicU32,
-    /// Consumer: it wants no more.
+    /// Consumer: it wants no more records.
     closed: AtomicU32,
     /// Producer: the plugin is loaded.
     pub(super) attached: AtomicU32,
     /// Producer: recording has started.
     pub(super) reached: AtomicU32,
-    /// Producer: the plugin has failed and said why on standard error.
+    /// Producer: the plugin has failed and printed the reason to standard error.
     pub(super) failed: AtomicU32,
-    /// Producer: the program's addresses are not ours (QEMU's guest_base).
+    /// Producer: the program's addresses differ from the host's (QEMU's guest_base).
     pub(super) relocated: AtomicU32,
-    /// Producer: processes forked, which are not recorded.
+    /// Producer: number of forked processes, which are not recorded.
     pub(super) forks: AtomicU64,
-    /// Producer: threads for which there was no ring.
+    /// Producer: number of threads without a ring.
     pub(super) threads_left: AtomicU64,
-    /// Producer: rings at or above this index have never been claimed.
+    /// Producer: rings at or above this index were never claimed.
     claimed: AtomicU64,
-    /// Consumer: the tags of the branches that it wants, a bit each.
+    /// Consumer: bitmap of the branch tags that it wants.
     wanted: AtomicU32,
-    /// Consumer: it wants only so many of the newest branches; 0 for all.
+    /// Consumer: number of newest branches it wants; 0 for all.
     newest: AtomicU32,
-    /// Consumer: each time after so many; where it asks for them, `u64::MAX`.
+    /// Consumer: after how many branches each time; `u64::MAX` if only on request.
     every: AtomicU64,
+    /// Consumer: it wants predictions and cycles of the model.
+    modelled: AtomicU32,
 }
 
 impl Header {
-    /// Marks new memory as ours. The consumer does this before it starts QEMU.
-    /// `wanted`: bits of the tags of branches. `sampling`: how many branches it
-    /// wants each time (64 at most), and after how many; `None` asks for all.
+    /// Initializes new memory, before the consumer starts QEMU. `wanted`: bitmap of branch tags.
+    /// `sampling`: how many branches the consumer wants each time (at most 64), and after how many;
+    /// `None` requests all.
     pub(super) fn open(&self, wanted: u32, sampling: Option<(usize, Option<u64>)>) {
         self.wanted.store(wanted, Ordering::Relaxed);
         if let Some((newest, every)) = sampling {
@@ -88,25 +87,37 @@ impl Header {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Whether the memory is ours and of this version.
+    /// Whether the memory has the right magic and version.
     #[must_use]
     pub(super) fn is_ours(&self) -> bool {
         self.magic.load(Ordering::Acquire) == MAGIC
             && self.version.load(Ordering::Relaxed) == VERSION
     }
 
-    /// Whether the consumer wants branches whose record begins like this.
+    /// Whether the consumer wants branches whose record starts with this word.
     #[must_use]
     pub(super) fn wants(&self, word: u64) -> bool {
         self.wanted.load(Ordering::Relaxed) >> (record::tag(word) & 31) & 1 != 0
     }
 
-    /// The consumer wants no more.
+    /// Tells the producer that the consumer wants predictions and cycles of the model. To be called
+    /// before [`open`](Self::open).
+    pub(super) fn model(&self) {
+        self.modelled.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether the consumer wants predictions and cycles of the model.
+    #[must_use]
+    pub(super) fn is_modelled(&self) -> bool {
+        self.modelled.load(Ordering::Relaxed) != 0
+    }
+
+    /// Tells the producer that the consumer wants no more records.
     pub(super) fn close(&self) {
         self.closed.store(1, Ordering::Release);
     }
 
-    /// Whether the consumer wants no more.
+    /// Whether the consumer wants no more records.
     #[must_use]
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire) != 0
@@ -114,7 +125,7 @@ impl Header {
 }
 
 impl Region {
-    /// The rings that a thread has ever used.
+    /// The rings that threads have ever used.
     #[must_use]
     pub(super) fn claimed(&self) -> &[Ring] {
         let count = self.header.claimed.load(Ordering::Acquire);
@@ -123,62 +134,65 @@ impl Region {
     }
 }
 
-/// A counter on a cache line (and the line fetched along with it) of its own.
+/// A counter on its own cache line (and the adjacent line, which is prefetched).
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Counter(AtomicU64);
 
-/// One thread's records on their way.
+/// One thread's records.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Ring {
-    /// Records ever written; the producer's.
+    /// Number of records written; set by the producer.
     tail: Counter,
-    /// Records ever released; the consumer's.
+    /// Number of records released; set by the consumer.
     head: Counter,
-    /// How many branches will have been kept when it is time to write the newest. The
-    /// producer's; where the consumer asks for them, it stores 0.
+    /// The number of kept branches at which the producer writes the newest. Set by the producer;
+    /// the consumer stores 0 to request them.
     due: Counter,
     kept: Kept,
-    /// What the producer counts beside them.
+    /// The producer's counters.
     pub(super) counts: Counts,
     /// A thread uses it.
     live: AtomicU32,
     entries: [[AtomicU64; 2]; CAPACITY],
 }
 
-/// The newest branches of a thread of which not all are wanted. Only its
-/// producer writes them; the consumer looks where the thread has died.
+/// The newest branches of a thread whose branches are sampled. Only the producer writes them; the
+/// consumer reads them after the thread has died.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Kept {
-    /// Branches ever kept; the last of them lie at these numbers, modulo.
+    /// Total number of branches kept; their slots are these numbers modulo the size.
     total: AtomicU64,
     entries: [[AtomicU64; 2]; MOST_KEPT],
 }
 
-/// What a thread counts. Only its producer writes them, except that the
-/// consumer takes them when the thread has ended.
+/// Counters of a thread. Only its producer writes them, except that the consumer resets them when
+/// the thread has ended.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Counts {
-    /// Instructions of the blocks that were entered.
+    /// Instructions of executed blocks.
     pub(super) instructions: AtomicU64,
     /// System calls that returned, and signals that were delivered.
     pub(super) kernel_returns: AtomicU64,
-    /// Branches that ended in neither of their ends, so that the transfer of
-    /// control was not theirs; not recorded.
+    /// Branches followed by neither of their possible addresses, so that something else transferred
+    /// control; not recorded.
     pub(super) impossible: AtomicU64,
-    /// Executions of conditional branches to the next instruction: whether
-    /// they were taken cannot be seen, and they are not recorded.
+    /// Executed conditional branches to the next instruction: it is not visible whether they were
+    /// taken, so they are not recorded.
     pub(super) invisible: AtomicU64,
-    /// Branches that a signal interrupted and of which it is not known (yet,
-    /// or ever) whether they were taken; not recorded.
+    /// Branches that a signal interrupted and that are not known to be taken (yet, or ever); not
+    /// recorded.
     pub(super) interrupted: AtomicU64,
+    /// Not a counter: address of the last block started, or the address after it once its system
+    /// call executes.
+    pub(super) at: AtomicU64,
 }
 
 impl Counts {
-    /// Adds to one of the counts; there is no other writer.
+    /// Adds to a counter; there is no other writer.
     #[inline]
     pub(super) fn add(count: &AtomicU64, n: u64) {
         count.store(count.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
@@ -186,7 +200,7 @@ impl Counts {
 }
 
 impl Kept {
-    /// The last `count` of `total` branches, the oldest first.
+    /// The last `count` of `total` branches, oldest first.
     fn last(&self, total: u64, count: u64) -> impl Iterator<Item = Words> + '_ {
         (0..count).rev().filter_map(move |age| {
             let number = total.wrapping_sub(1).wrapping_sub(age);
@@ -204,12 +218,12 @@ mod tests {
     use super::consumer::Consumer;
     use super::*;
 
-    /// A region on the heap, as new shared memory is: all zero.
+    /// A region on the heap, all zero like new shared memory.
     fn region() -> Box<Region> {
         let mut region = Box::<Region>::new_uninit();
         #[allow(unsafe_code, reason = "a region is too large to be built on the stack")]
-        // SAFETY: the pointer is the box's own, and all-zero bytes are a
-        // valid `Region`, which consists of atomic integers alone.
+        // SAFETY: the pointer is the box's, and all-zero bytes are a valid `Region`, which consists
+        // only of atomic integers.
         unsafe {
             region.as_mut_ptr().write_bytes(0, 1);
             region.assume_init()

@@ -1,4 +1,4 @@
-//! The writing end: the plugin's.
+//! The producer, used by the plugin.
 
 use std::sync::atomic::Ordering;
 
@@ -6,8 +6,7 @@ use super::super::record::{Record, Words};
 use super::{CAPACITY, Counts, MOST_KEPT, Region, Ring, Stopped};
 
 impl Region {
-    /// A producer for a thread that starts, on the first free ring; `None`
-    /// where all are in use.
+    /// A producer for a new thread, on the first free ring; `None` if all are in use.
     #[must_use]
     pub(in super::super) fn claim(&self) -> Option<Producer<'_>> {
         let free = |ring: &Ring| {
@@ -32,25 +31,25 @@ impl Region {
     }
 }
 
-/// The writing end of a ring.
+/// The producer of a ring.
 #[derive(Debug)]
 pub(in super::super) struct Producer<'a> {
     ring: &'a Ring,
     tail: u64,
-    /// Writing up to here needs no look at the consumer's counter.
+    /// Writing up to this count does not require reading the consumer's counter.
     limit: u64,
-    /// How many branches are wanted each time; 0 for all.
+    /// Number of branches wanted each time; 0 for all.
     newest: u64,
-    /// After how many.
+    /// After how many branches.
     every: u64,
-    /// Branches kept aside, and how many of them when some were written last.
+    /// Total branches kept, and that total when some were last written.
     total: u64,
     handed: u64,
 }
 
 impl<'a> Producer<'a> {
-    /// Takes a branch where that needs neither waiting nor writing what was kept:
-    /// `false` where [`branch`](Self::branch) has to be called.
+    /// Takes a branch if that requires neither waiting nor writing kept branches; on `false`, call
+    /// [`branch`](Self::branch).
     #[inline]
     #[must_use]
     pub(in super::super) fn offer(&mut self, words: Words) -> bool {
@@ -72,7 +71,7 @@ impl<'a> Producer<'a> {
     /// Takes a branch.
     ///
     /// # Errors
-    /// As of [`push`](Self::push).
+    /// As for [`push`](Self::push).
     pub(in super::super) fn branch(
         &mut self,
         words: Words,
@@ -98,15 +97,15 @@ impl<'a> Producer<'a> {
         self.ring.kept.total.store(self.total, Ordering::Release);
     }
 
-    /// Writes what was kept: how many branches that stands for, and the newest.
+    /// Writes a count of the branches since the last time, and the newest of them.
     ///
     /// # Errors
-    /// As of [`push`](Self::push).
+    /// As for [`push`](Self::push).
     pub(in super::super) fn hand_over(
         &mut self,
         mut wait: impl FnMut() -> bool,
     ) -> Result<(), Stopped> {
-        // Before anything is written: whoever reads that may ask again.
+        // Before writing, because a reader may then ask again.
         self.ring.due.0.store(self.total.saturating_add(self.every), Ordering::Relaxed);
         let count = self.total.wrapping_sub(self.handed).min(self.newest);
         if count == 0 {
@@ -121,11 +120,11 @@ impl<'a> Producer<'a> {
         Ok(())
     }
 
-    /// Writes a record. Where the ring is full, `wait` is called until it is
-    /// not; it says whether to go on waiting.
+    /// Writes a record. If the ring is full, calls `wait` until it is not; `wait` returns whether
+    /// to continue waiting.
     ///
     /// # Errors
-    /// [`Stopped`] where `wait` said no. The record is not written.
+    /// [`Stopped`] if `wait` returned false. The record is not written.
     #[inline]
     pub(in super::super) fn push(
         &mut self,
@@ -165,7 +164,7 @@ impl<'a> Producer<'a> {
     /// Waits until the consumer has released everything written.
     ///
     /// # Errors
-    /// [`Stopped`] where `wait` said no.
+    /// [`Stopped`] if `wait` returned false.
     pub(in super::super) fn flush(&self, mut wait: impl FnMut() -> bool) -> Result<(), Stopped> {
         while self.released() != self.tail {
             if !wait() {
@@ -179,7 +178,13 @@ impl<'a> Producer<'a> {
         self.ring.head.0.load(Ordering::Acquire)
     }
 
-    /// What the thread counts.
+    /// Whether the consumer wants every branch.
+    #[must_use]
+    pub(in super::super) fn wants_all(&self) -> bool {
+        self.newest == 0
+    }
+
+    /// The thread's counters.
     #[inline]
     #[must_use]
     pub(in super::super) fn counts(&self) -> &'a Counts {
