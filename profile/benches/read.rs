@@ -1,5 +1,4 @@
-//! Branches a second: perf.data and text, read only and counted, beside a scan
-//! that does nothing else.
+//! Branches per second for reading and counting perf.data and text, compared with a plain scan.
 #![allow(missing_docs, reason = "criterion's macros write undocumented items")]
 
 mod made_up;
@@ -27,7 +26,7 @@ fn recording() -> Vec<u8> {
     let mut out = Writer::new(&mut bytes, meta).expect("memory takes everything");
     for time in 0..STACKS {
         let entries = program.stack();
-        let stack = BranchStack { entries, integrity: Integrity::UNKNOWN };
+        let stack = BranchStack { entries, integrity: Integrity::UNKNOWN, moves: Vec::new() };
         let sample =
             Sample { time, pid: 1, tid: 1, cpu: 0, ip: 0, period: 1, arguments: None, stack };
         out.event(&Event::Sample(sample)).expect("memory takes everything");
@@ -57,7 +56,7 @@ fn text_of(bytes: &Arc<[u8]>, typed: bool) -> Arc<[u8]> {
     text.into_bytes().into()
 }
 
-/// Adds everything up, so that nothing may be left out.
+/// Sums up everything, so that nothing is optimized away.
 fn scan(bytes: &Arc<[u8]>) -> u64 {
     let mut recording = open(bytes);
     let mut sum = 0u64;
@@ -69,7 +68,7 @@ fn scan(bytes: &Arc<[u8]>) -> u64 {
     sum
 }
 
-/// What a straightforward program does: a count by (from, to), nothing else.
+/// A straightforward program: only counts by (from, to).
 fn plain(bytes: &[u8]) -> usize {
     let mut counts: HashMap<(u64, u64), u64, Multiply> =
         HashMap::with_capacity_and_hasher(made_up::EDGES * 2, Multiply);
@@ -147,8 +146,8 @@ fn read(c: &mut Criterion) {
     group.finish();
 }
 
-/// A file on disk to its table, with all that is in between: what a user waits
-/// for, but for starting the program and printing.
+/// From a file on disk to its table, including everything a user waits for except program start and
+/// printing.
 fn whole_path(c: &mut Criterion) {
     let data: Arc<[u8]> = recording().into();
     let texts = [("text", text_of(&data, false)), ("text with types", text_of(&data, true))];
@@ -166,7 +165,7 @@ fn whole_path(c: &mut Criterion) {
             })
         });
     }
-    // And back: a recording printed as text.
+    // The reverse: a recording printed as text.
     group.bench_function("perf.data, printed", |b| {
         b.iter(|| {
             let mut recording =

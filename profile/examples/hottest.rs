@@ -1,5 +1,5 @@
-//! The hottest branches of a recording, perf.data or text of perf script:
-//! `cargo run -p lbr-profile --example hottest -- perf.data`.
+//! The hottest branches of a recording, perf.data or `perf script` output: `cargo run -p
+//! lbr-profile --example hottest -- perf.data`.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for branch in hot.branches.iter().take(10) {
         let share = 100.0 * hot.share(branch);
         let rate = branch.mispredict_rate().map_or("-".to_owned(), |rate| format!("{rate:.3}"));
-        println!("{share:6.2} %  mispredicted {rate}  {:#x} -> {:#x}", branch.from, branch.to);
+        println!("{share:6.2}%  mispredicted {rate}  {:#x} -> {:#x}", branch.from, branch.to);
     }
     Ok(())
 }

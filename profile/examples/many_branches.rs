@@ -1,10 +1,8 @@
-//! Writes the recording that `scripts/bench` measures readers with.
+//! Writes the recording for the measurements of `scripts/bench`.
 //!
-//! `many_branches FILE [STACKS] [ELF]`: STACKS samples of 32 branches (200,000
-//! unless told) over 82,100 distinct edges, always the same. With an ELF
-//! file the addresses are bytes of its code, so that they have symbols;
-//! otherwise they lie in a file that does not exist. The branches are made up:
-//! nothing ran.
+//! `many_branches FILE [STACKS] [ELF]`: STACKS samples (default 200,000) of 32 branches over 82,100
+//! distinct edges, always the same. With an ELF file the addresses are in its code, so that they
+//! have symbols; otherwise they are in a file that does not exist. The branches are made up.
 
 #[path = "../benches/made_up/mod.rs"]
 mod made_up;
@@ -19,7 +17,7 @@ use object::{Object, ObjectSegment};
 const PID: u32 = 4242;
 const BASE: u64 = 0x5555_5555_4000;
 
-/// Where code lies: (address in the process, length, offset in the file).
+/// A range of code: (address in the process, length, offset in the file).
 type Code = (u64, u64, u64);
 
 fn code_of(elf: &Path) -> Result<Code, Box<dyn std::error::Error>> {
@@ -40,12 +38,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args_os().skip(1);
     let path = PathBuf::from(args.next().ok_or("usage: many_branches FILE [STACKS] [ELF]")?);
     let stacks: u64 = match args.next() {
-        Some(count) => count.to_str().ok_or("STACKS is no number")?.parse()?,
+        Some(count) => count.to_str().ok_or("STACKS is not a number")?.parse()?,
         None => 200_000,
     };
     let elf = args.next().map(PathBuf::from);
-    // perf 6.1 crashes over names (a use after free of its own) where the newest
-    // entry of a stack has cycles.
+    // perf 6.1 crashes when resolving symbols (a use after free) if the newest entry of a stack has
+    // cycles.
     let newest_without_cycles = elf.is_some();
     let (start, len, pgoff) = match &elf {
         Some(elf) => code_of(elf)?,
@@ -94,7 +92,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             cpu: 0,
             ip: entries.first().map_or(0, |newest| newest.to),
             period: 1,
-            stack: BranchStack { entries, integrity: Integrity::UNKNOWN },
+            stack: BranchStack { entries, integrity: Integrity::UNKNOWN, moves: Vec::new() },
         }))?;
     }
     out.finish_file()?;

@@ -1,6 +1,5 @@
-//! What a straightforward program does with the recording of `many_branches`:
-//! reads it piece by piece and counts by (from, to), nothing else. The rival
-//! of `scripts/bench`.
+//! The comparison program of `scripts/bench`: a straightforward reader of the recording of
+//! `many_branches` that only counts by (from, to).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

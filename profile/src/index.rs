@@ -1,21 +1,20 @@
-//! An index of things that stand in a list: from a hash to the number of the
-//! thing. Four bytes a place are looked at, so that it stays in the second-level
-//! cache where the things do not.
+//! A hash index into a list. A look-up reads four bytes per slot, so that the index stays in the
+//! second-level cache even if the items do not.
 
 use std::hash::Hasher;
 
-/// Places to begin with: 16 KiB. Fuzzing makes many indexes of a few things.
+/// Initial number of slots: 16 KiB. Fuzzing creates many small indices.
 const FIRST_PLACES: usize = if cfg!(fuzzing) { 1 << 4 } else { 1 << 12 };
 
 /// Numbers by hash, with open addressing.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
-    /// The lowest bits: the number counted from 1, 0 where the place is free. Above
-    /// them the same bits of its hash.
+    /// The lowest bits: the number from 1, or 0 for a free slot. Above them, the same bits of its
+    /// hash.
     places: Vec<u32>,
-    /// The bits of a place that are the number.
+    /// The mask of the number's bits.
     numbers: u32,
-    /// The whole hash of each place: only growth asks for it.
+    /// The full hash of each slot, used only for growing.
     hashes: Vec<u32>,
     len: usize,
 }
@@ -27,18 +26,17 @@ impl Default for Index {
     }
 }
 
-/// Things that are looked up side by side: more than can be under way at a time,
-/// few beside what the caches hold.
+/// Look-ups done in parallel: more than the CPU can overlap, but few enough for the caches.
 pub(crate) const BATCH: usize = 64;
 
-/// Loads what will be needed, all of it side by side: one after the other, each
-/// look-up would wait for its own.
+/// Loads memory that will be needed, all in parallel: sequential look-ups would each wait for their
+/// own.
 #[inline]
 pub(crate) fn load_all(words: impl Iterator<Item = u64>) {
     std::hint::black_box(words.fold(0, |all, word| all ^ word));
 }
 
-/// Mixes a key of three parts; the upper half is the well mixed one.
+/// Mixes a key of three parts; the upper half is mixed best.
 #[inline]
 pub(crate) fn hash(a: u64, b: u64, c: u64) -> u32 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -46,15 +44,15 @@ pub(crate) fn hash(a: u64, b: u64, c: u64) -> u32 {
     (mixed.wrapping_mul(ODD) >> 32) as u32
 }
 
-/// Products: enough for addresses, at a tenth of the price of a hash that
-/// withstands whoever chooses them.
+/// A multiplicative hash: good enough for addresses, at a tenth of the cost of one that resists
+/// attacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Product(u64);
 
 impl Hasher for Product {
     #[inline]
     fn finish(&self) -> u64 {
-        // A table looks at the lowest bits, which are mixed the least.
+        // A table uses the lowest bits, which are mixed least.
         self.0 ^ self.0 >> 32
     }
 
@@ -80,16 +78,15 @@ impl Hasher for Product {
 }
 
 impl Index {
-    /// Where the search for a hash begins: for [`load_all`].
+    /// The first slot for a hash, for [`load_all`].
     #[inline]
     pub(crate) fn touch(&self, hash: u32) -> u64 {
         let mask = self.places.len() - 1;
         u64::from(self.places.get(hash as usize & mask).copied().unwrap_or(0))
     }
 
-    /// Some hashes, each with the number that it leads to: nearly always the right
-    /// one, and one that nothing has where there is none. They are fetched side by
-    /// side, and what `load` reads of each number.
+    /// For each hash, the number it leads to: nearly always the right one, or an unused number if
+    /// there is none. Fetches them in parallel, and the memory that `load` reads for each number.
     #[inline]
     pub(crate) fn look_up(
         &self,
@@ -106,7 +103,7 @@ impl Index {
         load_all(found.iter().map(|(_, number)| load(*number)));
     }
 
-    /// The number under this hash that `is` the one looked for.
+    /// The number under this hash for which `is` returns true.
     #[inline]
     pub(crate) fn find(&self, hash: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
         let mask = self.places.len() - 1;
@@ -125,11 +122,10 @@ impl Index {
         }
     }
 
-    /// Puts a number in that is not yet there. Nothing happens with the last
-    /// number of all, which stands for none.
+    /// Inserts a new number. Ignores the highest number, which means none.
     pub(crate) fn insert(&mut self, hash: u32, number: u32) {
         let Some(counted) = number.checked_add(1) else { return };
-        // Two thirds full at most.
+        // At most two thirds full.
         let full = self.len * 3 >= self.places.len() * 2;
         if full || counted > self.numbers {
             self.grow(self.places.len() << u32::from(full), counted);
@@ -138,12 +134,12 @@ impl Index {
         self.len += 1;
     }
 
-    /// Makes room for so many places, and for numbers up to this.
+    /// Grows to `len` slots, and for numbers up to `most`.
     fn grow(&mut self, len: usize, most: u32) {
         let places = std::mem::replace(&mut self.places, vec![0; len]);
         let hashes = std::mem::replace(&mut self.hashes, vec![0; len]);
         let old = self.numbers;
-        // As many bits as the longer of the two has.
+        // Enough bits for the longer of the two.
         let longer = most.max(u32::try_from(len - 1).unwrap_or(u32::MAX)).max(old);
         self.numbers = u32::MAX >> longer.leading_zeros();
         for (place, hash) in places.into_iter().zip(hashes).filter(|(place, _)| *place != 0) {
@@ -151,7 +147,7 @@ impl Index {
         }
     }
 
-    /// Puts a number, counted from 1, where its hash belongs.
+    /// Inserts a number, counted from 1, at its hash's slot.
     fn put(&mut self, hash: u32, counted: u32) {
         let mask = self.places.len() - 1;
         let mut at = hash as usize & mask;
@@ -168,12 +164,12 @@ impl Index {
 mod tests {
     use super::{Index, hash};
 
-    /// Numbers come back, through growth and among equal hashes.
+    /// Numbers are found after growth and among equal hashes.
     #[test]
     fn numbers_come_back() {
         let mut index = Index::default();
         let keys: Vec<u64> = (0..10_000).collect();
-        // Only 100 hashes, then one for each.
+        // First only 100 hashes, then one per number.
         for spread in [100, u64::MAX] {
             let of = |key: u64| hash(key % spread, 0, 0);
             let base = if spread == 100 { 0 } else { keys.len() as u32 };

@@ -1,22 +1,20 @@
-//! What branch records mean: recordings in and out, symbols, analyses.
+//! Analysis of branch recordings: reading, writing, symbols, and views.
 //!
-//! Five rooms, each of which looks only at those before it:
+//! Five layers, each of which uses only those before it:
 //!
-//! - *read*: [`perf_data`] writes and reads perf's recording format, [`brstack`]
-//!   parses and prints the text of `perf script -F brstack`, [`recording`] opens
-//!   either and streams its branch [`stack`]s, [`select`] says which samples of
-//!   it count; [`names`] are what some texts have in place of addresses, and
-//!   [`note`] is what our recordings say of a stack beyond perf's fields.
-//! - *code*: [`maps`] say which file an address belongs to, [`symbols`] name it,
-//!   [`lines`] give its source, [`place`] finds what people call it.
-//! - *clean* says what of a stack is a branch that ran; [`quality`] is what it
-//!   left out, and [`interval`] how sure a ratio is.
-//! - *views* count: [`hot`] branches; [`flow`] outcomes, blocks ([`basic`]) and
-//!   their [`cycles`]; [`annotate`] lays them on the code of a function;
-//!   [`loops`] how often loops run round, [`callgraph`] who calls whom, [`paths`]
-//!   which blocks run one after the other; [`lint`] whether to trust a recording,
-//!   [`overview`] all of it by one walk.
-//! - [`export`] makes what other tools read: profiles for LLVM, BOLT and AutoFDO.
+//! - *read*: [`perf_data`] writes and reads perf's recording format, [`brstack`] parses and prints
+//!   the output of `perf script -F brstack`, [`recording`] opens either and streams its branch
+//!   [`stack`]s, [`select`] decides which samples count; [`names`] replace addresses in some texts,
+//!   and [`note`] holds data about a stack that perf's fields cannot.
+//! - *code*: [`maps`] find the file at an address, [`symbols`] its name, [`lines`] its source line,
+//!   and [`place`] parses code locations.
+//! - *clean* turns stacks into executed branches; [`quality`] counts what it drops, and
+//!   [`interval`] computes confidence intervals.
+//! - *views* count: [`hot`] branches; [`flow`] outcomes, blocks ([`basic`]) and their [`cycles`];
+//!   [`annotate`] shows them in a function's code; [`loops`] counts iterations, [`callgraph`]
+//!   callers and callees, [`paths`] sequences of blocks; [`lint`] checks whether to trust a
+//!   recording, and [`overview`] combines them in one pass.
+//! - [`export`] writes files for other tools: profiles for LLVM, BOLT and AutoFDO.
 //!
 //! ```
 //! use lbr_profile::{HotTable, Recording};
@@ -29,8 +27,8 @@
 //! # Ok::<(), lbr_profile::perf_data::ReadError>(())
 //! ```
 //!
-//! Everything streams: memory is bounded by the number of distinct branches,
-//! never by the size of a recording. It never prints.
+//! Everything streams: memory is bounded by the number of distinct branches, never by the size of a
+//! recording. The crate never prints.
 
 mod clean;
 mod code;

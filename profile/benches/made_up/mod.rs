@@ -1,18 +1,17 @@
-//! A made-up program to measure readers with: nothing ran. Always the same.
+//! A made-up, deterministic recording for measuring readers.
 //!
-//! As in a real one, what follows a branch is decided by where it went: its
-//! target lies a few bytes before another branch, which is taken next or, one
-//! time in eight, passed. Unlike a real one it visits all of its branches
-//! equally often and in no order that a cache could learn.
+//! As in a real program, a branch's target decides what follows: it is a few bytes before another
+//! branch, which is taken next or, one time in eight, not taken. Unlike in a real one, all branches
+//! are equally frequent and in no order that a cache could learn.
 
 use lbr_msr::record::{BranchEntry, BranchType};
 
-/// Distinct branches by (from, to).
+/// Number of distinct (from, to) pairs.
 pub(crate) const EDGES: usize = 82_100;
-/// Branches of a stack.
+/// Branches per stack.
 pub(crate) const DEPTH: usize = 32;
 
-/// Shifts and exclusive ors; Marsaglia.
+/// Xorshift; Marsaglia.
 #[derive(Debug)]
 struct Random(u64);
 
@@ -25,8 +24,8 @@ impl Random {
     }
 }
 
-/// A branch: its two addresses, the branch behind its target, and the cycles
-/// that it mostly takes to come to it.
+/// A branch: its two addresses, the branch after its target, and the usual number of cycles to
+/// reach it.
 #[derive(Clone, Copy, Debug)]
 struct Branch {
     from: u64,
@@ -43,7 +42,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// A program in `len` bytes of code from `start` on.
+    /// A program with `len` bytes of code at `start`.
     pub(crate) fn new(start: u64, len: u64) -> Program {
         let mut random = Random(0x9E37_79B9_7F4A_7C15);
         let each = len / EDGES as u64;
@@ -73,7 +72,7 @@ impl Program {
         for _ in 0..DEPTH {
             let Some(branch) = self.branches.get(at).copied() else { continue };
             let missed = self.random.below(16) == 0;
-            // Mostly the same; a miss of the cache, a misprediction.
+            // Usually the same; sometimes a cache miss or a misprediction.
             let late = [0, 0, 0, 0, 0, 1, 1, 14].get(self.random.below(8)).copied().unwrap_or(0);
             entries.push(BranchEntry {
                 from: branch.from,

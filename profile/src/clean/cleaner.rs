@@ -1,9 +1,10 @@
-//! The pass itself: one stack in, what counts of it out.
+//! The cleaning pass: from one recorded stack to the branches that count.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use lbr_msr::record::{Event, Head, Label, Lost};
+use lbr_msr::record::{Event, Head, Label, Lost, MoveKind};
 
+use super::moves::{Cuts, Interrupted, Passage};
 use super::odd::{self, DUPLICATE_STRIDE, Rest};
 use super::quality::{BlockQuality, Quality};
 use super::streams::{Holds, Streams};
@@ -12,134 +13,146 @@ use crate::code::maps::Maps;
 use crate::read::address::{LONGEST_BLOCK, crosses};
 use crate::read::item::Straight;
 use crate::read::names;
-use crate::read::note::Source;
+use crate::read::note::{Moves, Source};
 use crate::read::perf_data::{EventAttr, FileInfo};
 use crate::read::registers::Registers;
 use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack, Thread};
 
-/// A branch that was taken, and what is known of the time before it.
+/// A taken branch, and the code executed since the previous one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transition {
     /// The branch.
     pub branch: RawBranch,
-    /// Where the straight code before it begins: the target of the branch
-    /// before. Means something only with [`len`](Self::len).
+    /// Start of the fall-through range before it: the previous branch's target. Valid only with
+    /// [`len`](Self::len).
     pub(crate) entry: u64,
-    /// Length of that code up to the branch, bytes, or [`NO_BLOCK`].
+    /// Length of that range up to the branch, bytes, or [`NO_BLOCK`].
     pub(crate) len: u32,
-    /// Core cycles since the branch before, 0 where they are not known: as the
-    /// record says, but never from one stack to the next.
+    /// Core cycles since the previous branch, 0 if unknown: as recorded, but never across two
+    /// stacks.
     pub(crate) cycles: u32,
-    /// Nothing is missing between the branch before and this one, as far as the
-    /// filter lets branches in.
+    /// Whether no branch is missing between the previous branch and this one, except filtered ones.
     pub follows: bool,
 }
 
-/// No straight code lies before a branch.
+/// There is no fall-through range before a branch.
 pub(crate) const NO_BLOCK: u32 = u32::MAX;
 
 impl Transition {
-    /// The straight code before the branch, from its first byte to the branch;
-    /// `None` where the branch before is not known, or no such code can have
-    /// run.
+    /// The fall-through range before the branch, from its first byte to the branch; `None` if the
+    /// previous branch is unknown, or no such code can have run.
     #[must_use]
     pub fn straight(&self) -> Option<(u64, u64)> {
         (self.len != NO_BLOCK).then_some((self.entry, self.branch.from))
     }
 
-    /// Core cycles since the branch before; `None` where they are not known.
+    /// Core cycles since the previous branch; `None` if unknown.
     #[must_use]
     pub fn cycles(&self) -> Option<u32> {
         (self.cycles != 0).then_some(self.cycles)
     }
 }
 
-/// What is known of the time before the oldest branch of a stack.
+/// How a stack's oldest branch continues the thread's earlier branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joins {
-    /// It is the next branch after the newest of the thread's stack before.
+    /// It directly follows the newest branch of the thread's previous stack.
     Before,
-    /// It is the first branch that the thread took since recording began with
-    /// it.
+    /// It is the thread's first branch since recording started.
     Start,
-    /// Nothing.
+    /// Unknown.
     No,
 }
 
-/// The newest branch of a thread whose last stack ended uncut.
+/// The newest branch of a thread whose last stack was not cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Address of the branch.
     pub from: u64,
-    /// Address it went to: the thread runs on from there.
+    /// Its target, where the thread continued.
     pub to: u64,
-    /// The address space that both mean something in.
+    /// The address space of both addresses.
     pub space: u32,
+    /// Start of the current straight-line code: `to`, unless the kernel has moved the thread since.
+    /// `None` if unknown.
+    pub(crate) entry: Option<u64>,
 }
 
-/// What is left of a stack that counts.
+impl Standing {
+    /// Counts that the recording does not report how far the thread ran on.
+    fn leave_open(self, open: &mut BTreeMap<(u64, u32), u64>, gaps: &mut BlockQuality) {
+        leave_open(open, gaps, (self.entry.unwrap_or(self.to), self.space));
+    }
+}
+
+/// Counts that the recording does not report how far code ran on from an address.
+fn leave_open(open: &mut BTreeMap<(u64, u32), u64>, gaps: &mut BlockQuality, at: (u64, u32)) {
+    add(&mut gaps.open, 1);
+    add(open.entry(at).or_default(), 1);
+}
+
+/// A stack that counts, after cleaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Cleaned<'a> {
     /// The sample.
     pub head: &'a SampleHead,
-    /// How many stacks it stands for.
+    /// Its weight: number of identical stacks.
     pub weight: u64,
     /// Process and thread.
     pub thread: Thread,
-    /// The address space that its addresses mean something in, by
-    /// [`Maps`].
+    /// The address space of its addresses, a number of [`Maps`].
     pub space: u32,
-    /// The entries as they were recorded, newest first, those that were left
-    /// out included.
+    /// The recorded entries, newest first, including dropped ones.
     pub(crate) entries: Entries<'a>,
-    /// The branches that were taken, newest first.
+    /// The taken branches, newest first.
     pub branches: Entries<'a>,
-    /// The same, oldest first, each with the time before it; empty for views
-    /// that do not ask ([`View::ORDERED`]).
+    /// The same, oldest first, with the code before each; empty for views that do not need them
+    /// ([`View::ORDERED`]).
     pub transitions: &'a [Transition],
-    /// The time before the oldest branch.
+    /// Straight-line code that no branch ended: its first instruction, the distance of the last
+    /// one, the address space.
+    pub(crate) ended: &'a [(u64, u32, u32)],
+    /// How the oldest branch continues the previous stack.
     pub joins: Joins,
-    /// The branch before the oldest, where it joins.
+    /// The branch before the oldest, if joined.
     pub before: Option<Standing>,
-    /// The next stack of the thread may join to this one.
+    /// Whether the thread's next stack may continue this one.
     pub goes_on: bool,
-    /// Which branches were let in.
+    /// The branches that the filter records.
     pub holds: Holds,
-    /// Only branches that end in user mode were asked for.
+    /// Whether only branches that end in user mode were recorded.
     pub user_only: bool,
-    /// The stride of the newest entry where it was recorded twice, bytes; see
-    /// [`Cleaned::repeated`].
+    /// The stride of the newest entry if it was recorded twice, bytes; see [`Cleaned::repeated`].
     pub newest_stride: Option<u64>,
     counters: Option<Counters<'a>>,
-    /// The registers of the program at the sample, where they were recorded.
+    /// The program's registers at the sample, if recorded.
     pub registers: Option<Registers<'a>>,
-    /// Where each branch stood in the stack; empty where nothing was left out.
+    /// The stack index of each branch; empty if nothing was dropped.
     at: &'a [usize],
 }
 
 impl Cleaned<'_> {
-    /// The distance from a branch back to its target, bytes, where it stands
-    /// there twice, `older` right behind `newer`: a loop of one block does that
-    /// if it is short. `None` for two branches that differ, and where records
-    /// are known not to repeat or not every branch was let in.
+    /// The distance from a branch back to its target, bytes, if `older`, directly after `newer`, is
+    /// the same branch: a short loop of one block also does that. `None` for different branches,
+    /// and if records cannot be duplicated or were filtered.
     #[must_use]
     pub fn repeated(&self, newer: RawBranch, older: RawBranch) -> Option<u64> {
         may_repeat(self.head, self.holds).then(|| odd::repeated(newer, older)).flatten()
     }
 
-    /// Whether that distance is longer than is believed of a loop.
+    /// Whether that distance is too long for a loop.
     #[must_use]
     pub fn is_duplicate(stride: u64) -> bool {
         stride > DUPLICATE_STRIDE
     }
 
-    /// Whether events were counted branch by branch.
+    /// Whether events were counted with each branch.
     #[must_use]
     pub fn has_counters(&self) -> bool {
         self.counters.is_some()
     }
 
-    /// What was counted at the branch of an index, 0 being the newest.
+    /// The counts of the branch at an index, 0 being the newest.
     #[must_use]
     pub fn counts(&self, index: usize) -> [Option<u8>; 4] {
         let at = if self.at.is_empty() { Some(index) } else { self.at.get(index).copied() };
@@ -148,8 +161,8 @@ impl Cleaned<'_> {
     }
 }
 
-/// A software LBR writes nothing twice; where branches were kept out, two equal
-/// neighbours mean nothing.
+/// Whether equal neighbours can be duplicates: a software LBR writes no duplicates, and with a
+/// filter equal neighbours mean nothing.
 fn may_repeat(head: &SampleHead, holds: Holds) -> bool {
     head.source != Source::Software && holds == Holds::Everything
 }
@@ -158,29 +171,38 @@ fn may_repeat(head: &SampleHead, holds: Holds) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Cleaner {
     pub(crate) quality: Quality,
-    /// What kept neighbours apart.
+    /// Counts of neighbours without a fall-through range.
     pub(crate) gaps: BlockQuality,
     pub(crate) maps: Maps,
     streams: Streams,
-    /// By thread, where its last stack ended uncut.
+    /// By thread, the newest branch if its last stack was not cut.
     stood: ByThread<Standing>,
-    /// Threads of a software LBR.
+    /// Code interrupted by signals, by thread, innermost last.
+    interrupted: ByThread<VecDeque<Interrupted>>,
+    cuts: Cuts,
+    /// Number of times that the end of straight-line code is unknown, by its start and address
+    /// space.
+    pub(crate) open: BTreeMap<(u64, u32), u64>,
+    /// [`Cleaned::ended`] of the current stack.
+    ended: Vec<(u64, u32, u32)>,
+    /// Threads already seen, for software LBRs.
     seen: HashSet<Thread>,
     /// The branches of a stack that is counted at other addresses.
     moved: Vec<RawBranch>,
     rest: Rest,
     pub(super) transitions: Vec<Transition>,
-    /// Those of one stack stand behind those of others, until somebody takes them.
+    /// Whether the transitions of several stacks are collected until taken.
     pub(super) gathers: bool,
 }
 
 impl Cleaner {
-    /// What follows comes from another recording.
+    /// Starts another recording.
     pub(crate) fn begin(&mut self, info: Option<&FileInfo>) {
         if !self.maps.is_empty() {
             self.maps.next_recording();
             self.streams = Streams::default();
-            self.stood.clear();
+            self.leave_open();
+            self.interrupted.clear();
             self.seen.clear();
         }
         if let Some(info) = info {
@@ -188,18 +210,33 @@ impl Cleaner {
         }
     }
 
-    /// Learns which events there are: their filters say what lies between two
-    /// branches.
+    /// The recording ends: the last straight-line code of these threads is unknown.
+    pub(crate) fn leave_open(&mut self) {
+        for (_, last) in std::mem::take(&mut self.stood) {
+            last.leave_open(&mut self.open, &mut self.gaps);
+        }
+    }
+
+    /// A thread ends or becomes another program.
+    fn left(&mut self, thread: Thread) {
+        if let Some(last) = self.stood.remove(&thread) {
+            last.leave_open(&mut self.open, &mut self.gaps);
+        }
+        self.seen.remove(&thread);
+        self.interrupted.remove(&thread);
+    }
+
+    /// Updates the events: their filters decide what ran between two branches.
     pub(crate) fn events(&mut self, events: &[EventAttr]) {
         self.streams.look(events);
     }
 
-    /// Whether an event has been looked at.
+    /// Whether an event is known.
     pub(crate) fn knows(&self, event: usize) -> bool {
         self.streams.knows(event)
     }
 
-    /// Takes anything but a stack in.
+    /// Handles any item except a stack.
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
             Event::Lost(lost) => {
@@ -207,25 +244,24 @@ impl Cleaner {
                 self.forget(lost);
             }
             Event::Exit(task) => {
-                let thread = (Some(task.pid), Some(task.tid));
-                self.stood.remove(&thread);
-                self.seen.remove(&thread);
+                self.left((Some(task.pid), Some(task.tid)));
             }
+            Event::Comm(comm) if comm.exec => self.left((Some(comm.pid), Some(comm.tid))),
             _ => {}
         }
         self.maps.event(event);
     }
 
-    /// After a loss the next stack of its thread joins to nothing that is known.
+    /// After a loss, the next stack of its thread is not joined.
     fn forget(&mut self, lost: &Lost) {
         match lost.label {
             Some(_) => self.stood.retain(|(_, tid), _| *tid != Some(lost.tid)),
-            // Other recorders do not say whose stack is missing.
+            // Other recorders do not report whose stack is missing.
             None => self.stood.clear(),
         }
     }
 
-    /// Cleans straight code for a view.
+    /// Cleans a fall-through range for a view.
     pub(crate) fn straight<V: View>(&mut self, straight: &Straight, view: &mut V) {
         let Straight { head, entry, exit } = straight;
         let space = self.maps.space(head.pid) as u32;
@@ -236,8 +272,8 @@ impl Cleaner {
         }
     }
 
-    /// Cleans a stack, unless it stays out of every count. Apart from the view, so
-    /// that it is compiled once and with this crate.
+    /// Cleans a stack, unless it is excluded from all counts. Not generic over the view, so that it
+    /// is compiled once, in this crate.
     pub(super) fn clean<'s>(
         &'s mut self,
         stack: &'s Stack<'_>,
@@ -247,7 +283,7 @@ impl Cleaner {
         let thread = (head.pid, head.tid);
         let before = if self.stood.is_empty() { None } else { self.stood.remove(&thread) };
         let first = head.source == Source::Software && self.seen.insert(thread);
-        // What stands for no stack is counted no times.
+        // Skips zero weight.
         if !self.quality.sample(head, stack.entries.len()) || weight == 0 {
             return None;
         }
@@ -272,6 +308,7 @@ impl Cleaner {
             entries,
             branches: if all { entries } else { Entries::Parsed(&self.rest.branches) },
             transitions: &[],
+            ended: &[],
             joins: match before {
                 Some(_) => Joins::Before,
                 None if joined && first => Joins::Start,
@@ -293,60 +330,88 @@ impl Cleaner {
                 self.transitions.clear();
             }
             let begin = self.transitions.len();
-            put_in_order(&cleaned, gaps, has_names, &mut self.gaps, &mut self.transitions);
+            self.cuts.clear();
+            self.ended.clear();
+            let moves = Moves(if cleaned.holds == Holds::Everything { stack.moves.0 } else { &[] });
+            let starts = moves.iter().next().is_some_and(|moved| moved.kind == MoveKind::Start);
+            self.gaps.open += u64::from(cleaned.joins == Joins::Start && !starts);
+            let known = self.interrupted.remove(&thread);
+            let mut interrupted = known.unwrap_or_default();
+            let cuts = &mut self.cuts;
+            let passage = Passage { moves, interrupted: &mut interrupted, cuts };
+            let (gap_counts, transitions) = (&mut self.gaps, &mut self.transitions);
+            let entry = put_in_order(&cleaned, passage, gaps, has_names, gap_counts, transitions);
+            if !interrupted.is_empty() {
+                self.interrupted.insert(thread, interrupted);
+            }
+            self.cuts.ended(cleaned.space, &mut self.maps, &mut self.ended);
+            for at in self.cuts.open.drain(..) {
+                leave_open(&mut self.open, &mut self.gaps, (at, space as u32));
+            }
+            cleaned.ended = &self.ended;
             let transitions = self.transitions.get(begin..).unwrap_or_default();
             self.maps.gather_blocks(space, transitions.iter().filter_map(Transition::straight));
             cleaned.transitions = transitions;
-            // What was moved says nothing of where the thread stands.
+            // After moving addresses, the thread's position is unknown.
             let gap = !all && self.rest.newest_gap;
-            cleaned.goes_on = !head.integrity.cut && !moved && !gap;
+            cleaned.goes_on = !head.integrity.cut && !moved && !gap && entry.is_some();
             let last = transitions.last().map(|last| last.branch);
-            let last =
-                last.map(|RawBranch { from, to, .. }| Standing { from, to, space: cleaned.space });
+            let last = last.map(|RawBranch { from, to, .. }| Standing {
+                from,
+                to,
+                space: cleaned.space,
+                entry,
+            });
             if let Some(last) = last.or(before).filter(|_| cleaned.goes_on) {
-                self.stood.insert(thread, last);
+                self.stood.insert(thread, Standing { entry, ..last });
             }
         }
         Some((cleaned, &mut self.maps))
     }
 }
 
-/// Adds the branches of a stack oldest first, each with what lies before it. `gaps`
-/// says of each, newest first, whether something unknown does; it is empty
-/// where nothing does.
+/// Adds the branches of a stack, oldest first, with the code before each. `gaps` tells for each,
+/// newest first, whether unknown code ran before it; it is empty if there are no gaps. Returns the
+/// start of the code after the newest branch; `None` if the thread ended.
 fn put_in_order(
     stack: &Cleaned<'_>,
+    mut passage: Passage<'_>,
     gaps: &[bool],
     has_names: bool,
     quality: &mut BlockQuality,
     transitions: &mut Vec<Transition>,
-) {
+) -> Option<u64> {
     let straight = stack.holds == Holds::Everything;
     if !straight {
         add(&mut quality.filtered, stack.weight);
     }
-    let mut last = stack.before.map(|before| before.to);
+    let mut last = stack.before.and_then(|before| before.entry);
+    let mut follows = stack.before.is_some_and(|before| before.entry == Some(before.to));
     let mut spanning = last.is_some();
     let mut at = stack.branches.len();
     stack.branches.for_each_back(|branch| {
         at = at.wrapping_sub(1);
         if gaps.get(at) == Some(&true) {
-            last = None;
+            (last, follows) = (None, false);
+        }
+        let index = stack.at.get(at).copied().unwrap_or(at);
+        if let Some(entry) = passage.before(index, last) {
+            (last, follows, spanning) = (entry, false, true);
         }
         let cycles = if spanning { 0 } else { branch.flags.cycles().unwrap_or(0) };
-        let follows = last.is_some();
         let (entry, len) = match last.filter(|_| straight) {
             Some(entry) => (entry, length(entry, branch.from, has_names, quality, stack.weight)),
             None => (0, NO_BLOCK),
         };
         transitions.push(Transition { branch, entry, len, cycles, follows });
         spanning = false;
-        last = Some(branch.to);
+        (last, follows) = (Some(branch.to), true);
     });
+    passage.behind_all(last).unwrap_or(last)
 }
 
-/// The length of the straight code between two neighbours, bytes, or
-/// [`NO_BLOCK`] and why not.
+/// The length of the fall-through range between two neighbours, bytes, or [`NO_BLOCK`] after
+/// counting the reason.
 #[inline]
 fn length(entry: u64, exit: u64, has_names: bool, quality: &mut BlockQuality, weight: u64) -> u32 {
     let length = exit.wrapping_sub(entry);

@@ -1,4 +1,6 @@
-//! One walk through recordings for a view.
+//! Reads recordings for a view.
+
+use std::collections::BTreeMap;
 
 use lbr_msr::record::Event;
 
@@ -7,61 +9,71 @@ use super::cleaner::Cleaned;
 use super::quality::{BlockQuality, Quality};
 use super::threads::{self, Run, Waiting};
 use crate::code::maps::Maps;
+use crate::read::note::Moves;
 use crate::read::perf_data::{EventAttr, ReadError};
 use crate::read::recording::{Item, Recording};
 use crate::read::registers::Registers;
 use crate::read::stack::{Counters, Entries, RawBranch, Stack};
 
-/// Items between two reports of progress.
+/// Items between two progress reports.
 const STEP: u32 = 4096;
 
-/// What recordings say beside what a view counts: the same for every view.
+/// The part of a view's result that is the same for every view.
 #[derive(Debug, Default)]
 pub struct Whole {
-    /// Samples, entries, and what was left out of them.
+    /// Samples, entries, and what was dropped.
     pub quality: Quality,
-    /// What kept straight code out; what a view found out about it is added by
-    /// the view.
+    /// Why fall-through ranges are missing; the view adds its own findings.
     pub gaps: BlockQuality,
-    /// Mappings and files, for names.
+    /// Mappings and files, for symbols.
     pub maps: Maps,
+    /// Number of times that the end of straight-line code is unknown, by its start and address
+    /// space.
+    pub(crate) open: BTreeMap<(u64, u32), u64>,
 }
 
 impl Whole {
-    /// Every taken branch is here, in order: what is counted is the truth.
+    /// Whether every taken branch is recorded in order, so that counts are exact.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.quality.is_complete() && self.gaps.filtered == 0
     }
 }
 
-/// What looks at the stacks of recordings after they were cleaned.
+/// An analysis that counts cleaned stacks.
 pub trait View: Send {
-    /// What it makes of what it counted.
+    /// Its result.
     type Table;
 
-    /// Whether it asks for [`Cleaned::transitions`], and not for branches alone.
+    /// Whether it needs [`Cleaned::transitions`], rather than only branches.
     const ORDERED: bool = true;
 
     /// Counts a stack.
     fn stack(&mut self, stack: &Cleaned<'_>, maps: &mut Maps);
 
-    /// Counts straight code that ran, of which the branches around it are not
-    /// known: its entry, its length and its address space, and how often.
+    /// Counts a fall-through range without known branches around it: entry, length, address space,
+    /// and count.
     fn straight(&mut self, _code: (u64, u32, u32), _weight: u64, _maps: &mut Maps) {}
 
-    /// Takes anything but a stack in.
+    /// Counts straight-line code of a complete recording that no branch ended.
+    fn ended(&mut self, _code: (u64, u32, u32), _weight: u64, _maps: &mut Maps) {}
+
+    /// Counts a stack's straight-line code that no branch ended.
+    fn cuts(&mut self, stack: &Cleaned<'_>, maps: &mut Maps) {
+        stack.ended.iter().for_each(|code| self.ended(*code, stack.weight, maps));
+    }
+
+    /// Handles any item except a stack.
     fn event(&mut self, _event: &Event) {}
 
-    /// What follows comes from another recording: its threads are others,
-    /// whatever their numbers.
+    /// Starts another recording, whose threads differ from earlier ones with the same numbers.
     fn next_recording(&mut self) {}
 
-    /// Everything was counted.
+    /// Produces the result.
     fn finish(self, whole: Whole) -> Self::Table;
 
-    /// Another one, with nothing counted, for what a thread counts alone; `None`
-    /// where that depends on the order of stacks, or on what lies where.
+    /// An empty instance for counting in another thread; `None` if results depend on the order of
+    /// stacks, or on mappings.
     fn part(&self) -> Option<Self>
     where
         Self: Sized,
@@ -69,20 +81,19 @@ pub trait View: Send {
         None
     }
 
-    /// Looks at a stack that a part will count, in the order of the recording.
+    /// Inspects a stack that a part will count, in recording order.
     fn before(&mut self, _stack: &Cleaned<'_>, _maps: &Maps) {}
 
     /// Counts a stack in a part.
     fn count(&mut self, _stack: &Waiting<'_>) {}
 
-    /// How many things it tells apart so far: each has the next number when it
-    /// comes.
+    /// Number of distinct things counted so far; they are numbered in order of appearance.
     fn numbers(&self) -> u32 {
         0
     }
 
-    /// Takes in what parts counted. `runs` are their numbers, in the order in
-    /// which the recording has the stacks that they came with.
+    /// Merges the results of parts. `runs` are ranges of their numbers, in the recording order of
+    /// the stacks that produced them.
     fn join(&mut self, _parts: Vec<Self>, _runs: &[Run])
     where
         Self: Sized,
@@ -99,7 +110,7 @@ pub struct Counter<V> {
 }
 
 impl<V: View + Default> Counter<V> {
-    /// Begins with nothing.
+    /// An empty counter.
     #[must_use]
     pub fn new() -> Counter<V> {
         Counter::of(V::default())
@@ -107,21 +118,19 @@ impl<V: View + Default> Counter<V> {
 }
 
 impl<V: View> Counter<V> {
-    /// Begins with nothing.
+    /// An empty counter for a view.
     #[must_use]
     pub fn of(view: V) -> Counter<V> {
         Counter { cleaner: Cleaner::default(), view, threads: 1 }
     }
 
-    /// Counts in so many threads, where the view can be counted in parts: what is
-    /// counted is the same.
+    /// Counts in `threads` threads if the view supports it; results are the same.
     #[must_use]
     pub fn in_threads(self, threads: usize) -> Counter<V> {
         Counter { threads, ..self }
     }
 
-    /// Counts one recording to its end, and nothing else; `progress` as in
-    /// [`recording`](Self::recording).
+    /// Counts one recording; `progress` as in [`recording`](Self::recording).
     ///
     /// # Errors
     /// [`ReadError`].
@@ -134,13 +143,12 @@ impl<V: View> Counter<V> {
         Ok(self.finish())
     }
 
-    /// Counts a recording to its end, beside those counted before: their
-    /// address spaces stay apart, and a branch of the same file is one.
-    /// `progress` is called now and then with the bytes read and the bytes of
-    /// the whole, where known.
+    /// Counts a recording in addition to earlier ones: their address spaces are separate, but
+    /// branches of the same file are merged. `progress` is called occasionally with the bytes read
+    /// and the total bytes, if known.
     ///
     /// # Errors
-    /// [`ReadError`]; what was read before it stays counted.
+    /// [`ReadError`]; everything before the error is counted.
     pub fn recording(
         &mut self,
         recording: &mut Recording,
@@ -164,7 +172,7 @@ impl<V: View> Counter<V> {
         mut progress: impl FnMut(u64, Option<u64>),
     ) -> Result<(), ReadError> {
         let size = recording.size();
-        // Text is parsed in threads before.
+        // Text is parsed by threads before.
         let parts = if recording.is_perf_data() && self.threads > 1 { self.threads } else { 0 };
         let parts: Option<Vec<V>> = (0..parts).map(|_| self.view.part()).collect();
         let Counter { cleaner, view, .. } = self;
@@ -184,37 +192,38 @@ impl<V: View> Counter<V> {
         }
     }
 
-    /// Learns which events there are: their filters say what lies between two
-    /// branches.
+    /// Updates the events: their filters decide what ran between two branches.
     pub fn events(&mut self, events: &[EventAttr]) {
         self.cleaner.events(events);
     }
 
-    /// Takes a stack in.
+    /// Counts a stack.
     pub fn stack(&mut self, stack: &Stack<'_>) {
         if let Some((cleaned, maps)) = self.cleaner.clean(stack, V::ORDERED) {
+            self.view.cuts(&cleaned, maps);
             self.view.stack(&cleaned, maps);
         }
     }
 
-    /// Takes anything else in.
+    /// Handles any other item.
     pub fn event(&mut self, event: &Event) {
         self.view.event(event);
         self.cleaner.event(event);
     }
 
-    /// Mappings and files so far; other places to look for them in count best
-    /// before anything is read.
+    /// Mappings and files so far. Set other places to search for files before reading.
     pub fn maps(&mut self) -> &mut Maps {
         &mut self.cleaner.maps
     }
 
-    /// What was counted.
+    /// The result.
     #[must_use]
     pub fn finish(self) -> V::Table {
-        let Cleaner { mut quality, gaps, maps, .. } = self.cleaner;
+        let Counter { mut cleaner, view, .. } = self;
+        cleaner.leave_open();
+        let Cleaner { mut quality, gaps, maps, open, .. } = cleaner;
         quality.unkept = maps.unkept();
-        self.view.finish(Whole { quality, gaps, maps })
+        view.finish(Whole { quality, gaps, maps, open })
     }
 }
 
@@ -222,21 +231,22 @@ impl<V: View> Counter<V> {
 pub(super) struct Input<'a> {
     pub(super) recording: &'a mut Recording,
     pub(super) cleaner: &'a mut Cleaner,
-    /// A stack that waits: its entries, counters and registers.
+    /// A pending stack: its entries, counters and registers.
     entries: Vec<RawBranch>,
     counters: Vec<[u8; 8]>,
     registers: Vec<[u8; 8]>,
+    moves: Vec<[u8; 24]>,
 }
 
 impl<'a> Input<'a> {
     fn new(recording: &'a mut Recording, cleaner: &'a mut Cleaner) -> Input<'a> {
         cleaner.events(recording.events());
         let (counters, registers) = (Vec::new(), Vec::new());
-        Input { recording, cleaner, entries: Vec::new(), counters, registers }
+        let (entries, moves) = (Vec::new(), Vec::new());
+        Input { recording, cleaner, entries, counters, registers, moves }
     }
 
-    /// Takes the next item; `false` at the end. What is left of a stack goes where
-    /// `stack` says.
+    /// Processes the next item; `false` at the end. Passes cleaned stacks to `stack`.
     #[inline]
     pub(super) fn next<V: View>(
         &mut self,
@@ -264,12 +274,12 @@ impl<'a> Input<'a> {
         };
         if !has_events || self.cleaner.knows(stack.head.event) {
             if let Some((cleaned, maps)) = self.cleaner.clean(&stack, V::ORDERED) {
+                view.cuts(&cleaned, maps);
                 count(view, &cleaned, maps);
             }
             return Ok(true);
         }
-        // A pipe tells its events on the way: the stack has to wait until they
-        // are looked at.
+        // A pipe announces its events along the way: keep the stack until they are known.
         self.entries.clear();
         stack.entries.for_each(|branch| self.entries.push(branch));
         self.counters.clear();
@@ -277,6 +287,8 @@ impl<'a> Input<'a> {
         self.registers.clear();
         self.registers.extend(stack.registers.iter().flat_map(|registers| registers.words));
         let registers = stack.registers.map(|registers| (registers.mask, registers.big));
+        self.moves.clear();
+        self.moves.extend_from_slice(stack.moves.0);
         let (head, counters) = (stack.head, stack.counters.map(|c| (c.big, c.logged)));
         self.cleaner.events(self.recording.events());
         let entries = Entries::Parsed(&self.entries);
@@ -284,8 +296,10 @@ impl<'a> Input<'a> {
         let counters = counters.map(|(big, logged)| Counters { words, big, logged });
         let words = &self.registers;
         let registers = registers.map(|(mask, big)| Registers { words, mask, big });
-        let stack = Stack { head, entries, counters, registers };
+        let moves = Moves(&self.moves);
+        let stack = Stack { head, entries, counters, registers, moves };
         if let Some((cleaned, maps)) = self.cleaner.clean(&stack, V::ORDERED) {
+            view.cuts(&cleaned, maps);
             count(view, &cleaned, maps);
         }
         Ok(true)

@@ -1,16 +1,15 @@
-//! Something about a few things out of many.
+//! A sparse map with few entries at a time.
 
-/// Values by number, of which few are there at a time.
+/// Values by number, few of which are present at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Few<T> {
-    /// By number, where it would be in the list. Nothing is taken out again: the
-    /// list says whose a place is.
+    /// By number, the index in the list. Stale entries remain; the list tells whose they are.
     places: Vec<u32>,
     list: Vec<(u32, T)>,
 }
 
 impl<T: Default> Few<T> {
-    /// The value of a number: a new one where there is none yet.
+    /// The value of a number, created if missing.
     #[inline]
     pub(crate) fn at(&mut self, number: u32) -> &mut T {
         let index = number as usize;
@@ -25,7 +24,7 @@ impl<T: Default> Few<T> {
         &mut self.list[*place as usize].1
     }
 
-    /// Takes all of them out, in the order in which they came.
+    /// Removes all values, in order of creation.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u32, T)> + '_ {
         self.list.drain(..)
     }
@@ -42,7 +41,7 @@ mod tests {
             *few.at(number) += more;
         }
         assert_eq!(few.drain().collect::<Vec<_>>(), [(7, 5), (0, 2), (3, 8)]);
-        // What was there before is nobody's.
+        // Stale entries are ignored.
         for (number, more) in [(3, 1), (7, 2)] {
             *few.at(number) += more;
         }

@@ -1,22 +1,20 @@
-//! How sure a ratio is: intervals that know that branches come in stacks.
+//! Confidence intervals of ratios, clustered by stack.
 //!
-//! The entries of one stack are neighbours in time and much alike: 32 of them
-//! say far less than 32 branches drawn one by one. The unit that was drawn is
-//! the stack. A ratio of two sums over stacks (missed of known, taken of
-//! passed) therefore gets its variance from the stacks' residuals, which is
-//! the linearised estimator for clusters (Cochran, Sampling Techniques, 3rd
-//! edition, 6.3 and 9A.1), and its interval from the number of independent
-//! draws with the same variance (Korn and Graubard, Analysis of Health
-//! Surveys, 2.4), in Wilson's form, which stays within 0 and 1.
+//! The entries of one stack are adjacent in time and similar: 32 of them carry far less information
+//! than 32 independent branches. The sampling unit is the stack. The variance of a ratio of two
+//! sums over stacks (missed of known, taken of executed) therefore comes from the stacks'
+//! residuals, by the linearised estimator for clusters (Cochran, Sampling Techniques, 3rd edition,
+//! 6.3 and 9A.1), and its interval from the number of independent draws with the same variance
+//! (Korn and Graubard, Analysis of Health Surveys, 2.4), in Wilson's form, which stays within 0 and
+//! 1.
 
-/// Stacks below which no interval is given: their residuals say too little
-/// about the variance.
+/// Minimum number of stacks for an interval: the residuals of fewer give no reliable variance.
 pub const MIN_STACKS: u64 = 10;
 
-/// Quantile of the normal distribution for 95 %, both tails.
-const Z: f64 = 1.959_963_984_540_054;
+/// Quantile of the normal distribution for a two-sided 95 % interval.
+pub(crate) const Z: f64 = 1.959_963_984_540_054;
 
-/// A 95 % interval of a ratio, each end 0 to 1.
+/// A 95% interval of a ratio, each end 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Lower end.
@@ -25,8 +23,7 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The sums over stacks that a ratio y / x and its variance need. Stacks in
-/// which x is 0 need not be added.
+/// The sums over stacks for a ratio y / x and its variance. Stacks with x = 0 may be skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clusters {
     /// Stacks with x above 0.
@@ -71,7 +68,7 @@ impl Clusters {
         add(&mut self.yy, other.yy);
     }
 
-    /// The ratio; `None` where x is 0.
+    /// The ratio; `None` if x is 0.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         (self.x > 0).then(|| self.y as f64 / self.x as f64)
@@ -92,9 +89,8 @@ impl Clusters {
         Some(stacks / (stacks - 1.0) * squares / (x * x))
     }
 
-    /// Sum of the squared residuals y − ratio · x. In whole numbers, because
-    /// the terms nearly cancel where stacks are alike; `None` where they grow
-    /// too large for that.
+    /// Sum of the squared residuals y − ratio · x. Computed in integers, because the terms nearly
+    /// cancel for similar stacks; `None` on overflow.
     fn exact_squares(&self) -> Option<f64> {
         let [x, y, xx, xy, yy] = [self.x, self.y, self.xx, self.xy, self.yy].map(i128::from);
         let a = yy.checked_mul(x)?.checked_mul(x)?;
@@ -104,11 +100,10 @@ impl Clusters {
         Some(sum as f64 / (self.x as f64 * self.x as f64))
     }
 
-    /// The 95 % interval of the ratio; `None` below [`MIN_STACKS`].
+    /// The 95% interval of the ratio; `None` below [`MIN_STACKS`].
     ///
-    /// Where all stacks agree on 0 or on 1 their residuals say nothing: each
-    /// stack then counts as one draw, which is the worst that the likeness of
-    /// its entries can do.
+    /// If the ratio is 0 or 1 in all stacks, the residuals are 0: each stack then counts as one
+    /// draw, the worst case of similar entries.
     #[must_use]
     pub fn interval(&self) -> Option<Interval> {
         let ratio = self.ratio()?;
@@ -129,17 +124,16 @@ impl Clusters {
 }
 
 impl Interval {
-    /// The widest 95 % interval that a share of everything in `stacks` stacks
-    /// can have, where squares by stack are not counted: as if the entries of
-    /// each stack were all alike, so that a stack is one draw. `None` below
-    /// [`MIN_STACKS`].
+    /// The widest 95 % interval of a share of all entries in `stacks` stacks, if squares per stack
+    /// are not counted: as if all entries of a stack were alike, so that a stack is one draw.
+    /// `None` below [`MIN_STACKS`].
     #[must_use]
     pub fn widest(share: f64, stacks: u64) -> Option<Interval> {
         (stacks >= MIN_STACKS).then(|| wilson(share.clamp(0.0, 1.0), stacks as f64, stacks))
     }
 }
 
-/// Wilson's interval of a ratio that is worth so many independent draws.
+/// Wilson's interval for a ratio equivalent to `draws` independent draws.
 fn wilson(ratio: f64, draws: f64, stacks: u64) -> Interval {
     let t = student(stacks - 1);
     let k = t * t / draws;
@@ -148,8 +142,8 @@ fn wilson(ratio: f64, draws: f64, stacks: u64) -> Interval {
     Interval { low: (middle - half).max(0.0), high: (middle + half).min(1.0) }
 }
 
-/// Quantile of Student's distribution for 95 %, both tails, by the expansion
-/// of Abramowitz and Stegun 26.7.5; good to 0.001 from 5 degrees up.
+/// Two-sided 95 % quantile of Student's distribution, by the expansion of Abramowitz and Stegun
+/// 26.7.5; accurate to 0.001 from 5 degrees up.
 fn student(degrees: u64) -> f64 {
     let n = degrees as f64;
     let z2 = Z * Z;

@@ -1,15 +1,14 @@
-//! When two branches are one.
+//! Identity of branches.
 //!
-//! The same bytes of the same file are one place, whichever process has them
-//! and wherever: there the key of a branch is file and offset of both ends. An
-//! address in no file means something in its process only, so the process
-//! belongs to the key.
+//! The same bytes of the same file are one location, in every process and at every address: there
+//! the key of a branch is file and offset of both ends. An address outside of files has a meaning
+//! only in its process, so the process belongs to the key.
 
 use crate::code::maps::{Location, Maps, Owner};
 use crate::index::{Index, hash};
 
-/// Two places that belong together, from and to of a branch, entry and exit of a
-/// block; and whose they are where one lies in no file.
+/// A pair of locations: source and target of a branch, or entry and exit of a block; and their
+/// owner if one is outside of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) place: (Location, Location),
@@ -17,7 +16,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Of two addresses of one space.
+    /// The key of two addresses in one address space.
     pub(crate) fn of(maps: &Maps, space: u32, from: u64, to: u64) -> Key {
         let locate = |addr| maps.locate(space as usize, addr);
         let place = (locate(from), locate(to));
@@ -31,7 +30,7 @@ impl Key {
     }
 }
 
-/// Offset or address, and file counted from 1.
+/// Offset or address, and the file's number from 1.
 fn parts(location: Location) -> (u64, u64) {
     match location {
         Location::File { file, offset } => (offset, file as u64 + 1),
@@ -39,7 +38,7 @@ fn parts(location: Location) -> (u64, u64) {
     }
 }
 
-/// The hash of a place with something else, and of who owns them.
+/// The hash of a location with another value, and of their owner.
 pub(crate) fn place_hash(location: Location, other: u64, owner: Option<Owner>) -> u32 {
     let (at, file) = parts(location);
     let owner = owner.map_or(0, |owner| {
@@ -49,8 +48,7 @@ pub(crate) fn place_hash(location: Location, other: u64, owner: Option<Owner>) -
     hash(at, other ^ owner.rotate_left(7), file)
 }
 
-/// Of each of these branches (space, from, to) the first that is the same, by
-/// number.
+/// For each branch (space, from, to), the number of the first identical one.
 pub(crate) fn firsts(maps: &Maps, branches: impl Fn(usize) -> Option<(u32, u64, u64)>) -> Vec<u32> {
     let spaces = || (0..).map_while(&branches).map(|(space, ..)| space);
     let first = spaces().next();
@@ -72,7 +70,7 @@ pub(crate) fn firsts(maps: &Maps, branches: impl Fn(usize) -> Option<(u32, u64, 
     (0..).map_while(find).collect()
 }
 
-/// How many branches there are among these.
+/// The number of distinct branches.
 pub(crate) fn distinct(maps: &Maps, branches: impl Fn(usize) -> Option<(u32, u64, u64)>) -> u64 {
     let firsts = firsts(maps, branches).into_iter();
     (0..).zip(firsts).filter(|(at, first)| at == first).count() as u64

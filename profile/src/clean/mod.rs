@@ -1,19 +1,18 @@
-//! From stacks to what counts: the one pass that every view counts behind.
+//! Cleaning: the single pass from recorded stacks to counted branches.
 //!
-//! A stack comes in as it was recorded. [`Cleaner`] says which address space
-//! its addresses mean, leaves out what is no branch that ran, and puts the rest
-//! into the order in which it ran, each branch with the straight code before
-//! it: a [`Transition`]. What it left out and why stands in [`Quality`] and
-//! [`BlockQuality`], which are the same for every view of a recording by
-//! construction. [`key`] says when two branches are one.
+//! For each recorded stack, [`Cleaner`] determines the address space, drops entries that are not
+//! executed branches, and puts the rest in execution order, each with the fall-through range before
+//! it: a [`Transition`]. [`Quality`] and [`BlockQuality`] count what it dropped and why; they are
+//! the same for every view of a recording. [`key`] defines when two branches are the same.
 //!
-//! A view is what implements [`View`]; [`Counter`] reads recordings for it.
+//! Views implement [`View`]; [`Counter`] reads recordings for them.
 
 mod cleaner;
 mod counter;
 pub(crate) mod few;
 pub mod interval;
 mod key;
+mod moves;
 mod odd;
 pub(crate) mod pieces;
 pub mod quality;
@@ -35,10 +34,10 @@ pub(crate) use threads::{Run, Waiting};
 pub(crate) use cleaner::{Cleaner, NO_BLOCK};
 pub(crate) use key::{Key, distinct, firsts, place_hash};
 
-/// What is known of each thread.
+/// Data per thread.
 pub(crate) type ByThread<T> = HashMap<Thread, T, BuildHasherDefault<Product>>;
 
-/// Counts claimed by a file must not overflow ours.
+/// Saturates, because counts in a file may be any number.
 pub(crate) fn add(count: &mut u64, more: u64) {
     *count = count.saturating_add(more);
 }

@@ -1,5 +1,4 @@
-//! What of a stack is no branch that ran: entries that hardware and readers
-//! are known to add.
+//! Entries that are not executed branches, but known artefacts of hardware or recorders.
 
 use super::add;
 use super::quality::Quality;
@@ -7,32 +6,28 @@ use crate::read::address::crosses;
 use crate::read::names;
 use crate::read::stack::{Entries, EntryFlags, RawBranch};
 
-/// The newest entry twice is taken for a duplicate where the block between
-/// its target and itself is longer than this, bytes. AutoFDO's default: hardly
-/// any loop of one block is that long.
+/// A duplicated newest entry is an artefact if the block from its target to itself is longer than
+/// this, bytes. AutoFDO's default: hardly any loop of one block is that long.
 pub(super) const DUPLICATE_STRIDE: u64 = 0x1000;
 
-/// The stride of a branch that stands there twice, one behind the other: from
-/// the branch back to its target, bytes. `None` where the two are not the same.
+/// The stride of a branch that appears twice in a row: from the branch back to its target, bytes.
+/// `None` if the two differ.
 ///
-/// Skylake writes the newest record twice now and then. A loop of one block
-/// does the same, so the stride is what tells them apart: FROM − TO, wrapping.
-/// A branch forwards wraps and has a huge one, because nothing can run on from
-/// its target to itself. Only for entries that were recorded from one side of
-/// the kernel's boundary: an interrupt that returns to the same instruction
-/// twice is no duplicate.
+/// Skylake sometimes writes the newest record twice. A loop of one block looks the same, so the
+/// stride distinguishes them: FROM − TO, wrapping. A forward branch wraps to a huge stride, because
+/// execution cannot run from its target to itself. Only for entries that do not cross the kernel's
+/// boundary: an interrupt that returns to the same instruction twice is not a duplicate.
 pub(super) fn repeated(newer: RawBranch, older: RawBranch) -> Option<u64> {
     let same = newer.from == older.from && newer.to == older.to;
-    // With the abort bit in one of them they are an abort, logged twice.
+    // If one of them has the abort bit, they are an abort logged twice.
     let same = same && newer.flags.abort() == older.flags.abort();
-    // Places without a name are not known to be the same.
+    // Unknown locations may differ.
     let known = !names::is_unknown(newer.from) && !names::is_unknown(newer.to);
     let is_one = same && known && !newer.is_empty() && !crosses(newer.from, newer.to);
     is_one.then(|| newer.from.wrapping_sub(newer.to))
 }
 
-/// Whether any entry is one that may have to be left out for what it says
-/// itself: empty, not taken, an abort.
+/// Whether any entry may have to be dropped on its own: empty, not taken, or an abort.
 #[inline]
 pub(super) fn any_odd(entries: &Entries<'_>) -> bool {
     let (mut empty, mut marks) = (false, 0);
@@ -43,22 +38,22 @@ pub(super) fn any_odd(entries: &Entries<'_>) -> bool {
     empty || marks & (EntryFlags::ABORT | EntryFlags::NOT_TAKEN) != 0
 }
 
-/// What is left of a stack with odd entries.
+/// A stack without its artefacts.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
     /// The branches, newest first.
     pub(super) branches: Vec<RawBranch>,
-    /// Where each of them stood in the stack.
+    /// The stack index of each.
     pub(super) at: Vec<usize>,
-    /// Whether nobody knows what ran between each of them and the one before
-    /// it: an empty entry stood there.
+    /// Whether unknown code ran between each of them and the previous one, because of an empty
+    /// entry.
     pub(super) gaps: Vec<bool>,
-    /// The same of what ran behind the newest.
+    /// The same for the code after the newest.
     pub(super) newest_gap: bool,
 }
 
 impl Rest {
-    /// Leaves out of a stack what is no branch that ran, and says why.
+    /// Drops and counts the entries of a stack that are not executed branches.
     pub(super) fn take(
         &mut self,
         entries: &Entries<'_>,
@@ -92,10 +87,9 @@ impl Rest {
     }
 }
 
-/// Transaction aborts that were logged twice: once with the abort bit, once
-/// without (Haswell, Linux `lbr_double_abort`). The indexes of those without,
-/// which are the ones too many. A neighbour is the same where both addresses
-/// are.
+/// Transaction aborts that were logged twice: once with the abort bit, once without (Haswell, Linux
+/// `lbr_double_abort`). Returns the indices of those without, which are the duplicates. Neighbours
+/// are the same if both addresses are.
 fn second_aborts(entries: &Entries<'_>) -> Vec<usize> {
     let mut found = Vec::new();
     let mut any = false;

@@ -1,14 +1,13 @@
-//! A long list in pieces.
+//! A long list in chunks.
 
-/// Things of a piece: large enough for the system to take it back as soon as it
-/// is not needed.
+/// Items per chunk: large enough that freed memory returns to the system.
 const PIECE: usize = if cfg!(fuzzing) { 1 << 6 } else { 1 << 12 };
 
-/// A list that grows without being moved, and goes piece by piece as it is
-/// taken: at no time is there more than one and a half of it.
+/// A list that grows without moving its items, and frees chunk by chunk as it is consumed: it never
+/// needs more than one and a half times its size.
 #[derive(Debug)]
 pub(crate) struct Pieces<T> {
-    /// All but the last are full.
+    /// All chunks but the last are full.
     pieces: Vec<Vec<T>>,
 }
 
@@ -45,7 +44,7 @@ impl<T> Pieces<T> {
         }
     }
 
-    /// Makes it at least so long.
+    /// Extends the list to at least `len` items.
     pub(crate) fn grow_to(&mut self, len: usize)
     where
         T: Default,
@@ -61,7 +60,7 @@ impl<T> Pieces<T> {
         self.pieces.iter_mut().flatten()
     }
 
-    /// Takes all of them.
+    /// Consumes the list.
     pub(crate) fn take(self) -> impl Iterator<Item = T> {
         self.pieces.into_iter().flatten()
     }

@@ -1,4 +1,4 @@
-//! How good the data of a recording are.
+//! Quality of a recording's data.
 
 use std::collections::BTreeMap;
 
@@ -11,47 +11,80 @@ use crate::read::note::Source;
 use crate::read::select::LeftOut;
 use crate::read::stack::SampleHead;
 
-/// What a recording consists of and what is missing from it.
+/// The contents of a recording, and what is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quality {
-    /// Samples, aggregated ones counted as often as they stand for.
+    /// Samples, with aggregated ones counted by their weight.
     pub samples: u64,
     /// Samples without a branch.
     pub empty_stacks: u64,
-    /// Entries, the odd ones included.
+    /// Entries, including artefacts.
     pub entries: u64,
-    /// Entries 0 -> 0: they say nothing and are not counted as branches.
+    /// Entries 0 -> 0: empty, not counted as branches.
     pub zero_entries: u64,
-    /// Branches that were not taken: they are not counted as taken ones.
+    /// Branches that were not taken: not counted.
     pub not_taken: u64,
-    /// Newest entries that stood there twice: one of them is not counted.
+    /// Duplicated newest entries: one of each two is not counted.
     pub duplicated_newest: u64,
-    /// Transaction aborts that were logged twice: one of them is not counted.
+    /// Transaction aborts that were logged twice: one of each two is not counted.
     pub double_aborts: u64,
-    /// Stacks that join to the one before and were not cut.
+    /// Stacks that join the previous one and were not cut.
     pub exact: u64,
     /// Stacks by label.
     pub labels: BTreeMap<Label, u64>,
-    /// Stacks that were recorded and are not here, by reason; `None` for a
-    /// queue that was full (all that other recorders say).
+    /// Recorded stacks that are missing, by reason; `None` for a full queue (the only reason that
+    /// other recorders report).
     pub lost: BTreeMap<Option<Label>, u64>,
-    /// Stacks that came from a software LBR.
+    /// Stacks from a software LBR.
     pub software: u64,
-    /// Stacks that our recorder read from registers.
+    /// Stacks that `lbr record` read from registers.
     pub hardware: u64,
-    /// Stacks whose label keeps them out of every count.
+    /// Stacks whose label excludes them from every count.
     pub excluded: u64,
-    /// What a selection left out: no count above has it.
+    /// Samples dropped by a selection; they are in none of the counts above.
     pub left_out: LeftOut,
-    /// What was more than is kept in memory.
+    /// Data beyond memory limits.
     pub unkept: Unkept,
+    /// The events that the samples represent.
+    pub periods: Periods,
+}
+
+/// Sums of the periods of samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Periods {
+    /// Events: the sum of all periods.
+    pub events: u64,
+    /// The sum of their squares.
+    pub squares: u128,
+    /// Samples whose period is unknown.
+    pub unknown: u64,
+}
+
+impl Periods {
+    fn sample(&mut self, head: &SampleHead) {
+        match head.period.filter(|period| *period > 0) {
+            Some(period) => {
+                add(&mut self.events, head.weight.saturating_mul(period));
+                let square = u128::from(period) * u128::from(period);
+                self.squares =
+                    self.squares.saturating_add(square.saturating_mul(u128::from(head.weight)));
+            }
+            None => add(&mut self.unknown, head.weight),
+        }
+    }
+
+    fn add(&mut self, other: &Periods) {
+        add(&mut self.events, other.events);
+        add(&mut self.unknown, other.unknown);
+        self.squares = self.squares.saturating_add(other.squares);
+    }
 }
 
 impl Quality {
-    /// Takes a sample's words in. `false` where its branches must stay out of
-    /// every count.
+    /// Adds a sample. `false` if its branches are excluded from every count.
     pub fn sample(&mut self, head: &SampleHead, entries: usize) -> bool {
         add(&mut self.samples, head.weight);
+        self.periods.sample(head);
         if entries == 0 {
             add(&mut self.empty_stacks, head.weight);
         }
@@ -72,7 +105,7 @@ impl Quality {
         !excluded
     }
 
-    /// Adds what another recording consists of.
+    /// Adds the data of another recording.
     pub(crate) fn add(&mut self, other: &Quality) {
         let Quality { labels, lost, left_out, .. } = other;
         for (sum, more) in [
@@ -93,22 +126,23 @@ impl Quality {
         labels.iter().for_each(|(label, n)| add(self.labels.entry(*label).or_default(), *n));
         lost.iter().for_each(|(label, n)| add(self.lost.entry(*label).or_default(), *n));
         self.left_out.add(left_out);
+        self.periods.add(&other.periods);
     }
 
-    /// Takes a loss in.
+    /// Adds a loss.
     pub fn lost(&mut self, lost: &Lost) {
         add(self.lost.entry(lost.label).or_default(), lost.stacks);
     }
 
-    /// All that was lost.
+    /// Total number of lost stacks.
     #[must_use]
     pub fn lost_total(&self) -> u64 {
         self.lost.values().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// Whether every taken branch is here, in order: counts are then the truth,
-    /// and no interval is about them. Of what was selected: of some tasks it
-    /// may be all, of a time or a CPU it is not (see [`LeftOut::cuts`]).
+    /// Whether every taken branch is recorded in order, so that counts are exact and need no
+    /// interval. For a selection: of some tasks it may be complete, of a time or CPU it is not (see
+    /// [`LeftOut::cuts`]).
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.samples > 0
@@ -117,9 +151,8 @@ impl Quality {
             && !self.left_out.cuts
     }
 
-    /// The widest 95 % interval of a share of all branches (see
-    /// [`Interval::widest`]); `None` where counts are the truth, and where
-    /// there are too few stacks.
+    /// The widest 95 % interval of a share of all branches (see [`Interval::widest`]); `None` if
+    /// counts are exact, or there are too few stacks.
     #[must_use]
     pub fn share_interval(&self, share: f64) -> Option<Interval> {
         let out = self.empty_stacks.saturating_add(self.excluded);
@@ -127,8 +160,7 @@ impl Quality {
         if self.is_complete() { None } else { Interval::widest(share, stacks) }
     }
 
-    /// Share of exact stacks, 0 to 1; `None` where the recording does not say
-    /// how its stacks join.
+    /// Share of exact stacks, 0 to 1; `None` if the recording has no continuity information.
     #[must_use]
     pub fn exact_share(&self) -> Option<f64> {
         let told = self.software + self.hardware;
@@ -136,50 +168,50 @@ impl Quality {
     }
 }
 
-/// What stands between the records and the blocks.
+/// Why neighbouring records form no block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockQuality {
-    /// Blocks that ran, each time counted.
+    /// Number of executions of blocks.
     pub blocks: u64,
-    /// How many of them have no code bytes.
+    /// Those of them without code bytes.
     pub without_code: u64,
-    /// Blocks beside them that the code bytes contradict. They are left out,
-    /// and nothing is concluded about the branches inside.
+    /// Further blocks that contradict the code bytes. They are dropped, and nothing is concluded
+    /// about branches inside them.
     pub contradicted: u64,
-    /// Pairs of neighbours between which code would have run backwards. They
-    /// are left out.
+    /// Neighbouring records with backwards execution in between. They are dropped.
     pub backwards: u64,
-    /// Pairs of neighbours more than 1 MiB apart. They are left out.
+    /// Neighbouring records more than 1 MiB apart. They are dropped.
     pub too_long: u64,
-    /// Pairs of neighbours with the kernel's boundary in between: no block.
+    /// Neighbouring records with the kernel's boundary in between: no block.
     pub crossing: u64,
-    /// Pairs of neighbours in two functions, or in one that nobody knows, where
-    /// the recording has symbols in place of addresses: how far apart they are
-    /// is not known, so no block.
+    /// Neighbouring records in two functions, or in an unknown one, in recordings with symbols
+    /// instead of addresses: their distance is unknown, so no block.
     pub apart: u64,
-    /// Stacks whose neighbours are not joined by straight code, because not
-    /// every branch was recorded: they have no blocks.
+    /// Stacks without blocks, because not every branch was recorded.
     pub filtered: u64,
+    /// Number of places at which the extent of straight-line code is unknown: before a thread's
+    /// first branch, after its last, or at a branch whose signal handler never returned.
+    pub open: u64,
 }
 
 impl BlockQuality {
-    /// Adds what kept neighbours of another recording apart.
+    /// Adds the counts of another recording.
     pub(crate) fn add(&mut self, other: &BlockQuality) {
         add(&mut self.backwards, other.backwards);
         add(&mut self.too_long, other.too_long);
         add(&mut self.crossing, other.crossing);
         add(&mut self.apart, other.apart);
         add(&mut self.filtered, other.filtered);
+        add(&mut self.open, other.open);
     }
 
-    /// Pairs of neighbours between which no code can have run in a straight
-    /// line.
+    /// Neighbouring records between which code cannot have run straight.
     #[must_use]
     pub fn impossible(&self) -> u64 {
         self.backwards.saturating_add(self.too_long)
     }
 
-    /// Pairs of neighbours that no straight code joins, for whatever reason.
+    /// Neighbouring records without a fall-through range, for any reason.
     #[must_use]
     pub fn unjoined(&self) -> u64 {
         self.impossible().saturating_add(self.crossing).saturating_add(self.apart)

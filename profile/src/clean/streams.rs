@@ -1,23 +1,22 @@
-//! What the filters of a recording's events say about its stacks.
+//! Properties of stacks that follow from the filters of their events.
 
 use crate::read::perf_data::{EventAttr, layout};
 use crate::read::stack::SampleHead;
 
-/// Which branches a filter let into a stack.
+/// The branches that a filter records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// Every taken branch.
     Everything,
-    /// Calls and returns at least, but not everything.
+    /// At least calls and returns, but not everything.
     CallsAndReturns,
-    /// The calls that were open at one moment.
+    /// The active calls at one moment.
     CallStack,
     /// Something else.
     Other,
 }
 
-/// Which events of a recording hold every taken branch, so that code ran in a
-/// straight line between two neighbours.
+/// The events that record every taken branch, so that code ran straight between two neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Streams {
     straight: Vec<bool>,
@@ -26,7 +25,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Looks at the events once more, if there are more than before.
+    /// Examines the events again if there are new ones.
     pub(super) fn look(&mut self, events: &[EventAttr]) {
         if self.straight.len() != events.len() {
             self.straight = events.iter().map(straight).collect();
@@ -35,20 +34,20 @@ impl Streams {
         }
     }
 
-    /// Whether an event has been looked at.
+    /// Whether an event was examined.
     pub(super) fn knows(&self, event: usize) -> bool {
         event < self.straight.len()
     }
 
-    /// Whether neighbours in this stack are joined by straight code. Text does
-    /// not say its filter: it is taken for one without.
+    /// Whether code ran straight between neighbours of this stack. Text does not contain its
+    /// filter: it is assumed to be unfiltered.
     pub(super) fn is_straight(&self, head: &SampleHead) -> bool {
         use lbr_msr::record::Label;
         let filter = self.straight.get(head.event).copied().unwrap_or(true);
         filter && head.integrity.label != Label::Snapshot
     }
 
-    /// Which branches this stack has. Text is taken for everything.
+    /// The branches that this stack records. Text is assumed to be unfiltered.
     pub(super) fn holds(&self, head: &SampleHead) -> Holds {
         use layout::branch::{ANY_CALL, ANY_RETURN, CALL, CALL_STACK, IND_CALL};
         use lbr_msr::record::Label;
@@ -65,8 +64,8 @@ impl Streams {
         }
     }
 
-    /// Whether only branches that end in user mode were asked for; `false` for
-    /// text, which does not say.
+    /// Whether only branches that end in user mode were recorded; `false` for text, where this is
+    /// unknown.
     pub(super) fn is_user_only(&self, head: &SampleHead) -> bool {
         self.user_only.get(head.event).copied().unwrap_or(false)
     }
@@ -74,7 +73,7 @@ impl Streams {
 
 fn straight(event: &EventAttr) -> bool {
     use layout::branch::{ANY, CALL_STACK};
-    // The first recorders with branch stacks left the filter 0 for "any".
+    // The first recorders with branch stacks set no filter bits for "any".
     let filter = event.branch_sample_type;
     filter & CALL_STACK == 0 && (filter & ANY != 0 || filter & TYPES == 0)
 }

@@ -1,10 +1,10 @@
-//! Things that are found by their keys, and keep the order in which they came.
+//! Items with keys, in order of insertion.
 
 use crate::index::Index;
 
-/// A thing with a key.
+/// An item with a key.
 pub(crate) trait Keyed {
-    /// What tells it from others.
+    /// Identifies it.
     type Key: Copy + PartialEq;
 
     /// Its key.
@@ -14,10 +14,8 @@ pub(crate) trait Keyed {
     fn hash(key: Self::Key) -> u32;
 }
 
-/// Things in a list, numbered as they came, and an index to find them by.
-///
-/// Many look-ups one after the other would each wait for memory: those who have
-/// a batch of them [`look_up`](Self::look_up) all first.
+/// A list of items, numbered in order of insertion, and an index. Consecutive look-ups would each
+/// wait for memory: callers with a batch of them use [`look_up`](Self::look_up) first.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     index: Index,
@@ -31,13 +29,13 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Keyed> Table<T> {
-    /// Where the search for a hash begins: for [`load_all`](crate::index::load_all).
+    /// The first index position for a hash, for [`load_all`](crate::index::load_all).
     pub(crate) fn touch(&self, hash: u32) -> u64 {
         self.index.touch(hash)
     }
 
-    /// Where each of some keys will most likely be found: its hash and its
-    /// number. They are fetched side by side, and `load` what is needed of each.
+    /// For each key, its hash and its probable number. Fetches them in parallel, and calls `load`
+    /// for each number to fetch further data.
     #[inline]
     pub(crate) fn look_up(
         &self,
@@ -49,13 +47,13 @@ impl<T: Keyed> Table<T> {
         self.index.look_up(keys.map(T::hash), found, load);
     }
 
-    /// The thing of a number.
+    /// The item with a number.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
         self.list.get(number as usize)
     }
 
-    /// The number of a key, which `guess` most likely is.
+    /// The number of a key, probably `guess`.
     #[inline]
     pub(crate) fn find_near(&self, guess: u32, hash: u32, key: T::Key) -> Option<u32> {
         if self.is(guess, key) { Some(guess) } else { self.find(hash, key) }
@@ -72,10 +70,9 @@ impl<T: Keyed> Table<T> {
         self.get(number).is_some_and(|thing| thing.key() == key)
     }
 
-    /// Adds a thing whose key is not there yet. Its number; `None` where there
-    /// are more than numbers.
+    /// Adds an item with a new key. Returns its number; `None` if all are in use.
     pub(crate) fn push(&mut self, thing: T) -> Option<u32> {
-        // The last number of all stands for none.
+        // The highest number means none.
         let number = u32::try_from(self.list.len()).ok().filter(|number| *number != u32::MAX)?;
         self.index.insert(T::hash(thing.key()), number);
         self.list.push(thing);
@@ -109,7 +106,7 @@ mod tests {
         let mut found = Vec::new();
         table.look_up(0..1000u64, &mut found, |key| *key);
         for (key, (hash, guess)) in (0..1000u64).zip(found) {
-            // The first of its hash is a wrong guess for all others.
+            // For all but the first with this hash, it is a wrong guess.
             assert_eq!((hash, u64::from(guess)), (u64::hash(key), key / 10 * 10));
             assert_eq!(table.find_near(guess, hash, key), Some(key as u32));
         }

@@ -1,11 +1,9 @@
-//! Counting in several threads, with the same result.
+//! Counting in several threads, with the same result as in one.
 //!
-//! One thread at a time reads and cleans: mappings, processes that fork and end,
-//! streams that join, and what a selection leaves out are settled there, in the
-//! order of the recording. What it makes, a batch of stacks, it then counts in a
-//! part of its own, while others read on. Sums are the same in any order, and the
-//! parts are joined in the order in which the recording has what they counted
-//! first: nothing depends on who was faster.
+//! One thread at a time reads and cleans: mappings, forks, joining stacks and the selection are
+//! processed in recording order. It then counts the resulting batch of stacks in its own part,
+//! while others continue reading. Sums do not depend on the order, and the parts are merged in the
+//! recording order of first appearance, so timing has no influence.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -15,27 +13,26 @@ use super::counter::{Input, View};
 use crate::read::perf_data::ReadError;
 use crate::read::stack::RawBranch;
 
-/// Branches of a batch: as many as the second-level cache keeps. Tests see seams
-/// everywhere.
+/// Branches per batch: as many as fit into the second-level cache. Tests use small batches to cover
+/// their boundaries.
 const BATCH: usize = if cfg!(any(fuzzing, debug_assertions)) { 1 << 6 } else { 1 << 13 };
 
-/// A cleaned stack that waits to be counted, with what sums are made of.
+/// A cleaned stack, buffered for counting.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
-    /// The address space that its addresses mean something in.
+    /// The address space of its addresses.
     pub(crate) space: u32,
-    /// How many stacks it stands for.
+    /// Its weight: number of identical stacks.
     pub(crate) weight: u64,
-    /// Its branches, newest first; of a view that asks for
-    /// [transitions](View::ORDERED) none.
+    /// Its branches, newest first; empty for a view that needs [transitions](View::ORDERED).
     pub(crate) branches: &'a [RawBranch],
-    /// The same, oldest first, for such a view.
+    /// The same as transitions, oldest first, for such a view.
     pub(crate) transitions: &'a [Transition],
-    /// What was counted at each branch; empty where nothing was.
+    /// The counts logged with each branch; empty without.
     pub(crate) counts: &'a [[Option<u8>; 4]],
 }
 
-/// Numbers of a part that follow on each other.
+/// Consecutive numbers of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The part.
@@ -44,10 +41,10 @@ pub struct Run {
     pub(crate) numbers: std::ops::Range<u32>,
 }
 
-/// Stacks that wait to be counted.
+/// Stacks to be counted.
 #[derive(Debug, Default)]
 struct Batch {
-    /// Space and weight, and how many branches and counts each has.
+    /// Space, weight, and the number of branches and counts of each.
     stacks: Vec<(u32, u64, usize, usize)>,
     branches: Vec<RawBranch>,
     transitions: Vec<Transition>,
@@ -55,7 +52,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Takes a stack in, its transitions not: the cleaner gathers them.
+    /// Adds a stack without its transitions, which the cleaner collects.
     fn push(&mut self, stack: &Cleaned<'_>, ordered: bool) {
         let len = stack.branches.len();
         if !ordered {
@@ -84,23 +81,23 @@ impl Batch {
     }
 }
 
-/// What one thread at a time has.
+/// The state of the thread that reads.
 struct Front<'a, V> {
     input: Input<'a>,
     view: &'a mut V,
-    /// Batches so far.
+    /// Number of batches so far.
     batches: usize,
     end: Option<Result<(), ReadError>>,
 }
 
 impl<V: View> Front<'_, V> {
-    /// Reads the next batch: its number.
+    /// Reads the next batch, and returns its number.
     fn fill(&mut self, batch: &mut Batch) -> usize {
         batch.stacks.clear();
         batch.branches.clear();
         batch.counts.clear();
         batch.transitions.clear();
-        // A thread gathers in memory of its own, which is in the cache of its CPU.
+        // Each thread collects in its own memory, in its CPU's cache.
         std::mem::swap(&mut self.input.cleaner.transitions, &mut batch.transitions);
         let mut branches = 0;
         while branches < BATCH && self.end.is_none() {
@@ -121,11 +118,10 @@ impl<V: View> Front<'_, V> {
     }
 }
 
-/// What a thread counted: its part, and the batches with the numbers that the part
-/// had before each.
+/// A thread's result: its part, and the number of things in the part before each batch.
 type Counted<V> = (V, Vec<(usize, u32)>);
 
-/// Counts a recording to its end, each part in a thread.
+/// Counts a recording, with one thread per part.
 pub(super) fn count<V: View>(
     input: Input<'_>,
     view: &mut V,
@@ -138,7 +134,7 @@ pub(super) fn count<V: View>(
     let ours = parts.pop();
     let counted: Vec<Counted<V>> = thread::scope(|scope| {
         let front = &front;
-        // In fewer where there can be no more.
+        // Uses fewer threads if no more can be started.
         let spawn =
             |part| thread::Builder::new().spawn_scoped(scope, move || batches(front, part, |_| {}));
         let others: Vec<_> = parts.into_iter().map_while(|part| spawn(part).ok()).collect();
@@ -164,7 +160,7 @@ pub(super) fn count<V: View>(
     end.unwrap_or(Ok(()))
 }
 
-/// Takes batches and counts them, until there are no more.
+/// Reads and counts batches until the end.
 fn batches<V: View>(
     front: &Mutex<Front<'_, V>>,
     mut part: V,
@@ -179,7 +175,7 @@ fn batches<V: View>(
         let number = front.fill(&mut batch);
         progress(front.input.recording.position());
         drop(front);
-        // Nothing new may have come with the batch before.
+        // The previous batch may have added nothing.
         begins.pop_if(|(_, begin)| *begin == part.numbers());
         begins.push((number, part.numbers()));
         batch.count(&mut part);

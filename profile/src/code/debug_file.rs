@@ -1,5 +1,4 @@
-//! Where programs lie, and their debug files: symbols and lines that were taken
-//! out of them and put somewhere else.
+//! Locating programs and their separate debug files with symbols and lines.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,28 +12,25 @@ use object::{Object, ObjectSection};
 use super::error::SymbolError;
 use crate::read::object_file;
 
-/// Where programs, libraries and their debug files are looked for.
+/// The places to search for programs, libraries and debug files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugDirs {
-    /// The folder that recorded paths begin in, in place of `/` (perf's
-    /// `--symfs`). Files may also lie right in it, without their folders.
+    /// The root folder of recorded paths instead of `/` (perf's `--symfs`). Files may also be
+    /// directly in it, without their folders.
     pub symfs: Option<PathBuf>,
-    /// Folders that may have the programs themselves: under their own path, or
-    /// by their name alone.
+    /// Folders with programs, under their full path or only their name.
     pub programs: Vec<PathBuf>,
-    /// Folders such as `/usr/lib/debug`: `.build-id/xx/yyy` and
-    /// `.build-id/xx/yyy.debug` in them, and debug links under the program's
-    /// own folder.
+    /// Folders such as `/usr/lib/debug`, with `.build-id/xx/yyy` and `.build-id/xx/yyy.debug`, and
+    /// debug links under the program's folder.
     pub roots: Vec<PathBuf>,
     /// perf's caches, such as `~/.debug`: `.build-id/xx/yyy/debug` and `elf`.
     pub caches: Vec<PathBuf>,
-    /// What debuginfod clients fetched: `BUILDID/debuginfo`. Nothing is
-    /// fetched here.
+    /// The debuginfod clients' cache: `BUILDID/debuginfo`. Nothing is downloaded.
     pub fetched: Vec<PathBuf>,
 }
 
-/// What the environment names (HOME, XDG_CACHE_HOME, DEBUGINFOD_CACHE_PATH), where
-/// it [may choose](environment::trusted), and `/usr/lib/debug`.
+/// The folders in environment variables (HOME, XDG_CACHE_HOME, DEBUGINFOD_CACHE_PATH), if they are
+/// [trusted](environment::trusted), and `/usr/lib/debug`.
 impl Default for DebugDirs {
     fn default() -> DebugDirs {
         let var = |name| environment::trusted(name).filter(|value| !value.is_empty());
@@ -55,7 +51,7 @@ impl Default for DebugDirs {
 }
 
 impl DebugDirs {
-    /// Nowhere.
+    /// No places.
     #[must_use]
     pub const fn none() -> DebugDirs {
         DebugDirs {
@@ -67,11 +63,11 @@ impl DebugDirs {
         }
     }
 
-    /// Where a program may be that was recorded at a path, the most likely
-    /// first. Whether it is the one shows only in it.
+    /// The possible paths of a program recorded at a path, most likely first. The caller must check
+    /// each.
     pub(crate) fn programs(&self, recorded: &Path, id: Option<&[u8]>) -> Vec<PathBuf> {
         use std::path::Component;
-        // A recording may not lead out of the folder.
+        // A recording must not lead out of the folder.
         let inside: PathBuf =
             recorded.components().filter(|part| matches!(part, Component::Normal(_))).collect();
         let below = |folder: &PathBuf| {
@@ -87,8 +83,7 @@ impl DebugDirs {
         paths
     }
 
-    /// The folders that are looked in for a program beside its own, by its build
-    /// id too if that is known.
+    /// The folders to search for a program besides its own, also by build ID if known.
     pub(crate) fn folders(&self, by_id: bool) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = self.symfs.iter().chain(&self.programs).cloned().collect();
         if by_id {
@@ -98,9 +93,9 @@ impl DebugDirs {
         folders
     }
 
-    /// Files that may belong to a build id, the most likely first.
+    /// Files that may have a build ID, most likely first.
     pub(crate) fn by_build_id(&self, id: &[u8]) -> Vec<PathBuf> {
-        // Recorders pad to 20 bytes what linkers made shorter (16, 8).
+        // Recorders pad shorter IDs (16, 8) to 20 bytes.
         let end = id.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let id =
             if id.len() == 20 && end <= 16 { id.get(..end.next_multiple_of(8)) } else { Some(id) };
@@ -117,7 +112,7 @@ impl DebugDirs {
         }
         for cache in &self.caches {
             let entry = within(cache).join(&rest);
-            // Old versions of perf put a file where newer ones put a folder.
+            // Old versions of perf have a file in place of the folder.
             paths.extend([entry.join("elf"), entry.join("debug"), entry]);
         }
         for fetched in &self.fetched {
@@ -127,14 +122,14 @@ impl DebugDirs {
         paths
     }
 
-    /// The list of a kernel's symbols that perf kept, by its build id.
+    /// The symbol list of a kernel that perf saved, by build ID.
     pub(crate) fn kallsyms(&self, id: &[u8]) -> Option<PathBuf> {
         let only_caches = DebugDirs { roots: Vec::new(), fetched: Vec::new(), ..self.clone() };
         let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("kallsyms"));
         paths.find(|path| path.is_file())
     }
 
-    /// The code that a kernel maps into every process, by its build id.
+    /// The vDSO of a kernel that perf saved, by build ID.
     pub(crate) fn vdso(&self, id: &[u8]) -> Option<PathBuf> {
         let only_caches = DebugDirs { roots: Vec::new(), fetched: Vec::new(), ..self.clone() };
         let mut paths = only_caches.by_build_id(id).into_iter().map(|path| path.join("vdso"));
@@ -146,14 +141,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Opens a file, which has to be a regular one.
+/// Opens a regular file.
 pub(crate) fn open_regular(path: &Path) -> Result<File, SymbolError> {
     let cause = |cause| SymbolError::Open { path: path.to_owned(), cause };
     let file = object_file::regular(path).map_err(cause)?;
     file.ok_or_else(|| SymbolError::NotAFile { path: path.to_owned() })
 }
 
-/// What a debug file is wanted for.
+/// The contents wanted of a debug file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DebugContent {
     Symbols,
@@ -161,7 +156,7 @@ pub(crate) enum DebugContent {
 }
 
 impl DebugContent {
-    /// Whether a file has it.
+    /// Whether a file has them.
     pub(crate) fn is_in<'data, R: ReadRef<'data>>(self, object: &object::File<'data, R>) -> bool {
         let filled = |name: &str| {
             object
@@ -170,14 +165,13 @@ impl DebugContent {
         };
         match self {
             DebugContent::Symbols => object.symbol_table().is_some() && filled(".symtab"),
-            // Old compressed sections have names of their own, which `object`
-            // finds under the usual ones.
+            // Old compressed sections have other names, which `object` maps to the usual ones.
             DebugContent::Lines => filled(".debug_line") && filled(".debug_info"),
         }
     }
 }
 
-/// The debug file of a program: by build id first, then by its debug link.
+/// The debug file of a program: by build ID, or else by debug link.
 pub(crate) fn debug_file<'data, R: ReadRef<'data>>(
     path: &Path,
     object: &object::File<'data, R>,
@@ -194,7 +188,7 @@ pub(crate) fn debug_file<'data, R: ReadRef<'data>>(
     }
     let (name, crc) = object.gnu_debuglink().ok().flatten()?;
     let name = Path::new(std::ffi::OsStr::from_bytes(name));
-    // It is a name, not a way to somewhere else.
+    // It must be a plain file name, not a path.
     if name.components().count() != 1 || name.file_name().is_none() {
         return None;
     }
@@ -207,8 +201,8 @@ pub(crate) fn debug_file<'data, R: ReadRef<'data>>(
     paths.into_iter().find(|found| found != path && belongs(found, proof, wanted))
 }
 
-/// The file that several programs' debug information was moved into
-/// (`.gnu_debugaltlink`, by dwz), with the path that asks for it.
+/// The file with debug information shared by several programs (`.gnu_debugaltlink`, by dwz), and
+/// the path in the link.
 pub(crate) fn alternate<'data, R: ReadRef<'data>>(
     path: &Path,
     object: &object::File<'data, R>,
@@ -216,7 +210,7 @@ pub(crate) fn alternate<'data, R: ReadRef<'data>>(
 ) -> Option<PathBuf> {
     let (name, id) = object.gnu_debugaltlink().ok().flatten()?;
     let name = Path::new(std::ffi::OsStr::from_bytes(name));
-    // A relative one counts from the real place of the file that has it.
+    // A relative link starts at the real folder of the file with the link.
     let real = std::fs::canonicalize(path).ok();
     let beside = real.as_deref().and_then(Path::parent).map(|folder| folder.join(name));
     let mut paths: Vec<PathBuf> = beside.into_iter().collect();
@@ -224,7 +218,7 @@ pub(crate) fn alternate<'data, R: ReadRef<'data>>(
     paths.into_iter().find(|path| object_file::build_id(path).is_some_and(|found| found == id))
 }
 
-/// What shows that a debug file is the right one.
+/// The proof that a debug file is the right one.
 #[derive(Clone, Copy)]
 enum Proof<'a> {
     BuildId(&'a [u8]),

@@ -1,4 +1,4 @@
-//! Names of symbols as people write them.
+//! Demangled names of symbols.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -6,14 +6,13 @@ use std::fmt::{self, Write};
 
 use wildmatch::WildMatch;
 
-/// A name is written out up to so many times its bytes, and always up to
-/// [`ANY_LENGTH`]: compilers pack names to a tenth, and a few letters made for it
-/// stand for gigabytes.
+/// Maximum ratio of demangled to mangled length, beyond [`ANY_LENGTH`]: compilers compress names to
+/// a tenth, but a few crafted letters can expand to gigabytes.
 const MAX_RATIO: usize = 32;
-/// Bytes that any name may be written out to.
+/// Length to which any name may be demangled.
 const ANY_LENGTH: usize = 8 << 10;
 
-/// A name as far as it is written out.
+/// A partially written name.
 struct Written {
     text: String,
     longest: usize,
@@ -29,10 +28,17 @@ impl Write for Written {
     }
 }
 
-/// The name as its language writes it; Rust's without the hash. One that would
-/// be far longer so than any that a compiler makes stays as it is.
+/// The demangled name; for Rust without its hash. A name whose demangled form is longer than any
+/// compiler's stays mangled.
 #[must_use]
 pub fn demangle(name: &str) -> Cow<'_, str> {
+    // A stub of the procedure linkage table, of a function of this name.
+    if let Some(function) = name.strip_suffix("@plt") {
+        return match demangle(function) {
+            Cow::Borrowed(_) => name.into(),
+            Cow::Owned(function) => format!("{function}@plt").into(),
+        };
+    }
     let longest = ANY_LENGTH.max(name.len().saturating_mul(MAX_RATIO));
     let mut out = Written { text: String::new(), longest };
     let written = if let Ok(rust) = rustc_demangle::try_demangle(name) {
@@ -45,23 +51,21 @@ pub fn demangle(name: &str) -> Cow<'_, str> {
     if written { out.text.into() } else { name.into() }
 }
 
-/// How near a symbol comes to what a person wrote, the nearest first.
+/// How well a symbol matches a given name, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
-    /// It is the symbol as the file has it.
+    /// The symbol as in the file.
     Symbol,
-    /// It is its name as its language writes it, with or without parameters and
-    /// what it returns.
+    /// The demangled name, with or without parameters and return type.
     Name,
-    /// It is that without what a compiler put behind it, such as `.constprop.0`
-    /// or `.cold`.
+    /// The name without a compiler's suffix, such as `.constprop.0` or `.cold`.
     Clone,
-    /// It is the end of its path, without the arguments of templates and
-    /// parameters: `Vec::push` or `push` for `alloc::vec::Vec<T>::push`.
+    /// The end of the path, without template arguments and parameters: `Vec::push` or `push` for
+    /// `alloc::vec::Vec<T>::push`.
     Path,
 }
 
-/// The name of a function as a person wrote it.
+/// A function's name as the user wrote it.
 #[derive(Clone, Debug)]
 pub struct Called<'a> {
     text: &'a str,
@@ -76,8 +80,7 @@ impl<'a> Called<'a> {
         Called { text, path }
     }
 
-    /// How near a symbol comes, which may be demangled already; `None` where
-    /// something else is meant.
+    /// How well a symbol, mangled or not, matches; `None` if it does not.
     #[must_use]
     pub fn fit(&self, symbol: &str) -> Option<Fit> {
         if symbol == self.text {
@@ -86,7 +89,7 @@ impl<'a> Called<'a> {
         let name = demangle(symbol);
         let original = without_clone(&name);
         let called = without_parameters(original);
-        // What it returns stands before its name.
+        // The return type precedes the name.
         let is = |name: &str| {
             let before = name.strip_suffix(self.text);
             before.is_some_and(|before| before.is_empty() || before.ends_with(' '))
@@ -101,18 +104,17 @@ impl<'a> Called<'a> {
             let before = path.strip_suffix(&self.path);
             before.is_some_and(|before| before.is_empty() || before.ends_with("::"))
         };
-        // Arguments that somebody wrote count, but for those of a trait's name.
+        // Arguments given by the user must match, except those of a trait's name.
         let arguments = self.text.contains('<') && !self.text.starts_with('<');
         let agrees = !arguments || self.text.contains('…') || called.ends_with(self.text);
         let fits = !self.path.is_empty() && agrees && paths(&name).iter().any(ends);
         fits.then_some(Fit::Path)
     }
 
-    /// Of these symbols those that come nearest, demangled: what was written by
-    /// mistake may be one of them.
+    /// The most similar of these symbols, demangled, as suggestions for a mistyped name.
     #[must_use]
     pub fn nearest<'b>(&self, symbols: impl IntoIterator<Item = &'b str>) -> Vec<String> {
-        /// Names that are offered.
+        /// Maximum number of suggestions.
         const OFFERED: usize = 5;
         let last = |path: &str| path.rsplit("::").next().unwrap_or(path).to_lowercase();
         let wanted = last(&self.path);
@@ -123,7 +125,7 @@ impl<'a> Called<'a> {
             let is_part = wanted.len() > 2 && called.contains(&wanted)
                 || called.len() > 2 && wanted.contains(&called);
             let alike = strsim::normalized_damerau_levenshtein(&called, &wanted);
-            // A third of the letters may be wrong.
+            // A third of the letters may differ.
             if !is_part && alike < 0.66 {
                 continue;
             }
@@ -137,8 +139,7 @@ impl<'a> Called<'a> {
         near.into_iter().map(|(.., name)| name).collect()
     }
 
-    /// The one of these functions that is meant, each with its address where that
-    /// tells it from others of its name.
+    /// The one function with this name. Each has its address, if that distinguishes it from others.
     ///
     /// # Errors
     /// [`NotOne`].
@@ -170,16 +171,16 @@ impl<'a> Called<'a> {
         }
     }
 
-    /// The nearest of these in words, behind why there is none.
+    /// The most similar of these, for the end of an error message.
     pub(crate) fn instead<'b>(&self, symbols: impl IntoIterator<Item = &'b str>) -> String {
         match self.nearest(symbols).join(", ") {
             none if none.is_empty() => none,
-            names => format!("; there is {names}"),
+            names => format!("; did you mean {names}?"),
         }
     }
 }
 
-/// Names of functions as a person wrote them, with `*` and `?` for what may be any.
+/// Names of functions with the wildcards `*` and `?`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern<'a> {
     called: Called<'a>,
@@ -187,14 +188,14 @@ pub(crate) struct Pattern<'a> {
 }
 
 impl<'a> Pattern<'a> {
-    /// Reads a pattern. Without `*` and `?` it is a name.
+    /// Parses a pattern. Without wildcards it is a name.
     pub(crate) fn new(text: &'a str) -> Pattern<'a> {
         let glob = text.contains(['*', '?']).then(|| WildMatch::new(text));
         Pattern { called: Called::new(text), glob }
     }
 
-    /// Whether a symbol is meant: its name, or its path from any part on without
-    /// the arguments of templates and parameters.
+    /// Whether a symbol matches: its name, or its path from any component on, without template
+    /// arguments and parameters.
     pub(crate) fn is_match(&self, symbol: &str) -> bool {
         let Some(glob) = &self.glob else { return self.called.fit(symbol).is_some() };
         let name = demangle(symbol);
@@ -207,18 +208,18 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Why a name means no function, or more than one.
+/// Why a name matches no function, or several.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOne {
-    /// None is called so.
+    /// No function has this name.
     #[error("no function {name}{instead}")]
     None {
         /// The name.
         name: String,
-        /// The nearest that there are, in words.
+        /// Suggestions, as text.
         instead: String,
     },
-    /// Several may be meant.
+    /// Several functions match.
     #[error("{} functions {name}: {}", among.len(), few(among))]
     Several {
         /// The name.
@@ -229,7 +230,7 @@ pub enum NotOne {
 }
 
 fn few(among: &[String]) -> String {
-    /// Functions that a message names.
+    /// Maximum number of functions in a message.
     const LISTED: usize = 8;
     let listed = among.get(..LISTED.min(among.len())).unwrap_or_default().join(", ");
     match among.len() - LISTED.min(among.len()) {
@@ -238,11 +239,11 @@ fn few(among: &[String]) -> String {
     }
 }
 
-/// Of what was looked at that which fits best.
+/// Collects the best matches.
 #[derive(Debug)]
 pub(crate) struct Nearest<T> {
     fit: Option<Fit>,
-    /// All of that fit.
+    /// All items with the best fit.
     pub(crate) found: Vec<T>,
 }
 
@@ -253,7 +254,7 @@ impl<T> Default for Nearest<T> {
 }
 
 impl<T> Nearest<T> {
-    /// Looks at one more.
+    /// Adds a candidate.
     pub(crate) fn add(&mut self, fit: Option<Fit>, what: impl FnOnce() -> T) {
         let Some(fit) = fit.filter(|fit| self.fit.is_none_or(|best| *fit <= best)) else { return };
         if self.fit != Some(fit) {
@@ -264,9 +265,9 @@ impl<T> Nearest<T> {
     }
 }
 
-/// A name without what compilers put behind it: `.constprop.0`, `.isra.0`,
-/// `.part.0`, `.cold`, ` [clone .cold]`.
-fn without_clone(name: &str) -> &str {
+/// A name without compilers' suffixes: `.constprop.0`, `.isra.0`, `.part.0`, `.cold`, ` [clone
+/// .cold]`.
+pub(crate) fn without_clone(name: &str) -> &str {
     const MARKS: [&str; 11] = [
         "constprop",
         "isra",
@@ -295,7 +296,7 @@ fn without_clone(name: &str) -> &str {
     name
 }
 
-/// A name without its parameters and what stands behind them.
+/// A name without its parameters and the text after them.
 fn without_parameters(name: &str) -> &str {
     let mut end = name.len();
     groups(name, |start, _| {
@@ -306,7 +307,7 @@ fn without_parameters(name: &str) -> &str {
     name.get(..end).unwrap_or(name)
 }
 
-/// A name of Rust's without its hash, where a recorder printed that too.
+/// A Rust name without its hash, which some recorders print.
 fn without_hash(name: &str) -> &str {
     match name.rsplit_once("::h") {
         Some((rest, hash)) if hash.len() == 16 && hash.bytes().all(|c| c.is_ascii_hexdigit()) => {
@@ -316,8 +317,8 @@ fn without_hash(name: &str) -> &str {
     }
 }
 
-/// The path of a function, without the arguments of templates, parameters, and
-/// what is returned. `<A as B>::f` is both `A::f` and `B::f`.
+/// The path of a function, without template arguments, parameters and return type. `<A as B>::f` is
+/// both `A::f` and `B::f`.
 fn paths(name: &str) -> Vec<String> {
     let name = without_hash(without_clone(name.trim()));
     let mut end_of_self = None;
@@ -337,7 +338,7 @@ fn paths(name: &str) -> Vec<String> {
     vec![bare(name)]
 }
 
-/// One path without what stands in brackets, before it and behind it.
+/// A path without bracketed parts, and without the text before and after it.
 fn bare(name: &str) -> String {
     let name = name.replace("(anonymous namespace)::", "").replace("[abi:cxx11]", "");
     let (mut path, mut from) = (String::new(), 0);
@@ -352,15 +353,14 @@ fn bare(name: &str) -> String {
     }
     let path = path.replace("::::", "::");
     let path = path.trim_end_matches(':').trim();
-    // What it returns stands before the path, unless blanks are part of its name.
+    // The return type precedes the path, unless spaces are part of the name.
     let name_at = path.find("operator").unwrap_or(path.len());
     let start = path.get(..name_at).and_then(|head| head.rfind(' ')).map_or(0, |at| at + 1);
     path.get(start..).unwrap_or(path).to_owned()
 }
 
-/// Calls `found` with where each outermost `<…>` and `(…)` begins and ends. The
-/// brackets of `operator<`, `operator()`, `->` and `(anonymous namespace)` are
-/// none.
+/// Calls `found` with the start and end of each outermost `<…>` and `(…)`. The brackets of
+/// `operator<`, `operator()`, `->` and `(anonymous namespace)` do not count.
 pub fn groups(name: &str, mut found: impl FnMut(usize, usize)) {
     let mut open: Vec<(char, usize)> = Vec::new();
     let mut skip = 0;
@@ -373,7 +373,7 @@ pub fn groups(name: &str, mut found: impl FnMut(usize, usize)) {
         if before.ends_with("operator") {
             let signs = rest.find(|c| !matches!(c, '<' | '>' | '=' | '-' | '(' | ')'));
             let signs = rest.get(..signs.unwrap_or(rest.len())).unwrap_or_default();
-            // `operator<` of a template has its arguments right behind.
+            // Template arguments directly follow `operator<`.
             let own = ["()", "<=>", "<<=", ">>=", "<<", ">>", "->", "<=", ">=", "<", ">"];
             skip = at + own.iter().find(|own| signs.starts_with(**own)).map_or(0, |own| own.len());
             continue;

@@ -1,4 +1,4 @@
-//! Why names cannot be had.
+//! Why symbols are unavailable.
 
 use lbr_msr::text::AsText;
 use std::path::PathBuf;
@@ -15,34 +15,34 @@ pub enum SymbolError {
     Open {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error message.
         cause: std::io::Error,
     },
-    /// It is no regular file: a name in brackets, a device.
-    #[error("{} is no regular file", path.as_text())]
+    /// It is not a regular file: a name in brackets, or a device.
+    #[error("{} is not a regular file", path.as_text())]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
-    /// It is no ELF file.
-    #[error("{} is no object file: {what}", path.as_text())]
+    /// It is not an ELF file.
+    #[error("{} is not an object file: {what}", path.as_text())]
     NotElf {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its defect.
         what: String,
     },
-    /// Nothing lies where it was recorded, nor where else it was looked for.
+    /// No file exists at the recorded path or in the other places searched.
     #[error("{path}{} is not there{}", recorded_id(build_id.as_deref()), looked_in(folders))]
     NotFound {
-        /// The file, as the recording has it.
+        /// The recorded path.
         path: String,
-        /// Its build id, as the recording has it.
+        /// The recorded build ID.
         build_id: Option<Vec<u8>>,
-        /// The folders that were looked in beside.
+        /// The other folders searched.
         folders: Vec<PathBuf>,
     },
-    /// It is not the file that was recorded.
+    /// It is not the recorded file.
     #[error(
         "{} was replaced since it was recorded (build ids differ: {} was recorded, it has {}): its symbols are not used",
         path.as_text(), hex(recorded), found.as_deref().map_or_else(|| "none".to_owned(), hex)
@@ -50,12 +50,12 @@ pub enum SymbolError {
     BuildId {
         /// The file.
         path: PathBuf,
-        /// The build id that the recording has.
+        /// The recorded build ID.
         recorded: Vec<u8>,
         /// The file's own.
         found: Option<Vec<u8>>,
     },
-    /// The branches that were recorded are not those of its code.
+    /// The recorded branches do not match its code.
     #[error(
         "{} is not the file that was recorded: of {of} branches from it {no_branch} come from no branch instruction \
          and {elsewhere} go elsewhere than theirs{} (the first at byte {first:#x}): its symbols are not used",
@@ -64,19 +64,18 @@ pub enum SymbolError {
     Contradicted {
         /// The file.
         path: PathBuf,
-        /// Distinct branches that were held against its code.
+        /// Distinct branches that were compared with its code.
         of: u32,
-        /// How many come from no branch instruction.
+        /// Those that do not start at a branch instruction.
         no_branch: u32,
-        /// How many come from one that leads elsewhere.
+        /// Those that start at a branch instruction with another target.
         elsewhere: u32,
-        /// Blocks between branches that no instructions make up.
+        /// Blocks between branches that do not consist of instructions.
         impossible: u32,
-        /// Where in the file the first of them comes from.
+        /// Offset of the first of them.
         first: u64,
     },
-    /// It was recorded on another machine, and nothing shows that this one has
-    /// the same.
+    /// It was recorded on another machine, which may have had another version.
     #[error(
         "{} is this machine's, and {recorded} was recorded, which says no build id of it: its symbols are not used",
         path.as_text()
@@ -84,57 +83,57 @@ pub enum SymbolError {
     OtherMachine {
         /// The file.
         path: PathBuf,
-        /// Name or kernel of the machine that was recorded.
+        /// Name or kernel of the recorded machine.
         recorded: String,
     },
-    /// It has no function of that name, or several.
+    /// It has no function with that name, or several.
     #[error("{} has {why}{}", path.as_text(), if *stripped { " (it is stripped)" } else { "" })]
     NoSymbol {
         /// The file.
         path: PathBuf,
         /// Which of the two.
         why: NotOne,
-        /// It has no symbols at all.
+        /// Whether it has no symbols at all.
         stripped: bool,
     },
-    /// The kernel that was recorded is not the one that runs here.
+    /// The recorded kernel is not the running one.
     #[error(
         "the kernel that was recorded ({recorded}) is not the one running here ({running}): its symbols are not used"
     )]
     OtherKernel {
-        /// Release or build id of the recorded one.
+        /// Release or build ID of the recorded kernel.
         recorded: String,
-        /// The same of the running one.
+        /// The same of the running kernel.
         running: String,
     },
-    /// The ELF file that was given is another kernel's.
+    /// The given ELF file belongs to another kernel.
     #[error("{} is not the kernel that was recorded (build ids differ): its symbols are not used", path.as_text())]
     OtherVmlinux {
         /// The file.
         path: PathBuf,
     },
-    /// Nothing says which kernel was recorded.
+    /// The recorded kernel is unknown.
     #[error("the recording does not say which kernel ran: no kernel symbols are used")]
     UnknownKernel,
-    /// The kernel shows zeros in place of addresses.
+    /// The kernel shows zeros instead of addresses.
     #[error("{} shows no addresses (kernel.kptr_restrict, or no right to see them): the kernel's functions have no names", path.as_text())]
     Restricted {
         /// The list of kernel symbols.
         path: PathBuf,
     },
-    /// It is no list of kernel symbols.
-    #[error("{} is no list of kernel symbols", path.as_text())]
+    /// It is not a list of kernel symbols.
+    #[error("{} is not a list of kernel symbols", path.as_text())]
     NotKallsyms {
         /// The file.
         path: PathBuf,
     },
-    /// A list of generated code that somebody else wrote.
+    /// A symbol list of generated code that belongs to another user.
     #[error("{} belongs neither to the user nor to root: its names are not used", path.as_text())]
     Owner {
         /// The file.
         path: PathBuf,
     },
-    /// A list of generated code longer than any sensible one.
+    /// A symbol list of generated code that is too large.
     #[error("{} is too large ({size} bytes): its names are not used", path.as_text())]
     TooLarge {
         /// The file.
@@ -145,7 +144,7 @@ pub enum SymbolError {
 }
 
 impl SymbolError {
-    /// Whether there is a file, and it is not the one that was recorded.
+    /// Whether there is a file, but not the recorded one.
     #[must_use]
     pub fn is_other_file(&self) -> bool {
         use SymbolError::{BuildId, Contradicted, OtherMachine};

@@ -1,5 +1,4 @@
-//! The code that ran: which file an address lies in, what its symbols and its
-//! debug information call it, and what its bytes say.
+//! The executed code: the file at an address, its symbols, debug information and bytes.
 
 pub(crate) mod debug_file;
 pub(crate) mod demangle;

@@ -1,5 +1,4 @@
-//! Straight code: what lies between the target of a branch and the next
-//! branch that was taken.
+//! Fall-through ranges: the code between the target of a branch and the next taken branch.
 
 use lbr_msr::insn::{self, BranchInsn, Insn};
 use lbr_msr::record::BranchType;
@@ -7,31 +6,31 @@ use lbr_msr::record::BranchType;
 use crate::code::maps::{Location, Maps};
 use crate::read::address::LONGEST_BLOCK;
 
-/// No instruction is longer, bytes.
+/// Maximum instruction length, bytes.
 const LONGEST_INSTRUCTION: usize = 15;
 
-/// A conditional branch that was passed without being taken.
+/// A conditional branch that was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
     /// Its address.
     pub(crate) from: u64,
-    /// Address of the instruction behind it.
+    /// Address of the next instruction.
     pub(crate) next: u64,
 }
 
-/// What the code bytes say about a block.
+/// The result of decoding a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Straight {
-    /// It runs from end to end, past these conditional branches.
+    /// It runs from end to end, without taking these conditional branches.
     Runs(Vec<Passed>),
-    /// The bytes are not to be had.
+    /// The code bytes are unavailable.
     NoCode,
-    /// It cannot run so: a branch on the way always leaves, or the last
-    /// address is in the middle of an instruction.
+    /// It is impossible: an unconditional branch is inside, or the last address is in the middle of
+    /// an instruction.
     Contradicts,
 }
 
-/// Decodes the block from its entry to its exit, addresses of one space.
+/// Decodes the block from entry to exit, addresses of one space.
 pub(crate) fn decode(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> Straight {
     let location = maps.locate(space, entry);
     let Location::File { file, offset } = location else { return Straight::NoCode };
@@ -63,10 +62,44 @@ pub(crate) fn decode(maps: &mut Maps, space: usize, entry: u64, exit: u64) -> St
     if ip == exit { Straight::Runs(passed) } else { Straight::Contradicts }
 }
 
-/// Whether no instructions make up a block from its entry to an exit `len` bytes
-/// behind. `code` gives the bytes so far behind the entry. What ends before, with a
-/// branch that always leaves, or for want of bytes, shows nothing: that branch may
-/// not be among those that are recorded.
+/// Returns the instruction at an address if it is a conditional branch.
+pub(crate) fn conditional_at(maps: &mut Maps, space: usize, ip: u64) -> Option<Passed> {
+    let location = maps.locate(space, ip);
+    match insn::decode(&maps.code(location)?, ip) {
+        Insn::Branch(branch) if branch.is_conditional() => {
+            Some(Passed { from: ip, next: branch.next() })
+        }
+        _ => None,
+    }
+}
+
+/// Returns the conditional branches that straight-line code may pass from this address to the next
+/// unconditional branch.
+pub(crate) fn may_pass(maps: &mut Maps, space: usize, mut ip: u64) -> Vec<Passed> {
+    /// Maximum number of instructions decoded.
+    const MOST: usize = 4096;
+    let mut passed = Vec::new();
+    for _ in 0..MOST {
+        let location = maps.locate(space, ip);
+        let Some(bytes) = maps.code(location) else { break };
+        let len = match insn::decode(&bytes, ip) {
+            Insn::Straight { len } => len,
+            Insn::Branch(branch) if branch.is_conditional() => {
+                passed.push(Passed { from: ip, next: branch.next() });
+                branch.len
+            }
+            Insn::Branch(branch) if runs_on(&branch) => branch.len,
+            Insn::Branch(_) | Insn::Invalid => break,
+        };
+        ip = ip.wrapping_add(u64::from(len));
+    }
+    passed
+}
+
+/// Whether no sequence of instructions leads from a block's entry to an exit `len` bytes later.
+/// `code` returns the bytes at a distance from the entry. A sequence that ends earlier, at an
+/// unconditional branch or for lack of bytes, proves nothing: that branch may not be a recorded
+/// type.
 pub(crate) fn is_no_code(len: u64, mut code: impl FnMut(u64) -> Vec<u8>) -> bool {
     let mut at = 0;
     while at < len {
@@ -83,8 +116,8 @@ pub(crate) fn is_no_code(len: u64, mut code: impl FnMut(u64) -> Vec<u8>) -> bool
     at != len
 }
 
-/// Instructions from the entry of a block to its exit, both included; `None`
-/// where the code bytes are not to be had or contradict it.
+/// The instructions from the entry of a block to its exit, inclusive; `None` if the code bytes are
+/// unavailable or contradict it.
 pub(crate) fn instructions(
     maps: &mut Maps,
     entry_location: Location,
@@ -96,8 +129,8 @@ pub(crate) fn instructions(
     (end == Some(exit)).then_some(count)
 }
 
-/// Visits the instructions from the entry of a block to its exit, as far as
-/// its code bytes go. Gives the address of the last one.
+/// Visits the instructions from the entry of a block to its exit, as far as there are code bytes.
+/// Returns the address of the last one.
 pub(crate) fn each_instruction(
     maps: &mut Maps,
     entry_location: Location,
@@ -123,16 +156,16 @@ pub(crate) fn each_instruction(
     }
 }
 
-/// Branches that leave no record where only user code is recorded, and come
-/// back behind themselves; and calls of the next instruction, which some CPUs
-/// do not record.
+/// Whether execution may continue after this branch without a record: branches into the kernel that
+/// return, if only user code is recorded; and calls of the next instruction, which some CPUs do not
+/// record.
 fn runs_on(branch: &BranchInsn) -> bool {
     branch.is_zero_length_call()
         || matches!(branch.branch_type, BranchType::SYSCALL | BranchType::IRQ)
 }
 
-/// The branch that a record's FROM stands for: the instruction there, or the
-/// conditional branch that a CPU fused with it.
+/// The branch that a record's FROM refers to: the instruction there, or the conditional branch that
+/// a CPU fused with it.
 pub(crate) fn branch_at(
     maps: &mut Maps,
     location: Location,
@@ -145,7 +178,7 @@ pub(crate) fn branch_at(
     }
 }
 
-/// The same out of the code bytes at FROM.
+/// The same from the code bytes at FROM.
 pub(crate) fn branch_in(bytes: &[u8], from: u64, to: u64) -> Option<BranchInsn> {
     let branch = insn::fused_branch(bytes, from);
     branch.filter(|branch| branch.ip == from || branch.target == Some(to))

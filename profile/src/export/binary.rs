@@ -44,6 +44,8 @@ struct Section {
     offset: u64,
     /// `.plt` by exactly this name.
     is_plt: bool,
+    /// Stubs that jump into libraries: `.plt`, `.plt.sec`, `.plt.got`.
+    has_stubs: bool,
 }
 
 /// Code from one symbol to the next.
@@ -95,6 +97,7 @@ impl Binary {
                 addrs: addr..addr.saturating_add(size),
                 offset,
                 is_plt: section.name() == Ok(".plt"),
+                has_stubs: section.name().is_ok_and(|name| name.starts_with(".plt")),
             });
         }
         let symbols = object.symbols().filter_map(|symbol| {
@@ -121,6 +124,11 @@ impl Binary {
     /// BOLT counts as inside.
     pub(super) fn is_in_section(&self, addr: u64) -> bool {
         self.sections.iter().any(|section| section.addrs.contains(&addr))
+    }
+
+    /// Whether an address lies in the stubs that jump into libraries.
+    pub(super) fn is_stub(&self, addr: u64) -> bool {
+        self.sections.iter().any(|section| section.has_stubs && section.addrs.contains(&addr))
     }
 
     /// The instruction that begins at an address: what llvm-profgen counts as

@@ -7,15 +7,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use gimli::{AttributeValue, DebugInfoOffset, DwAt, Dwarf, Unit, UnitOffset};
+use gimli::{AttributeValue, DwAt};
 
-use crate::code::lines::{DEEPEST, DebugReader, Lines};
+use super::units::{Die, Unit, Units};
+use crate::code::lines::{DEEPEST, DebugReader};
 use crate::code::symbols::DebugDirs;
-
-type Die = gimli::DebuggingInformationEntry<DebugReader>;
-
-/// Entries that refer to each other, one after the other, at most.
-const CHAIN: usize = 16;
 
 /// A place in the source of a function: the line from its beginning, in 16
 /// bits (`ProfiledBinary::symbolize`), and the discriminator.
@@ -73,16 +69,13 @@ struct Row {
 
 /// The functions of a program.
 pub(super) struct Functions {
-    dwarf: Arc<Dwarf<DebugReader>>,
+    units: Units,
     pub(super) all: Vec<Function>,
     /// By first address.
     pub(super) parts: BTreeMap<u64, Part>,
     /// The units of the functions: by first address, the one behind the last
     /// and where the unit begins.
     units_at: BTreeMap<u64, (u64, usize)>,
-    units: HashMap<usize, Arc<Unit<DebugReader>>>,
-    /// Where units begin.
-    headers: Vec<usize>,
     rows: HashMap<usize, Arc<Rows>>,
     trees: HashMap<usize, Arc<Tree>>,
     names: HashSet<Arc<str>>,
@@ -92,29 +85,27 @@ impl Functions {
     /// Those of a program from `base` on; `None` where it has no debug
     /// information.
     pub(super) fn of(program: &Path, dirs: &DebugDirs, base: u64) -> Option<Functions> {
-        let dwarf = Lines::of(program, dirs)?.into_dwarf();
         let mut functions = Functions {
-            dwarf: Arc::clone(&dwarf),
+            units: Units::of(program, dirs)?,
             all: Vec::new(),
             parts: BTreeMap::new(),
             units_at: BTreeMap::new(),
-            units: HashMap::new(),
-            headers: Vec::new(),
             rows: HashMap::new(),
             trees: HashMap::new(),
             names: HashSet::new(),
         };
         let mut by_name = HashMap::new();
-        let mut headers = dwarf.units();
-        while let Ok(Some(header)) = headers.next() {
-            functions.headers.extend(header.debug_info_offset().map(|offset| offset.0));
-        }
-        for at in functions.headers.clone() {
+        for at in functions.units.starts() {
             // What cannot be read has no functions.
             let _ = functions.read_unit(at, base, &mut by_name);
-            functions.units.clear();
+            functions.units.close();
         }
-        (!functions.all.is_empty()).then_some(functions)
+        Some(functions)
+    }
+
+    /// Files of split debug information that are not there.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
+        self.units.missing.iter().map(String::as_str)
     }
 
     /// `ProfiledBinary::loadSymbolsFromDWARFUnit`: every entry of a subprogram
@@ -125,8 +116,8 @@ impl Functions {
         base: u64,
         by_name: &mut HashMap<Arc<str>, usize>,
     ) -> Option<()> {
-        let unit = self.unit(at)?;
-        let mut raw = unit.entries_raw(None).ok()?;
+        let unit = self.units.get(at)?;
+        let mut raw = unit.unit.entries_raw(None).ok()?;
         while !raw.is_empty() {
             let offset = raw.next_offset();
             let Some(abbreviation) = raw.read_abbreviation().ok()? else { continue };
@@ -136,9 +127,9 @@ impl Functions {
             if abbreviation.tag() != gimli::DW_TAG_subprogram || !placed {
                 continue;
             }
-            let Some(die) = unit.entry(offset).ok() else { continue };
+            let Some(die) = unit.unit.entry(offset).ok() else { continue };
             let Some(name) = self.name(&unit, &die) else { continue };
-            let mut ranges = self.ranges(&unit, &die);
+            let mut ranges = unit.ranges(&die);
             for (start, end) in &ranges {
                 self.units_at.entry(*start).or_insert((*end, at));
             }
@@ -219,7 +210,7 @@ impl Functions {
         let rows = match self.rows.get(&unit) {
             Some(rows) => Arc::clone(rows),
             None => {
-                let rows = self.unit(unit).and_then(|unit| rows(&unit)).unwrap_or_default();
+                let rows = self.units.get(unit).and_then(|unit| rows(&unit)).unwrap_or_default();
                 let rows = Arc::new(rows);
                 self.rows.insert(unit, Arc::clone(&rows));
                 rows
@@ -233,36 +224,12 @@ impl Functions {
         Some((row.line, row.discriminator))
     }
 
-    fn unit(&mut self, at: usize) -> Option<Arc<Unit<DebugReader>>> {
-        if let Some(unit) = self.units.get(&at) {
-            return Some(Arc::clone(unit));
-        }
-        let header = self.dwarf.unit_header(DebugInfoOffset(at)).ok()?;
-        let unit = Arc::new(self.dwarf.unit(header).ok()?);
-        self.units.insert(at, Arc::clone(&unit));
-        Some(unit)
-    }
-
-    fn ranges(&self, unit: &Unit<DebugReader>, die: &Die) -> Vec<(u64, u64)> {
-        let mut found = Vec::new();
-        if let Ok(mut ranges) = self.dwarf.die_ranges(unit, die) {
-            while let Ok(Some(range)) = ranges.next() {
-                if range.begin < range.end {
-                    found.push((range.begin, range.end));
-                }
-            }
-        }
-        found
-    }
-
     /// The linkage name of a function, else its name.
-    fn name(&mut self, unit: &Arc<Unit<DebugReader>>, die: &Die) -> Option<Arc<str>> {
+    fn name(&mut self, unit: &Arc<Unit>, die: &Die) -> Option<Arc<str>> {
         let linkage = [gimli::DW_AT_linkage_name, gimli::DW_AT_MIPS_linkage_name];
-        let (unit, value) = self
-            .find(unit, die, &linkage)
-            .or_else(|| self.find(unit, die, &[gimli::DW_AT_name]))?;
-        let text = self.dwarf.attr_string(&unit, value).ok()?;
-        let text = gimli::Reader::to_string_lossy(&text).ok()?;
+        let mut find = |names: &[DwAt]| self.units.find(unit, die, names);
+        let (unit, value) = find(&linkage).or_else(|| find(&[gimli::DW_AT_name]))?;
+        let text = unit.string(value)?;
         // The end of a line would begin another function's.
         if text.contains(char::is_control) {
             return None;
@@ -273,34 +240,6 @@ impl Functions {
         let name: Arc<str> = text.into();
         self.names.insert(Arc::clone(&name));
         Some(name)
-    }
-
-    /// An attribute of an entry, or of those that it is an instance of
-    /// (`DWARFDie::findRecursively`).
-    fn find(
-        &mut self,
-        unit: &Arc<Unit<DebugReader>>,
-        die: &Die,
-        names: &[DwAt],
-    ) -> Option<(Arc<Unit<DebugReader>>, AttributeValue<DebugReader>)> {
-        let (mut unit, mut die) = (Arc::clone(unit), die.clone());
-        for _ in 0..CHAIN {
-            if let Some(value) = names.iter().find_map(|name| die.attr_value(*name)) {
-                return Some((unit, value));
-            }
-            let origin = die.attr_value(gimli::DW_AT_abstract_origin);
-            match origin.or_else(|| die.attr_value(gimli::DW_AT_specification))? {
-                AttributeValue::UnitRef(offset) => die = unit.entry(offset).ok()?,
-                AttributeValue::DebugInfoRef(offset) => {
-                    let behind = self.headers.partition_point(|at| *at <= offset.0);
-                    let at = *self.headers.get(behind.checked_sub(1)?)?;
-                    unit = self.unit(at)?;
-                    die = unit.entry(UnitOffset(offset.0 - at)).ok()?;
-                }
-                _ => return None,
-            }
-        }
-        None
     }
 
     fn tree(&mut self, unit: usize) -> Option<Arc<Tree>> {
@@ -314,8 +253,8 @@ impl Functions {
 
     /// Functions with what was inlined into them (`getInlinedChainForAddress`).
     fn read_tree(&mut self, at: usize) -> Option<Tree> {
-        let unit = self.unit(at)?;
-        let mut raw = unit.entries_raw(None).ok()?;
+        let unit = self.units.get(at)?;
+        let mut raw = unit.unit.entries_raw(None).ok()?;
         let mut tree = Tree::default();
         // The scopes that are open, by the depth of their entries.
         let mut open: Vec<(isize, usize)> = Vec::new();
@@ -331,8 +270,8 @@ impl Functions {
             if !inlined && abbreviation.tag() != gimli::DW_TAG_subprogram {
                 continue;
             }
-            let Ok(die) = unit.entry(offset) else { continue };
-            let ranges = self.ranges(&unit, &die);
+            let Ok(die) = unit.unit.entry(offset) else { continue };
+            let ranges = unit.ranges(&die);
             // A call of which no code is left still stands between others.
             if ranges.is_empty() && !inlined {
                 continue;
@@ -344,7 +283,7 @@ impl Functions {
                 let discriminator = number(die.attr_value(gimli::DW_AT_GNU_discriminator));
                 (number(die.attr_value(gimli::DW_AT_call_line)), discriminator, *caller)
             });
-            let start = self.find(&unit, &die, &[gimli::DW_AT_decl_line]);
+            let start = self.units.find(&unit, &die, &[gimli::DW_AT_decl_line]);
             let start = number(start.map(|(_, value)| value));
             let name = self.name(&unit, &die).unwrap_or_else(|| Arc::from(""));
             for range in ranges {
@@ -374,8 +313,8 @@ fn paint(innermost: &mut BTreeMap<u64, (u64, usize)>, (start, end): (u64, u64), 
     innermost.insert(start, (end, scope));
 }
 
-fn rows(unit: &Unit<DebugReader>) -> Option<Rows> {
-    let mut table = unit.line_program.clone()?.rows();
+fn rows(unit: &Unit) -> Option<Rows> {
+    let mut table = unit.lines.clone()?.rows();
     let (mut runs, mut run): (Rows, Vec<Row>) = (Vec::new(), Vec::new());
     while let Ok(Some((_, row))) = table.next_row() {
         run.push(Row {

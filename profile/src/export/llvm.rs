@@ -4,21 +4,60 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::ExportError;
+use super::binary::Binary;
 use super::debug::{Frame, Functions};
 use super::program::Program;
 use super::ranges::Ranges;
 use super::samples::{self, Line, Samples};
-use super::{ExportError, Losses};
 use crate::clean::add;
 use crate::code::symbols::DebugDirs;
 
-pub(super) fn text(program: &mut Program, dirs: &DebugDirs) -> Result<String, ExportError> {
+/// Start-up code that the compiler links to every program, without debug information.
+const START_UP: &[&str] = &[
+    "_start",
+    "_init",
+    "_fini",
+    "_dl_relocate_static_pie",
+    "__libc_csu_init",
+    "__libc_csu_fini",
+    "__do_global_ctors_aux",
+    "__do_global_dtors_aux",
+    "frame_dummy",
+    "register_tm_clones",
+    "deregister_tm_clones",
+];
+
+/// Line information that a profile would need.
+#[derive(Debug, Default)]
+pub(super) struct Lacks {
+    /// Files of split debug information that are not there.
+    pub(super) missing: Vec<String>,
+    /// Functions without it, with the number of their executed instructions, the most
+    /// first.
+    pub(super) unknown: Vec<(String, u64)>,
+}
+
+/// The profile.
+pub(super) fn text(
+    program: &mut Program,
+    dirs: &DebugDirs,
+    lacks: &mut Lacks,
+) -> Result<String, ExportError> {
     let path = program.binary.path().to_owned();
     if program.binary.has_probes {
         return Err(ExportError::Probes { path });
     }
     let functions = Functions::of(&path, dirs, program.binary.base);
-    let mut functions = functions.ok_or(ExportError::NoDebug { path })?;
+    let Some(mut functions) = functions else { return Err(ExportError::NoDebug { path }) };
+    lacks.missing = functions.missing().map(str::to_owned).collect();
+    if functions.all.is_empty() {
+        let files = super::some_of(&lacks.missing);
+        return Err(match lacks.missing.is_empty() {
+            true => ExportError::NoDebug { path },
+            false => ExportError::NoPieces { path, files },
+        });
+    }
     let mut flow = false;
     program.binary.for_each_symbol(|addr, name| {
         functions.symbol(addr, name);
@@ -26,15 +65,55 @@ pub(super) fn text(program: &mut Program, dirs: &DebugDirs) -> Result<String, Ex
         flow |= name == "__llvm_fs_discriminator__";
     });
     let ranges = Ranges::of(program);
-    let mut made = Made { functions: BTreeMap::new(), flow };
+    let mut made = Made { functions: BTreeMap::new(), missing: BTreeMap::new(), flow };
     made.add_ranges(program, &mut functions, &ranges);
     made.add_branches(&mut functions, &ranges);
+    lacks.unknown = by_symbol(&made.missing, &program.binary);
     Ok(samples::text(made.functions))
 }
+
+/// Sums by the symbol that each address follows, without start-up code and the
+/// stubs of libraries.
+fn by_symbol(missing: &BTreeMap<u64, u64>, binary: &Binary) -> Vec<(String, u64)> {
+    let missing: Vec<(u64, u64)> = missing
+        .iter()
+        .map(|(addr, count)| (*addr, *count))
+        .filter(|of| !binary.is_stub(of.0))
+        .collect();
+    // By address, the last symbol at or before it and after the previous address.
+    let mut nearest: Vec<Option<(u64, String)>> = vec![None; missing.len()];
+    binary.for_each_symbol(|addr, name| {
+        let at = missing.partition_point(|(of, _)| *of < addr);
+        if let Some(known) = nearest.get_mut(at)
+            && known.as_ref().is_none_or(|(of, _)| *of <= addr)
+            && !name.is_empty()
+        {
+            *known = Some((addr, name.to_owned()));
+        }
+    });
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    let mut symbol = String::from("[unknown]");
+    for ((_, count), nearest) in missing.into_iter().zip(nearest) {
+        symbol = nearest.map_or(symbol, |(_, name)| name);
+        if !START_UP.contains(&symbol.as_str()) {
+            add(sums.entry(symbol.clone()).or_default(), count);
+        }
+    }
+    let mut sums: Vec<(String, u64)> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    sums
+}
+
+/// The discriminator of a probe holds the base discriminator too
+/// (`PseudoProbeDwarfDiscriminator::isDwarfBaseDiscriminatorEncoded`).
+const PROBE_HAS_BASE: u32 = 1 << 28;
 
 /// The profile while it is made.
 struct Made {
     functions: BTreeMap<Arc<str>, Samples>,
+    /// Executed instructions that no function of the debug information has, by
+    /// address.
+    missing: BTreeMap<u64, u64>,
     /// Discriminators are flow-sensitive: they have bits of their own in place
     /// of factors.
     flow: bool,
@@ -49,21 +128,24 @@ impl Made {
         for ((start, last), count) in disjoint(&with_functions(&of.ranges, functions)) {
             binary.walk(start, last, |insn| {
                 let frames = functions.frames(insn.addr);
-                self.add_instruction(&frames, (insn.len.into(), count), losses);
+                add(&mut losses.instructions, count);
+                if !self.add_instruction(&frames, (insn.len.into(), count)) && count > 0 {
+                    add(&mut losses.without_lines, count);
+                    add(self.missing.entry(insn.addr).or_default(), count);
+                }
                 true
             });
         }
     }
 
-    fn add_instruction(&mut self, frames: &[Frame], (len, count): (u64, u64), losses: &mut Losses) {
+    /// Whether it belongs to a function.
+    fn add_instruction(&mut self, frames: &[Frame], (len, count): (u64, u64)) -> bool {
         let flow = self.flow;
-        let Some(leaf) = frames.last().filter(|_| is_named(frames)) else {
-            add(&mut losses.without_lines, count);
-            return;
-        };
-        let Some(samples) = self.leaf(frames, count.saturating_mul(len)) else { return };
+        let Some(leaf) = frames.last().filter(|_| is_named(frames)) else { return false };
+        let Some(samples) = self.leaf(frames, count.saturating_mul(len)) else { return false };
         let at = samples.body.entry((leaf.line, base(leaf.discriminator, flow))).or_default();
         at.count = at.count.max(count.saturating_mul(copies(leaf.discriminator, flow)));
+        true
     }
 
     /// `populateBoundarySamplesForAllFunctions`: any branch to the entry of a
@@ -170,10 +252,19 @@ fn disjoint(ranges: &BTreeMap<(u64, u64), u64>) -> Vec<((u64, u64), u64)> {
     found
 }
 
-/// The base discriminator
-/// (`DILocation::getBaseDiscriminatorFromDiscriminator`).
+/// The base discriminator (`DILocation::getBaseDiscriminatorFromDiscriminator`); of
+/// flow-sensitive ones all of it (`ProfileGeneratorBase::getBaseDiscriminator`).
+/// If the low three bits and a higher one are set, LLVM takes it for a pseudo
+/// probe's, whichever compiler made it.
 fn base(discriminator: u32, flow: bool) -> u32 {
-    if flow { discriminator & 0xff } else { prefixed(discriminator) }
+    match discriminator {
+        whole if flow => whole,
+        probe if probe & 7 == 7 && probe > 7 => match probe & PROBE_HAS_BASE {
+            0 => probe >> 3 & 0xffff,
+            _ => probe >> 16 & 7,
+        },
+        encoded => prefixed(encoded),
+    }
 }
 
 /// How many copies of a line a loop has been unrolled or vectorized into
@@ -232,7 +323,19 @@ mod tests {
         // Base 0x25 takes 14 bits: its low five, a mark, then the others.
         let wide = (0x25 & 0x1f | 0x20 | (0x25 & 0xfe0) << 1) << 1;
         assert_eq!((base(wide, false), copies(wide | 8 << 14, false)), (0x25, 4));
-        assert_eq!((base(0x1234, true), copies(0x1234, true)), (0x34, 1));
+        assert_eq!((base(0x1234, true), copies(0x1234, true)), (0x1234, 1));
+    }
+
+    /// Probe numbers are bits 3 to 18; with bit 28 set, bits 16 to 18 are the
+    /// base. `llvm-profgen` of LLVM 19 makes .1, .4 and .7 of 15, 39 and 63.
+    #[test]
+    fn discriminators_like_those_of_probes() {
+        let pairs = [(15, 1), (39, 4), (63, 7), (0x7_ffff, 0xffff), (7 | 5 << 16 | 1 << 28, 5)];
+        for (discriminator, expected) in pairs {
+            assert_eq!((base(discriminator, false), copies(discriminator, false)), (expected, 1));
+        }
+        // All components empty; low bits that are not all set.
+        assert_eq!((base(7, false), base(11, false)), (0, 0));
     }
 
     #[test]

@@ -81,8 +81,8 @@ impl Program {
             maps.check_build(file, module)?;
         }
         let Some(module) = opened.as_mut().or_else(|| maps.elf(file?)) else {
-            let why = maps.failures().next().map(ToString::to_string);
-            let why = why.unwrap_or_else(|| "it is no file".to_owned());
+            let why = file.and_then(|file| maps.failure(file)).map(ToString::to_string);
+            let why = why.unwrap_or_else(|| "it is not a file".to_owned());
             return Err(ExportError::NotFound { name, why });
         };
         let binary = Binary::open(module.path())?;

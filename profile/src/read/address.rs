@@ -1,15 +1,15 @@
-//! What an address of a recording says by itself.
+//! Properties of an address alone.
 
-/// Addresses from here up belong to the kernel, whoever runs.
+/// Addresses from here on belong to the kernel, in every process.
 pub(crate) const KERNEL: u64 = 1 << 63;
 
-/// Longest straight code that is believed, bytes; as AutoFDO.
+/// Longest plausible fall-through range, bytes; as in AutoFDO.
 pub(crate) const LONGEST_BLOCK: u64 = 1 << 20;
 
-/// Whether one address is the kernel's and the other is not.
+/// Whether exactly one of the addresses belongs to the kernel.
 pub(crate) const fn crosses(a: u64, b: u64) -> bool {
     (a >= KERNEL) != (b >= KERNEL)
 }
 
-/// What perf calls the kernel; the name of a symbol may follow.
+/// perf's name for the kernel; a symbol may follow.
 pub(crate) const KERNEL_NAME: &str = "[kernel.kallsyms]";

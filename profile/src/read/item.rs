@@ -1,30 +1,29 @@
-//! What a reader hands out.
+//! The items that a reader returns.
 
 use lbr_msr::record::Event;
 
 use super::names::Symbol;
 use super::stack::{SampleHead, Stack};
 
-/// One thing out of a recording.
+/// An item of a recording.
 #[derive(Debug)]
 pub enum Item<'a> {
     /// A stack of branches.
     Stack(Stack<'a>),
-    /// Straight code that ran, without the branches around it: counts that
-    /// somebody else aggregated say that.
+    /// A fall-through range without the branches around it, from aggregated counts.
     Straight(Straight),
     /// Anything else.
     Event(Event),
-    /// A sample that the [selection](crate::Recording::select) left out, and counted.
+    /// A sample that the [selection](crate::Recording::select) dropped and counted.
     LeftOut,
-    /// What numbers mean that entries from now on have in place of addresses.
+    /// The symbol for numbers that replace addresses in later entries.
     Symbol(Symbol<'a>),
 }
 
-/// Straight code that ran.
+/// A fall-through range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Straight {
-    /// What ran it, and how often.
+    /// The thread that executed it, and its count.
     pub head: SampleHead,
     /// Its first byte: the target of some branch.
     pub entry: u64,

@@ -1,5 +1,5 @@
-//! Recordings in and out: perf.data and the text of `perf script`, their
-//! samples one by one, and which of them count.
+//! Reading and writing recordings: perf.data and `perf script` output, their samples one by one,
+//! and which of them to count.
 
 pub(crate) mod address;
 pub mod brstack;

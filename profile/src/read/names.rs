@@ -1,93 +1,85 @@
-//! Places that were recorded by name: a symbol and the offset in it, or a file
-//! and the offset in that, and no address (`perf script -F brstacksym`,
-//! `brstackoff`).
+//! Locations that were recorded by name: a symbol or file and an offset instead of an address
+//! (`perf script -F brstacksym`, `brstackoff`).
 //!
-//! Everything that counts branches knows places by number. Each name gets a
-//! stretch of numbers that no CPU has for addresses, wide enough that code of
-//! two names never seems to lie together: neither is canonical, with 48 bits
-//! nor with 57. Which recording they came from says what they mean, see
-//! [`Maps`](crate::code::maps::Maps): the number alone says nothing.
+//! All counting code identifies locations by number. Each name gets a range of numbers that no CPU
+//! has as addresses (not canonical with 48 or 57 bits), wide enough that code of two names never
+//! seems adjacent. The numbers have a meaning only together with their recording, see
+//! [`Maps`](crate::code::maps::Maps).
 
 use crate::index::{Index, hash};
 use crate::texts::Texts;
 use lbr_msr::text::AsText;
 
-/// Offsets in a name that have numbers of their own. What lies farther in has
-/// another stretch.
+/// Number of offsets in one range. Higher offsets of a name get another range.
 pub(crate) const REACH: u64 = 1 << 23;
-/// Distance of two stretches. From the end of one to the next is farther than
-/// any straight code is believed to run.
+/// Distance between two ranges. The gap is longer than any plausible fall-through range.
 pub(crate) const STRIDE: u64 = 1 << STRIDE_BITS;
 const STRIDE_BITS: u32 = 24;
-/// The highest byte of what has a name, and of what has none either. The
-/// topmost bit is free: the kernel's places have it, as its addresses do.
+/// The highest byte of numbers with a name, and without. The topmost bit is free: it is set for the
+/// kernel, as in its addresses.
 const NAMED: u64 = 0x5A << 56;
 const UNKNOWN: u64 = 0x5B << 56;
 const MARK: u64 = 0x7F << 56;
 const KERNEL: u64 = crate::read::address::KERNEL;
-/// A branch from an unknown place and one to it do not meet: no code is known
-/// to run between them. But a return belongs to a call, at most an instruction
-/// before it.
+/// An unknown source and an unknown target differ, because no code is known to run between them;
+/// but by little, because a return must be near its call.
 const UNKNOWN_TARGET: u64 = 8;
 
 const _: () = assert!(STRIDE - REACH > crate::read::address::LONGEST_BLOCK);
 
-/// Whether a number is of those that stand for names.
+/// Whether a number represents a name.
 #[inline]
 pub(crate) const fn is_name(number: u64) -> bool {
     // The two marks differ in their lowest bit.
     (number & MARK) >> 57 == NAMED >> 57
 }
 
-/// Whether it stands for a place that nobody knows. Two of them may be any
-/// two places.
+/// Whether it represents an unknown location. Two of them may be different locations.
 pub(crate) const fn is_unknown(number: u64) -> bool {
     number & MARK == UNKNOWN
 }
 
-/// A name as a text has it.
+/// A name from a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol<'a> {
-    /// The symbol; `None` for `[unknown]`, and where the file itself stands in
-    /// its place.
+    /// The symbol; `None` for `[unknown]`, and if the file replaces it.
     pub name: Option<&'a str>,
-    /// The file, where it was printed.
+    /// The file, if printed.
     pub file: Option<&'a str>,
-    /// Offsets are those of the file.
+    /// Whether offsets are file offsets.
     pub is_file: bool,
-    /// Offset in the symbol that `base` stands for, bytes.
+    /// Offset in the symbol for `base`, bytes.
     pub(crate) start: u64,
-    /// The first of its numbers.
+    /// The first number of its range.
     pub(crate) base: u64,
 }
 
 impl Symbol<'_> {
-    /// How far into the symbol a number lies that an entry has for an address;
-    /// `None` for numbers of other symbols.
+    /// The offset in the symbol for a number that replaces an address; `None` for numbers of other
+    /// symbols.
     #[must_use]
     pub fn offset_of(&self, number: u64) -> Option<u64> {
         let within = number.checked_sub(self.base).filter(|within| *within < REACH)?;
         Some(self.start.saturating_add(within))
     }
 
-    /// Its place in the order in which the symbols of a text came.
+    /// Its index in order of first appearance.
     pub(crate) const fn slot(&self) -> usize {
         slot(self.base)
     }
 }
 
-/// The stretch that a number lies in.
+/// The range that contains a number.
 pub(crate) const fn slot(number: u64) -> usize {
     ((number & !(MARK | KERNEL)) >> STRIDE_BITS) as usize
 }
 
-/// What a symbol without a name, or without a file, has for its number, and what
-/// a file has for its name.
+/// Replaces the number of a missing name or file, and the name of a file.
 const NONE: u32 = u32::MAX;
 const FILE: u32 = u32::MAX - 1;
 
-/// Symbols in the order in which they came: numbers of their names and files,
-/// and where in the symbol the part begins.
+/// Symbols in order of first appearance: the numbers of their names and files, and the offset of
+/// their range.
 #[derive(Debug, Default)]
 pub(crate) struct SymbolList {
     texts: Texts,
@@ -100,7 +92,7 @@ impl SymbolList {
         self.list.len()
     }
 
-    /// The symbol of a number.
+    /// The symbol with an index.
     pub(crate) fn get(&self, at: usize) -> Option<Symbol<'_>> {
         let &(name, file, start) = self.list.get(at)?;
         let mark = if name == NONE { UNKNOWN } else { NAMED };
@@ -111,7 +103,7 @@ impl SymbolList {
         Some(Symbol { name, file, is_file, start, base })
     }
 
-    /// Whether there is a symbol, without a file.
+    /// Whether there is a symbol without a file.
     fn has(&self, name: &str) -> bool {
         self.texts.find(name).is_some_and(|name| self.find((name, NONE, 0)).is_some())
     }
@@ -120,8 +112,7 @@ impl SymbolList {
         self.index.find(hash_of(key), |number| self.list.get(number as usize) == Some(&key))
     }
 
-    /// The number of a symbol, whatever its own numbers, which is kept from now
-    /// on; `None` where there are more names than numbers.
+    /// The index of a symbol, which is added if new; `None` if all numbers are in use.
     pub(crate) fn number(&mut self, symbol: Symbol<'_>) -> Option<usize> {
         let mut text = |text: Option<&str>, none| {
             text.map_or(Some(none), |text| self.texts.number(text).filter(|number| *number < FILE))
@@ -142,19 +133,19 @@ fn hash_of((name, file, start): (u32, u32, u64)) -> u32 {
     hash(u64::from(name), u64::from(file), start)
 }
 
-/// The symbols of a text, in the order in which they came.
+/// The symbols of a text, in order of first appearance.
 #[derive(Debug, Default)]
 pub struct Names {
     symbols: SymbolList,
-    /// Of these, how many were taken out.
+    /// Number of symbols already taken.
     taken: usize,
-    /// A number was asked for.
+    /// Whether a number was requested.
     asked: bool,
-    /// Some are more than files.
+    /// Whether any is a symbol rather than a file.
     has_symbols: bool,
 }
 
-/// What offsets are counted in.
+/// The base of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What<'a> {
     Symbol(&'a [u8]),
@@ -163,36 +154,36 @@ enum What<'a> {
 }
 
 impl Names {
-    /// Whether there are none.
+    /// Whether there are no symbols.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.symbols.len() == 0
     }
 
-    /// Whether some of them are more than files.
+    /// Whether any is a symbol rather than a file.
     pub(crate) fn has_symbols(&self) -> bool {
         self.has_symbols
     }
 
-    /// The number of a place; `None` where there are more names than numbers.
+    /// The number of a location; `None` if all numbers are in use.
     pub(crate) fn number(&mut self, name: &[u8], file: Option<&[u8]>, offset: u64) -> Option<u64> {
         let (start, within) = (offset & !(REACH - 1), offset & (REACH - 1));
         Some(self.base(What::Symbol(name), file, start)? + within)
     }
 
-    /// The number of a byte of a file.
+    /// The number of a file offset.
     pub(crate) fn in_file(&mut self, file: &[u8], offset: u64) -> Option<u64> {
         let (start, within) = (offset & !(REACH - 1), offset & (REACH - 1));
         Some(self.base(What::File, Some(file), start)? + within)
     }
 
-    /// The number of a place that has no name.
+    /// The number of a location without a name.
     pub(crate) fn unknown(&mut self, file: Option<&[u8]>, is_target: bool) -> Option<u64> {
         let within = if is_target { UNKNOWN_TARGET } else { 0 };
         Some(self.base(What::Unknown, file, 0)? + within)
     }
 
-    /// Whether a name was seen before, without a file.
+    /// Whether a name occurred before, without a file.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         self.symbols.has(&name.as_text())
     }
@@ -211,17 +202,17 @@ impl Names {
         self.symbols.get(number).map(|symbol| symbol.base)
     }
 
-    /// Whether numbers were asked for since this was called last.
+    /// Whether numbers were requested since the last call.
     pub(crate) fn was_asked(&mut self) -> bool {
         std::mem::take(&mut self.asked)
     }
 
-    /// Whether [`take`](Self::take) has one more.
+    /// Whether [`take`](Self::take) will return a symbol.
     pub(crate) fn has_new(&self) -> bool {
         self.taken < self.symbols.len()
     }
 
-    /// The next that was not taken yet.
+    /// The next symbol not yet taken.
     pub(crate) fn take(&mut self) -> Option<Symbol<'_>> {
         let symbol = self.symbols.get(self.taken)?;
         self.taken += 1;
@@ -229,25 +220,23 @@ impl Names {
     }
 }
 
-/// What numbers stand for that entries of a recording have for addresses, for
-/// those who read it item by item.
+/// The symbols for numbers that replace addresses, for callers that read a recording item by item.
 #[derive(Debug, Default)]
 pub struct Symbols {
     symbols: SymbolList,
 }
 
 impl Symbols {
-    /// Takes in a symbol that the recording gave out.
+    /// Adds a symbol from the recording.
     pub fn add(&mut self, symbol: Symbol<'_>) {
-        // They come in the order of their numbers.
+        // Symbols arrive in order of their numbers.
         if symbol.slot() == self.symbols.len() {
             self.symbols.number(symbol);
         }
     }
 
-    /// The symbol that a number of an entry stands for, and the offset in it;
-    /// `None` where it is an address. Only for entries that came behind the
-    /// symbols.
+    /// The symbol and offset for a number of an entry; `None` if it is an address. Only for entries
+    /// after their symbols.
     #[must_use]
     pub fn find(&self, number: u64) -> Option<(Symbol<'_>, u64)> {
         let symbol = Some(number).filter(|number| is_name(*number));
@@ -256,8 +245,7 @@ impl Symbols {
     }
 }
 
-/// Whether perf calls a file of the kernel's so: the kernel, its modules and
-/// what it compiled itself.
+/// Whether a file name is perf's name for kernel code: the kernel, its modules and BPF code.
 fn is_of_kernel(file: &str) -> bool {
     const OF_PROCESSES: [&str; 7] =
         ["[unknown]", "[vdso", "[vsyscall", "[heap", "[stack", "[anon", "[JIT"];
@@ -275,7 +263,7 @@ fn is_of_kernel(file: &str) -> bool {
 mod tests {
     use super::{KERNEL, Names, REACH, STRIDE, is_name, is_unknown, slot};
 
-    /// A place is found by its name again, and no two names lie together.
+    /// A location has one number, and no two names are adjacent.
     #[test]
     fn numbers_are_of_one_name_each() {
         let mut names = Names::default();
@@ -289,7 +277,7 @@ mod tests {
         assert!(kernel >= KERNEL && other < KERNEL);
         for number in [main, other, far, kernel] {
             assert!(is_name(number) && !is_unknown(number));
-            // Neither half of any address space of x86.
+            // Not in the lower or upper half of any x86 address space.
             assert!([47, 56].iter().all(|bit| !matches!((number as i64) >> bit, 0 | -1)));
         }
         let offsets: Vec<u64> = [main, other, far, kernel]

@@ -1,46 +1,57 @@
-//! What a recording says of a stack beyond perf's own fields.
+//! Data about a stack that perf's fields cannot hold.
 
-use lbr_msr::record::{Head, Integrity, Label};
+use lbr_msr::record::{Head, Integrity, Label, MoveKind, ThreadMove};
 
-/// Where the branches of a stack came from.
+/// The source of a stack's branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Source {
-    /// The recording does not say: not one of ours.
+    /// Unknown: not recorded by `lbr`.
     #[default]
     Unsaid,
-    /// The registers of a CPU: measured.
+    /// CPU registers: measured.
     Hardware,
-    /// The software LBR: every branch really was taken, everything else about
-    /// it is modelled.
+    /// The software LBR: every branch was really taken, all other fields are modelled.
     Software,
 }
 
-/// The stack note: what `lbr` says of a stack and perf has no field for.
+/// The stack note: data of `lbr` about a stack that perf has no field for.
 ///
-/// It travels as the sample's `PERF_SAMPLE_RAW` data, which every reader
-/// skips by its length. Twelve bytes:
+/// It is the sample's `PERF_SAMPLE_RAW` data, which every reader can skip. Twelve bytes, and 24 for
+/// each [move](ThreadMove):
 ///
 /// | byte | content |
 /// |---|---|
 /// | 0 to 2 | `lbr` |
 /// | 3 | version, 1 |
 /// | 4 | label: 0 stream, 1 snapshot, 2 gap, 3 wiped, 4 torn, 5 foreign, 6 stopped, 7 mixed |
-/// | 5 | head: 0 unknown, 1 joined to the stack before, 2 branches lost before it |
+/// | 5 | head: 0 unknown, 1 joined to the previous stack, 2 branches lost before it |
 /// | 6 | bit 0 cut, bit 1 truncated, bit 2 underflow, bit 3 transaction bits are known |
-/// | 7 | source: 0 not said, 1 hardware, 2 software LBR |
-/// | 8 to 11 | 0 |
+/// | 7 | source: 0 unknown, 1 hardware, 2 software LBR |
+/// | 8 to 11 | number of moves that follow |
 ///
-/// A reader ignores notes of a version that it does not know.
+/// Each move, oldest first:
 ///
-/// A LOST record says in the same way which label kept its stacks out: after
-/// `id` and `lost` stands a word with `lbr` and the version in its low four
-/// bytes and the label's code, or 255 for a queue that was full, in the fifth.
-/// Readers find the record's trailer from its end and never see the word.
+/// | byte | content |
+/// |---|---|
+/// | 0 to 7 | first instruction that did not execute before, 0 at the start |
+/// | 8 to 15 | instruction that executes next, 0 at the end |
+/// | 16 to 19 | entries of the stack that are newer |
+/// | 20 | 0 start, 1 end, 2 signal, 3 signal after a branch that is recorded when the handler returns, 4 return from a signal, 5 unknown |
+/// | 21 to 23 | 0 |
+///
+/// Files of older versions have 0 moves.
+///
+/// Readers ignore notes with an unknown version.
+///
+/// Similarly, a LOST record contains the label that excluded its stacks: after `id` and `lost`
+/// follows a word with `lbr` and the version in its low four bytes, and in the fifth byte the
+/// label's code, or 255 for a full queue. Readers find the record's trailer from its end and skip
+/// the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackNote {
     /// How far the stack can be trusted.
     pub integrity: Integrity,
-    /// Where its branches came from.
+    /// The source of its branches.
     pub source: Source,
     /// A clear transaction bit means "no", not "unknown".
     pub tsx_known: bool,
@@ -51,7 +62,7 @@ impl StackNote {
     pub const VERSION: u8 = 1;
     const MAGIC: [u8; 3] = *b"lbr";
 
-    /// The bytes.
+    /// The encoded note.
     #[must_use]
     pub const fn encode(&self) -> [u8; 12] {
         let [l, b, r] = Self::MAGIC;
@@ -69,11 +80,10 @@ impl StackNote {
         [l, b, r, Self::VERSION, label, head, bits, source, 0, 0, 0, 0]
     }
 
-    /// Reads a note; `None` for anything else, and for values that this
-    /// version does not have.
+    /// Parses a note; `None` for anything else, and for values undefined in this version.
     #[must_use]
     pub const fn decode(raw: &[u8]) -> Option<StackNote> {
-        // The kernel pads raw data to 8 bytes: more may follow.
+        // The kernel pads raw data to 8 bytes.
         let [b'l', b'b', b'r', Self::VERSION, label, head, bits, source, ..] = *raw else {
             return None;
         };
@@ -104,10 +114,73 @@ impl StackNote {
     }
 }
 
-/// Where a note says how its stack joins to the one before.
+/// Length of a note without its moves, and of a move.
+const FIXED: usize = 12;
+const MOVE: usize = 24;
+
+/// The moves of a stack, not yet decoded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moves<'a>(pub(crate) &'a [[u8; MOVE]]);
+
+impl<'a> Moves<'a> {
+    /// Returns the moves of a valid note; none if the note is too short for them.
+    pub(crate) fn of(raw: &'a [u8]) -> Moves<'a> {
+        let count = raw.get(8..FIXED).and_then(|bytes| bytes.try_into().ok());
+        let count = count.map_or(0, u32::from_le_bytes) as usize;
+        let moves = raw.get(FIXED..).unwrap_or_default().as_chunks().0;
+        Moves(moves.get(..count).unwrap_or_default())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The moves, oldest first.
+    pub fn iter(self) -> impl Iterator<Item = ThreadMove> + 'a {
+        self.0.iter().map(|bytes| {
+            let word = |at| bytes.get(at..).and_then(|rest| rest.first_chunk()).copied();
+            let word = |at| u64::from_le_bytes(word(at).unwrap_or_default());
+            let [from, to, rest] = [word(0), word(8), word(16)];
+            let kind = match rest >> 32 {
+                0 => MoveKind::Start,
+                1 => MoveKind::End,
+                2 => MoveKind::Signal,
+                3 => MoveKind::SignalAtBranch,
+                4 => MoveKind::Return,
+                _ => MoveKind::Unknown,
+            };
+            ThreadMove { newer: rest as u32, kind, from, to }
+        })
+    }
+}
+
+/// Returns a note with its stack's moves.
+pub(crate) fn with_moves(note: [u8; FIXED], moves: &[ThreadMove]) -> Vec<u8> {
+    let [fixed @ .., _, _, _, _] = note;
+    let mut bytes = fixed.to_vec();
+    bytes.extend_from_slice(&(moves.len() as u32).to_le_bytes());
+    for ThreadMove { newer, kind, from, to } in moves {
+        let kind: u64 = match kind {
+            MoveKind::Start => 0,
+            MoveKind::End => 1,
+            MoveKind::Signal => 2,
+            MoveKind::SignalAtBranch => 3,
+            MoveKind::Return => 4,
+            MoveKind::Unknown => 5,
+        };
+        for word in [*from, *to, kind << 32 | u64::from(*newer)] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+/// Offset of the code for the stack's continuity.
 pub(crate) const HEAD_AT: usize = 5;
 
-/// The code of that in files.
+/// The code of a head in files.
 pub(crate) const fn head_code(head: Head) -> u8 {
     match head {
         Head::Unknown => 0,
@@ -130,7 +203,7 @@ pub(crate) const fn label_code(label: Label) -> u8 {
     }
 }
 
-/// The label of a code in files.
+/// The label for a code in files.
 pub(crate) const fn label_of(code: u8) -> Option<Label> {
     Some(match code {
         0 => Label::Stream,

@@ -1,4 +1,4 @@
-//! Files that were mapped.
+//! Mapped files.
 
 use std::fs::File;
 use std::io;
@@ -9,17 +9,17 @@ use nix::libc;
 use object::Object;
 use object::read::ReadCache;
 
-/// Opens a file, if it is a regular one.
+/// Opens a file if it is a regular file.
 pub(crate) fn regular(path: &Path) -> io::Result<Option<File>> {
-    // Looked at before it is opened: opening a pipe would wait for a writer.
+    // Checked before opening, because opening a pipe would wait for a writer.
     if !std::fs::metadata(path)?.is_file() {
         return Ok(None);
     }
-    // A pipe that somebody puts there meanwhile would wait for a writer.
+    // In case a pipe replaced the file after the check.
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map(Some)
 }
 
-/// Build id of a file; `None` where it has none or is no object file.
+/// Build ID of a file; `None` if it has none or is not an object file.
 #[must_use]
 pub fn build_id(path: &Path) -> Option<Vec<u8>> {
     if !path.is_absolute() {

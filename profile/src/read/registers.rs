@@ -1,14 +1,12 @@
-//! The general registers of a sample: `PERF_SAMPLE_REGS_INTR` and
-//! `PERF_SAMPLE_REGS_USER`.
+//! The general-purpose registers of a sample: `PERF_SAMPLE_REGS_INTR` and `PERF_SAMPLE_REGS_USER`.
 
-/// Registers of x86-64, by their numbers in `enum perf_event_x86_regs` (Linux
-/// `arch/x86/include/uapi/asm/perf_regs.h`), that hold the first six integer
-/// arguments of a function (System V ABI, AMD64 supplement, 3.2.3): RDI, RSI,
-/// RDX, RCX, R8, R9.
+/// The x86-64 registers with the first six integer arguments of a function (System V ABI, AMD64
+/// supplement, 3.2.3), by number in `enum perf_event_x86_regs` (Linux
+/// `arch/x86/include/uapi/asm/perf_regs.h`): RDI, RSI, RDX, RCX, R8, R9.
 pub const ARGUMENTS: [(u32, &str); 6] =
     [(5, "rdi"), (4, "rsi"), (3, "rdx"), (2, "rcx"), (16, "r8"), (17, "r9")];
 
-/// These registers as `sample_regs_user` names them.
+/// These registers as a mask for `sample_regs_user`.
 pub(crate) fn argument_mask() -> u64 {
     ARGUMENTS.iter().fold(0, |mask, (register, _)| mask | 1 << register)
 }
@@ -17,13 +15,13 @@ pub(crate) fn argument_mask() -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct Registers<'a> {
     pub(crate) words: &'a [[u8; 8]],
-    /// Which there are, by number.
+    /// Bitmap of the recorded registers.
     pub(crate) mask: u64,
     pub(crate) big: bool,
 }
 
 impl Registers<'_> {
-    /// The value of a register; `None` where it was not recorded.
+    /// The value of a register; `None` if not recorded.
     #[must_use]
     pub fn get(&self, register: u32) -> Option<u64> {
         let bit = 1u64.checked_shl(register)?;

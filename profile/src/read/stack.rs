@@ -1,25 +1,24 @@
-//! A branch stack as a recording holds it: nothing copied, nothing decoded
-//! before somebody asks.
+//! A branch stack in place in a recording: not copied, and decoded only on demand.
 
 use lbr_msr::record::{BranchEntry, BranchStack, Integrity, Sample};
 pub use lbr_msr::record::{EntryFlags, RawBranch};
 
-use crate::read::note::Source;
+use crate::read::note::{Moves, Source};
 use crate::read::registers::Registers;
 
-/// The entries of a stack, newest first, where they lie.
+/// The entries of a stack in place, newest first.
 #[derive(Clone, Copy, Debug)]
 pub enum Entries<'a> {
     /// Records of a little-endian perf.data: from, to, flags.
     Little(&'a [[u8; 24]]),
-    /// Records of a big-endian perf.data, whose flags count bits from the top.
+    /// Records of a big-endian perf.data, whose bit fields start at the top.
     Big(&'a [[u8; 24]]),
-    /// Entries that were text.
+    /// Entries parsed from text.
     Parsed(&'a [RawBranch]),
 }
 
 impl<'a> Entries<'a> {
-    /// How many.
+    /// Number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self {
@@ -28,7 +27,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -44,8 +43,8 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Calls `visit` with each entry, newest first. The byte order is looked
-    /// at once a stack, not once an entry: this is the fast path.
+    /// Calls `visit` with each entry, newest first. The fast path: checks the byte order once per
+    /// stack.
     #[inline]
     pub fn for_each(&self, mut visit: impl FnMut(RawBranch)) {
         match self {
@@ -92,8 +91,8 @@ pub(crate) fn big(entry: &[u8; 24]) -> RawBranch {
     RawBranch { from, to, flags: from_top(flags) }
 }
 
-/// A big-endian machine's compiler allots bit fields from the top of the word:
-/// puts each field where little-endian machines have it.
+/// Converts the flags of a big-endian machine, whose compiler allocates bit fields from the top, to
+/// the little-endian layout.
 fn from_top(word: u64) -> EntryFlags {
     let field = |at: u32, width: u32| {
         let mask = (1u64 << width) - 1;
@@ -103,28 +102,27 @@ fn from_top(word: u64) -> EntryFlags {
     EntryFlags(singles | field(4, 16) | field(20, 4) | field(24, 2) | field(26, 4) | field(30, 3))
 }
 
-/// What counters counted, branch by branch: `PERF_SAMPLE_BRANCH_COUNTERS`
-/// (Linux 6.8, Sierra Forest and later).
+/// Event counts logged with each branch: `PERF_SAMPLE_BRANCH_COUNTERS` (Linux 6.8, Sierra Forest
+/// and later).
 ///
-/// Each branch has a word with two bits for each counter, the lowest for the
-/// first: how often its event occurred since the branch before, 3 standing for
-/// three and more. Linux puts the counters into the order of the events that
-/// were asked for (`intel_pmu_lbr_counters_reorder`), so the first belongs to
-/// the first event with the bit in its attribute.
+/// Each branch has a word with two bits per counter, the first counter lowest: how often its event
+/// occurred since the previous branch, with 3 meaning three or more. Linux orders the counters by
+/// the requested events (`intel_pmu_lbr_counters_reorder`), so the first belongs to the first event
+/// with the bit in its attribute.
 #[derive(Clone, Copy, Debug)]
 pub struct Counters<'a> {
     pub(crate) words: &'a [[u8; 8]],
     pub(crate) big: bool,
-    /// Bit by counter: an event was counted there.
+    /// Bitmap of the counters with an event.
     pub(crate) logged: u8,
 }
 
 impl Counters<'_> {
-    /// The highest count that the two bits hold: this often, or more often.
+    /// The maximum count in two bits: this or more.
     pub const MAX: u8 = 3;
 
-    /// The counts of the entry at an index, 0 being the newest; `None` for
-    /// counters without an event.
+    /// The counts of the entry at an index, 0 being the newest; `None` for counters without an
+    /// event.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<[Option<u8>; 4]> {
         let bytes = *self.words.get(index)?;
@@ -134,10 +132,10 @@ impl Counters<'_> {
     }
 }
 
-/// Process and thread, where the recording says them.
+/// Process and thread, if recorded.
 pub type Thread = (Option<u32>, Option<u32>);
 
-/// What a sample says beside its branches. Absent is `None`.
+/// Data of a sample besides its branches. Absent is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleHead {
     /// Nanoseconds of the recording's clock.
@@ -148,26 +146,25 @@ pub struct SampleHead {
     pub tid: Option<u32>,
     /// Logical CPU.
     pub cpu: Option<u32>,
-    /// Where execution stood.
+    /// Sampled instruction address.
     pub ip: Option<u64>,
-    /// Event count since the sample before.
+    /// Event count since the previous sample.
     pub period: Option<u64>,
-    /// Index of the event among the recording's events. Text has no events,
-    /// only their names, if those: 0 where it does not say it.
+    /// Index of the event among the recording's events. For text, the number of the event's name; 0
+    /// without one.
     pub event: usize,
-    /// How many identical stacks this one stands for (aggregated text), else 1.
+    /// Weight: number of identical stacks (aggregated text), else 1.
     pub weight: u64,
-    /// Slot of the newest entry in the hardware's ring, where recorded.
+    /// Hardware index of the newest entry, if recorded.
     pub hw_idx: Option<u64>,
     /// How far the stack can be trusted.
     pub integrity: Integrity,
-    /// Where its branches came from.
+    /// The source of its branches.
     pub source: Source,
     /// A clear transaction bit means "no", not "unknown".
     pub tsx_known: bool,
-    /// Rounds that the recorder had finished before
-    /// (`PERF_RECORD_FINISHED_ROUND`): no sample of the round after the next
-    /// is older than one of this.
+    /// Rounds that the recorder had finished before (`PERF_RECORD_FINISHED_ROUND`): no sample of
+    /// the round after the next is older than one of this round.
     pub round: u32,
 }
 
@@ -194,20 +191,21 @@ impl Default for SampleHead {
 /// One sample of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack<'a> {
-    /// What ran, and when.
+    /// The thread and time.
     pub head: SampleHead,
     /// The branches, newest first.
     pub entries: Entries<'a>,
-    /// What was counted at each of them; `None` where nothing was.
+    /// The counts logged with each branch; `None` without.
     pub counters: Option<Counters<'a>>,
-    /// The registers of the program; `None` where they were not recorded.
+    /// The program's registers; `None` if not recorded.
     pub registers: Option<Registers<'a>>,
+    /// The kernel's moves of the thread, if recorded.
+    pub moves: Moves<'a>,
 }
 
 impl Stack<'_> {
-    /// The decoded sample. What the recording does not say becomes 0 there,
-    /// because [`Sample`] has no other word for it; entries stay as they are,
-    /// empty ones left out.
+    /// The decoded sample. Unknown values become 0, because [`Sample`] cannot express them; entries
+    /// are kept, except for empty ones.
     #[must_use]
     pub fn to_sample(&self) -> Sample {
         let head = &self.head;
@@ -226,7 +224,11 @@ impl Stack<'_> {
             cpu: head.cpu.unwrap_or(0),
             ip: head.ip.unwrap_or(0),
             period: head.period.unwrap_or(0),
-            stack: BranchStack { entries, integrity: head.integrity },
+            stack: BranchStack {
+                entries,
+                integrity: head.integrity,
+                moves: self.moves.iter().collect(),
+            },
         }
     }
 }

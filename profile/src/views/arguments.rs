@@ -1,8 +1,8 @@
-//! What functions were called with: the registers of samples that were taken at
-//! the entry of a function, right behind the branch that led there.
+//! Arguments of functions: the registers of samples taken at the entry of a function, immediately
+//! after the branch to it.
 //!
-//! Which of the six registers a function takes as arguments the recording does
-//! not say: all are counted, and hold whatever they held.
+//! The recording does not tell which of the six registers a function takes as arguments: all are
+//! counted, whatever they contain.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,17 +11,15 @@ use crate::clean::{Cleaned, View, Whole, add};
 use crate::code::maps::{Location, Maps};
 use crate::read::registers::{ARGUMENTS, Registers};
 
-/// Distinct values of a register that are counted one by one, by caller and
-/// function.
+/// Distinct values counted per register, caller and function.
 pub const MOST_VALUES: usize = 256;
 
-/// How often a register had which value.
+/// The counts of a register's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     /// By value: there are many registers with few values each.
     counts: Vec<(u64, u64)>,
-    /// Times that it had another value than the first [`MOST_VALUES`] distinct
-    /// ones.
+    /// Samples with a value beyond the first [`MOST_VALUES`] distinct ones.
     pub others: u64,
 }
 
@@ -42,19 +40,19 @@ impl Values {
         add(&mut self.others, other.others);
     }
 
-    /// Times that it was recorded.
+    /// Samples with this register.
     #[must_use]
     pub fn n(&self) -> u64 {
         self.counts.iter().fold(self.others, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Values that were counted one by one.
+    /// Distinct values counted.
     #[must_use]
     pub fn distinct(&self) -> usize {
         self.counts.len()
     }
 
-    /// The values with their counts, the most frequent first.
+    /// The values with their counts, most frequent first.
     #[must_use]
     pub fn frequent(&self) -> Vec<(u64, u64)> {
         let mut all = self.counts.clone();
@@ -63,12 +61,12 @@ impl Values {
     }
 }
 
-/// The calls of a function by another.
+/// The calls from one function to another.
 #[derive(Clone, Debug)]
 pub struct Calls {
     /// The function's first byte.
     pub callee: (Location, u64),
-    /// One of the branches that led there.
+    /// One of the branches to it.
     pub caller: (Location, u64),
     /// Samples at the entry.
     pub count: u64,
@@ -76,20 +74,20 @@ pub struct Calls {
     pub values: [Values; 6],
 }
 
-/// What functions were called with.
+/// The arguments of functions.
 #[derive(Debug)]
 pub struct Arguments {
-    /// By function and caller, the most frequent first.
+    /// By function and caller, most frequent first.
     pub calls: Vec<Calls>,
     /// Samples with registers.
     pub with_registers: u64,
-    /// Those of them at the entry of a function.
+    /// Samples among them at the entry of a function.
     pub at_entry: u64,
     /// The branches of the same recordings.
     pub hot: HotTable,
 }
 
-/// Counts registers at the ends of branches.
+/// Counts registers at branch targets.
 #[derive(Debug, Default)]
 pub struct ArgumentCounts {
     branches: BranchCounts,
@@ -98,7 +96,7 @@ pub struct ArgumentCounts {
     calls: HashMap<(u32, u64, u64), Box<Entered>>,
 }
 
-/// How often a function was entered so, and with which values of each argument.
+/// The count of an entry into a function, and the values of each argument.
 type Entered = (u64, [Values; 6]);
 
 impl View for ArgumentCounts {
@@ -111,7 +109,7 @@ impl View for ArgumentCounts {
         let Some(registers) = stack.registers else { return };
         add(&mut self.with_registers, stack.weight);
         let Some(newest) = stack.branches.get(0) else { return };
-        // Whatever ran since has changed them.
+        // Code that ran after the entry has changed them.
         if stack.head.ip == Some(newest.to) {
             let key = (stack.space, newest.from, newest.to);
             let (count, values) = &mut **self.calls.entry(key).or_default();
@@ -131,7 +129,7 @@ impl View for ArgumentCounts {
             if !is_entry(maps, callee) {
                 continue;
             }
-            // What no symbol covers is a caller of its own.
+            // Code without a symbol is a caller of its own.
             let start = maps.function(caller).map(|function| function.offsets.start);
             let file = |location| match location {
                 Location::File { file, offset } => (file, offset),

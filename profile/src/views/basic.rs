@@ -1,4 +1,4 @@
-//! Basic blocks: the blocks cut at every place where one begins or ends.
+//! Basic blocks: recorded blocks, split wherever another one starts or ends.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,50 +10,47 @@ use crate::views::flow::Block;
 /// One end of a basic block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
-    /// At this instruction: the first of the block, or the branch that ends
-    /// it.
+    /// At this instruction: the first of the block, or the branch at its end.
     At(u64),
-    /// Begins behind the branch at this address; how long that is, is not
-    /// known without code bytes.
+    /// Starts after the branch at this address, whose length is unknown without code bytes.
     Behind(u64),
-    /// Runs on into the block that begins at this address.
+    /// Continues into the block that starts at this address.
     Before(u64),
 }
 
-/// Code that always runs from its first instruction to its last, as far as
-/// the recording shows.
+/// Code that always ran from its first instruction to its last in this recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BasicBlock {
-    /// Where it begins: [`Bound::At`] or [`Bound::Behind`].
+    /// Its start: [`Bound::At`] or [`Bound::Behind`].
     pub start: Bound,
-    /// Where it ends: [`Bound::At`] or [`Bound::Before`].
+    /// Its end: [`Bound::At`] or [`Bound::Before`].
     pub end: Bound,
-    /// Where the address of `start` lies.
+    /// The location of `start`'s address.
     pub location: Location,
-    /// Times it ran.
+    /// Executions.
     pub count: u64,
 }
 
-/// What happens at an address.
+/// An event at an address.
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// A block begins, which ran so often.
+    /// A block starts, with this many executions.
     Begins(u64),
-    /// A block ends, which ran so often.
+    /// A block ends, with this many executions.
     Ends(u64),
-    /// The branch here was passed: code goes on at this address.
+    /// The branch here was not taken: execution continues at this address.
     Passed(u64),
-    /// Code goes on behind a branch that was passed.
+    /// Execution continues after a branch that was not taken.
     GoesOn,
 }
 
-/// Addresses of one file, or of one process where there is no file, count
-/// together. The first block's addresses stand for the others'.
+/// Addresses of one file, or of one process for code outside of files, are counted together, at the
+/// addresses of the first block.
 #[derive(Debug, Default)]
 struct Group {
-    /// How far addresses lie above their places in the file.
+    /// Difference between addresses and file offsets.
     shift: i128,
-    /// What happens and where; once settled from low to high.
+    /// The events by address; sorted at the end.
     events: Vec<(u64, What)>,
 }
 
@@ -70,7 +67,7 @@ impl Group {
         }
     }
 
-    /// Walks up the addresses. `running` is how often the code at hand ran.
+    /// Visits addresses in ascending order. `running` is the execution count of the current code.
     fn sweep(&self, mut found: impl FnMut(Bound, Bound, u64)) {
         let mut running = 0u64;
         let mut start: Option<Bound> = None;
@@ -97,7 +94,7 @@ impl Group {
                 }
             }
             if leads {
-                // Right behind a branch nothing lies in between.
+                // There is no code between a branch and the next instruction.
                 if let Some(start) = start.filter(|_| next != Some(addr)) {
                     found(start, Bound::Before(addr), running);
                 }
@@ -117,8 +114,8 @@ impl Group {
     }
 }
 
-/// The file of a block and its owner; and how far its addresses lie above
-/// their places in the file, because processes may have mapped it elsewhere.
+/// The file and owner of a block; and the difference between its addresses and file offsets,
+/// because each process may map the file elsewhere.
 fn group_of(block: &Block) -> ((Option<usize>, Option<Owner>), i128) {
     let (file, place) = match block.entry_location {
         Location::File { file, offset } => (Some(file), offset),
@@ -127,19 +124,18 @@ fn group_of(block: &Block) -> ((Option<usize>, Option<Owner>), i128) {
     ((file, block.owner), i128::from(block.entry) - i128::from(place))
 }
 
-/// Where blocks begin and end, and how often: all that is needed of them to cut
-/// them into basic blocks.
+/// The starts and ends of blocks with their counts: all that splitting into basic blocks needs.
 #[derive(Debug, Default)]
 pub struct Cuts {
     groups: BTreeMap<(Option<usize>, Option<Owner>), Group>,
 }
 
 impl Cuts {
-    /// Takes blocks in.
+    /// The starts and ends of these blocks.
     #[must_use]
     pub fn of(blocks: &[Block]) -> Cuts {
         let mut groups: BTreeMap<_, Group> = BTreeMap::new();
-        // Code that did not run from end to end would count everything in between.
+        // A contradicted block would count all code between its ends.
         for block in blocks.iter().filter(|block| !block.contradicted) {
             let (key, here) = group_of(block);
             let new = || Group { shift: here, ..Group::default() };
@@ -151,7 +147,7 @@ impl Cuts {
         Cuts { groups }
     }
 
-    /// The basic blocks, the most often executed first.
+    /// The basic blocks, most executed first.
     #[must_use]
     pub fn basic_blocks(self) -> Vec<BasicBlock> {
         let mut all = 0;
@@ -172,7 +168,7 @@ impl Cuts {
     }
 }
 
-/// Cuts blocks into basic blocks, the most often executed first.
+/// Splits blocks into basic blocks, most executed first.
 #[must_use]
 pub fn basic_blocks(blocks: &[Block]) -> Vec<BasicBlock> {
     Cuts::of(blocks).basic_blocks()

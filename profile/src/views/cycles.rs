@@ -3,17 +3,17 @@
 use crate::read::stack::EntryFlags;
 use crate::views::modes;
 
-/// Values that a distribution tells apart; beyond them it rounds down to five
+/// Number of distinct values in a distribution; beyond it, values are rounded down to five
 /// significant bits.
 const DISTINCT: usize = 1024;
 
-/// Different counts that need no memory of their own.
+/// Number of different counts stored without an allocation.
 const FEW: usize = 7;
 
-/// How often each cycle count occurred.
+/// Distribution of cycle counts.
 ///
-/// Most blocks have a handful of different counts, and there are more blocks
-/// than anything else: those stand in the value itself, 32 bytes.
+/// Most blocks have only a few different counts, and there are more blocks than anything else:
+/// these counts are stored inline, in 32 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cycles {
     counts: Storage,
@@ -24,7 +24,7 @@ const _: () = assert!(size_of::<Cycles>() == 32);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Storage {
     Few(Few),
-    /// What has no room in [`Few`], and nothing else.
+    /// All counts that do not fit into [`Few`].
     Many(Box<Many>),
 }
 
@@ -34,8 +34,7 @@ impl Default for Storage {
     }
 }
 
-/// A few small counts, from low to high; those behind the last occurred 0
-/// times.
+/// A few small counts, ascending; unused places have 0 occurrences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Few {
     values: [u16; FEW],
@@ -43,13 +42,13 @@ struct Few {
 }
 
 impl Few {
-    /// Adds a count; `false` where there is no room for it.
+    /// Adds a count; `false` if there is no space.
     #[inline]
     fn add(&mut self, cycles: u32, weight: u64) -> bool {
         let (Ok(cycles), Ok(weight)) = (u16::try_from(cycles), u16::try_from(weight)) else {
             return false;
         };
-        // All are looked at: where to stop cannot be foreseen.
+        // Visits all: an early exit would be unpredictable.
         let all = self.values.iter().zip(&self.times).enumerate();
         let found = all.fold(
             FEW,
@@ -63,7 +62,7 @@ impl Few {
         true
     }
 
-    /// Adds one that is not there yet.
+    /// Adds a new value.
     fn insert(&mut self, cycles: u16, weight: u16) -> bool {
         if self.times.last().is_some_and(|times| *times > 0) {
             return false;
@@ -91,7 +90,7 @@ impl Few {
 /// Any counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Many {
-    /// Values with their counts, from low to high: they lie close together.
+    /// Values with their counts, ascending, in contiguous memory.
     counts: Vec<(u32, u64)>,
     n: u64,
     saturated: u64,
@@ -158,7 +157,7 @@ impl Cycles {
         self.many(|many| many.add(cycles, weight));
     }
 
-    /// Changes it with memory of its own.
+    /// Changes the distribution in allocated form.
     #[cold]
     fn many(&mut self, change: impl FnOnce(&mut Many)) {
         match &mut self.counts {
@@ -179,7 +178,7 @@ impl Cycles {
         }
     }
 
-    /// Samples that had a cycle count.
+    /// Number of samples with a cycle count.
     #[must_use]
     pub fn n(&self) -> u64 {
         match &self.counts {
@@ -188,8 +187,7 @@ impl Cycles {
         }
     }
 
-    /// Samples at the highest count that a record holds: the truth may be
-    /// larger.
+    /// Samples at the highest count that a record can hold: the true count may be higher.
     #[must_use]
     pub fn saturated(&self) -> u64 {
         match &self.counts {
@@ -202,7 +200,7 @@ impl Cycles {
         }
     }
 
-    /// Least count.
+    /// Lowest count.
     #[must_use]
     pub fn min(&self) -> Option<u32> {
         match &self.counts {
@@ -211,7 +209,7 @@ impl Cycles {
         }
     }
 
-    /// Largest count.
+    /// Highest count.
     #[must_use]
     pub fn max(&self) -> Option<u32> {
         match &self.counts {
@@ -220,15 +218,15 @@ impl Cycles {
         }
     }
 
-    /// There were so many different counts that they are rounded down to five
-    /// significant bits ([`min`](Self::min) and [`max`](Self::max) are not).
+    /// Whether values are rounded down to five significant bits, because there were too many
+    /// distinct ones. ([`min`](Self::min) and [`max`](Self::max) are exact.)
     #[must_use]
     pub fn is_rounded(&self) -> bool {
         matches!(&self.counts, Storage::Many(many) if many.rounded)
     }
 
-    /// The least count that at least this share (0 to 1) of the samples do
-    /// not exceed; `None` without samples.
+    /// The lowest count such that at least this share (0 to 1) of the samples are at or below it;
+    /// `None` without samples.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<u32> {
         let rank = ((share.clamp(0.0, 1.0) * self.n() as f64).ceil() as u64).max(1);
@@ -237,17 +235,15 @@ impl Cycles {
             below = below.saturating_add(*n);
             below >= rank
         });
-        // Rounding down must not leave the range.
+        // Rounding down must not go below the minimum.
         let (value, min) = (value.map(|(value, _)| value)?, self.min()?);
         Some(value.max(min))
     }
 
-    /// The counts around which samples gather, the most frequent first: peaks
-    /// that a valley parts from every higher one, that lie farther than an
-    /// eighth (at least 2 cycles) from it, and that hold 5 % of the samples
-    /// together with what is that near. Ripples that counting
-    /// alone would make are no valleys. Saturated samples are left out: where
-    /// they gather is not known.
+    /// The counts around which samples cluster, most frequent first: peaks that are separated by a
+    /// valley from every higher peak, more than an eighth (at least 2 cycles) away from it, and that
+    /// have at least 5 % of the samples within that distance. Dips explained by counting noise are
+    /// not valleys. Saturated samples are excluded, because their true counts are unknown.
     #[must_use]
     pub fn modes(&self) -> Vec<u32> {
         let mut counts: Vec<(u32, u64)> = self.iter().collect();
@@ -266,7 +262,7 @@ impl Cycles {
         modes::modes(&counts, step)
     }
 
-    /// Each count with its samples, from low to high.
+    /// Each count with its samples, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         let (few, many) = match &self.counts {
             Storage::Few(few) => (Some(few.iter()), None),
@@ -287,7 +283,7 @@ fn add(counts: &mut Vec<(u32, u64)>, value: u32, weight: u64) {
     }
 }
 
-/// The highest five bits that are set or follow it.
+/// Keeps the highest set bit and the four after it.
 fn five_bits(value: u32) -> u32 {
     let drop = dropped_bits(value);
     value >> drop << drop
@@ -301,7 +297,7 @@ fn dropped_bits(value: u32) -> u32 {
 mod tests {
     use super::{Cycles, FEW, Many, Storage};
 
-    /// A distribution says the same wherever its counts stand.
+    /// A distribution is the same in both storage forms.
     #[test]
     fn few_and_many_are_one() {
         let few_values: Vec<(u32, u64)> =

@@ -1,5 +1,4 @@
-//! What people ask of a recording. A view counts what the cleaner hands it, and
-//! never looks at a stack itself.
+//! Analyses of a recording. A view counts the branches that the cleaner returns, never raw stacks.
 
 pub mod annotate;
 pub mod arguments;

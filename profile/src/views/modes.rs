@@ -1,21 +1,21 @@
-//! Around which counts a distribution gathers.
+//! Finds the modes of a distribution.
 //!
-//! A peak of the density is a mode where a valley parts it from every higher
-//! one. The density at a count is taken over a window to either side that is a
-//! part of the count itself, because what is noise between 300 and 301 is none
-//! between 3 and 4. Wide humps show in wide windows and narrow peaks that stand
-//! side by side in narrow ones: a narrower window adds what it parts, more
+//! A peak of the density is a mode if a valley separates it from every higher peak. The density at
+//! a count is computed over a window on both sides whose width is a fraction of the count, because
+//! a difference of 1 is noise at 300 but not at 3. Wide windows find wide peaks, narrow ones find
+//! narrow peaks that are close together. A narrower window, at a higher confidence, adds peaks that
+//! it separates from all found before.
 //! surely, from all that was found so far.
 
-/// How peaks are told from each other with a window of one width.
+/// Parameters for separating peaks with a window of one width.
 struct Scale {
-    /// The window reaches so far to either side, as a part of the value.
+    /// Window size on each side, as a fraction of the value.
     window: u32,
-    /// Within this part of each other, and within 2, values are one neighbourhood.
+    /// Values within this fraction, and within 2, of each other are neighbours.
     near: u32,
-    /// A valley is at most so high, by the lower peak.
+    /// Maximum height of a valley, relative to the lower peak.
     valley: f64,
-    /// By so many standard deviations of the difference a valley is lower.
+    /// Number of standard deviations by which a valley must be lower.
     sure: f64,
 }
 
@@ -25,15 +25,15 @@ const SCALES: [Scale; 4] = [
     Scale { window: 48, near: 32, ..NARROW },
     Scale { window: 96, near: 64, ..NARROW },
 ];
-/// More windows are more chances to be wrong.
+/// Each further window is another chance of an error.
 const NARROW: Scale = Scale { window: 0, near: 0, valley: 0.5, sure: 4.4 };
-/// A mode holds at least this share of the samples within its neighbourhood.
+/// Minimum share of the samples in a mode's neighbourhood.
 const MODE_SHARE: f64 = 0.05;
 
-/// Values that were not told apart, and how many samples they hold.
+/// Values stored together, and their number of samples.
 struct Piece {
     first: u32,
-    /// One behind the last.
+    /// The value after the last.
     end: u32,
     samples: u64,
 }
@@ -48,7 +48,7 @@ impl Piece {
     }
 }
 
-/// Samples below a value.
+/// Number of samples below a value.
 struct Below<'a> {
     pieces: &'a [Piece],
     sums: Vec<f64>,
@@ -63,13 +63,13 @@ impl Below<'_> {
         whole.unwrap_or(0.0) + part
     }
 
-    /// Samples from one value to another, both included.
+    /// Number of samples from one value to another, inclusive.
     fn between(&self, first: u32, last: u32) -> f64 {
         self.at(last.saturating_add(1)) - self.at(first)
     }
 }
 
-/// What is near a value.
+/// The neighbourhood of a value.
 #[derive(Clone, Copy)]
 struct Point {
     value: u32,
@@ -77,7 +77,7 @@ struct Point {
     samples: f64,
     /// Values in its window.
     width: f64,
-    /// The place of the value in the recording, not between two of them.
+    /// Index of the value in the distribution, not between two values.
     piece: Option<usize>,
 }
 
@@ -94,8 +94,8 @@ impl Point {
     }
 }
 
-/// The modes of sorted values with their samples, the highest first. `step`
-/// says how many values one of them stands for.
+/// The modes of sorted values with their samples, highest first. `step` returns how many values one
+/// of them represents.
 pub(crate) fn modes(counts: &[(u32, u64)], step: impl Fn(u32) -> u32) -> Vec<u32> {
     let pieces: Vec<Piece> = counts
         .iter()
@@ -132,7 +132,7 @@ pub(crate) fn modes(counts: &[(u32, u64)], step: impl Fn(u32) -> u32) -> Vec<u32
         let here = |piece: &usize| points.iter().position(|point| point.piece == Some(*piece));
         let mut here: Vec<usize> = found.iter().filter_map(here).collect();
         for peak in peaks {
-            // A farther peak lies behind at least the same valley.
+            // A farther peak is separated by at least the same valley.
             let lower = here.iter().copied().filter(|other| *other <= peak).max();
             let higher = here.iter().copied().filter(|other| *other >= peak).min();
             let parted =
@@ -147,7 +147,7 @@ pub(crate) fn modes(counts: &[(u32, u64)], step: impl Fn(u32) -> u32) -> Vec<u32
     found.into_iter().filter_map(|at| Some(pieces.get(at)?.first)).collect()
 }
 
-/// The values themselves, and the middles of the gaps between them.
+/// The values, and the middle of each gap between them.
 fn points(pieces: &[Piece], below: &Below<'_>, scale: &Scale) -> Vec<Point> {
     let mut points = Vec::with_capacity(pieces.len() * 2);
     let mut end = None;
@@ -162,12 +162,12 @@ fn points(pieces: &[Piece], below: &Below<'_>, scale: &Scale) -> Vec<Point> {
 }
 
 impl Scale {
-    /// Within this of each other two values are one neighbourhood.
+    /// Distance within which two values are neighbours.
     fn near(&self, value: u32) -> u32 {
         (value / self.near).max(2)
     }
 
-    /// Whether a valley lies between two peaks.
+    /// Whether a valley separates two peaks.
     fn parted(&self, points: &[Point], one: usize, other: usize) -> bool {
         let between = points.get(one.min(other)..=one.max(other)).unwrap_or_default();
         let (Some(low), Some(high)) = (between.first(), between.last()) else { return false };
@@ -176,8 +176,8 @@ impl Scale {
         }
         let peak = if low.density() < high.density() { low } else { high };
         between.iter().any(|valley| {
-            // As many as the window of the peak would hold there. Where a narrow
-            // window is empty, one sample more could be.
+            // The number of samples at the density of the peak. One more sample could fall into an
+            // empty narrow window.
             let scale = peak.width / valley.width;
             let expected = valley.samples * scale;
             let deviation = (peak.samples + (valley.samples + 1.0) * scale * scale).sqrt();
@@ -187,16 +187,16 @@ impl Scale {
     }
 }
 
-/// The piece around a peak whose value occurred most often.
+/// The most frequent value around a peak.
 fn most_frequent(points: &[Point], pieces: &[Piece], scale: &Scale, peak: usize) -> Option<usize> {
     let peak = points.get(peak)?;
-    // Also where the density is that of the value alone.
+    // Also for a density of only one value.
     let reach = (peak.value / scale.window).max(1);
     let first = peak.value.saturating_sub(reach);
     let from = pieces.partition_point(|piece| piece.end <= first);
     let window = pieces.get(from..)?.iter().enumerate();
     let window = window.take_while(|(_, piece)| piece.first <= peak.value.saturating_add(reach));
-    // Of equals the least one.
+    // Of equal ones, the lowest.
     let best =
         window.reduce(|best, next| if next.1.density() > best.1.density() { next } else { best });
     best.map(|(at, _)| from + at)

@@ -1,5 +1,6 @@
-//! Everything that a page about recordings shows, by one walk through each: the
-//! hot branches, the flow and the verdicts.
+//! All data of a page about recordings, from one pass over each: hot branches, flow and verdicts.
+
+use std::collections::BTreeMap;
 
 use lbr_msr::record::Event;
 
@@ -16,40 +17,39 @@ use crate::views::lint::{DEFAULT_STRIDE, Finding, Lint, ReaderNotes, Scan, Verdi
 pub struct Judged {
     /// The verdict.
     pub verdict: Verdict,
-    /// The findings, the worst first.
+    /// The findings, most severe first.
     pub findings: Vec<Finding>,
 }
 
-/// What one or several recordings say together.
+/// Merged data of one or several recordings.
 #[derive(Debug)]
 pub struct Overview {
-    /// Branches by (from, to), the hottest first.
+    /// Branches by (from, to), hottest first.
     pub branches: Vec<HotBranch>,
-    /// Outcomes, blocks and their cycles; and the totals of all.
+    /// Outcomes, blocks with their cycles, and totals.
     pub flow: Flow,
     /// The verdict on each recording.
     pub judged: Vec<Judged>,
 }
 
-/// Counts recordings as they come.
+/// Counts recordings one after another.
 #[derive(Debug)]
 pub struct OverviewCounter {
     counter: Counter<Page>,
-    /// There is more than one recording.
+    /// Whether there is more than one recording.
     several: bool,
-    /// What the reader of the last one said.
+    /// The reader's counts for the last recording.
     notes: ReaderNotes,
     judged: Vec<Judged>,
 }
 
-/// All that is counted at once.
+/// All counts of one pass.
 #[derive(Debug, Default)]
 struct Page {
     hot: hot::BranchCounts,
     flow: flow::FlowCounts,
     scan: Scan,
-    /// The flow of the recording at hand, where there are several: a verdict
-    /// needs it alone.
+    /// With several recordings, the flow of the current one alone, for its verdict.
     own: Option<flow::FlowCounts>,
 }
 
@@ -74,6 +74,13 @@ impl View for Page {
         }
     }
 
+    fn ended(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
+        self.flow.ended(code, weight, maps);
+        if let Some(own) = &mut self.own {
+            own.ended(code, weight, maps);
+        }
+    }
+
     fn event(&mut self, event: &Event) {
         self.scan.event(event);
     }
@@ -90,8 +97,7 @@ impl View for Page {
 }
 
 impl OverviewCounter {
-    /// Begins with nothing. With `several` to come, the flow of each is counted
-    /// for itself beside that of all.
+    /// Starts empty. With `several`, the flow of each recording is also counted separately.
     #[must_use]
     pub fn new(several: bool) -> OverviewCounter {
         OverviewCounter {
@@ -102,7 +108,7 @@ impl OverviewCounter {
         }
     }
 
-    /// Where code lies, and its names.
+    /// The locations of code, and their names.
     pub fn maps(&mut self) -> &mut Maps {
         self.counter.maps()
     }
@@ -130,6 +136,7 @@ impl OverviewCounter {
             quality: cleaner.quality.clone(),
             gaps: cleaner.gaps,
             maps: std::mem::take(&mut cleaner.maps),
+            open: BTreeMap::new(),
         };
         let own = view.own.take().unwrap_or_default();
         view.scan.branches(&own);
@@ -142,7 +149,7 @@ impl OverviewCounter {
         Ok(())
     }
 
-    /// What was counted.
+    /// The results.
     #[must_use]
     pub fn finish(self) -> Overview {
         let OverviewCounter { counter, several, notes, mut judged } = self;

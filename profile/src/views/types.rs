@@ -12,19 +12,19 @@ use crate::views::hot::HotBranch;
 /// The branches of one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfType {
-    /// perf's type, as recorded or from the code; `None` where neither says.
+    /// perf's type, as recorded or from the code; `None` if neither is available.
     pub branch_type: Option<BranchType>,
     /// Distinct ones.
     pub distinct: u64,
     /// Times recorded.
     pub count: u64,
-    /// How many of them are known to be predicted or mispredicted.
+    /// Entries with a known prediction.
     pub known: u64,
-    /// How many of them were mispredicted; `None` where none is known.
+    /// Mispredicted ones among them; `None` if none is known.
     pub mispredicted: Option<u64>,
 }
 
-/// Branches by type, the most frequent first.
+/// Branches by type, most frequent first.
 pub fn by_type(branches: &[HotBranch], maps: &mut Maps) -> Vec<OfType> {
     let mut types: BTreeMap<Option<u8>, OfType> = BTreeMap::new();
     for branch in branches {

@@ -1,5 +1,5 @@
-//! Many addresses at once: one piece of the debug information after the other
-//! is opened, asked for all addresses, and dropped.
+//! Looks up many addresses at once: one chunk of the debug information after the other is parsed,
+//! queried for all addresses, and dropped.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,20 +12,18 @@ use super::known::{Known, Numbers};
 use super::load::{Pieces, Reader, is_shallow};
 use super::{answer, line_of};
 
-/// Bytes of `.debug_info` that are open at a time, at least. What is parsed of
-/// them takes about twice as many.
+/// Minimum number of bytes of `.debug_info` per chunk. Parsed, they take about twice as much.
 const PIECE: usize = 1 << 20;
-/// Pieces at most: each looks through all addresses.
+/// Maximum number of chunks: each looks through all addresses.
 const PIECES: usize = 64;
-/// Units that refer to each other cannot be opened piece by piece. They are gone
-/// through in turns, each of which parses units of this many bytes and then
-/// forgets them.
+/// Units that refer to each other cannot be parsed in chunks. They are processed in turns, each of
+/// which parses units of this many bytes and then drops them.
 const TURN: usize = 8 << 20;
-/// Turns at most: each reads the headers of all units again.
+/// Maximum number of turns: each reads the headers of all units again.
 const TURNS: usize = 16;
 
-/// Looks addresses up, which are in order and not known yet, in one piece after
-/// the other of debug information that [stands alone](stand_alone).
+/// Looks up sorted, unknown addresses chunk by chunk, in debug information whose units [stand
+/// alone](stand_alone).
 pub(super) fn piece_by_piece(
     dwarf: &Dwarf<Reader>,
     pieces: &Pieces,
@@ -55,13 +53,13 @@ pub(super) fn piece_by_piece(
         numbers.next_piece();
         pieces.let_go();
     }
-    // That there is nothing is known too.
+    // Addresses without result are also recorded.
     found.extend(wanted.into_iter().map(|addr| (addr, 0)));
     known.extend(found);
 }
 
-/// The same where units refer to each other: all are open, and what was parsed
-/// of them is dropped when it is as much as a piece.
+/// The same for units that refer to each other: all are open, and parsed data is dropped when it
+/// reaches the size of a turn.
 pub(super) fn in_turns(
     dwarf: &Arc<Dwarf<Reader>>,
     pieces: &Pieces,
@@ -93,13 +91,12 @@ pub(super) fn in_turns(
     known.extend(found);
 }
 
-/// Whether these units know the line of an address, for which no functions are
-/// parsed.
+/// Whether these units have a line for an address; this does not parse functions.
 fn has_line(context: &Context<Reader>, addr: u64) -> bool {
     addr < u64::MAX && context.find_location(addr).is_ok_and(|found| found.is_some())
 }
 
-/// The innermost frame of an address; `None` where these units say nothing.
+/// The innermost frame of an address; `None` if these units have none.
 fn frame(
     context: &Context<Reader>,
     pieces: &Pieces,
@@ -122,14 +119,14 @@ fn frame(
     (outer > 0).then_some(outer)
 }
 
-/// The unit that an address belongs to: where it lies, and its bytes.
+/// The unit of an address: its position and its length.
 fn unit(context: &Context<Reader>, pieces: &Pieces, addr: u64) -> Option<(usize, usize)> {
     addr.checked_add(1)?;
     let unit = answer(context.find_dwarf_and_unit(addr), pieces)?;
     Some((unit.header.offset().0, unit.header.length_including_self()))
 }
 
-/// Where units lie in `.debug_info`, as many together as a piece may have.
+/// The ranges of units in `.debug_info`, grouped into chunks.
 fn pieces_of(dwarf: &Dwarf<Reader>) -> Vec<Range<usize>> {
     let size = dwarf.debug_info.reader().len();
     let most = PIECE.max(size / PIECES);
@@ -147,12 +144,11 @@ fn pieces_of(dwarf: &Dwarf<Reader>) -> Vec<Range<usize>> {
     pieces
 }
 
-/// The debug information of some units alone. Right only where none of them
-/// refers to a unit outside.
+/// The debug information of some units only. Correct only if none of them refers to another unit.
 fn part(dwarf: &Dwarf<Reader>, units: Range<usize>) -> Dwarf<Reader> {
     let info = dwarf.debug_info.reader();
-    // `.debug_aranges` refers to units by their offset in the whole, which is
-    // another here. Without it each unit's own list of addresses is read.
+    // `.debug_aranges` refers to units by their offset in the whole section, which differs here.
+    // Without it, each unit's own address list is read.
     let aranges = info.range(0..0);
     let mut part = Dwarf {
         debug_abbrev: dwarf.debug_abbrev.clone(),
@@ -177,9 +173,8 @@ fn part(dwarf: &Dwarf<Reader>, units: Range<usize>) -> Dwarf<Reader> {
     part
 }
 
-/// Whether no function's name lies in another unit than the function, so that
-/// units may be read one by one. What was optimised as a whole, and what `dwz`
-/// packed, refers to other units.
+/// Whether units can be read separately: no function's name is in another unit. Link-time
+/// optimisation and `dwz` create references between units.
 pub(super) fn stand_alone(dwarf: &Dwarf<Reader>) -> bool {
     dwarf.sup.is_none() && !refers_to_others(dwarf.debug_abbrev.reader()).unwrap_or(true)
 }

@@ -1,6 +1,5 @@
-//! Bytes of debug information, where they lie: sections of mapped files, and
-//! what was unpacked.
-#![allow(unsafe_code, reason = "mapping files, and promising that the bytes stay where they are")]
+//! Bytes of debug information in place: sections of mapped files, and decompressed sections.
+#![allow(unsafe_code, reason = "mapping files, and promising stable addresses")]
 
 use std::fs::File;
 use std::ops::Deref;
@@ -12,18 +11,17 @@ use memmap2::{Mmap, UncheckedAdvice};
 
 use super::cut::Watch;
 
-/// Bytes that stay where they are as long as anybody has them. A handle is in
-/// every string and every list of what was parsed, so it is small.
+/// Bytes with a stable address as long as any handle exists. Every string and list in parsed data
+/// has a handle, so it is small.
 ///
-/// Whoever looks at bytes takes a handle first, so a new handle is the occasion
-/// to give memory back: of a large file, all of whose units are looked at, only
-/// what was looked at last stays in memory.
+/// Every access takes a new handle first, which is the occasion to release memory: of a large file
+/// whose units are all examined, only the most recent pages stay in memory.
 #[derive(Debug)]
 pub(crate) struct Bytes(Arc<Backing>);
 
 #[derive(Debug)]
 enum Backing {
-    /// Dropped in this order: it is watched over as long as it is there.
+    /// Dropped in this order: the watch must end before the mapping.
     Mapped {
         watch: Watch,
         map: Mmap,
@@ -32,8 +30,8 @@ enum Backing {
     Owned(Vec<u8>),
 }
 
-/// New handles after which the memory of a file is given back. Each leads to a
-/// look at a place or two, and the system brings 64 KiB for a look.
+/// New handles after which the memory of a file is released. Each leads to one or two accesses, for
+/// which the system loads 64 KiB.
 const HANDLES: u32 = 512;
 
 impl Clone for Bytes {
@@ -48,37 +46,34 @@ impl Clone for Bytes {
 }
 
 impl Bytes {
-    /// A whole file. Debug information is too much to be read: of gigabytes a
-    /// few pages are looked at.
+    /// Maps a whole file. Debug information is too large to be read: of gigabytes, a few pages are
+    /// used.
     pub(super) fn map(file: &File, path: &Path) -> std::io::Result<Bytes> {
-        // SAFETY: the bytes are only read, and nothing is concluded from one
-        // look for the next: what a writer changes meanwhile can make the
-        // answers wrong, not the memory. A file that is cut short while it is
-        // mapped is watched for.
+        // SAFETY: the bytes are only read, and no result depends on reading the same value twice,
+        // so concurrent changes can make results wrong but not unsafe. Truncation of the mapped
+        // file is handled by the watch.
         let map = unsafe { Mmap::map(file) }?;
         let watch =
             Watch::over(&map, path).ok_or_else(|| std::io::Error::other("too many files"))?;
         Ok(Bytes(Arc::new(Backing::Mapped { watch, map, handles: AtomicU32::new(0) })))
     }
 
-    /// What was unpacked; nothing stands for a section that is missing.
+    /// Decompressed bytes; empty for a missing section.
     pub(super) fn owned(bytes: Vec<u8>) -> Bytes {
         Bytes(Arc::new(Backing::Owned(bytes)))
     }
 
-    /// Whether the file was cut short since it was mapped, and some of what
-    /// was read of it is none of its bytes.
+    /// Whether the file was truncated since it was mapped, so that some bytes read were not the
+    /// file's.
     pub(super) fn is_cut(&self) -> bool {
         matches!(&*self.0, Backing::Mapped { watch, .. } if watch.is_cut())
     }
 
-    /// Gives the memory of the whole file back; what is looked at again is
-    /// there again.
+    /// Releases the memory of the whole file; later accesses load it again.
     pub(super) fn let_go(&self) {
         if let Backing::Mapped { map, .. } = &*self.0 {
-            // SAFETY: the mapping is shared, of a file, and never written to,
-            // so dropping its pages loses nothing: the next access has the
-            // system bring them back with the same bytes.
+            // SAFETY: the mapping is shared, of a file, and never written, so dropping its pages
+            // loses nothing: the next access reloads the same bytes.
             let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
         }
     }
@@ -94,8 +89,8 @@ impl Deref for Bytes {
     }
 }
 
-// SAFETY: both kinds lie behind an `Arc`, in a mapping or on the heap; neither
-// is ever changed, and moving the handle moves none of the bytes.
+// SAFETY: both kinds are behind an `Arc`, in a mapping or on the heap; neither is ever changed, and
+// moving the handle does not move the bytes.
 unsafe impl gimli::StableDeref for Bytes {}
 // SAFETY: a clone is another handle of the same `Arc`, so of the same bytes.
 unsafe impl gimli::CloneStableDeref for Bytes {}
@@ -115,7 +110,7 @@ mod tests {
         file.set_len(5000).expect("cut");
         assert_eq!((bytes.get(4096), bytes.last()), (Some(&7), Some(&0)));
         assert!(bytes.is_cut());
-        // Another file is another matter.
+        // Another file is not affected.
         let other = tempfile::tempfile().expect("a file");
         other.set_len(10).expect("longer");
         assert!(!Bytes::map(&other, Path::new("/other")).expect("mapped").is_cut());

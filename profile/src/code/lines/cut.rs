@@ -1,10 +1,9 @@
-//! Mapped files that somebody cuts short while they are read.
+//! Mapped files that are truncated while they are read.
 //!
-//! The kernel answers a look at what is gone with SIGBUS, which would end the
-//! process. The handler puts an empty page there instead and notes it, so that
-//! reading goes on to its end and what was read can be thrown away. Copies of
-//! debug information would take gigabytes of memory for the same.
-#![allow(unsafe_code, reason = "a signal handler that puts memory where a file has ended")]
+//! The kernel answers an access beyond the new end with SIGBUS, which would end the process. The
+//! handler maps an empty page there and notes it, so that reading can finish and its results can be
+//! discarded. Copying debug information instead would take gigabytes of memory.
+#![allow(unsafe_code, reason = "a signal handler that maps memory beyond a file's end")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,28 +13,26 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use nix::libc::{self, c_int, c_void, siginfo_t};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// A mapping, as the handler finds it: without locks.
+/// A mapping, in a form that the handler can read without locks.
 struct Watched {
-    /// 0: free; 1: being taken.
+    /// 0: free; 1: being claimed.
     start: AtomicUsize,
     len: AtomicUsize,
     cut: AtomicBool,
 }
 
-/// Files that can be mapped at a time.
+/// Maximum number of mapped files.
 const PLACES: usize = 256;
 static MAPPED: [Watched; PLACES] = [const {
     Watched { start: AtomicUsize::new(0), len: AtomicUsize::new(0), cut: AtomicBool::new(false) }
 }; PLACES];
-/// What lies in each place, and what was found to be cut and is not there any
-/// more.
+/// The file of each slot, and earlier files that were truncated.
 static NAMES: Mutex<(BTreeMap<usize, PathBuf>, BTreeSet<PathBuf>)> =
     Mutex::new((BTreeMap::new(), BTreeSet::new()));
-/// Size of a page, and who handled SIGBUS before us.
+/// Page size, and the previous handler of SIGBUS.
 static BEFORE: OnceLock<Option<(usize, SigAction)>> = OnceLock::new();
 
-/// Files with debug information that were cut short while they were read: their
-/// source lines are missing.
+/// Debug files that were truncated while they were read: their source lines are missing.
 #[must_use]
 pub fn cut_files() -> Vec<PathBuf> {
     let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,12 +45,12 @@ fn is_cut(at: usize) -> bool {
     MAPPED.get(at).is_some_and(|place| place.cut.load(Ordering::Relaxed))
 }
 
-/// Watches over a mapping; to be dropped before it is.
+/// Watches a mapping; must be dropped before it.
 #[derive(Debug)]
 pub(super) struct Watch(usize);
 
 impl Watch {
-    /// Watches over these bytes of a mapped file; `None` where that cannot be.
+    /// Watches these bytes of a mapped file; `None` if that is impossible.
     pub(super) fn over(bytes: &[u8], path: &Path) -> Option<Watch> {
         BEFORE.get_or_init(listen).as_ref()?;
         let free = |place: &Watched| {
@@ -69,7 +66,7 @@ impl Watch {
         Some(Watch(at))
     }
 
-    /// Whether some of it was gone when it was looked at.
+    /// Whether an access found a part missing.
     pub(super) fn is_cut(&self) -> bool {
         is_cut(self.0)
     }
@@ -91,16 +88,16 @@ fn listen() -> Option<(usize, SigAction)> {
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;
     let flags = SaFlags::SA_SIGINFO | SaFlags::SA_ONSTACK;
     let action = SigAction::new(SigHandler::SigAction(gone), flags, SigSet::empty());
-    // SAFETY: the handler reads and writes atomics, and calls mmap and
-    // sigaction alone, which wait for nothing.
+    // SAFETY: the handler only reads and writes atomics, and calls mmap and sigaction, which do not
+    // wait.
     let before = unsafe { sigaction(Signal::SIGBUS, &action) }.ok()?;
     Some((usize::try_from(page).ok()?, before))
 }
 
 extern "C" fn gone(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
     let Some(Some((page, before))) = BEFORE.get() else { return };
-    // SAFETY: the kernel hands a valid structure to a handler with SA_SIGINFO,
-    // and for SIGBUS it holds an address.
+    // SAFETY: the kernel passes a valid structure to a handler with SA_SIGINFO, and for SIGBUS it
+    // holds an address.
     let at = unsafe { (*info).si_addr() } as usize;
     for place in &MAPPED {
         let start = place.start.load(Ordering::Acquire);
@@ -109,15 +106,15 @@ extern "C" fn gone(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
         }
         let (here, access) = (at - at % page, libc::PROT_READ);
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: the page lies in a mapping of ours that is there as long as
-        // it is in the list, is only read, and could not be read.
+        // SAFETY: the page is in one of our mappings, which exists as long as it is in the list, is
+        // only read, and was unreadable.
         let new = unsafe { libc::mmap(here as *mut c_void, *page, access, kind, -1, 0) };
         if new != libc::MAP_FAILED {
             place.cut.store(true, Ordering::Relaxed);
             return;
         }
     }
-    // Not ours: it comes again, to whoever had it before.
-    // SAFETY: the action was there before us.
+    // Not ours: the access repeats with the previous handler.
+    // SAFETY: this action was installed before.
     let _ = unsafe { sigaction(Signal::SIGBUS, before) };
 }

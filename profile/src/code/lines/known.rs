@@ -1,5 +1,4 @@
-//! Answers of debug information, kept small: each function, file and chain of
-//! frames once.
+//! Compact results of debug information: each function, file and chain of frames is stored once.
 
 use lbr_msr::text::AsText;
 use std::collections::HashMap;
@@ -11,39 +10,39 @@ use super::load::Reader;
 use super::{Frame, SourceLine};
 use crate::code::demangle::demangle;
 
-/// A frame: numbers of what it says, counted from 1; 0 is nothing.
+/// A frame: indices from 1; 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Stored {
     function: u32,
     file: u32,
     line: u32,
-    /// The frame that it was inlined into.
+    /// The frame it was inlined into.
     outer: u32,
 }
 
-/// What is known of addresses that were looked up together.
+/// The results of a joint look-up.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Addresses in order, and their innermost frames.
+    /// Sorted addresses with their innermost frames.
     addrs: Vec<(u64, u32)>,
     frames: Vec<Stored>,
     functions: Vec<Arc<str>>,
     files: Vec<Arc<str>>,
 }
 
-/// The numbers of what is known already, while addresses are looked up.
+/// The indices of stored items, while addresses are looked up.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     functions: HashMap<Arc<str>, u32>,
     files: HashMap<Arc<str>, u32>,
-    /// Of one piece of debug information, by where the names lie in memory.
+    /// For one chunk of debug information, by the address of the name.
     function_at: HashMap<u64, u32>,
     file_at: HashMap<usize, u32>,
     frames: HashMap<Stored, u32>,
 }
 
 impl Numbers {
-    /// What comes now lies somewhere else.
+    /// Starts another chunk, with other addresses.
     pub(super) fn next_piece(&mut self) {
         self.function_at.clear();
         self.file_at.clear();
@@ -52,8 +51,7 @@ impl Numbers {
 }
 
 impl Known {
-    /// The innermost frame of an address: `None` where it was not looked up, 0
-    /// where there is none.
+    /// The innermost frame of an address: `None` if not looked up, 0 if there is none.
     fn innermost(&self, addr: u64) -> Option<u32> {
         let at = self.addrs.binary_search_by_key(&addr, |(addr, _)| *addr).ok()?;
         self.addrs.get(at).map(|(_, frame)| *frame)
@@ -64,8 +62,7 @@ impl Known {
         self.innermost(addr).is_some()
     }
 
-    /// The frames of an address, from the innermost on; `None` where it was
-    /// not looked up.
+    /// The frames of an address, innermost first; `None` if not looked up.
     pub(super) fn frames(&self, addr: u64) -> Option<Vec<Frame>> {
         let mut next = self.innermost(addr)?;
         let mut found = Vec::new();
@@ -91,8 +88,7 @@ impl Known {
         (stored.line > 0).then(|| SourceLine { file: Arc::clone(file), line: stored.line })
     }
 
-    /// Takes in addresses with the frames that [`frame`](Self::frame) gave for
-    /// them.
+    /// Adds addresses with their frames from [`frame`](Self::frame).
     pub(super) fn extend(&mut self, addrs: Vec<(u64, u32)>) {
         if self.addrs.is_empty() {
             self.addrs = addrs;
@@ -104,7 +100,7 @@ impl Known {
         self.frames.shrink_to_fit();
     }
 
-    /// The number of a frame in the one that it was inlined into (0: none).
+    /// The index of a frame inside the one it was inlined into (0: none).
     pub(super) fn frame(
         &mut self,
         numbers: &mut Numbers,
@@ -130,7 +126,7 @@ impl Known {
     }
 }
 
-/// The number of a name, which is added where it is new.
+/// The index of a name, which is added if new.
 fn number(names: &mut Vec<Arc<str>>, numbers: &mut HashMap<Arc<str>, u32>, name: &str) -> u32 {
     if let Some(known) = numbers.get(name) {
         return *known;
@@ -141,10 +137,10 @@ fn number(names: &mut Vec<Arc<str>>, numbers: &mut HashMap<Arc<str>, u32>, name:
     number
 }
 
-/// Adds an item; its number, counted from 1.
+/// Adds an item; returns its index from 1.
 fn push<T>(items: &mut Vec<T>, item: T) -> u32 {
     items.push(item);
-    // No debug information has more; whatever comes then says nothing.
+    // More than any debug information has; further items are ignored.
     u32::try_from(items.len()).unwrap_or(0)
 }
 

@@ -1,4 +1,4 @@
-//! Opening debug information, in all the files that it may be spread over.
+//! Opens debug information, which may be in several files.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -13,29 +13,28 @@ use super::bytes::Bytes;
 use super::path_of;
 use crate::code::debug_file::{DebugContent, DebugDirs, alternate, debug_file, open_regular};
 
-/// How debug information is read.
+/// The reader type for debug information.
 pub(crate) type Reader = EndianReader<RunTimeEndian, Bytes>;
 
-/// No section is larger: what claims to be is no debug information.
+/// Larger sections are not valid debug information.
 const MAX_SECTION: u64 = 4 << 30;
-/// A compressed section beyond [`ANY_RATIO`] bytes holds at most this many times
-/// its bytes: debug information packs to a fifth, an archive made to fill the
-/// memory to a thousandth.
+/// Maximum compression ratio beyond [`ANY_RATIO`] bytes: debug information compresses to a fifth, a
+/// crafted archive to a thousandth.
 const MAX_RATIO: u64 = 64;
-/// Bytes that a compressed section may always hold.
+/// Decompressed size that is always accepted.
 const ANY_RATIO: u64 = 16 << 20;
 
-/// Calls inlined into each other, and what else nests, at most: parsing goes down
-/// the stack with them, and compilers come to some dozens.
+/// Maximum depth of inlined calls and other nesting: parsing is recursive, and compilers reach some
+/// dozens.
 pub(crate) const DEEPEST: isize = 500;
 
 /// Split DWARF: units that are in files of their own, or packed together.
-pub(super) struct Pieces {
-    /// The files that everything else lies in.
+pub(crate) struct Pieces {
+    /// Split DWARF: units in separate files, or packed together.
+    /// The files with everything else.
     files: Vec<Bytes>,
     package: Option<DwarfPackage<Reader>>,
-    /// The program's folder: a unit may be there when it is no longer where it
-    /// was built.
+    /// The program's folder: a unit may be there if it is no longer where it was built.
     folder: Option<PathBuf>,
 }
 
@@ -76,7 +75,7 @@ fn endian(object: &object::File<'_>) -> RunTimeEndian {
     if object.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big }
 }
 
-/// A section; an empty one where the file has none, or it cannot be unpacked.
+/// A section; empty if the file lacks it, or it cannot be decompressed.
 fn section(file: &Bytes, object: &object::File<'_>, name: Option<&str>) -> Reader {
     let found = name.and_then(|name| object.section_by_name(name));
     let endian = endian(object);
@@ -97,7 +96,7 @@ fn unpacked(
     if range.format == CompressionFormat::None {
         return Some(Reader::new(file.clone(), endian).range(start..end));
     }
-    // A limit, because the announced size is not to be believed.
+    // Limited, because the announced size is not trusted.
     let plausible = range.compressed_size.saturating_mul(MAX_RATIO).max(ANY_RATIO);
     if range.uncompressed_size > plausible.min(MAX_SECTION) {
         return None;
@@ -128,7 +127,7 @@ fn package(program: &Path) -> Option<DwarfPackage<Reader>> {
     DwarfPackage::load(load, empty).ok()
 }
 
-/// Whether nothing in these units nests so deep that parsing it runs out of stack.
+/// Whether no nesting in these units is deep enough to overflow the stack.
 pub(super) fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
     let deep = |unit: &gimli::Unit<Reader>| -> gimli::Result<bool> {
         let mut entries = unit.entries_raw(None)?;
@@ -143,7 +142,7 @@ pub(super) fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
         Ok(false)
     };
     let mut units = dwarf.units();
-    // Nobody reads further than to what is no entry, nor a unit that is none.
+    // Readers stop at an invalid entry or unit.
     while let Ok(Some(header)) = units.next() {
         if dwarf.unit(header).is_ok_and(|unit| deep(&unit).unwrap_or(false)) {
             return false;
@@ -153,18 +152,18 @@ pub(super) fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
 }
 
 impl Pieces {
-    /// Whether any of the files was cut short while it was read.
+    /// Whether any of the files was truncated while it was read.
     pub(super) fn are_cut(&self) -> bool {
         self.files.iter().any(Bytes::is_cut)
     }
 
-    /// Gives the memory of the files back that were looked at.
+    /// Releases the memory of the files.
     pub(super) fn let_go(&self) {
         self.files.iter().for_each(Bytes::let_go);
     }
 
     /// The unit of split DWARF that an address needs.
-    pub(super) fn find(&self, wanted: &SplitDwarfLoad<Reader>) -> Option<Arc<Dwarf<Reader>>> {
+    pub(crate) fn find(&self, wanted: &SplitDwarfLoad<Reader>) -> Option<Arc<Dwarf<Reader>>> {
         let packed = self.package.as_ref();
         if let Some(unit) =
             packed.and_then(|package| package.find_cu(wanted.dwo_id, &wanted.parent).ok()?)
@@ -186,7 +185,7 @@ impl Pieces {
     }
 }
 
-/// The unit in a `.dwo` file, if it is the one wanted.
+/// The unit in a `.dwo` file, if it is the wanted one.
 fn unit(path: &Path, wanted: &SplitDwarfLoad<Reader>) -> Option<Dwarf<Reader>> {
     let bytes = map(path)?;
     let object = object::File::parse(&*bytes).ok()?;

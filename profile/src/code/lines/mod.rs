@@ -1,9 +1,8 @@
-//! Source lines: what DWARF says of addresses.
+//! Source lines of addresses, from DWARF.
 //!
-//! Read from the program, or from the debug file that belongs to it, with the
-//! pieces that `-gsplit-dwarf` and `dwz` put elsewhere. Units are read when the
-//! first of their addresses is asked for; whoever has many addresses has them
-//! looked up together, which keeps the answers and none of the units.
+//! Read from the program or its debug file, with the parts that `-gsplit-dwarf` and `dwz` store
+//! elsewhere. Units are parsed when the first of their addresses is needed; a joint look-up of many
+//! addresses keeps the results and none of the units.
 
 mod batch;
 mod bytes;
@@ -25,9 +24,9 @@ pub use cut::cut_files;
 use crate::code::debug_file::DebugDirs;
 use crate::code::demangle::demangle;
 use known::Known;
-use load::{Pieces, Reader};
+use load::Reader;
 
-pub(crate) use load::{DEEPEST, Reader as DebugReader};
+pub(crate) use load::{DEEPEST, Pieces, Reader as DebugReader};
 
 /// A line of source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,32 +51,31 @@ impl std::fmt::Display for SourceLine {
     }
 }
 
-/// A function that an address belongs to, and where in its source.
+/// A function that contains an address, and the source line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Its name, demangled.
     pub function: Option<Arc<str>>,
-    /// The line: of the address itself in the innermost, of the call that was
-    /// inlined in the others.
+    /// The line: of the address in the innermost frame, of the inlined call in the others.
     pub source: Option<SourceLine>,
 }
 
-/// Where the code of a line lies.
+/// The code of a source line.
 #[derive(Debug, Default)]
 pub(crate) struct CodeOfLine {
     /// Its addresses.
     pub(crate) ranges: Vec<Range<u64>>,
-    /// Whether a file of that name has code at all.
+    /// Whether any code belongs to a file with that name.
     pub(crate) has_file: bool,
-    /// The files of that name with code of the line, each written one way.
+    /// The files with that name that have code of the line, normalized.
     pub(crate) files: BTreeSet<String>,
-    /// The nearest lines of those files that have code, below and above.
+    /// The nearest lines of those files with code, below and above.
     pub(crate) below: Option<u32>,
     pub(crate) above: Option<u32>,
 }
 
 impl CodeOfLine {
-    /// Puts the ranges in order, those that touch together.
+    /// Sorts and merges the ranges.
     pub(crate) fn settle(&mut self) {
         self.ranges.sort_by_key(|range| (range.start, range.end));
         let mut joined: Vec<Range<u64>> = Vec::new();
@@ -94,16 +92,16 @@ impl CodeOfLine {
 /// The debug information of one program.
 pub(crate) struct Lines {
     dwarf: Arc<Dwarf<Reader>>,
-    /// Whether its units may be read one by one.
+    /// Whether its units may be read separately.
     alone: bool,
     pieces: Pieces,
-    /// What was parsed for addresses that were asked for one by one.
+    /// Data parsed for single look-ups.
     context: OnceCell<Option<Context<Reader>>>,
-    /// Whether functions and what was inlined into them can be parsed.
+    /// Whether functions and inlined calls can be parsed.
     shallow: OnceCell<bool>,
-    /// Names of files, each once.
+    /// Names of files, each stored once.
     names: RefCell<HashSet<Arc<str>>>,
-    /// Addresses that were asked for together.
+    /// The results of joint look-ups.
     known: Known,
 }
 
@@ -114,8 +112,8 @@ impl std::fmt::Debug for Lines {
 }
 
 impl Lines {
-    /// Finds and opens the debug information of a program; `None` where there
-    /// is none, or none that can be read.
+    /// Finds and opens the debug information of a program; `None` if there is none that is
+    /// readable.
     pub(crate) fn of(program: &Path, dirs: &DebugDirs) -> Option<Lines> {
         let (mut dwarf, pieces) = load::load(program, dirs)?;
         let alone = batch::stand_alone(&dwarf);
@@ -134,19 +132,18 @@ impl Lines {
         })
     }
 
-    /// All of it, for whoever reads more of it than lines.
-    pub(crate) fn into_dwarf(self) -> Arc<Dwarf<Reader>> {
-        self.dwarf
+    /// All of it, for callers that need more than lines.
+    pub(crate) fn into_parts(self) -> (Arc<Dwarf<Reader>>, Pieces) {
+        (self.dwarf, self.pieces)
     }
 
-    /// Whether what was read is not what the files held.
+    /// Whether a file was truncated, so that results are wrong.
     pub(crate) fn is_cut(&self) -> bool {
         self.pieces.are_cut()
     }
 
-    /// Looks addresses up, all at once and in order: what
-    /// [`source`](Self::source) and [`frames`](Self::frames) say of them is
-    /// known then, and nothing else is kept.
+    /// Looks up many addresses at once: afterwards [`source`](Self::source) and
+    /// [`frames`](Self::frames) know them, and nothing else is kept.
     pub(crate) fn look_up(&mut self, mut addrs: Vec<u64>) {
         addrs.retain(|addr| !self.known.has(*addr));
         addrs.sort_unstable();
@@ -182,7 +179,7 @@ impl Lines {
         if let Some(known) = self.known.source(addr) {
             return known;
         }
-        // The last address has none behind it, which lookups count with.
+        // Look-ups add 1 to the address, which must not overflow.
         addr.checked_add(1)?;
         let location = self.context()?.find_location(addr).ok()??;
         self.line(&location)
@@ -226,6 +223,13 @@ impl Lines {
         new
     }
 
+    /// The lines that have code within some addresses.
+    pub(crate) fn lines_within(&self, within: Range<u64>) -> Vec<SourceLine> {
+        let rows = self.context().map(|all| all.find_location_range(within.start, within.end));
+        let Some(Ok(rows)) = rows else { return Vec::new() };
+        rows.filter_map(|(_, _, location)| self.line(&location)).collect()
+    }
+
     /// Adds the code of a line within some addresses.
     pub(crate) fn code_of_line(
         &self,
@@ -256,7 +260,7 @@ impl Lines {
     }
 }
 
-/// The answer to a question, with the units of split DWARF that it needs.
+/// Completes a look-up, with the units of split DWARF that it needs.
 fn answer<L>(mut lookup: LookupResult<L>, pieces: &Pieces) -> L::Output
 where
     L: LookupContinuation<Buf = Reader>,
@@ -271,20 +275,20 @@ where
     }
 }
 
-/// File and line; line 0 is code that belongs to no line.
+/// File and line; line 0 means code without a line.
 fn line_of<'a>(location: &addr2line::Location<'a>) -> Option<(&'a str, u32)> {
     let line = location.line.filter(|line| *line > 0)?;
     Some((location.file?, line))
 }
 
-/// Whether a path ends with the folders and the name that somebody wrote.
+/// Whether a path ends with the given folders and name.
 fn is_file(path: &str, wanted: &str) -> bool {
     let wanted = wanted.strip_prefix("./").unwrap_or(wanted);
     path.strip_suffix(wanted)
         .is_some_and(|before| before.is_empty() || before.ends_with('/') || wanted.starts_with('/'))
 }
 
-/// A path without `.` and `..`, which compilers write in many ways.
+/// A path without `.` and `..`, which compilers write in different ways.
 fn plain(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

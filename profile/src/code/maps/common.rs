@@ -1,107 +1,77 @@
-//! One layout for many processes.
+//! A common address layout for many processes.
 //!
-//! Every process has the files that it runs at other addresses, and a branch
-//! is counted by its addresses. A recording of a whole machine can have any
-//! number of processes: branches of all but the first are moved to where an
-//! earlier process had the same files, and so counted with its own. What grows
-//! is then the code that ran, not the number of those who ran it.
+//! Every process maps its files at other addresses, and branches are counted by address. A
+//! recording of a whole machine can have any number of processes, so branches of later processes
+//! are moved to where an earlier process had the same files, and counted together. Memory then
+//! grows with the executed code, not with the number of processes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use lbr_msr::record::Head;
 
-use super::{KERNEL, Mapping, Maps, Owner, Space, overlapped};
+use super::{KERNEL, Mapping, Mappings, Maps, Owner, Space, covering, overlapped};
 use crate::read::names;
 use crate::read::note::Source;
 use crate::read::stack::{Entries, RawBranch, SampleHead};
 
-/// Layouts at most. Another is begun where a process has something where all
-/// others have something else: programs that are not position-independent lie
-/// at the same address.
+/// Maximum number of layouts. A new one starts if a process conflicts with all others: programs
+/// that are not position-independent have the same addresses.
 const LAYOUTS: usize = 256;
 
-/// Parts of files that all of them have at most.
+/// Maximum total number of parts of files in them.
 const PARTS: usize = 1 << 17;
 
-/// The same bytes of the same file: file, first byte, length.
+/// Bytes of a file: file, first byte, length.
 type Part = (usize, u64, u64);
 
 /// The layouts of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Common {
-    /// The space of the first process, which keeps its addresses. Others are
-    /// moved into it where it has all that they use; nothing is added to it,
-    /// because what it has in no file nobody knows.
-    first: Option<usize>,
+    /// The first is the space of the first process, which keeps its addresses.
+    /// Others are moved into it where it has all that they use; nothing is added
+    /// to it, because the meaning of its addresses outside of files is unknown.
     layouts: Vec<Layout>,
+    /// Parts of all layouts that were added.
+    parts: usize,
     /// The process seen last, if it keeps its addresses, and its space.
     pub(super) last: Option<(Option<u32>, usize)>,
 }
 
-/// Files of many processes.
+/// The files of many processes.
 #[derive(Debug)]
 struct Layout {
-    /// The address space that stands for it.
+    /// The address space that has its mappings.
     space: usize,
-    /// What lies where.
+    /// Where each part is; in the first layout another mapping may have replaced it.
     parts: HashMap<Part, u64>,
 }
 
-/// The way of a process's branches into another space.
-#[derive(Debug)]
-pub(super) struct Translation {
-    space: usize,
-    /// First address, length, and what is added to the addresses; sorted.
-    shifts: Box<[(u64, u64, u64)]>,
-    /// Numbers may stand for names.
-    has_names: bool,
-}
-
-impl Translation {
-    fn address(&self, addr: u64, last: &mut usize) -> Option<u64> {
-        // The kernel is everybody's, and so are names.
-        if addr >= KERNEL || self.has_names && names::is_name(addr) {
-            return Some(addr);
-        }
-        let inside = |at: usize| {
-            let (start, len, shift) = *self.shifts.get(at)?;
-            (addr.wrapping_sub(start) < len).then(|| addr.wrapping_add(shift))
-        };
-        // Mostly the file of the address before.
-        inside(*last).or_else(|| {
-            let after = self.shifts.partition_point(|(start, ..)| *start <= addr);
-            *last = after.checked_sub(1)?;
-            inside(*last)
-        })
+impl Layout {
+    /// What to add to addresses of a mapping to have them in the layout.
+    fn shift(&self, map: &Mapping, spaces: &[Space]) -> Option<u64> {
+        let start = *self.parts.get(&part(map))?;
+        let there = covering(&spaces.get(self.space)?.mappings, start)?;
+        (there.start == start && part(there) == part(map)).then(|| start.wrapping_sub(map.start))
     }
 
-    /// The entries as they would be in the layout, into an empty list; `false`,
-    /// and none, where an address lies in no file that is there.
-    fn entries(&self, entries: &Entries<'_>, into: &mut Vec<RawBranch>) -> bool {
-        let mut last = 0;
-        let mut all = true;
-        entries.for_each(|branch| {
-            if branch.is_empty() {
-                into.push(branch);
-                return;
-            }
-            let ends = (self.address(branch.from, &mut last), self.address(branch.to, &mut last));
-            match ends {
-                (Some(from), Some(to)) => into.push(RawBranch { from, to, ..branch }),
-                _ => all = false,
-            }
-        });
-        if !all {
-            into.clear();
+    fn has_room(&self, map: &Mapping, spaces: &[Space]) -> bool {
+        let space = spaces.get(self.space);
+        space.is_some_and(|space| overlapped(&space.mappings, map).next().is_none())
+    }
+}
+
+impl Common {
+    /// The first process has mapped something more.
+    pub(super) fn mapped(&mut self, space: usize, map: &Mapping) {
+        if let Some(first) = self.layouts.first_mut().filter(|first| first.space == space) {
+            first.parts.insert(part(map), map.start);
         }
-        all
     }
 }
 
 impl Maps {
-    /// The address space that a stack is counted in, its entries there, and
-    /// whether those are at other addresses than recorded, for which `room` is.
+    /// The address space in which a stack is counted, its entries there, and whether they were
+    /// moved (into `room`).
     pub(crate) fn settle<'a>(
         &mut self,
         head: &SampleHead,
@@ -109,7 +79,7 @@ impl Maps {
         room: &'a mut Vec<RawBranch>,
     ) -> (usize, Entries<'a>, bool) {
         room.clear();
-        // Mostly the process of the stack before.
+        // Usually the process of the previous stack.
         let last = self.common.last.filter(|(pid, _)| *pid == head.pid);
         let space = last.map_or_else(|| self.current_space(head.pid), |(_, space)| space);
         self.gather_evidence(space, &entries);
@@ -117,18 +87,13 @@ impl Maps {
             return (space, entries, false);
         }
         let used = self.spaces.get(space).is_none_or(|space| space.used);
-        // Ours are followed from stack to stack, at the addresses that they have.
+        // Our own recordings are followed from stack to stack at their original addresses.
         let alone = head.source == Source::Unsaid && head.integrity.head == Head::Unknown;
         if alone && !used && head.pid.is_some() {
-            match self.common.first {
-                None => self.common.first = Some(space),
-                Some(first) => {
-                    for way in self.ways(space, first) {
-                        if way.entries(&entries, room) {
-                            return (way.space, Entries::Parsed(room), true);
-                        }
-                    }
-                }
+            if self.common.layouts.is_empty() {
+                self.begin_layouts(space);
+            } else if let Some(layout) = self.translate(space, &entries, room) {
+                return (layout, Entries::Parsed(room), true);
             }
         }
         if let Some(space) = self.spaces.get_mut(space) {
@@ -138,75 +103,102 @@ impl Maps {
         (space, entries, false)
     }
 
-    /// Where the branches of a process may go, the first choice first.
-    fn ways(&mut self, index: usize, first: usize) -> &[Translation] {
-        let known = |space: &Space| space.ways.is_some();
-        if !self.spaces.get(index).is_some_and(known) {
-            let mappings = |index| {
-                let space: Option<&Space> = self.spaces.get(index);
-                let all = space.into_iter().flat_map(|space| space.mappings.values());
-                all.filter(|map| self.is_shared(map.file)).copied().collect::<Vec<Mapping>>()
-            };
-            let ours = mappings(index);
-            let theirs = mappings(first).iter().map(|map| (part(map), map.start)).collect();
-            let has_names = self.named.current().is_some();
-            let mut ways = vec![way(&ours, &Layout { space: first, parts: theirs }, has_names)];
-            ways.extend(self.layout(&ours).map(|layout| way(&ours, layout, has_names)));
-            if let Some(space) = self.spaces.get_mut(index) {
-                space.ways = Some(ways);
-            }
-        }
-        self.spaces.get(index).and_then(|space| space.ways.as_deref()).unwrap_or_default()
+    fn begin_layouts(&mut self, first: usize) {
+        let space = self.spaces.get(first);
+        let all = space.into_iter().flat_map(|space| space.mappings.values());
+        let parts = all.map(|map| (part(map), map.start)).collect();
+        self.common.layouts.push(Layout { space: first, parts });
     }
 
-    /// A layout that has room for all of these mappings, which it has then.
-    /// `None` where there is none, and cannot be another.
-    fn layout(&mut self, mappings: &[Mapping]) -> Option<&Layout> {
-        let spaces = &self.spaces;
-        let room = |layout: &Layout| {
-            let Some(space) = spaces.get(layout.space) else { return false };
-            mappings.iter().all(|map| {
-                layout.parts.contains_key(&part(map)) || overlapped(&space.mappings, map).is_empty()
-            })
+    /// Writes the entries as they would be in a layout into an empty list and
+    /// returns the layout's space. `None` if an address is in no file, or if no
+    /// layout has room: the list is empty then.
+    fn translate(
+        &mut self,
+        space: usize,
+        entries: &Entries<'_>,
+        into: &mut Vec<RawBranch>,
+    ) -> Option<usize> {
+        let mappings = self.mappings_of(space, entries)?;
+        let at = self.layout(space, &mappings)?;
+        let layout = self.common.layouts.get(at)?;
+        let shifts: Option<Vec<(Mapping, u64)>> =
+            mappings.iter().map(|map| Some((*map, layout.shift(map, &self.spaces)?))).collect();
+        let shifts = shifts?;
+        let moved = |addr: u64| {
+            let of = shifts.iter().find(|(map, _)| addr.wrapping_sub(map.start) < map.len);
+            of.map_or(addr, |(_, shift)| addr.wrapping_add(*shift))
         };
-        let parts: usize = self.common.layouts.iter().map(|layout| layout.parts.len()).sum();
-        if parts + mappings.len() > PARTS {
-            return None;
-        }
-        let known = self.common.layouts.iter().position(room);
-        let at = match known {
-            Some(at) => at,
-            None if self.common.layouts.len() < LAYOUTS => {
-                let owner = Owner { recording: self.recording, pid: None };
-                let named = self.named.current();
-                self.spaces.push(Space { used: true, named, ..Space::new(owner, Arc::default()) });
-                let space = self.spaces.len() - 1;
-                self.common.layouts.push(Layout { space, parts: HashMap::new() });
-                self.common.layouts.len() - 1
+        entries.for_each(|branch| {
+            let (from, to) = (moved(branch.from), moved(branch.to));
+            into.push(RawBranch { from, to, ..branch });
+        });
+        Some(layout.space)
+    }
+
+    /// The mappings that the addresses of a stack are in; `None` if one is in no
+    /// file. The kernel's addresses are everybody's, and so are names.
+    fn mappings_of(&self, space: usize, entries: &Entries<'_>) -> Option<Vec<Mapping>> {
+        let has_names = self.named.current().is_some();
+        let space = self.spaces.get(space)?;
+        let mut found: Vec<Mapping> = Vec::new();
+        let mut all = true;
+        let mut add = |addr: u64| {
+            let known = |map: &Mapping| addr.wrapping_sub(map.start) < map.len;
+            if addr >= KERNEL || has_names && names::is_name(addr) || found.iter().any(known) {
+                return true;
             }
+            let map = covering(&space.mappings, addr).filter(|map| self.is_shared(map.file));
+            found.extend(map);
+            map.is_some()
+        };
+        entries.for_each(|branch| {
+            all = all && (branch.is_empty() || add(branch.from) && add(branch.to));
+        });
+        all.then_some(found)
+    }
+
+    /// The number of a layout that has these mappings, to which they are added if
+    /// there is room: the first, the one of this process's last stack, or another.
+    fn layout(&mut self, space: usize, mappings: &[Mapping]) -> Option<usize> {
+        let (spaces, common) = (&self.spaces, &self.common);
+        let may_grow = common.parts + mappings.len() <= PARTS;
+        let fits = |at: usize| {
+            let layout = common.layouts.get(at)?;
+            let fits = mappings.iter().all(|map| {
+                layout.shift(map, spaces).is_some()
+                    || at > 0 && may_grow && layout.has_room(map, spaces)
+            });
+            fits.then_some(at)
+        };
+        let last = spaces.get(space)?.layout;
+        let known = fits(0).or_else(|| fits(last));
+        let at = match known.or_else(|| (1..common.layouts.len()).find_map(fits)) {
+            Some(at) => at,
+            None if may_grow && common.layouts.len() <= LAYOUTS => self.new_layout(),
             None => return None,
         };
+        self.spaces.get_mut(space)?.layout = at;
         let layout = self.common.layouts.get_mut(at)?;
-        let space = self.spaces.get_mut(layout.space)?;
-        let lying = Arc::make_mut(&mut space.mappings);
         for map in mappings {
-            layout.parts.entry(part(map)).or_insert_with(|| {
-                lying.insert(map.start, *map);
-                map.start
-            });
+            if layout.shift(map, &self.spaces).is_none() {
+                layout.parts.insert(part(map), map.start);
+                self.common.parts += 1;
+                self.spaces.get_mut(layout.space)?.mappings.insert(*map);
+            }
         }
-        Some(layout)
+        Some(at)
     }
-}
 
-/// From the addresses of these mappings to those in a layout, as far as it has
-/// them.
-fn way(ours: &[Mapping], layout: &Layout, has_names: bool) -> Translation {
-    let shifts = ours.iter().filter_map(|map| {
-        let start = layout.parts.get(&part(map))?;
-        Some((map.start, map.len, start.wrapping_sub(map.start)))
-    });
-    Translation { space: layout.space, shifts: shifts.collect(), has_names }
+    fn new_layout(&mut self) -> usize {
+        let owner = Owner { recording: self.recording, pid: None };
+        let named = self.named.current();
+        let space = Space { used: true, named, ..Space::new(owner, Mappings::default()) };
+        self.spaces.push(space);
+        let space = self.spaces.len() - 1;
+        self.common.layouts.push(Layout { space, parts: HashMap::new() });
+        self.common.layouts.len() - 1
+    }
 }
 
 fn part(map: &Mapping) -> Part {

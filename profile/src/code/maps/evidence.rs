@@ -1,10 +1,9 @@
-//! Whether a file is the one that was recorded: its code, held against the
-//! branches that came from it, and against the straight code between them.
+//! Checks whether a file is the recorded one, by comparing its code with the recorded branches and
+//! fall-through ranges.
 //!
-//! A branch comes from a branch instruction, and a direct one goes where that
-//! says. In another build of the file hardly any does. Single branches prove
-//! nothing: signals and aborted transactions leave code at any instruction, and
-//! some programs rewrite their own.
+//! A branch comes from a branch instruction, and a direct one goes to that instruction's target. In
+//! another build of the file hardly any does. Single branches prove nothing: signals and
+//! transaction aborts leave code at any instruction, and some programs modify their code.
 
 use std::collections::HashSet;
 
@@ -17,23 +16,21 @@ use crate::read::address::crosses;
 use crate::read::stack::{Entries, RawBranch};
 use lbr_msr::record::BranchType;
 
-/// Branches of a file that are held against its code at most.
+/// Maximum number of branches per file to compare.
 const MOST: usize = 128;
-/// Straight code that is longer is not looked at, bytes.
+/// Longer fall-through ranges are not checked, bytes.
 const LONGEST: u64 = 256;
-/// Stacks whose branches are all looked at; of those behind one of so many.
+/// Number of stacks whose branches are all checked; afterwards one of that many.
 const FIRST: u64 = 1024;
 const ONE_OF: u64 = 64;
-/// Branches that the code contradicts, from which on it is another file: where
-/// nearly all are such, and where they are a quarter. Code that a program
-/// rewrites itself is less.
+/// Number of contradicting branches that prove another file, if nearly all contradict, or a
+/// quarter. Self-modified code causes fewer.
 const FEW: u32 = 3;
 const MANY: u32 = 8;
-/// Direct branches that go where the code says, from which on it is the file
-/// that was recorded, wherever that was.
+/// Number of matching direct branches that confirm the recorded file, wherever it was recorded.
 const ENOUGH: u32 = 2;
 
-/// A branch that came from a file.
+/// A branch from a file.
 #[derive(Clone, Copy, Debug)]
 struct Branch {
     offset: u64,
@@ -41,8 +38,7 @@ struct Branch {
     to: u64,
 }
 
-/// Straight code that ran: where it begins in the file, at which address, and how
-/// far behind that the last of its instructions is.
+/// A fall-through range: file offset, address, and the distance to its last instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {
     offset: u64,
@@ -50,42 +46,42 @@ struct Block {
     len: u64,
 }
 
-/// What the branches that came from a file say of it.
+/// The recorded branches of a file.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// Of several branches from one address the first.
+    /// Of several branches from one address only the first.
     branches: Vec<Branch>,
-    /// Straight code that ran, each once.
+    /// Fall-through ranges, each once.
     blocks: Vec<Block>,
-    /// What was found in the first of them.
+    /// The findings for those already compared.
     found: Findings,
 }
 
-/// How the code of a file agrees with the branches.
+/// How the code of a file matches its branches.
 #[derive(Clone, Debug, Default)]
 struct Findings {
-    /// Branches that were held against it.
+    /// Number of branches compared.
     judged: usize,
-    /// Blocks that were.
+    /// Number of blocks compared.
     judged_blocks: usize,
-    /// Blocks that no instructions make up from end to end.
+    /// Blocks that do not consist of instructions from end to end.
     impossible: u32,
-    /// Direct branches that go where the code says.
+    /// Direct branches that match their instruction's target.
     direct: u32,
-    /// Others that come from a branch instruction.
+    /// Other branches from branch instructions.
     indirect: u32,
-    /// From no branch instruction, or from outside the code.
+    /// Branches not from a branch instruction, or from outside of the code.
     no_branch: u32,
-    /// From one that leads elsewhere.
+    /// Branches from an instruction with another target.
     elsewhere: u32,
-    /// Where those that the code contradicts went, or began: those of one target,
-    /// such as a signal handler, are one.
+    /// The targets or starts of contradicting items: those with one target, such as a signal
+    /// handler, count once.
     targets: HashSet<u64>,
-    /// Where in the file the first of them came from.
+    /// File offset of the first contradiction.
     first: Option<u64>,
 }
 
-/// Why a file is not the one that was recorded.
+/// Why a file is not the recorded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contradiction {
     pub(super) no_branch: u32,
@@ -109,17 +105,17 @@ impl Evidence {
         }
     }
 
-    /// Whether no branch came from it.
+    /// Whether there are no branches from the file.
     pub(super) fn is_empty(&self) -> bool {
         self.branches.is_empty()
     }
 
-    /// Begins anew, for another file.
+    /// Starts again, for another file.
     pub(super) fn restart(&mut self) {
         self.found = Findings::default();
     }
 
-    /// Holds the branches that are new against the code.
+    /// Compares new branches with the code.
     pub(super) fn judge(&mut self, module: &mut Module) {
         if !module.has_code() {
             return;
@@ -157,8 +153,7 @@ impl Evidence {
         }
     }
 
-    /// Whether the code belongs to the branches, which nothing but the recorded
-    /// file's does.
+    /// Whether the branches confirm that this is the recorded file.
     pub(super) fn confirms(&self) -> bool {
         self.found.direct >= ENOUGH
     }
@@ -176,7 +171,7 @@ impl Evidence {
 }
 
 impl Maps {
-    /// Remembers some branches of each file, to hold its code against.
+    /// Collects some branches of each file for comparison.
     pub(super) fn gather_evidence(&mut self, space: usize, entries: &Entries<'_>) {
         self.stacks = self.stacks.wrapping_add(1);
         if self.stacks > FIRST && !self.stacks.is_multiple_of(ONE_OF) {
@@ -196,8 +191,7 @@ impl Maps {
 }
 
 impl Maps {
-    /// Remembers some of the straight code of each file, where every branch was
-    /// recorded.
+    /// Collects some fall-through ranges of each file, if every branch was recorded.
     pub(crate) fn gather_blocks(&mut self, space: usize, blocks: impl Iterator<Item = (u64, u64)>) {
         if self.stacks > FIRST && !self.stacks.is_multiple_of(ONE_OF) {
             return;
@@ -215,7 +209,7 @@ impl Maps {
     }
 }
 
-/// Whether it may be of an event that strikes any instruction.
+/// Whether the branch may come from an event that can occur at any instruction.
 fn may_leave_anywhere(branch: &RawBranch) -> bool {
     branch.is_empty()
         || crosses(branch.from, branch.to)

@@ -1,4 +1,4 @@
-//! What was mapped: opened when the first of its addresses is asked for.
+//! Mapped files, opened when the first of their addresses is needed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,56 +16,55 @@ use super::{Location, Maps, differs};
 use crate::code::demangle::demangle;
 use crate::code::symbols::{JitMap, Module, Sources, SymbolError};
 
-/// Something that was mapped.
+/// A mapped file.
 #[derive(Debug)]
 pub(super) struct MappedFile {
     pub(super) path: String,
     pub(super) build_id: Option<Vec<u8>>,
     pub(super) kind: FileKind,
     pub(super) state: State,
-    /// Where its code was mapped from, the first of it: offset, length.
+    /// The first mapping of its code: offset, length.
     pub(super) code: Option<(u64, u64)>,
-    /// What its branches say of its code.
+    /// Evidence from its recorded branches.
     pub(super) evidence: Evidence,
-    /// The machine that it was recorded on, if that is known to be another.
+    /// The machine it was recorded on, if known to be another.
     pub(super) other_machine: Option<String>,
     /// The last recording that mapped it.
     pub(super) recording: u32,
-    /// What lies where it could be, and is another file.
+    /// Files found at its possible paths that are other files.
     rejected: Vec<(PathBuf, SymbolError)>,
-    /// Names that were asked for, as people read them: by first address and
-    /// the one behind the last. Each is asked for once an address in it.
+    /// Demangled names already requested, by address range. Each is requested once per address.
     demangled: RefCell<HashMap<(u64, u64), Box<str>>>,
 }
 
-/// What it is.
+/// The kind of a mapped file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
-    /// A file: offsets are its bytes.
+    /// A file: offsets are file offsets.
     Elf,
-    /// The kernel. Offsets count from its symbol `reference`, wherever it was
-    /// loaded; without one they are addresses.
+    /// The kernel. Offsets are relative to its symbol `reference`, independent of the load address;
+    /// without one they are addresses.
     Kernel { recording: u32, reference: Option<String> },
-    /// A module of the kernel, recorded at `start`. Offsets count from there.
+    /// A kernel module, recorded at `start`. Offsets are relative to it.
     Module { recording: u32, name: String, start: u64 },
-    /// Code that the kernel translated, such as a BPF program: its own name is
-    /// all there is to say. Offsets count from its start.
+    /// Code translated by the kernel, such as a BPF program: only its name is known. Offsets are
+    /// relative to its start.
     Whole { recording: u32, len: u64 },
     /// Generated code of one process, named by a list. Offsets are addresses.
     Jit { list: PathBuf },
-    /// Code that the kernel maps into processes. Offsets are its bytes.
+    /// Code that the kernel maps into processes. Offsets are relative to its start.
     Vdso,
-    /// What a recording without addresses says of a file: offsets are those of
-    /// its symbols, one after the other as they came.
+    /// A file in a recording without addresses: offsets are those of its symbols, consecutively in
+    /// order of appearance.
     Named,
-    /// Named in brackets, relative or anonymous: nothing to open.
+    /// Named in brackets, relative, or anonymous: cannot be opened.
     None,
 }
 
 impl FileKind {
-    /// What a process's mapping stands for.
+    /// The kind for a process's mapping.
     pub(super) fn of_mapping(map: &Mmap) -> FileKind {
-        // That of a process of 32 bits is another one.
+        // A 32-bit process has another vDSO.
         let wide = map.addr > u64::from(u32::MAX);
         if Path::new(&map.path).is_absolute() && !map.path.starts_with("//") {
             FileKind::Elf
@@ -76,7 +75,7 @@ impl FileKind {
         }
     }
 
-    /// What a file is of which a text says offsets.
+    /// The kind for a file with offsets in a text.
     pub(super) fn of_path(path: &str, recording: u32) -> FileKind {
         match Path::new(path).is_absolute() && !path.starts_with("//") {
             true => FileKind::Elf,
@@ -88,7 +87,7 @@ impl FileKind {
         matches!(self, FileKind::Kernel { .. } | FileKind::Module { .. } | FileKind::Whole { .. })
     }
 
-    /// The symbol that offsets in the kernel count from.
+    /// The symbol that kernel offsets are relative to.
     pub(super) fn reference(&self) -> Option<&str> {
         if let FileKind::Kernel { reference, .. } = self { reference.as_deref() } else { None }
     }
@@ -98,14 +97,13 @@ impl FileKind {
 pub(super) enum State {
     NotTried,
     Open(Box<Module>),
-    /// Names are in a list of the kernel's.
+    /// Symbols from a kernel list.
     Listed(Listed),
-    /// Names and lines are in the kernel's ELF file; those that it lacks in a
-    /// list.
+    /// Symbols and lines from the kernel's ELF file; missing symbols from a list.
     Vmlinux(Vmlinux, Option<Listed>),
     Jit(JitMap),
     Failed(SymbolError),
-    /// As another file that failed, which says why.
+    /// Unavailable like another file, which reports the reason.
     Silent,
 }
 
@@ -131,7 +129,7 @@ impl MappedFile {
         }
     }
 
-    /// Other places to look for names in. What was found stays.
+    /// Sets other places to search for symbols. Open files are kept.
     pub(super) fn look_in(&mut self, sources: &Sources) {
         match &mut self.state {
             State::Open(module) => module.look_in(&sources.debug),
@@ -139,8 +137,7 @@ impl MappedFile {
         }
     }
 
-    /// Gives up what was opened, or not, before the build id was known, where
-    /// that decides otherwise.
+    /// Discards the opened file, or the failure, if a build ID that arrived later contradicts it.
     pub(super) fn check(&mut self) {
         let again = match &self.state {
             State::Open(module) => !self.has_right_id(module),
@@ -154,14 +151,13 @@ impl MappedFile {
 
     fn has_right_id(&self, module: &Module) -> bool {
         match (self.build_id.as_deref(), module.build_id()) {
-            // It had a build id, and what is there now has none.
+            // It had a build ID, but the file found has none.
             (Some(_), None) => false,
             (recorded, found) => !differs(recorded, found),
         }
     }
 
-    /// Finds and opens the program or library that was recorded, the first that
-    /// nothing speaks against.
+    /// Finds and opens the recorded program or library: the first file without contradictions.
     fn open_program(&mut self, sources: &Sources) {
         self.state = loop {
             match self.find_program(sources) {
@@ -181,8 +177,8 @@ impl MappedFile {
         };
     }
 
-    /// Why what was opened is not what was recorded, as far as its branches say
-    /// by now. A build id says more.
+    /// Why the opened file is not the recorded one, judged by its branches so far. A build ID is
+    /// stronger evidence.
     fn doubt(&mut self, module: &mut Module) -> Option<SymbolError> {
         if self.build_id.is_some() {
             return None;
@@ -200,7 +196,7 @@ impl MappedFile {
                 first,
             });
         }
-        // What somebody put elsewhere was put there for the recording.
+        // Files in other places were put there for this recording.
         let recorded =
             self.other_machine.clone().filter(|_| module.path() == Path::new(&self.path))?;
         let confirmed = self.evidence.confirms();
@@ -245,7 +241,7 @@ impl MappedFile {
         })
     }
 
-    /// The name of a symbol as its language writes it.
+    /// The demangled name of a symbol.
     pub(super) fn demangled(&self, name: &str, range: &Range<u64>) -> String {
         let mut known = self.demangled.borrow_mut();
         let key = (range.start, range.end);
@@ -261,25 +257,23 @@ impl MappedFile {
 }
 
 impl Maps {
-    /// Path of a file, as the recording has it; generated code is
-    /// `[JIT] tid PID`, as perf calls it. `None` where the recording has symbols
-    /// without their files.
+    /// Path of a file, as recorded; for generated code `[JIT] tid PID`, as in perf. `None` if the
+    /// recording has symbols without files.
     #[must_use]
     pub fn path(&self, file: usize) -> Option<&str> {
         let said = |file: &&MappedFile| file.kind != FileKind::Named || !file.path.is_empty();
         self.files.get(file).filter(said).map(|file| file.path.as_str())
     }
 
-    /// The same of the file that a place lies in.
+    /// Path of the file that contains a location.
     #[must_use]
     pub fn path_of(&self, location: Location) -> Option<&str> {
         self.path(location.file()?)
     }
 
-    /// The byte of its file that a place is, counted from the first of it; of the
-    /// kernel from the symbol that its recorder names, of a module from its start.
-    /// `None` where only addresses count: generated code, what was recorded by
-    /// name, and what lies in no file.
+    /// The file offset of a location; in the kernel relative to the symbol that its recorder gives,
+    /// in a module to its start. `None` if only addresses exist: generated code, locations recorded
+    /// by name, and addresses outside of files.
     #[must_use]
     pub fn file_offset(&self, location: Location) -> Option<u64> {
         let Location::File { file, offset } = location else { return None };
@@ -293,12 +287,12 @@ impl Maps {
         counts.then_some(offset)
     }
 
-    /// Indexes of all that was mapped, for [`path`](Self::path).
+    /// Indices of all mapped files, for [`path`](Self::path).
     pub fn files(&self) -> Range<usize> {
         0..self.files.len()
     }
 
-    /// Opens a file, or finds out why not.
+    /// Opens a file, or records why that failed.
     pub(super) fn open(&mut self, index: usize) {
         let Some(file) = self.files.get_mut(index) else { return };
         match std::mem::replace(&mut file.state, State::NotTried) {
@@ -338,11 +332,10 @@ impl Maps {
         }
     }
 
-    /// The program or library at an index, and the address there that an
-    /// offset stands for.
+    /// The program or library with an index.
     pub(crate) fn elf(&mut self, index: usize) -> Option<&mut Module> {
-        // Asked while a recording is read, which kernel ran is not known yet,
-        // and its code would not be looked at.
+        // While a recording is read, its kernel is not yet known, and the kernel's code would not
+        // be used.
         if self.files.get(index)?.kind.is_kernel() {
             return None;
         }
@@ -350,14 +343,13 @@ impl Maps {
         self.files.get_mut(index)?.module()
     }
 
-    /// The build id of a file, where the recording has it.
+    /// The recorded build ID of a file.
     #[must_use]
     pub fn build_id(&self, file: usize) -> Option<&[u8]> {
         self.files.get(file)?.build_id.as_deref()
     }
 
-    /// Whether a file that somebody names is the one of an index, as far as
-    /// build ids say.
+    /// Whether a given file has the build ID of a mapped one.
     pub(crate) fn check_build(&self, index: usize, module: &Module) -> Result<(), SymbolError> {
         let recorded = self.build_id(index);
         let found = module.build_id();
@@ -371,17 +363,17 @@ impl Maps {
         })
     }
 
-    /// Whether what lies where a place was recorded is another file.
+    /// Whether the file at a location's path is not the recorded one.
     pub(crate) fn is_of_other_file(&self, location: Location) -> bool {
         let Location::File { file, .. } = location else { return false };
         let failure = self.files.get(file).and_then(|file| file.state.failure());
         failure.is_some_and(SymbolError::is_other_file)
     }
 
-    /// Whether there is any such file, as far as all branches say that were seen.
+    /// Whether there is any such file, judged by all branches so far.
     pub(crate) fn has_other_files(&mut self) -> bool {
         for index in self.files() {
-            // Those that no branch came from say nothing.
+            // Files without branches give no evidence.
             if self.files.get(index).is_some_and(|file| !file.evidence.is_empty()) {
                 self.open(index);
             }
@@ -389,7 +381,12 @@ impl Maps {
         self.failures().any(SymbolError::is_other_file)
     }
 
-    /// Why files gave no symbols, each once.
+    /// Why a file gave no symbols.
+    pub(crate) fn failure(&self, file: usize) -> Option<&SymbolError> {
+        self.files.get(file)?.state.failure()
+    }
+
+    /// Why files gave no symbols, each reason once.
     pub fn failures(&self) -> impl Iterator<Item = &SymbolError> {
         self.files.iter().filter_map(|file| file.state.failure())
     }

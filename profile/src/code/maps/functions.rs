@@ -1,39 +1,38 @@
-//! Which function a place belongs to, and where the functions of a name lie.
+//! The function at a location, and the functions with a name.
 
 use std::ops::Range;
 
 use super::files::{FileKind, State};
-use super::{Location, Mapping, Maps};
+use super::{Location, Mapping, Maps, Space};
 use crate::code::demangle::{Called, Nearest, demangle};
 use crate::code::symbols::SymbolExtent;
 use crate::read::names::REACH;
 
-/// A symbol and the place in it.
+/// A symbol and an offset in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Name, demangled.
+    /// Demangled name.
     pub name: String,
     /// Bytes from its start.
     pub offset: u64,
 }
 
-/// A function: its name, and where its code lies.
+/// A function: its name and its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Name, demangled.
+    /// Demangled name.
     pub name: String,
-    /// Index of the file that it lies in.
+    /// Index of its file.
     pub file: usize,
-    /// Its bytes in that file, as [`Location::File`] counts them.
+    /// Its bytes in that file, as offsets of [`Location::File`].
     pub offsets: Range<u64>,
-    /// Its first address as the file's symbol table counts, which is what a
-    /// disassembler prints; where there is no file, as it was recorded. 0 where
-    /// it was recorded by its name alone.
+    /// Its first address in the file's symbol table, as disassemblers print it; without a file, as
+    /// recorded. 0 if recorded only by name.
     pub address: u64,
 }
 
 impl Function {
-    /// Whether a place lies in it.
+    /// Whether the function contains a location.
     #[must_use]
     pub fn contains(&self, location: Location) -> bool {
         matches!(location, Location::File { file, offset }
@@ -42,8 +41,7 @@ impl Function {
 }
 
 impl Maps {
-    /// The symbol that covers a place: its name as the file has it, its bytes,
-    /// its address.
+    /// The symbol that covers a location: its name as in the file, its bytes, its address.
     fn covering(&mut self, location: Location) -> Option<(String, usize, Range<u64>, u64)> {
         let (index, offset) = match location {
             Location::File { file, offset } => (file, offset),
@@ -80,7 +78,7 @@ impl Maps {
         }
     }
 
-    /// The symbol at a place.
+    /// The symbol at a location.
     pub fn name(&mut self, location: Location) -> Option<Named> {
         let at = match location {
             Location::File { offset, .. } => offset,
@@ -90,15 +88,14 @@ impl Maps {
         Some(Named { name, offset: at.wrapping_sub(range.start) })
     }
 
-    /// The function at a place, with all its code. `None` where no symbol
-    /// covers it, or it lies in no file.
+    /// The function at a location, with all its code. `None` if no symbol covers it, or it is
+    /// outside of files.
     pub fn function(&mut self, location: Location) -> Option<Function> {
         let (name, file, offsets, address) = self.covering(location)?;
         (file != usize::MAX).then_some(Function { name, file, offsets, address })
     }
 
-    /// The functions that a person means by a name, in all that was mapped or in
-    /// the files whose path ends so.
+    /// The functions that match a name, in all mapped files or those whose path ends with `file`.
     pub(crate) fn functions_called(&mut self, file: Option<&str>, name: &str) -> Vec<Function> {
         let wanted = Called::new(name);
         let mut nearest = Nearest::default();
@@ -115,7 +112,7 @@ impl Maps {
         for function in &mut found {
             let Function { file, offsets, .. } = function;
             let at = Location::File { file: *file, offset: offsets.start };
-            // Of several symbols of one place the one that views print.
+            // Of several symbols at one address, the one that views print.
             let shown = self.function(at).filter(|shown| shown.offsets.start == offsets.start);
             function.name = shown.map_or_else(|| function.name.clone(), |shown| shown.name);
         }
@@ -123,15 +120,15 @@ impl Maps {
         found
     }
 
-    /// The names of functions nearest to one that none has.
+    /// Suggestions for an unknown function name.
     pub fn instead_of(&mut self, name: &str) -> String {
         let mut names: Vec<String> = Vec::new();
         self.each_function(None, |symbol, _, _, _| names.push(symbol.to_owned()));
         Called::new(name).instead(names.iter().map(String::as_str))
     }
 
-    /// Looks at every function of the files that were mapped, or of those whose
-    /// path ends so: its name as the file has it, the file, its bytes, its address.
+    /// Visits every function of the mapped files, or of those whose path ends with `file`: its name
+    /// as in the file, the file, its bytes, its address.
     pub(super) fn each_function(
         &mut self,
         path: Option<&str>,
@@ -186,20 +183,24 @@ impl Maps {
         }
     }
 
-    /// An address that the recording has for a function of a file: the first that
-    /// it was mapped at.
+    /// A recorded address of a function: in the first mapping of its file.
     pub(crate) fn recorded_address(&self, function: &Function) -> Option<u64> {
         let start = function.offsets.start;
-        let mappings = self.spaces.iter().flat_map(|space| space.mappings.values());
-        let holds = |map: &&Mapping| {
-            map.file == function.file && start.checked_sub(map.pgoff).is_some_and(|at| at < map.len)
+        let lowest = |replaced: bool| {
+            let spaces = self.spaces.iter().filter(|space| space.replaced == replaced);
+            let maps =
+                spaces.flat_map(|space| space.mappings.values().map(move |map| (space, map)));
+            let holds = |(space, map): &(&Space, &Mapping)| {
+                self.file_of(space, map) == function.file
+                    && start.checked_sub(map.pgoff).is_some_and(|at| at < map.len)
+            };
+            maps.filter(holds).map(|(_, map)| map.start.wrapping_add(start - map.pgoff)).min()
         };
-        let mapped = mappings.filter(holds).min_by_key(|map| map.start);
-        mapped.map(|map| map.start.wrapping_add(start - map.pgoff))
+        lowest(false).or_else(|| lowest(true))
     }
 }
 
-/// Whether a path ends with the folders and the name that somebody wrote.
+/// Whether a path ends with the given folders and name.
 fn ends(path: &str, wanted: &str) -> bool {
     path.strip_suffix(wanted).is_some_and(|before| before.is_empty() || before.ends_with('/'))
 }

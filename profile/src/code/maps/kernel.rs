@@ -1,5 +1,4 @@
-//! The kernel of a recording: where it lay, who it was, and whose names are
-//! right for it.
+//! The kernel of a recording: its address, its identity, and the symbols that are valid for it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,7 +23,7 @@ pub(super) struct Kernel {
     pub(super) recorded: RecordedKernel,
 }
 
-/// Who a recorded kernel was, as far as the recording says.
+/// The identity of a recorded kernel, as far as the recording contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordedKernel {
     pub(super) release: Option<String>,
@@ -33,7 +32,7 @@ pub(super) struct RecordedKernel {
 }
 
 impl RecordedKernel {
-    /// Whether it is the one that runs here, by build id, else by release.
+    /// Whether it is the running kernel, by build ID, or else by release.
     pub(super) fn check(&self, running: &RunningKernel) -> Result<(), SymbolError> {
         let other =
             |recorded: String, running: String| Err(SymbolError::OtherKernel { recorded, running });
@@ -54,8 +53,8 @@ impl RecordedKernel {
         }
     }
 
-    /// The machine it ran on, if that is not this one: another name, else another
-    /// release of the kernel.
+    /// The recorded machine if it is not this one: another host name, or else another kernel
+    /// release.
     fn machine_other_than(&self, running: &RunningKernel) -> Option<String> {
         let other = |recorded: &Option<String>, here: &Option<String>| {
             let both = recorded.as_ref().zip(here.as_ref());
@@ -67,7 +66,7 @@ impl RecordedKernel {
         name.or_else(release)
     }
 
-    /// Whether it is the kernel of another recording too.
+    /// Whether it is also the kernel of another recording.
     pub(super) fn is(&self, other: &RecordedKernel) -> bool {
         match (&self.build_id, &other.build_id) {
             (Some(a), Some(b)) => a == b,
@@ -81,16 +80,16 @@ impl RecordedKernel {
     }
 }
 
-/// Lists that were read, `None` where they could not be.
+/// Lists already read, `None` if unreadable.
 pub(super) type Lists = HashMap<PathBuf, Option<Arc<KernelSymbols>>>;
 
-/// The functions of the kernel, or of a module of it.
+/// The functions of the kernel, or of one of its modules.
 #[derive(Debug)]
 pub(super) struct Listed {
     symbols: Arc<KernelSymbols>,
-    /// "" is the kernel itself.
+    /// "" is the kernel.
     module: String,
-    /// What to add to offsets to have addresses of the list.
+    /// Add this to offsets to get addresses in the list.
     pub(super) base: u64,
 }
 
@@ -99,15 +98,14 @@ impl Listed {
         self.symbols.at(&self.module, self.base.wrapping_add(offset))
     }
 
-    /// The function at an offset in a file of the maps: its name, its offsets,
-    /// its address.
+    /// The function at an offset: its name, its offsets, its address.
     pub(super) fn covering(
         &self,
         file: usize,
         offset: u64,
     ) -> Option<(String, usize, Range<u64>, u64)> {
         let SymbolExtent { name, addr, end } = self.at(offset)?;
-        // The last has no end: what is asked for is in it, no more.
+        // The last has no end: assume that it covers the requested offset.
         let end = end.map_or(offset.wrapping_add(1), |end| end.wrapping_sub(self.base));
         Some((name.to_owned(), file, addr.wrapping_sub(self.base)..end, addr))
     }
@@ -118,10 +116,11 @@ impl Listed {
 }
 
 impl Maps {
-    /// What the recording says about itself: build ids, and which kernel ran.
-    /// Comes when it was read to its end.
+    /// Adds the recording's metadata: build IDs, and the recorded kernel. Called at the end of the
+    /// recording.
     pub fn recorded(&mut self, info: &FileInfo) {
         self.build_ids(&info.build_ids);
+        self.programs.command(&info.cmdline);
         self.expect_kernel(info);
         let kernel = self.kernels.get(self.recording as usize).map(|kernel| &kernel.recorded);
         if let Some(machine) =
@@ -133,7 +132,7 @@ impl Maps {
             }
         }
         self.join_kernels();
-        // Whose it is may be known only now.
+        // The vDSO's kernel may be known only now.
         for file in self.files.iter_mut().filter(|file| file.kind == FileKind::Vdso) {
             if matches!(file.state, State::Silent) {
                 file.state = State::NotTried;
@@ -141,7 +140,7 @@ impl Maps {
         }
     }
 
-    /// Which kernel ran, as far as the recording and its mappings say so far.
+    /// Sets the recorded kernel, as far as the recording and its mappings tell.
     pub(super) fn expect_kernel(&mut self, info: &FileInfo) {
         let known = self.by_path.get(KERNEL_NAME).and_then(|&file| self.files.get(file));
         let listed = info.build_ids.iter().find(|(path, _)| path.starts_with(KERNEL_NAME));
@@ -156,8 +155,8 @@ impl Maps {
         }
     }
 
-    /// The same kernel in an earlier recording: its code is one, wherever it
-    /// was loaded.
+    /// Merges the kernel with the same one of an earlier recording, independent of its load
+    /// address.
     fn join_kernels(&mut self) {
         let Some((ours, earlier)) = self.kernels.split_last_mut() else { return };
         let Some(same) = earlier.iter().find(|kernel| kernel.recorded.is(&ours.recorded)) else {
@@ -166,21 +165,24 @@ impl Maps {
         let key = |file: usize| {
             self.files.get(file).map(|file| (file.path.as_str(), file.kind.reference()))
         };
-        for mapping in ours.mappings.values_mut() {
-            let theirs =
-                same.mappings.values().find(|theirs| key(theirs.file) == key(mapping.file));
-            if let Some(theirs) = theirs {
-                mapping.file = theirs.file;
-            }
+        let mut theirs: HashMap<_, usize> = HashMap::new();
+        for mapping in same.mappings.values() {
+            theirs.entry(key(mapping.file)).or_insert(mapping.file);
         }
+        let moved: Vec<Mapping> = ours
+            .mappings
+            .values()
+            .filter_map(|ours| Some(Mapping { file: *theirs.get(&key(ours.file))?, ..*ours }))
+            .collect();
+        moved.into_iter().for_each(|mapping| ours.mappings.insert(mapping));
     }
 
-    /// A mapping of the kernel, or of a module of it.
+    /// Handles a mapping of the kernel, or of one of its modules.
     pub(super) fn kernel_mmap(&mut self, map: &Mmap) {
         let recording = self.recording;
         let (path, kind, pgoff) = match map.path.strip_prefix(KERNEL_NAME) {
-            // Its file offset is the address of the symbol that the name ends
-            // with, at the time of the recording.
+            // Its file offset is the address, during the recording, of the symbol at the end of its
+            // name.
             Some(reference) => {
                 let known = !reference.is_empty() && map.pgoff >= KERNEL;
                 let origin = if known { map.pgoff } else { 0 };
@@ -211,8 +213,7 @@ impl Maps {
         self.kernels.get_mut(index)
     }
 
-    /// The names of the kernel or a module, if there are any for the one that
-    /// was recorded. Why there are none is said once.
+    /// The symbols of the recorded kernel or module, if available. Reports once why not.
     pub(super) fn open_kernel(&mut self, kind: &FileKind) -> State {
         let vmlinux = match kind {
             FileKind::Kernel { recording, reference: Some(reference) } => {
@@ -246,7 +247,7 @@ impl Maps {
                 (String::new(), symbols.address(reference))
             }
             FileKind::Module { name, start, .. } => {
-                // Modules may have moved, unless the list is of the recording.
+                // Modules may have moved, unless the list belongs to the recording.
                 let modules = &self.sources.kernel.modules;
                 let now = here.then(|| ModuleAddresses::read(modules).get(name)).flatten();
                 (name.clone(), Some(now.unwrap_or(*start)))
@@ -259,8 +260,7 @@ impl Maps {
         }
     }
 
-    /// The list that is right for a recorded kernel, and whether it is that of
-    /// the running one.
+    /// The list that is valid for a recorded kernel, and whether it is the running kernel's.
     fn kernel_list(&self, kind: &FileKind) -> Result<(PathBuf, bool), SymbolError> {
         if let Some(given) = &self.sources.kallsyms {
             return Ok((given.clone(), false));
@@ -272,7 +272,7 @@ impl Maps {
         let recorded = kernel.map(|kernel| kernel.recorded.clone()).unwrap_or_default();
         match recorded.check(&self.sources.kernel) {
             Ok(()) => Ok((self.sources.kernel.kallsyms.clone(), true)),
-            // perf keeps the lists of the kernels that it recorded.
+            // perf saves the lists of the kernels it recorded.
             Err(error) => match recorded.build_id {
                 Some(id) => {
                     let kept = self.sources.debug.kallsyms(&id).map(|kept| (kept, false));
@@ -283,7 +283,7 @@ impl Maps {
         }
     }
 
-    /// A list; `None` where it could not be read before.
+    /// A list; `None` if an earlier attempt to read it failed.
     fn read_list(&mut self, path: &Path) -> Result<Option<Arc<KernelSymbols>>, SymbolError> {
         if let Some(known) = self.kernel_lists.get(path) {
             return Ok(known.clone());
@@ -300,8 +300,7 @@ impl Maps {
         if said { State::Silent } else { State::Failed(error) }
     }
 
-    /// A kernel address that no mapping tells anything about: a list of names
-    /// that was given is right for it.
+    /// The function at a kernel address without a mapping, from the list that the user gave.
     pub(super) fn in_given_list(&mut self, addr: u64) -> Option<(String, usize, Range<u64>, u64)> {
         let symbols = self.given_list().filter(|_| addr >= KERNEL)?;
         let SymbolExtent { name, addr: start, end } = symbols.at_any(addr)?;
@@ -309,22 +308,21 @@ impl Maps {
         Some((name.to_owned(), usize::MAX, start..end, start))
     }
 
-    /// The list of the kernel's symbols that was given.
+    /// The list of kernel symbols that the user gave.
     pub(super) fn given_list(&mut self) -> Option<Arc<KernelSymbols>> {
         let list = self.sources.kallsyms.clone()?;
         self.read_list(&list).ok()?
     }
 }
 
-/// Whether a mapping is the kernel's own, whatever runs. A guest's kernel is
-/// another.
+/// Whether a mapping is the host kernel's. A guest's kernel is another one.
 pub(super) fn is_kernel(map: &Mmap) -> bool {
     let guest = map.path.starts_with("[guest");
     !guest
         && (map.path.starts_with(KERNEL_NAME) || (map.addr >= KERNEL && map.path != "[vsyscall]"))
 }
 
-/// The name of a module as the kernel's list has it: of `[xfs]`, and of
+/// The name of a module as in the kernel's list: of `[xfs]`, and of
 /// `/lib/modules/6.1.0/kernel/fs/xfs/xfs.ko.xz`.
 fn module_name(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);

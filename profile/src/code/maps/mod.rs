@@ -1,4 +1,4 @@
-//! Which file an address belongs to: address spaces out of mapping records.
+//! Address spaces from mapping records: the file at an address.
 
 mod common;
 mod evidence;
@@ -7,14 +7,15 @@ mod functions;
 mod kernel;
 mod named;
 mod processes;
+mod programs;
 mod source;
 mod space;
+mod tree;
 mod vdso;
 mod vmlinux;
 mod within;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use lbr_msr::record::{Event, Mmap};
 
@@ -25,37 +26,40 @@ use common::Common;
 use files::{FileKind, MappedFile};
 use kernel::{Kernel, Lists, is_kernel};
 use named::NamedPlaces;
-use space::{MOST_MAPPINGS, Mapping, Mappings, Space, covering, overlapped, put_if_few};
+use programs::Programs;
+use space::{MOST_MAPPINGS, Mapping, Space, covering, overlapped, put_if_few};
+use tree::Mappings;
 use vdso::VDSO;
 
 pub use functions::{Function, Named};
+pub use programs::RecordedPrograms;
 pub use space::Owner;
 pub use within::Within;
 
-/// Mappings copied at most, for processes that change what they inherited or
-/// replace what was sampled: a small recording could ask for any number.
+/// Nodes of mappings copied at most, for processes that change what they inherited
+/// or replace what was sampled: 300 MB.
 const MAX_COPIED: usize = 4 << 20;
-/// Files that are told apart.
+/// Maximum number of distinct files.
 const MOST_FILES: usize = 1 << 18;
 /// PROT_EXEC.
 const EXECUTABLE: u32 = 4;
 
-/// Where an address lies.
+/// The location of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Location {
-    /// In no file that we know.
+    /// Outside of known files.
     Address(u64),
-    /// In a file, at this byte of it.
+    /// In a file.
     File {
         /// Index of the file.
         file: usize,
-        /// Offset in it, bytes.
+        /// File offset, bytes.
         offset: u64,
     },
 }
 
 impl Location {
-    /// The index of its file; `None` where it lies in none.
+    /// The index of its file; `None` outside of files.
     #[must_use]
     pub const fn file(self) -> Option<usize> {
         match self {
@@ -64,72 +68,74 @@ impl Location {
         }
     }
 
-    /// In no file, and not in the kernel: the same number means something
-    /// else in another process.
+    /// Whether it is outside of files and the kernel: the same number means something else in
+    /// another process.
     pub(crate) fn is_private(&self) -> bool {
         matches!(self, Location::Address(addr) if *addr < KERNEL)
     }
 }
 
-/// What of a recording was more than is kept in memory. Branches there lie in no
-/// file.
+/// Data of a recording beyond memory limits. Its branches count as outside of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unkept {
-    /// Mappings beyond those of one process, or of more files than are told apart.
+    /// Mappings beyond the limit per process, or of files beyond the maximum.
     pub mappings: u64,
-    /// Processes whose mappings were given up while they ran.
+    /// Processes whose mappings were discarded while they ran.
     pub processes: u64,
 }
 
-/// Every address space of a recording.
+/// All address spaces of a recording.
 ///
-/// A process starts a new space when a mapping replaces other bytes of a file:
-/// what was sampled before keeps its meaning.
+/// A process starts a new space when a mapping replaces other file bytes, so that earlier samples
+/// keep their meaning.
 #[derive(Debug, Default)]
 pub struct Maps {
     files: Vec<MappedFile>,
     by_path: HashMap<String, usize>,
     spaces: Vec<Space>,
-    /// Spaces that nothing refers to any more.
+    /// Spaces that are no longer referenced.
     free: Vec<usize>,
     current: HashMap<Option<u32>, usize>,
+    /// By recording: a file that is another of the same path there.
+    parted: HashMap<(u32, usize), usize>,
     /// Processes that have ended, the latest last, and their spaces.
     ended: VecDeque<(u32, usize)>,
     common: Common,
     recording: u32,
-    /// Mappings copied so far.
+    /// Nodes of mappings copied so far.
     copied: usize,
-    /// Mappings of the current processes, at most.
+    /// Upper bound of the mappings of current processes.
     held: usize,
-    /// Counts what is heard of processes.
+    /// Counts the events about processes.
     clock: u64,
     unkept: Unkept,
-    /// Build ids that this recording has beside its mappings, by path.
+    /// Build IDs that this recording has besides its mappings, by path.
     expected: HashMap<String, Vec<u8>>,
     /// By recording.
     kernels: Vec<Kernel>,
-    /// Stacks that were looked at for evidence of which files ran.
+    /// Stacks examined for evidence about files.
     stacks: u64,
     kernel_lists: Lists,
     sources: Sources,
     named: NamedPlaces,
+    programs: Programs,
 }
 
 impl Maps {
-    /// With places to look for names in.
+    /// With places to search for symbols.
     #[must_use]
     pub fn with_sources(sources: Sources) -> Maps {
         Maps { sources, ..Maps::default() }
     }
 
-    /// The places where names are looked for.
+    /// The places to search for symbols.
     #[must_use]
     pub fn sources(&self) -> &Sources {
         &self.sources
     }
 
-    /// Other places to look for names in. They count for what was not named
-    /// yet, and for the generated code of processes that come from now on.
+    /// Sets other places to search for symbols. They apply to files not yet opened, and to the
+    /// generated code of later processes.
     pub fn set_sources(&mut self, sources: Sources) {
         for file in &mut self.files {
             file.look_in(&sources);
@@ -138,15 +144,17 @@ impl Maps {
         self.sources = sources;
     }
 
-    /// Takes in what changes mappings; everything else passes.
+    /// Handles events that change mappings; ignores others.
     pub fn event(&mut self, event: &Event) {
         self.common.last = None;
         match event {
             Event::Mmap(map) => self.mmap(map),
+            Event::Comm(comm) if comm.exec => self.programs.exec(comm.pid),
             Event::Fork(task) if task.pid != task.ppid => {
-                let parent = self.process(task.ppid).map(|parent| Arc::clone(&parent.mappings));
+                self.programs.fork(task.pid, task.ppid);
+                let parent = self.process(task.ppid).map(|parent| parent.mappings.clone());
                 let inherited = match self.process(task.pid) {
-                    // Told already, by another CPU.
+                    // Already reported by another CPU.
                     Some(known) if !known.ended => None,
                     Some(_) => Some(parent.unwrap_or_default()),
                     None => parent,
@@ -155,23 +163,26 @@ impl Maps {
                     self.add_space(Some(task.pid), inherited);
                 }
             }
-            Event::Exit(task) if task.pid == task.tid => self.end(task.pid),
+            Event::Exit(task) if task.pid == task.tid => {
+                self.end(task.pid);
+                self.programs.exit(task.pid);
+            }
             _ => {}
         }
     }
 
-    /// What was more than is kept.
+    /// Data beyond memory limits.
     #[must_use]
     pub fn unkept(&self) -> Unkept {
         self.unkept
     }
 
-    /// The recording of a space, and its process there.
+    /// The recording of a space, and its process.
     pub(crate) fn owner(&self, space: usize) -> Option<Owner> {
         self.spaces.get(space).map(|space| space.owner)
     }
 
-    /// Whether no byte of a file lies at two addresses of a space.
+    /// Whether each file byte has a single address in a space.
     pub(crate) fn has_each_byte_once(&self, space: usize) -> bool {
         let Some(space) = self.spaces.get(space) else { return true };
         let kernel = self.kernels.get(space.owner.recording as usize);
@@ -187,21 +198,21 @@ impl Maps {
         space.named.is_none() && parts.windows(2).all(apart)
     }
 
-    /// What follows comes from another recording: its processes are others,
-    /// whatever their numbers.
+    /// Starts another recording, whose processes differ from earlier ones with the same numbers.
     pub fn next_recording(&mut self) {
         self.current.clear();
         self.ended.clear();
         self.common = Common::default();
         self.named.next_recording();
+        self.programs.next_recording();
         self.expected.clear();
         self.recording += 1;
-        // Each recording has a kernel of its own until it says which.
+        // Each recording has its own kernel until its identity is known.
         let files = &self.files;
         self.by_path.retain(|_, file| !files.get(*file).is_some_and(|file| file.kind.is_kernel()));
     }
 
-    /// How many address spaces there are.
+    /// Number of address spaces.
     #[must_use]
     pub fn len(&self) -> usize {
         self.spaces.len()
@@ -213,15 +224,14 @@ impl Maps {
         self.spaces.is_empty()
     }
 
-    /// Whether no recording said of a file other than the kernel that it was
-    /// mapped.
+    /// Whether no recording has a mapping other than the kernel's.
     #[must_use]
     pub fn is_without_files(&self) -> bool {
         self.files.iter().all(|file| file.kind.is_kernel())
     }
 
     fn mmap(&mut self, map: &Mmap) {
-        // A protection of 0 is a recorder that does not say.
+        // A protection of 0 means that the recorder does not provide it.
         if map.len == 0 || (map.prot != 0 && map.prot & EXECUTABLE == 0) {
             return;
         }
@@ -232,7 +242,7 @@ impl Maps {
         let expected = || self.expected.get(&map.path).cloned();
         let build_id = map.build_id.clone().or_else(expected);
         let kind = FileKind::of_mapping(map);
-        // It has no file: recorders put anything there.
+        // It has no file; recorders write arbitrary offsets.
         let pgoff = if kind == FileKind::Vdso { 0 } else { map.pgoff };
         let is_full = |space: &Space| space.mappings.len() >= MOST_MAPPINGS;
         let file = match self.process(map.pid).is_some_and(is_full) {
@@ -243,7 +253,10 @@ impl Maps {
             let here = (pgoff, map.len);
             file.code = Some(file.code.map_or(here, |first| first.min(here)));
         }
-        // What lay there is gone, also where nobody can say what lies there now.
+        if let Some(file) = file {
+            self.note_program(map.pid, (map.addr, map.len), file);
+        }
+        // Replaces the old mapping even if the new file is unknown.
         let mapping =
             Mapping { start: map.addr, len: map.len, pgoff, file: file.unwrap_or(usize::MAX) };
         self.insert(Some(map.pid), mapping);
@@ -252,10 +265,10 @@ impl Maps {
         }
     }
 
-    /// The number of a file; `None` where there are too many.
+    /// The index of a file; `None` if there are too many.
     fn file(&mut self, path: &str, build_id: Option<&[u8]>, kind: FileKind) -> Option<usize> {
         let known = self.by_path.get(path).copied();
-        // The same path may be another file in another recording.
+        // In another recording, the same path may be another file.
         let recording = self.recording;
         let same = known.filter(|&file| {
             self.files.get(file).is_some_and(|known| {
@@ -286,29 +299,32 @@ impl Maps {
         let is_file = |m: &Mapping| self.files.get(m.file).is_some_and(|f| f.kind == FileKind::Elf);
         let base = |m: &Mapping| m.start.wrapping_sub(m.pgoff);
         let other = |old: &Mapping| old.file != new.file || base(old) != base(&new);
-        let replaces = overlapped(mappings, &new).iter().any(|old| is_file(old) && other(old));
+        let replaces = overlapped(mappings, &new).any(|old| is_file(&old) && other(&old));
         if replaces && space.used && pid.is_some() {
-            let before = Arc::clone(mappings);
+            let before = mappings.clone();
+            let replaced = index;
             index = self.add_space(pid, before);
+            self.spaces.get_mut(replaced).into_iter().for_each(|space| space.replaced = true);
         }
         let Some(space) = self.spaces.get_mut(index) else { return };
-        space.ways = None;
-        if Arc::get_mut(&mut space.mappings).is_none() {
-            self.copied = self.copied.saturating_add(space.mappings.len());
-            if self.copied > MAX_COPIED {
-                // Nothing is known of it then, rather than something wrong.
-                space.mappings = Arc::default();
-                self.unkept.processes += 1;
-            }
+        let before = space.mappings.len();
+        let kept = put_if_few(&mut space.mappings, new);
+        self.unkept.mappings += u64::from(!kept);
+        self.held = (self.held + space.mappings.len()).saturating_sub(before);
+        let copied = space.mappings.take_copied();
+        self.copied = self.copied.saturating_add(copied);
+        if copied > 0 && self.copied > MAX_COPIED {
+            // Nothing is known of it then, rather than something wrong.
+            space.mappings = Mappings::default();
+            self.unkept.processes += 1;
         }
-        let mappings = Arc::make_mut(&mut space.mappings);
-        let before = mappings.len();
-        self.unkept.mappings += u64::from(!put_if_few(mappings, new));
-        self.held = (self.held + mappings.len()).saturating_sub(before);
+        if kept {
+            self.common.mapped(index, &new);
+        }
         self.forget_some();
     }
 
-    /// Where an address of a space lies.
+    /// The location of an address in a space.
     #[must_use]
     pub fn locate(&self, space: usize, addr: u64) -> Location {
         let Some(known) = self.spaces.get(space) else { return Location::Address(addr) };
@@ -319,7 +335,7 @@ impl Maps {
             let kernel = self.kernels.get(known.owner.recording as usize)?;
             covering(&kernel.mappings, addr)
         };
-        // Of a process's own mappings only [vsyscall] lies in the kernel's half.
+        // Of a process's own mappings only [vsyscall] is in the kernel's half.
         let found = match addr {
             0..KERNEL => covering(&known.mappings, addr),
             KERNEL.. => kernel().or_else(|| covering(&known.mappings, addr)),
@@ -327,7 +343,7 @@ impl Maps {
         match found {
             Some(map) if self.is_shared(map.file) => {
                 let offset = (addr - map.start).wrapping_add(map.pgoff);
-                Location::File { file: map.file, offset }
+                Location::File { file: self.file_of(known, map), offset }
             }
             _ => match known.generated {
                 Some(file) if addr < KERNEL => Location::File { file, offset: addr },
@@ -336,23 +352,22 @@ impl Maps {
         }
     }
 
-    /// Whether a name stands for the same bytes in every process: files and
-    /// the kernel's own mappings do, anonymous memory does not.
+    /// Whether a name means the same bytes in every process: true for files and the kernel's
+    /// mappings, not for anonymous memory.
     fn is_shared(&self, file: usize) -> bool {
         self.files.get(file).is_some_and(|file| {
             file.kind != FileKind::None || matches!(file.path.as_str(), VDSO | "[vsyscall]")
         })
     }
 
-    /// What the recording is known to say before its mappings come: build ids,
-    /// so that a file that was replaced is not opened, and which kernel ran, for
-    /// those who ask for names while it is read.
+    /// Sets metadata that is known before the mappings: build IDs, so that replaced files are not
+    /// opened, and the kernel, for callers that need symbols while reading.
     pub fn expect(&mut self, info: &FileInfo) {
         self.expected = info.build_ids.iter().cloned().collect();
         self.expect_kernel(info);
     }
 
-    /// Build ids that the recording has beside the mappings.
+    /// Adds build IDs that the recording has besides the mappings.
     pub fn build_ids(&mut self, ids: &[(String, Vec<u8>)]) {
         for (path, id) in ids {
             let Some(&file) = self.by_path.get(path) else { continue };
@@ -366,8 +381,8 @@ impl Maps {
         }
     }
 
-    /// This recording's file turns out to be another than the earlier ones'
-    /// of the same path: gives it a place of its own.
+    /// Gives this recording's file a separate index, because it differs from earlier recordings'
+    /// files at the same path.
     fn part(&mut self, file: usize, id: &[u8]) {
         let Some(earlier) = self.files.get(file) else { return };
         let path = earlier.path.clone();
@@ -375,19 +390,22 @@ impl Maps {
         let own = self.files.len();
         self.files.push(MappedFile::new(path.clone(), Some(id.to_vec()), kind));
         self.by_path.insert(path, own);
-        let ours = self.spaces.iter_mut().filter(|space| space.owner.recording == self.recording);
-        for space in ours {
-            let mappings = Arc::make_mut(&mut space.mappings);
-            for mapping in mappings.values_mut().filter(|mapping| mapping.file == file) {
-                mapping.file = own;
-            }
+        self.programs.part(file, own);
+        self.parted.insert((self.recording, file), own);
+    }
+
+    /// The file of a mapping of a space.
+    fn file_of(&self, space: &Space, map: &Mapping) -> usize {
+        match self.parted.is_empty() {
+            true => map.file,
+            false => *self.parted.get(&(space.owner.recording, map.file)).unwrap_or(&map.file),
         }
     }
 }
 
-/// Two build ids that are both known and not the same.
+/// Whether two build IDs are both known and different.
 fn differs(recorded: Option<&[u8]>, found: Option<&[u8]>) -> bool {
-    // A record holds 20 bytes; longer ids are cut there, shorter ones padded.
+    // A record holds 20 bytes; longer IDs are truncated, shorter ones padded.
     match (recorded, found) {
         (Some(recorded), Some(found)) => {
             let len = recorded.len().min(found.len()).min(20);

@@ -1,4 +1,4 @@
-//! Places that were recorded by name, without addresses.
+//! Locations that were recorded by name, without addresses.
 
 use std::collections::HashMap;
 
@@ -7,23 +7,23 @@ use super::files::{FileKind, MappedFile};
 use super::{Location, Maps, Space};
 use crate::read::names::{self, REACH, STRIDE, Symbol, SymbolList};
 
-/// The symbols of all recordings. Those of one name and one file are one; where
-/// files were not printed, those of one name.
+/// The symbols of all recordings. Symbols with the same name and file are merged; without files,
+/// those with the same name.
 #[derive(Debug, Default)]
 pub(super) struct NamedPlaces {
     symbols: SymbolList,
-    /// By symbol, its file.
+    /// The file of each symbol.
     file_of: Vec<u32>,
-    /// By file as it was printed.
+    /// Files by printed name.
     files: HashMap<Option<Box<str>>, usize>,
-    /// By recording that has symbols, and in the order in which it has them.
+    /// For each recording with symbols, its symbols in order.
     tables: Vec<Vec<u32>>,
-    /// The recording at hand has some.
+    /// Whether the current recording has symbols.
     has_some: bool,
 }
 
 impl NamedPlaces {
-    /// The table of the recording at hand.
+    /// The table of the current recording.
     pub(super) fn current(&self) -> Option<usize> {
         self.tables.len().checked_sub(1).filter(|_| self.has_some)
     }
@@ -32,7 +32,7 @@ impl NamedPlaces {
         self.has_some = false;
     }
 
-    /// Where the place of a number lies, in a space that has this table.
+    /// The location for a number, in a space with this table.
     pub(super) fn locate(&self, table: usize, number: u64) -> Option<Location> {
         if !names::is_name(number) {
             return None;
@@ -44,15 +44,13 @@ impl NamedPlaces {
         Some(Location::File { file, offset: first.saturating_add(number % STRIDE) })
     }
 
-    /// The symbol that an offset in one of its files belongs to, and the offset
-    /// of its first byte.
+    /// The symbol at a location's offset, and the offset of its first byte.
     pub(super) fn at(&self, offset: u64) -> Option<(Symbol<'_>, u64)> {
         let symbol = self.symbols.get(usize::try_from(offset / STRIDE).ok()?)?;
         Some((symbol, offset - offset % STRIDE))
     }
 
-    /// The symbols of a file that a name may mean, and the offsets of their
-    /// first bytes.
+    /// The symbols of a file, and the offsets of their first bytes.
     pub(super) fn of_file(&self, file: usize) -> impl Iterator<Item = (&str, u64)> {
         let symbols = self.file_of.iter().enumerate();
         let of = symbols.filter(move |(_, of)| **of as usize == file);
@@ -64,8 +62,7 @@ impl NamedPlaces {
 }
 
 impl Maps {
-    /// Takes in what numbers stand for that samples from now on have in place of
-    /// addresses. What they were before keeps its meaning.
+    /// Adds the symbol for numbers in later samples. Earlier numbers keep their meaning.
     pub fn symbol(&mut self, symbol: Symbol<'_>) {
         if !self.named.has_some {
             self.named.has_some = true;
@@ -82,7 +79,7 @@ impl Maps {
             let file = file.unwrap_or_else(|| self.named_file(symbol.file));
             self.named.file_of.push(file as u32);
         }
-        // They come in the order of their numbers.
+        // Symbols arrive in order of their numbers.
         if let Some(table) = self.named.tables.last_mut().filter(|t| t.len() == symbol.slot()) {
             table.push(known as u32);
         }
@@ -110,20 +107,20 @@ impl Maps {
                 space.named = named;
                 continue;
             }
-            let mappings = std::sync::Arc::clone(&space.mappings);
+            let mappings = space.mappings.clone();
             let Space { owner, generated, .. } = *space;
             self.spaces.push(Space { generated, named, ..Space::new(owner, mappings) });
             *at = next;
         }
     }
 
-    /// Whether any recording has symbols in place of addresses.
+    /// Whether any recording has symbols instead of addresses.
     #[must_use]
     pub fn has_names(&self) -> bool {
         self.named.symbols.len() > 0
     }
 
-    /// Whether a place was recorded by its symbol, and has no address.
+    /// Whether a location was recorded by symbol, and has no address.
     #[must_use]
     pub fn is_named(&self, location: Location) -> bool {
         matches!(location, Location::File { file, .. } if self.is_named_file(file))
@@ -133,16 +130,16 @@ impl Maps {
         self.files.get(file).is_some_and(|file| file.kind == FileKind::Named)
     }
 
-    /// The address of a place that an analysis says to be `addr`: `None` where
-    /// it was recorded by its symbol, or by the offset in its file.
+    /// The address of a location, given as `addr` by an analysis: `None` if it was recorded by
+    /// symbol or file offset.
     #[must_use]
     pub fn address_of(&self, location: Location, addr: u64) -> Option<u64> {
         let is_offset = matches!(location, Location::File { .. }) && names::is_name(addr);
         (!is_offset && !self.is_named(location)).then_some(addr)
     }
 
-    /// What stands for a place in every recording: the file, the symbol where it
-    /// was recorded by that, and the offset.
+    /// The identity of a location across recordings: the file, the symbol if recorded by symbol,
+    /// and the offset.
     #[must_use]
     pub fn key(&self, location: Location) -> Option<(&str, Option<&str>, u64)> {
         let Location::File { file, offset } = location else { return None };
@@ -155,15 +152,14 @@ impl Maps {
         Some((&path.path, Some(known.name.unwrap_or_default()), within))
     }
 
-    /// The one place that stands for everything unknown in a file, where a place
-    /// is unknown.
+    /// The single location for everything unknown in the file of an unknown location.
     pub(crate) fn unknown(&self, location: Location) -> Option<Location> {
         let Location::File { file, offset } = location else { return None };
         let (known, start) = self.named.at(offset).filter(|_| self.is_named(location))?;
         known.name.is_none().then_some(Location::File { file, offset: start })
     }
 
-    /// The symbol that covers a place, as [`covering`](Self::covering) gives it.
+    /// The symbol that covers a location, as from [`covering`](Self::covering).
     pub(super) fn named_at(
         &self,
         file: usize,

@@ -1,29 +1,26 @@
-//! Which address space a process has at present, and which are given up where
-//! there are too many.
-
-use std::sync::Arc;
+//! The current address space of each process, and limits on their number.
 
 use super::Maps;
 use super::files::{FileKind, MappedFile};
-use super::space::{Mappings, Owner, Space, put};
+use super::space::{Owner, Space, put};
+use super::tree::Mappings;
 use crate::code::symbols::JitMap;
 
-/// Processes that have ended and whose mappings are kept: records of different
-/// CPUs come in no exact order.
+/// Number of ended processes whose mappings are kept, because records of different CPUs are not
+/// exactly in order.
 const ENDED: usize = 4096;
-/// Processes that are known at a time, and the mappings of all of them.
+/// Maximum number of known processes, and of all their mappings.
 const MOST_PROCESSES: usize = 1 << 16;
 const MOST_HELD: usize = 1 << 20;
 
 impl Maps {
-    /// Gives up the quarter of the processes of which nothing was heard for
-    /// longest, where there are too many.
+    /// If there are too many processes, discards the least recently active quarter.
     pub(super) fn forget_some(&mut self) {
         if self.current.len() <= MOST_PROCESSES {
             if self.held <= MOST_HELD {
                 return;
             }
-            // Of those that have ended since it was counted last, nothing is held.
+            // Processes that ended since the last count hold nothing.
             self.count_held();
             if self.held <= MOST_HELD / 4 * 3 {
                 return;
@@ -42,21 +39,21 @@ impl Maps {
             let Some(space) = self.spaces.get_mut(at) else { continue };
             self.unkept.processes += u64::from(!space.ended && !space.mappings.is_empty());
             if !space.used {
-                *space = Space::new(space.owner, Arc::default());
+                *space = Space::new(space.owner, Mappings::default());
                 self.free.push(at);
             }
         }
         self.count_held();
     }
 
-    /// Counts the mappings of the current processes; what they share once.
+    /// Counts the mappings of the current processes; shared ones once.
     fn count_held(&mut self) {
         let each = self.current.values().filter_map(|at| self.spaces.get(*at));
         let each = each.map(|space| &space.mappings);
-        self.held = each.map(|mappings| mappings.len() / Arc::strong_count(mappings)).sum();
+        self.held = each.map(|mappings| mappings.len() / mappings.sharers()).sum();
     }
 
-    /// A process has ended. Its number may be another's next.
+    /// A process has ended. Its number may be reused.
     pub(super) fn end(&mut self, pid: u32) {
         let Some(&index) = self.current.get(&Some(pid)) else { return };
         let Some(space) = self.spaces.get_mut(index).filter(|space| !space.ended) else { return };
@@ -66,19 +63,18 @@ impl Maps {
             return;
         }
         let Some((pid, index)) = self.ended.pop_front() else { return };
-        // It may have been given up, and be another's.
+        // It may have been discarded, and belong to another process.
         let free = |space: &&mut Space| !space.used && space.ended && space.owner.pid == Some(pid);
         let Some(space) = self.spaces.get_mut(index).filter(free) else { return };
-        *space = Space::new(space.owner, Arc::default());
+        *space = Space::new(space.owner, Mappings::default());
         if self.current.get(&Some(pid)) == Some(&index) {
             self.current.remove(&Some(pid));
         }
         self.free.push(index);
     }
 
-    /// The present address space of a process, for a sample to refer to.
-    /// Samples of text may not say their process: they share one space, which
-    /// has every mapping.
+    /// The current address space of a process, for a sample. Text samples may lack the process:
+    /// they share one space, which has every mapping.
     pub fn space(&mut self, pid: Option<u32>) -> usize {
         let space = self.current_space(pid);
         if let Some(space) = self.spaces.get_mut(space) {
@@ -87,7 +83,7 @@ impl Maps {
         space
     }
 
-    /// What a process has at present, if anything is known of it.
+    /// The current state of a process, if known.
     pub(super) fn process(&self, pid: u32) -> Option<&Space> {
         self.current.get(&Some(pid)).and_then(|&space| self.spaces.get(space))
     }
@@ -101,22 +97,23 @@ impl Maps {
                 }
                 at
             }
-            None if pid.is_some() => self.add_space(pid, Arc::default()),
+            None if pid.is_some() => self.add_space(pid, Mappings::default()),
             None => {
-                let mut all = Mappings::new();
+                let mut all = Mappings::default();
                 let ours = |space: &&Space| {
-                    space.owner.pid.is_some() && space.owner.recording == self.recording
+                    let Owner { recording, pid } = space.owner;
+                    pid.is_some() && recording == self.recording && !space.replaced
                 };
                 for space in self.spaces.iter().filter(ours) {
                     space.mappings.values().for_each(|map| put(&mut all, *map));
                 }
-                self.add_space(None, Arc::new(all))
+                self.add_space(None, all)
             }
         }
     }
 
-    pub(super) fn add_space(&mut self, pid: Option<u32>, mappings: Arc<Mappings>) -> usize {
-        // Where nobody says which process, equal numbers are all there is.
+    pub(super) fn add_space(&mut self, pid: Option<u32>, mappings: Mappings) -> usize {
+        // Without processes, equal numbers are the only identification.
         let recording = if pid.is_some() { self.recording } else { 0 };
         let owner = Owner { recording, pid };
         let generated = pid.and_then(|pid| self.generated(pid));
@@ -141,7 +138,7 @@ impl Maps {
         space
     }
 
-    /// The list of a process's generated code.
+    /// The symbol list of a process's generated code.
     fn generated(&mut self, pid: u32) -> Option<usize> {
         let list = JitMap::path(&self.sources.jit, pid)?;
         if let Some(known) = self.process(pid).and_then(|space| space.generated) {

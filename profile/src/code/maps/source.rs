@@ -1,4 +1,4 @@
-//! The code bytes of a place, and its lines in the source.
+//! The code bytes and source lines of a location.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use lbr_msr::insn::{self, BranchInsn};
 
 use super::files::State;
 use super::vmlinux::Vmlinux;
-use super::{Location, Maps};
+use super::{Function, Location, Maps};
 use crate::code::lines::{Frame, SourceLine};
 
 impl Maps {
-    /// The kernel's ELF file, where that is what an index stands for. Its code is
-    /// not asked for: a kernel changes it while it runs.
+    /// The kernel's ELF file, if the index is the kernel's. Only for symbols: a kernel changes its
+    /// code at run time.
     fn vmlinux_of(&mut self, index: usize) -> Option<&mut Vmlinux> {
         self.open(index);
         match &mut self.files.get_mut(index)?.state {
@@ -20,10 +20,9 @@ impl Maps {
         }
     }
 
-    /// Looks up the lines of many places at once. What
-    /// [`source`](Self::source) and [`frames`](Self::frames) say is the same
-    /// without; with it each piece of the debug information is read once and
-    /// not kept.
+    /// Looks up the lines of many locations at once. [`source`](Self::source) and
+    /// [`frames`](Self::frames) work without this, but with it each part of the debug information
+    /// is read only once, and not kept.
     pub fn look_up_lines(&mut self, places: impl IntoIterator<Item = Location>) {
         if !self.sources.lines {
             return;
@@ -49,8 +48,8 @@ impl Maps {
         }
     }
 
-    /// The line of a place; of inlined code, the innermost. `None` where the
-    /// file has no debug information, or was replaced.
+    /// The line of a location; for inlined code, the innermost. `None` if the file has no debug
+    /// information, or was replaced.
     pub fn source(&mut self, location: Location) -> Option<SourceLine> {
         let Location::File { file, offset } = location else { return None };
         if !self.sources.lines {
@@ -63,9 +62,8 @@ impl Maps {
         module.source(module.address_of_offset(offset)?)
     }
 
-    /// The functions that a place belongs to, out of debug information: those
-    /// inlined there from the innermost on, and at the end the one that stands
-    /// for itself. Empty where there is none.
+    /// The functions that contain a location, from debug information: inlined functions from the
+    /// innermost on, then the enclosing one. Empty without debug information.
     pub fn frames(&mut self, location: Location) -> Vec<Frame> {
         let Location::File { file, offset } = location else { return Vec::new() };
         if !self.sources.lines {
@@ -78,13 +76,22 @@ impl Maps {
         module.address_of_offset(offset).map(|addr| module.frames(addr)).unwrap_or_default()
     }
 
-    /// The branch instruction at a place, out of the file's code bytes.
-    /// `ip` is where it ran.
+    /// The lines that have code in a function; none for the kernel.
+    pub(crate) fn lines_within(&mut self, function: &Function) -> Vec<SourceLine> {
+        if !self.sources.lines {
+            return Vec::new();
+        }
+        let size = function.offsets.end.saturating_sub(function.offsets.start);
+        let within = function.address..function.address.saturating_add(size);
+        self.elf(function.file).map(|module| module.lines_within(within)).unwrap_or_default()
+    }
+
+    /// The branch instruction at a location, from the file's code. `ip` is its run-time address.
     pub fn branch(&mut self, location: Location, ip: u64) -> Option<BranchInsn> {
         insn::branch_kind(&self.code(location)?, ip)
     }
 
-    /// Code bytes at a place, up to 15; `None` where its file has none there.
+    /// Code bytes at a location, up to 15; `None` if its file has none.
     pub fn code(&mut self, location: Location) -> Option<Vec<u8>> {
         let Location::File { file, offset } = location else { return None };
         let module = self.elf(file)?;

@@ -1,12 +1,9 @@
-//! What a process has mapped where.
+//! The mappings of a process.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use super::tree::Mappings;
 
-use super::common::Translation;
-
-/// Mappings of a process and of the kernel that are kept: twice as many as Linux
-/// lets a process have where nobody says otherwise (vm.max_map_count).
+/// Maximum number of mappings of a process or the kernel: twice Linux's default limit
+/// (vm.max_map_count).
 pub(super) const MOST_MAPPINGS: usize = 1 << 17;
 
 /// One mapping of a file.
@@ -18,47 +15,46 @@ pub(super) struct Mapping {
     pub(super) file: usize,
 }
 
-/// Mappings by their first address; none overlap.
-pub(super) type Mappings = BTreeMap<u64, Mapping>;
-
 /// A process of one of the recordings that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    /// Which recording, counted from 0: a process number of one means nothing
-    /// in another. 0 where samples do not say their process.
+    /// The recording, from 0: a process number has no meaning in another one. 0 if samples lack the
+    /// process.
     pub recording: u32,
-    /// Its number; `None` where samples do not say.
+    /// Its number; `None` if samples lack it.
     pub pid: Option<u32>,
 }
 
-/// What a process had mapped for a while.
+/// The mappings of a process during some time.
 #[derive(Debug)]
 pub(super) struct Space {
-    /// Shared with the parent until either changes it.
-    pub(super) mappings: Arc<Mappings>,
+    pub(super) mappings: Mappings,
     pub(super) owner: Owner,
-    /// Names of its generated code, if somebody left any.
+    /// The symbol list of its generated code, if any.
     pub(super) generated: Option<usize>,
-    /// Samples refer to it: it must not change its meaning.
+    /// Whether samples refer to it, so that it must not change.
     pub(super) used: bool,
-    /// Where its samples may go otherwise; `None` until one has asked.
-    pub(super) ways: Option<Vec<Translation>>,
+    /// The layout that its last sample went to, by number.
+    pub(super) layout: usize,
+    /// The same process has a later space, with all that this one has elsewhere.
+    pub(super) replaced: bool,
     /// Its process has ended.
     pub(super) ended: bool,
-    /// When something was heard of it last.
+    /// When the last event about it arrived.
     pub(super) heard: u64,
-    /// The symbols that numbers in it stand for, by recording.
+    /// The table of symbols for its numbers.
     pub(super) named: Option<usize>,
 }
 
 impl Space {
-    pub(super) fn new(owner: Owner, mappings: Arc<Mappings>) -> Space {
+    pub(super) fn new(owner: Owner, mappings: Mappings) -> Space {
         Space {
             mappings,
             owner,
             generated: None,
             used: false,
-            ways: None,
+            layout: 0,
+            replaced: false,
             ended: false,
             heard: 0,
             named: None,
@@ -66,50 +62,51 @@ impl Space {
     }
 }
 
-/// The mapping that an address lies in.
+/// The mapping that contains an address.
 pub(super) fn covering(mappings: &Mappings, addr: u64) -> Option<&Mapping> {
-    let (_, map) = mappings.range(..=addr).next_back()?;
-    (addr - map.start < map.len).then_some(map)
+    mappings.last_from(addr).filter(|map| addr - map.start < map.len)
 }
 
-/// The mappings that a new one overlaps.
-pub(super) fn overlapped(mappings: &Mappings, new: &Mapping) -> Vec<Mapping> {
-    let end = new.start.saturating_add(new.len);
-    mappings
-        .range(..end)
-        .rev()
-        .map(|(_, mapping)| *mapping)
-        .take_while(|mapping| mapping.start.saturating_add(mapping.len) > new.start)
-        .collect()
+/// The mappings that a new one overlaps, the last first.
+pub(super) fn overlapped<'a>(
+    mappings: &'a Mappings,
+    new: &Mapping,
+) -> impl Iterator<Item = Mapping> + use<'a> {
+    let (start, mut before) = (new.start, new.start.saturating_add(new.len).checked_sub(1));
+    std::iter::from_fn(move || {
+        let old = mappings.last_from(before?)?;
+        before = old.start.checked_sub(1);
+        (old.start.saturating_add(old.len) > start).then_some(*old)
+    })
 }
 
-/// Adds a mapping; of those that it overlaps stays what is outside.
+/// Adds a mapping; overlapped ones keep their parts outside.
 pub(super) fn put(mappings: &mut Mappings, new: Mapping) {
     let end = new.start.saturating_add(new.len);
-    for old in overlapped(mappings, &new) {
-        mappings.remove(&old.start);
+    let all: Vec<Mapping> = overlapped(mappings, &new).collect();
+    for old in all {
+        mappings.remove(old.start);
         let old_end = old.start.saturating_add(old.len);
         if old.start < new.start {
-            mappings.insert(old.start, Mapping { len: new.start - old.start, ..old });
+            mappings.insert(Mapping { len: new.start - old.start, ..old });
         }
         if old_end > end {
             let moved = end - old.start;
             let pgoff = old.pgoff.wrapping_add(moved);
-            mappings.insert(end, Mapping { start: end, len: old_end - end, pgoff, ..old });
+            mappings.insert(Mapping { start: end, len: old_end - end, pgoff, ..old });
         }
     }
-    mappings.insert(new.start, new);
+    mappings.insert(new);
 }
 
-/// Adds a mapping, unless there are too many, or it is of a file too many: what it
-/// overlaps is then gone all the same.
+/// Adds a mapping, unless there are too many, or its file is beyond the maximum; overlapped parts
+/// are removed in any case.
 pub(super) fn put_if_few(mappings: &mut Mappings, new: Mapping) -> bool {
     if mappings.len() < MOST_MAPPINGS && new.file != usize::MAX {
         put(mappings, new);
         return true;
     }
-    for old in overlapped(mappings, &new) {
-        mappings.remove(&old.start);
-    }
+    let all: Vec<Mapping> = overlapped(mappings, &new).collect();
+    all.iter().for_each(|old| mappings.remove(old.start));
     false
 }

@@ -1,4 +1,4 @@
-//! `[vdso]`: code that the kernel maps into every process, in no file.
+//! `[vdso]`: code that the kernel maps into every process, without a file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,14 +9,14 @@ use super::Maps;
 use super::files::State;
 use crate::code::symbols::Module;
 
-/// What it is called.
+/// Its name.
 pub(super) const VDSO: &str = "[vdso]";
-/// None is larger: it has a page or two.
+/// Maximum size: it has a page or two.
 const MAX_LEN: u64 = 1 << 20;
 
 impl Maps {
-    /// The code that was recorded: by build id this process's own or one that
-    /// perf kept; without one this process's own, if the kernel is the same.
+    /// The recorded vDSO: by build ID this process's own or one that perf saved; without one this
+    /// process's own, if the kernel is the same.
     pub(super) fn open_vdso(&self, build_id: Option<&[u8]>) -> State {
         let sources = &self.sources;
         let own = || {

@@ -1,5 +1,4 @@
-//! The kernel's own ELF file, whose symbols and lines are right wherever the
-//! kernel was loaded.
+//! The kernel's ELF file, whose symbols and lines are valid for any load address.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -13,21 +12,19 @@ use crate::code::symbols::{Module, SymbolError, build_id};
 #[derive(Debug)]
 pub(super) struct Vmlinux {
     module: Box<Module>,
-    /// What to add to offsets to have addresses of the file: its symbol that
-    /// offsets count from, so how far the kernel was moved does not matter.
+    /// Add this to offsets to get addresses in the file: the address of its reference symbol, so
+    /// the load address does not matter.
     base: u64,
 }
 
 impl Vmlinux {
-    /// The function at an offset: its name as the file has it, its offsets, its
-    /// address in the file.
+    /// The function at an offset: its name as in the file, its offsets, its address in the file.
     pub(super) fn function_at(&self, offset: u64) -> Option<(&str, Range<u64>, u64)> {
         let (name, range) = self.module.function_at(self.base.wrapping_add(offset))?;
         Some((name, self.offsets(&range), range.start))
     }
 
-    /// Every function: its name as the file has it, its offsets, its address in
-    /// the file.
+    /// Every function: its name as in the file, its offsets, its address in the file.
     pub(super) fn functions(&self) -> impl Iterator<Item = (&str, Range<u64>, u64)> {
         self.module.functions().map(|(name, range)| (name, self.offsets(&range), range.start))
     }
@@ -51,7 +48,7 @@ impl Vmlinux {
 }
 
 impl Maps {
-    /// The ELF file of a recorded kernel, where one is found or was given.
+    /// The ELF file of a recorded kernel, if found or given.
     pub(super) fn vmlinux(
         &self,
         recording: u32,
@@ -81,8 +78,8 @@ impl Maps {
         }
     }
 
-    /// The file in one of the usual places. Only a build id shows that it is
-    /// the right one: kernels of one release are built again and again.
+    /// The file in one of the usual places. Only a build ID proves that it is the right one:
+    /// kernels of one release are built repeatedly.
     fn found_vmlinux(&self, recorded: &RecordedKernel) -> Option<Module> {
         let running = &self.sources.kernel;
         let here = recorded.check(running).is_ok();
@@ -97,9 +94,9 @@ impl Maps {
         Module::open_with(&found, &self.sources.debug).ok()
     }
 
-    /// Where distributions and those who build kernels have it.
+    /// The paths that distributions and kernel builds use.
     fn usual_places(&self, release: &str) -> Vec<PathBuf> {
-        // It comes from the recording, and is a name, not a way.
+        // It comes from the recording, and must be a plain name.
         if release.contains('/') {
             return Vec::new();
         }

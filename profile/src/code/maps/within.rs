@@ -1,33 +1,35 @@
-//! Rows by the file and the function that they lie in.
+//! Selects rows by file and function.
 
 use std::ops::Range;
 
 use super::{Location, Maps};
 use crate::code::demangle::Pattern;
+use crate::code::place::LocationSpec;
 use crate::read::address::KERNEL_NAME;
 
-/// perf's name of what lies in no file.
+/// perf's name for code outside of files.
 const UNKNOWN: &str = "[unknown]";
+/// The kernel appends it to the path of a file that was deleted.
+pub(super) const DELETED: &str = " (deleted)";
 
-/// Places within files, by the names that perf prints for them (the path, or its
-/// last part; `[kernel.kallsyms]`, `[vdso]`, `[unknown]`), and within functions.
+/// A set of files, by the names that perf prints (the path, or its last part; `[kernel.kallsyms]`,
+/// `[vdso]`, `[unknown]`), and of functions.
 ///
-/// For the rows of a table that was counted over whole stacks. Those shares
-/// stay of all branches, as perf's do (`--percentage absolute`).
+/// For the rows of a table that was counted over whole stacks. Shares remain relative to all
+/// branches, as in perf (`--percentage absolute`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Within {
-    /// By file of the maps; `None` for all.
+    /// For each file, whether it is selected; `None` for all.
     files: Option<Vec<bool>>,
     unknown: bool,
     missing: Vec<String>,
-    /// Where the functions lie, in the order of files and bytes, none over
-    /// another; `None` for all.
+    /// The ranges of the functions, sorted by file and offset, without overlaps; `None` for all.
     functions: Option<Vec<(usize, Range<u64>)>>,
 }
 
 impl Within {
-    /// The files of these names, and in them the functions of these patterns; none
-    /// of either stands for all.
+    /// The files with these names, and in them the functions that match these patterns; an empty
+    /// list means all.
     #[must_use]
     pub fn new(maps: &mut Maps, files: &[String], functions: &[String]) -> Within {
         let mut within = Within::files(maps, files);
@@ -37,10 +39,11 @@ impl Within {
         within
     }
 
-    /// The files of these names; none stands for all.
+    /// The files with these names; an empty list means all.
     #[must_use]
     pub fn files(maps: &Maps, names: &[String]) -> Within {
         let is = |name: &String, path: &str| {
+            let path = path.strip_suffix(DELETED).unwrap_or(path);
             let kernel = name == "[kernel]" && path == KERNEL_NAME;
             name == path || name == short(path) || kernel
         };
@@ -54,13 +57,21 @@ impl Within {
         Within { files, unknown, missing, functions: None }
     }
 
-    /// Whether the file of an index is one of them.
+    /// The recorded program's own files, and code in no file. `None` if the recording
+    /// does not show which program was recorded.
+    #[must_use]
+    pub fn own(maps: &Maps) -> Option<Within> {
+        let files = Some(maps.own_files()?);
+        Some(Within { files, unknown: true, missing: Vec::new(), functions: None })
+    }
+
+    /// Whether the file with an index is selected.
     #[must_use]
     pub fn has_file(&self, file: usize) -> bool {
         self.files.as_ref().is_none_or(|files| files.get(file).copied().unwrap_or(false))
     }
 
-    /// Whether a place lies in one of them.
+    /// Whether a location is selected.
     #[must_use]
     pub fn has(&self, location: Location) -> bool {
         let (file, offset) = match location {
@@ -74,14 +85,13 @@ impl Within {
         before.is_some_and(|(of, at)| *of == file && at.contains(&offset))
     }
 
-    /// Names that no file and no function has.
+    /// Names that match no file and no function.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// The name of the file that a place lies in, as perf prints it in a
-    /// column.
+    /// The file name of a location, as perf prints it in a column.
     #[must_use]
     pub fn name_of(maps: &Maps, location: Location) -> &str {
         maps.path_of(location).map_or(UNKNOWN, short)
@@ -89,14 +99,22 @@ impl Within {
 }
 
 impl Maps {
-    /// Where the functions of some patterns lie; patterns of none are `missing`.
+    /// The ranges of functions that match some patterns; patterns without match are added to
+    /// `missing`.
     fn functions_like(
         &mut self,
         patterns: &[String],
         missing: &mut Vec<String>,
     ) -> Vec<(usize, Range<u64>)> {
+        // A place in a function means the function.
+        let named = |text: &String| match text.parse() {
+            Ok(LocationSpec::Symbol { file: None, name, offset: Some(_) }) => name,
+            _ => text.clone(),
+        };
+        let names: Vec<String> = patterns.iter().map(named).collect();
+        let all = patterns.iter().zip(&names);
         let mut wanted: Vec<(bool, &String, Pattern<'_>)> =
-            patterns.iter().map(|text| (false, text, Pattern::new(text))).collect();
+            all.map(|(text, name)| (false, text, Pattern::new(name))).collect();
         let mut found: Vec<(usize, Range<u64>)> = Vec::new();
         self.each_function(None, |symbol, file, offsets, _| {
             for (any, _, pattern) in &mut wanted {
@@ -119,7 +137,7 @@ impl Maps {
     }
 }
 
-/// The last part of a path. Names in brackets have none: a module is `[kvm]`.
+/// The last part of a path. Names in brackets are kept: a module is `[kvm]`.
 fn short(path: &str) -> &str {
     match path.rsplit_once('/') {
         Some((_, name)) if path.starts_with('/') && !path.starts_with("//") => name,

@@ -1,24 +1,25 @@
-//! Places in code: what people write for one, and the bytes that it stands for.
+//! Code locations as users write them, and the bytes they refer to.
 
 mod spec;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::code::maps::{Function, Location, Maps};
 
 pub use spec::{LocationSpec, ParsePlaceError};
 
-/// Bytes that a place stands for.
+/// A range of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     /// The first of them.
     pub start: Location,
-    /// How many; at least 1.
+    /// Length; at least 1.
     pub len: u64,
 }
 
 impl Span {
-    /// Whether a place lies in it.
+    /// Whether the range contains a location.
     #[must_use]
     pub fn contains(&self, location: Location) -> bool {
         match (self.start, location) {
@@ -33,35 +34,34 @@ impl Span {
     }
 }
 
-/// The share of all that ran which ran in a function, 0 to 1: of several that a
-/// name may mean, those that ran are meant.
+/// The share of a function in all executed code, 0 to 1: of several functions with one name, the
+/// executed ones are meant.
 pub type Shares<'a> = &'a dyn Fn(&Function) -> f64;
 
-/// One of several things that a name may mean.
+/// One of several meanings of a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// What to write to mean this one.
+    /// The unambiguous way to write it.
     pub name: String,
-    /// The file that it is in.
+    /// Its file.
     pub file: String,
-    /// Its address as it was recorded, else as the file's symbol table counts;
-    /// `None` for lines, and where the recording has symbols in place of
-    /// addresses.
+    /// Its address as recorded, or else in the file's symbol table; `None` for lines, and for
+    /// recordings with symbols instead of addresses.
     pub address: Option<u64>,
-    /// Its share of all that ran, 0 to 1; `None` where none of them ran.
+    /// Its share of all executed code, 0 to 1; `None` if none of them was executed.
     pub share: Option<f64>,
 }
 
-/// Why a place was not found.
+/// Why a location was not found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// Nothing that was mapped has a function of that name.
+    /// No mapped file has a function with that name.
     #[error("nothing that was recorded has a function {name}{instead}")]
     NoSymbol {
         /// The name.
         name: String,
-        /// The nearest that there are, in words.
+        /// Suggestions, as text.
         instead: String,
     },
     /// The function ends before that offset.
@@ -71,10 +71,10 @@ pub enum PlaceError {
         name: String,
         /// Its bytes.
         size: u64,
-        /// The offset asked for.
+        /// The requested offset.
         offset: u64,
     },
-    /// No debug information names the file.
+    /// The source file is not in any debug information.
     #[error("no debug information of what was recorded names a source file {file}")]
     NoSource {
         /// The file.
@@ -89,15 +89,15 @@ pub enum PlaceError {
         line: u32,
         /// The last line with code before it.
         below: Option<u32>,
-        /// The first line with code behind it.
+        /// The first line with code after it.
         above: Option<u32>,
     },
-    /// It may mean several things.
+    /// The name is ambiguous.
     #[error("{place} may mean {}", list(candidates))]
     Ambiguous {
-        /// The place.
+        /// The name.
         place: LocationSpec,
-        /// What it may mean.
+        /// Its possible meanings.
         candidates: Vec<Candidate>,
     },
 }
@@ -105,14 +105,14 @@ pub enum PlaceError {
 fn nearest(below: Option<u32>, above: Option<u32>) -> String {
     match (below, above) {
         (Some(below), Some(above)) => {
-            format!("the nearest lines that have are {below} and {above}")
+            format!("the nearest lines with code are {below} and {above}")
         }
-        (Some(line), None) | (None, Some(line)) => format!("the nearest line that has is {line}"),
-        (None, None) => "no line of it has".to_owned(),
+        (Some(line), None) | (None, Some(line)) => format!("the nearest line with code is {line}"),
+        (None, None) => "the file has no line with code".to_owned(),
     }
 }
 
-/// Candidates that a message names.
+/// Maximum number of candidates in a message.
 const LISTED: usize = 8;
 
 fn list(candidates: &[Candidate]) -> String {
@@ -124,7 +124,7 @@ fn list(candidates: &[Candidate]) -> String {
         let file = (!one_file && address.is_some()).then(|| format!("in {file}"));
         let place: Vec<String> = [at, file].into_iter().flatten().collect();
         let place = Some(place.join(" ")).filter(|place| !place.is_empty());
-        let share = share.map(|share| format!("{:.2} % of what ran", share * 100.0));
+        let share = share.map(|share| format!("{:.2}% of what ran", share * 100.0));
         match [place, share].into_iter().flatten().collect::<Vec<_>>().join(", ") {
             more if more.is_empty() => name.clone(),
             more => format!("{name} ({more})"),
@@ -145,12 +145,12 @@ fn list(candidates: &[Candidate]) -> String {
 }
 
 impl Maps {
-    /// What a place stands for in what was recorded: one span, and for a line
-    /// each stretch of its code. A function that was recorded by its symbol in
-    /// one recording and by its address in another has a span for either.
+    /// The recorded bytes that a location refers to: one range, or for a line each of its ranges. A
+    /// function that was recorded by symbol in one recording and by address in another has a range
+    /// for each.
     ///
     /// # Errors
-    /// [`PlaceError`]; an ambiguous place names what it may mean.
+    /// [`PlaceError`]; for an ambiguous location with its possible meanings.
     pub fn resolve(
         &mut self,
         place: &LocationSpec,
@@ -160,12 +160,19 @@ impl Maps {
             LocationSpec::Address(addr) => self.address(place, *addr),
             LocationSpec::Symbol { file, name, offset } => {
                 let mut spans = Vec::new();
-                for function in self.functions_meant(file.as_deref(), name, shares)? {
+                let meant = match self.functions_meant(file.as_deref(), name, shares) {
+                    Err(error @ PlaceError::NoSymbol { .. }) => {
+                        let bytes = offset.map(|offset| self.bytes_of_files(name, offset));
+                        return bytes.filter(|bytes| !bytes.is_empty()).ok_or(error);
+                    }
+                    meant => meant?,
+                };
+                for function in meant {
                     let size = function.offsets.end.wrapping_sub(function.offsets.start).max(1);
                     let (within, len) = match *offset {
                         None => (0, size),
                         Some(offset) if offset < size => (offset, 1),
-                        // Nobody said how long it is.
+                        // Its length is unknown.
                         Some(_) if self.is_named_file(function.file) => continue,
                         Some(offset) => {
                             let name = function.name;
@@ -182,21 +189,28 @@ impl Maps {
         }
     }
 
-    /// An address means the same in every process that has the same file
-    /// there.
+    /// A byte of the files of a name, as views print it where there is no symbol.
+    fn bytes_of_files(&self, name: &str, offset: u64) -> Vec<Span> {
+        let is = |file: &usize| {
+            self.path(*file).is_some_and(|path| path == name || file_name(path) == name)
+        };
+        let starts = self.files().filter(is).map(|file| Location::File { file, offset });
+        let counts = |start: &Location| self.file_offset(*start).is_some();
+        starts.filter(counts).map(|start| Span { start, len: 1 }).collect()
+    }
+
+    /// An address has the same meaning in every process with the same file there.
     fn address(&self, place: &LocationSpec, addr: u64) -> Result<Vec<Span>, PlaceError> {
         let mut found: Vec<Location> = Vec::new();
+        let mut known = HashSet::new();
         for space in 0..self.len() {
             let location = self.locate(space, addr);
-            // What was recorded by name has none.
-            if self.is_named(location) {
-                continue;
-            }
-            if !found.contains(&location) {
+            // Locations recorded by name have no address.
+            if !self.is_named(location) && known.insert(location) {
                 found.push(location);
             }
         }
-        // Processes that have nothing there do not take part.
+        // Processes without a mapping there are ignored.
         if found.len() > 1 {
             found.retain(|location| matches!(location, Location::File { .. }));
         }
@@ -217,8 +231,8 @@ impl Maps {
         Some(Candidate { name, file: path, address: Some(offset), share: None })
     }
 
-    /// The one function that a name means, as often as it was recorded in another
-    /// way: in its file, by its symbol there, by its symbol alone.
+    /// The function that a name means, in each form in which it was recorded: in its file, by
+    /// symbol in the file, by symbol alone.
     pub(crate) fn functions_meant(
         &mut self,
         file: Option<&str>,
@@ -238,7 +252,7 @@ impl Maps {
         self.one_of(&place, found, shares)
     }
 
-    /// The one of several functions that ran.
+    /// The only one of several functions that was executed.
     pub(crate) fn one_of(
         &mut self,
         place: &LocationSpec,
@@ -273,7 +287,7 @@ impl Maps {
             let address = (!named).then(address);
             let file = self.path(function.file).unwrap_or_default().to_owned();
             let name = match address {
-                // Their names do not tell them apart.
+                // Their names are equal.
                 Some(address) if twice(function) => format!("{address:#x}"),
                 _ if one_path || file.is_empty() => function.name.clone(),
                 _ => format!("{}:{}", file_name(&file), function.name),

@@ -1,26 +1,27 @@
-//! What people write for a place: an address, a function, a line.
+//! Code locations as users write them: an address, a function, or a line.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A place as somebody wrote it.
+/// A code location as written.
 ///
 /// | text | meaning |
 /// |---|---|
-/// | `0x401136`, or hexadecimal of five digits and more with a decimal one among them | an address of the recording |
+/// | `0x401136`, or at least five hexadecimal digits including a decimal one | an address of the
+/// recording |
 /// | `main` | a function, all of it |
-/// | `main+1a`, `main+0x1a` | the byte at that offset in it, hexadecimal |
-/// | `libc.so.6:malloc`, `libc.so.6:malloc+4` | the same, in one of several files |
-/// | `foo.c:12`, `src/foo.c:12` | all code of a line |
+/// | `main+1a`, `main+0x1a` | the byte at that hexadecimal offset |
+/// | `libc.so.6:malloc`, `libc.so.6:malloc+4` | the same in the given file |
+/// | `foo.c:12`, `src/foo.c:12` | all code of a source line |
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LocationSpec {
     /// An address of the recording.
     Address(u64),
     /// A function, or a byte of it.
     Symbol {
-        /// Name, or end of the path, of the file it is in; `None` for any.
+        /// Name, or end of the path, of its file; `None` for any.
         file: Option<String>,
-        /// Its name, as in the file or demangled.
+        /// Its name, mangled or demangled.
         name: String,
         /// Bytes from its start; `None` for all of it.
         offset: Option<u64>,
@@ -34,7 +35,7 @@ pub enum LocationSpec {
     },
 }
 
-/// Why a text is no place.
+/// A text that is not a code location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is no place: an address (0x401136), a function (main, main+0x1a, libc.so.6:malloc) or a line (foo.c:12)"
@@ -48,7 +49,7 @@ impl FromStr for LocationSpec {
     type Err = ParsePlaceError;
 
     fn from_str(text: &str) -> Result<LocationSpec, ParsePlaceError> {
-        let text = text.trim();
+        let text = without_remark(text.trim());
         let wrong = || ParsePlaceError { text: text.to_owned() };
         if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             return hex(digits).map(LocationSpec::Address).ok_or_else(wrong);
@@ -72,7 +73,7 @@ impl FromStr for LocationSpec {
             None => (None, text),
         };
         let (name, offset) = match name.rsplit_once('+') {
-            // `operator+` and `operator++` have nothing behind it.
+            // `operator+` and `operator++` have no digits after the sign.
             Some((name, digits)) if !name.is_empty() => {
                 let digits = digits.strip_prefix("0x").unwrap_or(digits);
                 match hex(digits) {
@@ -82,9 +83,10 @@ impl FromStr for LocationSpec {
             }
             _ => (name, None),
         };
-        // Digits alone are neither an address nor a name.
+        // Plain digits are neither an address nor a name.
         let begins = |c: char| c.is_alphabetic() || "_.$~<({?@".contains(c);
-        let is_name = name.starts_with(begins);
+        // A file may have any name.
+        let is_name = name.starts_with(begins) || offset.is_some();
         if !is_name || name.ends_with(':') {
             return Err(wrong());
         }
@@ -92,8 +94,18 @@ impl FromStr for LocationSpec {
     }
 }
 
+/// An address or an offset in something, without what a view adds in parentheses.
+fn without_remark(text: &str) -> &str {
+    let is_place = |place: &&str| {
+        let number = place.rsplit_once('+').map_or(*place, |(_, offset)| offset);
+        number.strip_prefix("0x").is_some_and(|digits| hex(digits).is_some())
+    };
+    let remarks = text.match_indices(" (").filter_map(|(at, _)| text.get(..at));
+    remarks.into_iter().find(is_place).filter(|_| text.ends_with(')')).unwrap_or(text)
+}
+
 fn hex(digits: &str) -> Option<u64> {
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` accepts a sign.
     let all = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     if all { u64::from_str_radix(digits, 16).ok() } else { None }
 }
@@ -102,7 +114,7 @@ fn text_behind<'a>(text: &'a str, file: Option<&str>) -> &'a str {
     file.and_then(|file| text.get(file.len() + 1..)).unwrap_or(text)
 }
 
-/// `FILE:NAME`: the first colon that stands alone, before any bracket.
+/// `FILE:NAME`: the first single colon, before any bracket.
 fn file_colon(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let end = text.find(['(', '<', '{']).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Where the bytes of an ELF file are: on disk, or in memory only.
+//! The bytes of an ELF file, on disk or in memory.
 
 use std::fs::File;
 use std::io::{Cursor, Read, Seek};
@@ -12,7 +12,7 @@ pub(super) enum ElfBytes {
     Memory(Arc<[u8]>),
 }
 
-/// What an ELF file is read through.
+/// A reader of an ELF file.
 pub(super) trait Input: Read + Seek {}
 impl<T: Read + Seek> Input for T {}
 
@@ -24,7 +24,7 @@ impl ElfBytes {
         })
     }
 
-    /// Bytes from an offset on, as many as there are up to `len`.
+    /// Up to `len` bytes at an offset.
     pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         match self {
             ElfBytes::File(file) => {

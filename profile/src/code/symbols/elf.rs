@@ -1,4 +1,4 @@
-//! ELF files: where they are loaded, their symbols, code and source lines.
+//! ELF files: segments, symbols, code and source lines.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::code::debug_file::{DebugContent, DebugDirs, debug_file, open_regular}
 use crate::code::demangle::Called;
 use crate::code::lines::{CodeOfLine, Frame, Lines, SourceLine};
 
-/// A segment that is loaded. PT_LOAD.
+/// A loaded segment. PT_LOAD.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     offset: u64,
@@ -24,30 +24,29 @@ struct Segment {
     executable: bool,
 }
 
-/// An ELF file: its loaded segments, symbols, code and source lines. Symbols
-/// and lines are read when the first of them is asked for.
+/// An ELF file: its loaded segments, symbols, code and source lines. Symbols and lines are read on
+/// first use.
 #[derive(Debug)]
 pub struct Module {
     path: PathBuf,
     bytes: ElfBytes,
-    /// Whether the code's bytes are there: debug files have none.
+    /// Whether it contains its code: debug files do not.
     has_bytes: bool,
-    /// Whether they can be decoded.
+    /// Whether the code can be decoded.
     has_code: bool,
     segments: Vec<Segment>,
     build_id: Option<Vec<u8>>,
     dirs: DebugDirs,
     symbols: OnceCell<SymbolTable>,
     lines: OnceCell<Option<Box<Lines>>>,
-    /// The part of the file read last: code of one function lies together.
+    /// The last part read: the code of one function is adjacent.
     page: Option<(u64, Vec<u8>)>,
 }
 
 const PAGE: u64 = 4096;
 
 impl Module {
-    /// Reads the segments of a file; its debug files are looked for in the
-    /// system's places.
+    /// Reads the segments of a file; searches for debug files in the system's places.
     ///
     /// # Errors
     /// [`SymbolError`].
@@ -55,7 +54,7 @@ impl Module {
         Module::open_with(path, &DebugDirs::default())
     }
 
-    /// As [`open`](Self::open), with places for debug files.
+    /// As [`open`](Self::open), with places to search for debug files.
     ///
     /// # Errors
     /// [`SymbolError`].
@@ -63,7 +62,7 @@ impl Module {
         Module::of(path, ElfBytes::File(open_regular(path)?), dirs)
     }
 
-    /// An ELF file that is in memory only; the path is what it is called.
+    /// An ELF file in memory; `path` is its name for messages.
     pub(crate) fn in_memory(
         path: &Path,
         bytes: Vec<u8>,
@@ -93,7 +92,7 @@ impl Module {
         })
     }
 
-    /// Other places for debug files, for what was not read yet.
+    /// Sets other places to search for debug files, if not yet read.
     pub(crate) fn look_in(&mut self, dirs: &DebugDirs) {
         self.dirs.clone_from(dirs);
     }
@@ -101,7 +100,7 @@ impl Module {
     fn symbols(&self) -> &SymbolTable {
         self.symbols.get_or_init(|| {
             let mut table = SymbolTable::default();
-            // A file that cannot be read has no symbols.
+            // An unreadable file has no symbols.
             let _ = self.read_symbols(&mut table);
             table.sort();
             table
@@ -139,7 +138,7 @@ impl Module {
 
     fn add<'data>(&self, table: &mut SymbolTable, symbol: &impl ObjectSymbol<'data>) {
         let is_code = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
-        // Marks without a type, such as _DYNAMIC, also stand among data.
+        // Untyped marks such as _DYNAMIC may also be in data.
         let runs = self.segment_at(symbol.address()).is_some_and(|segment| segment.executable);
         if !symbol.is_definition() || !is_code || !runs {
             return;
@@ -152,7 +151,7 @@ impl Module {
         table.push(symbol.address(), symbol.size(), &name.as_text(), rank);
     }
 
-    /// The file.
+    /// The file's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -164,9 +163,9 @@ impl Module {
         self.build_id.as_deref()
     }
 
-    /// Says where in its program the code of a debug file lay: it was mapped from
-    /// `pgoff` on, `len` bytes. The debug file's own offsets may be others.
-    /// `false` where this cannot be the mapping of its code; of a program `true`.
+    /// Sets the position of a debug file's code in its program: it was mapped from `pgoff` on,
+    /// `len` bytes. The debug file's own offsets may differ. `false` if this cannot be the mapping
+    /// of its code; always `true` for a program.
     pub(crate) fn lay_code_at(&mut self, mapped: Option<(u64, u64)>) -> bool {
         if self.has_bytes {
             return true;
@@ -181,25 +180,24 @@ impl Module {
             == Some(len)
     }
 
-    /// Whether it has the bytes of its code, of whatever CPU.
+    /// Whether it contains its code, for any CPU.
     pub(crate) fn has_bytes(&self) -> bool {
         self.has_bytes
     }
 
-    /// Whether it has bytes of code that can be decoded.
+    /// Whether it contains code that can be decoded.
     pub(crate) fn has_code(&self) -> bool {
         self.has_code
     }
 
-    /// Whether it has no symbols of code.
+    /// Whether it has no code symbols.
     #[must_use]
     pub fn is_stripped(&self) -> bool {
         self.symbols().is_empty()
     }
 
-    /// The address, as the symbol table counts, of a byte of the file. Page
-    /// rounding makes neighbouring segments share pages of the file, so the
-    /// segment that really holds the byte decides, an executable one first.
+    /// The symbol-table address of a file offset. Page rounding makes adjacent segments share pages
+    /// of the file, so the segment that contains the byte decides, executable ones first.
     #[must_use]
     pub fn address_of_offset(&self, offset: u64) -> Option<u64> {
         let holds =
@@ -214,8 +212,7 @@ impl Module {
         Some(segment.vaddr.wrapping_add(offset - segment.offset))
     }
 
-    /// The byte of the file that an address of the symbol table's counting
-    /// stands for. The opposite of
+    /// The file offset of a symbol-table address. The inverse of
     /// [`address_of_offset`](Self::address_of_offset).
     #[must_use]
     pub fn offset_of_address(&self, addr: u64) -> Option<u64> {
@@ -223,15 +220,15 @@ impl Module {
         segment.offset.checked_add(addr - segment.vaddr)
     }
 
-    /// The symbol that covers an address of the symbol table's counting, and
-    /// how far into it the address is. The name is as the file has it.
+    /// The symbol that covers a symbol-table address, and the offset in it. The name is as in the
+    /// file.
     #[must_use]
     pub fn symbol_at(&self, addr: u64) -> Option<(&str, u64)> {
         let (name, range) = self.function_at(addr)?;
         Some((name, addr - range.start))
     }
 
-    /// The symbol that covers an address, and the addresses that it covers.
+    /// The symbol that covers an address, and its range.
     #[must_use]
     pub fn function_at(&self, addr: u64) -> Option<(&str, Range<u64>)> {
         let found = self.symbols().at(addr)?;
@@ -239,20 +236,20 @@ impl Module {
         range.contains(&addr).then_some((found.name, range))
     }
 
-    /// Symbols of assembler code often have no size: they reach up to the next
-    /// one, but not out of their segment.
+    /// The range of a symbol. Assembler symbols often have no size: they extend to the next one,
+    /// but not beyond their segment.
     fn range(&self, found: &SymbolExtent<'_>) -> Option<Range<u64>> {
         let segment = self.segment_at(found.addr)?;
         let last = segment.vaddr.saturating_add(segment.file_size);
         Some(found.addr..found.end.unwrap_or(last).min(last))
     }
 
-    /// Every function: its name as the file has it, and its addresses.
+    /// Every function: its name as in the file, and its addresses.
     pub fn functions(&self) -> impl Iterator<Item = (&str, Range<u64>)> {
         self.symbols().iter().filter_map(|found| Some((found.name, self.range(&found)?)))
     }
 
-    /// Address of the function that a person means by a name.
+    /// The address of the function that matches a name.
     ///
     /// # Errors
     /// [`SymbolError::NoSymbol`].
@@ -275,12 +272,11 @@ impl Module {
         self.lines.get_or_init(load).as_deref().filter(|lines| !lines.is_cut())
     }
 
-    /// Looks up the lines of many addresses at once, in their order: those that
-    /// are asked for afterwards are known, whatever the size of the debug
-    /// information that they came from.
+    /// Looks up the lines of many addresses at once. Afterwards they are known; memory use does not
+    /// depend on the size of the debug information.
     pub fn look_up_lines(&mut self, addrs: Vec<u64>) {
-        // Whoever wants lines wants names too, and to read those takes memory
-        // for a moment: better now than beside the answers.
+        // Symbols will be needed too; reading them takes memory temporarily, so do it before there
+        // are results.
         let _ = self.symbols();
         if self.lines().is_some()
             && let Some(Some(lines)) = self.lines.get_mut()
@@ -289,21 +285,20 @@ impl Module {
         }
     }
 
-    /// The line of an address; of inlined code, the innermost.
+    /// The line of an address; for inlined code, the innermost.
     #[must_use]
     pub fn source(&self, addr: u64) -> Option<SourceLine> {
         self.lines()?.source(addr)
     }
 
-    /// The functions that an address belongs to: those inlined there from the
-    /// innermost on, and at the end the one that stands for itself.
+    /// The functions that contain an address: inlined functions from the innermost on, then the
+    /// enclosing one.
     #[must_use]
     pub fn frames(&self, addr: u64) -> Vec<Frame> {
         self.lines().map(|lines| lines.frames(addr)).unwrap_or_default()
     }
 
-    /// Where the code of a line lies, by the ends of the paths of source
-    /// files, in the order of addresses.
+    /// The code of a line, in source files whose path ends with `file`, sorted by address.
     pub(crate) fn code_of_line(&self, file: &str, wanted: u32) -> CodeOfLine {
         let mut found = CodeOfLine::default();
         let Some(lines) = self.lines() else { return found };
@@ -315,8 +310,13 @@ impl Module {
         found
     }
 
-    /// Code bytes at an address of the symbol table's counting: up to 15, as
-    /// many as an instruction may have. Empty where the file has none there.
+    /// The lines that have code within some addresses.
+    pub(crate) fn lines_within(&self, within: Range<u64>) -> Vec<SourceLine> {
+        self.lines().map(|lines| lines.lines_within(within)).unwrap_or_default()
+    }
+
+    /// Code bytes at a symbol-table address: up to 15, the longest instruction. Empty if the file
+    /// has none.
     pub fn code_at(&mut self, addr: u64) -> Vec<u8> {
         let runs = |segment: &Segment| segment.executable && self.has_code;
         let Some(segment) = self.segment_at(addr).filter(runs) else {
@@ -327,7 +327,7 @@ impl Module {
         let len = (segment.file_size - within).min(15);
         let page = offset - offset % PAGE;
         if self.page.as_ref().is_none_or(|(at, _)| *at != page) {
-            // One instruction more than the page: none is cut at its end.
+            // One instruction longer than the page, so that none is truncated.
             self.page = Some((page, self.bytes.read(page, PAGE as usize + 15)));
         }
         let Some((_, bytes)) = &self.page else { return Vec::new() };
@@ -355,7 +355,7 @@ fn is_x86<'data>(object: &impl Object<'data>) -> bool {
     matches!(object.architecture(), I386 | X86_64 | X86_64_X32)
 }
 
-/// A debug file says where segments were, and holds none of their bytes.
+/// A debug file lists the segments, but contains none of their bytes.
 fn segments<'data>(object: &impl Object<'data>, has_code: bool) -> Vec<Segment> {
     let executable = |flags| match flags {
         SegmentFlags::Elf { p_flags, .. } => p_flags.contains(elf::PF_X),

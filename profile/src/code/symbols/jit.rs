@@ -1,5 +1,5 @@
-//! Names of generated code: the lists that run-time compilers leave for perf
-//! (Linux `tools/perf/Documentation/jit-interface.txt`).
+//! Symbols of generated code: the lists that JIT compilers write for perf (Linux
+//! `tools/perf/Documentation/jit-interface.txt`).
 
 use lbr_msr::text::AsText;
 use std::fs::File;
@@ -12,9 +12,9 @@ use nix::libc;
 use super::SymbolError;
 use super::table::{SymbolExtent, SymbolTable};
 
-/// No list is longer.
+/// Maximum size of a list.
 const MAX_LIST: u64 = 256 << 20;
-/// No line of it is longer; what is behind is cut.
+/// Maximum length of a line; the rest is ignored.
 const MAX_LINE: u64 = 1 << 16;
 
 /// The list of one process.
@@ -24,18 +24,17 @@ pub(crate) struct JitMap {
 }
 
 impl JitMap {
-    /// Where the list of a process is, if there is one. It is only looked for,
-    /// not read.
+    /// The path of a process's list, if it exists. Does not read it.
     pub(crate) fn path(folder: &Path, pid: u32) -> Option<PathBuf> {
         let path = folder.join(format!("perf-{pid}.map"));
         std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()).then_some(path)
     }
 
-    /// Reads a list: `START SIZE NAME` in hexadecimal, the name up to the end
-    /// of the line. Code that took the place of older code comes later.
+    /// Reads a list: `START SIZE NAME` in hexadecimal, the name up to the end of the line. Later
+    /// entries replace earlier code.
     pub(crate) fn read(path: &Path) -> Result<JitMap, SymbolError> {
         let open = |cause| SymbolError::Open { path: path.to_owned(), cause };
-        // /tmp is everybody's: a link could lead anywhere, a pipe would wait.
+        // Anyone can write to /tmp: a link could lead anywhere, and opening a pipe would block.
         let named = std::fs::symlink_metadata(path).map_err(open)?;
         if !named.is_file() {
             return Err(SymbolError::NotAFile { path: path.to_owned() });
@@ -74,7 +73,7 @@ impl JitMap {
             }
         }
         let mut table = SymbolTable::default();
-        // Of several at one address the first stays: the latest.
+        // Of several at one address, the latest comes first here.
         for (start, size, name) in all.iter().rev() {
             table.push(*start, *size, name, 0);
         }

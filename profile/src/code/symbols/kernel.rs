@@ -1,4 +1,4 @@
-//! The kernel's functions, out of its own list.
+//! The kernel's functions, from its own list.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
@@ -12,23 +12,23 @@ use super::table::{SymbolExtent, SymbolTable};
 use crate::code::debug_file::open_regular;
 use crate::read::address::KERNEL_NAME;
 
-/// No kernel's list is longer.
+/// Maximum size of a list.
 const MAX_LIST: u64 = 1 << 30;
-/// No line of it is longer.
+/// Maximum length of a line.
 const MAX_LINE: u64 = 4096;
 
-/// The kernel that runs here: who it is, and where it lists its symbols.
+/// The running kernel: its identity, and the files with its symbols.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningKernel {
-    /// Its release, as `uname -r` prints it.
+    /// Its release, as in `uname -r`.
     pub release: Option<String>,
-    /// The name of the machine.
+    /// The host name.
     pub hostname: Option<String>,
     /// Its build id.
     pub build_id: Option<Vec<u8>>,
-    /// Its symbols.
+    /// Its symbol list.
     pub kallsyms: PathBuf,
-    /// Its modules and where they are loaded.
+    /// The list of its modules with addresses.
     pub modules: PathBuf,
 }
 
@@ -54,7 +54,7 @@ impl RunningKernel {
     }
 }
 
-/// The build id among ELF notes: name GNU, type 3.
+/// The build ID in ELF notes: name GNU, type 3.
 fn build_id_of_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
     let word = |bytes: &[u8], at: usize| {
         let bytes = bytes.get(at..at + 4)?.try_into().ok()?;
@@ -73,7 +73,7 @@ fn build_id_of_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The kernel's functions by module; those of the kernel itself under "".
+/// The kernel's functions by module; "" is the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct KernelSymbols {
     tables: HashMap<String, SymbolTable>,
@@ -93,7 +93,7 @@ impl KernelSymbols {
                 break;
             }
             let Some((addr, kind, name, module)) = parse(&line) else { continue };
-            // Whoever may not see addresses gets zeros.
+            // Without permission, all addresses are zero.
             zeros |= addr == 0 && matches!(kind, b't' | b'T');
             if addr == 0 || !matches!(kind, b't' | b'T' | b'w' | b'W') {
                 continue;
@@ -123,13 +123,13 @@ impl KernelSymbols {
         self.tables.get(module)?.at(addr)
     }
 
-    /// The function that covers an address, whosever it is.
+    /// The function of any module that covers an address.
     pub(crate) fn at_any(&self, addr: u64) -> Option<SymbolExtent<'_>> {
         let tables = self.tables.values();
         tables.filter_map(|table| table.at(addr)).max_by_key(|found| found.addr)
     }
 
-    /// The address of a symbol of the kernel itself.
+    /// The address of a kernel symbol.
     pub(crate) fn address(&self, name: &str) -> Option<u64> {
         self.of_module("").find(|found| found.name == name).map(|found| found.addr)
     }
@@ -145,7 +145,7 @@ impl KernelSymbols {
     }
 }
 
-/// Names that mark the begin of a part, where a function begins too.
+/// Symbols that mark the start of a section, where a function starts too.
 fn is_mark(name: &str) -> bool {
     name.starts_with("_text")
         || name.starts_with("_stext")
@@ -155,7 +155,7 @@ fn is_mark(name: &str) -> bool {
         || name.ends_with("_end")
 }
 
-/// `ffffffff81000000 T _text`, and of modules `[name]` behind it.
+/// `ffffffff81000000 T _text`, for modules followed by `[name]`.
 fn parse(line: &[u8]) -> Option<(u64, u8, &str, &str)> {
     let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let addr = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -165,13 +165,12 @@ fn parse(line: &[u8]) -> Option<(u64, u8, &str, &str)> {
     Some((addr, kind, name, module.unwrap_or("")))
 }
 
-/// The modules of the running kernel: where they are loaded, and their bytes.
+/// The modules of the running kernel: addresses and sizes.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleAddresses(BTreeMap<String, (u64, u64)>);
 
 impl ModuleAddresses {
-    /// Reads a list in the format of `/proc/modules`; an unreadable one has no
-    /// modules, and one that shows no addresses neither.
+    /// Reads a list in the format of `/proc/modules`; empty if unreadable or without addresses.
     pub(crate) fn read(path: &Path) -> ModuleAddresses {
         let Ok(file) = open_regular(path) else { return ModuleAddresses::default() };
         let lines = BufReader::new(file.take(MAX_LIST)).lines().map_while(Result::ok);
@@ -192,12 +191,11 @@ impl ModuleAddresses {
 }
 
 impl RunningKernel {
-    /// Its own mappings and those of its modules, as perf puts them at the
-    /// begin of a recording: the offset of the first is the address of the
-    /// symbol that its name ends with.
+    /// The mappings of the kernel and its modules, as perf writes them at the start of a recording:
+    /// the first one's offset is the address of the symbol at the end of its name.
     ///
     /// # Errors
-    /// [`SymbolError`] where it shows no addresses.
+    /// [`SymbolError`] if it shows no addresses.
     pub fn mappings(&self, time: u64) -> Result<Vec<Mmap>, SymbolError> {
         let symbols = KernelSymbols::read(&self.kallsyms)?;
         let list = || SymbolError::NotKallsyms { path: self.kallsyms.clone() };

@@ -1,5 +1,5 @@
-//! Names of addresses: out of ELF files and the debug files beside them, the
-//! kernel's list, and the lists that run-time compilers leave.
+//! Symbols of addresses: from ELF files and their debug files, the kernel's list, and the lists of
+//! JIT compilers.
 
 mod bytes;
 mod elf;
@@ -22,26 +22,26 @@ pub(crate) use jit::JitMap;
 pub(crate) use kernel::{KernelSymbols, ModuleAddresses};
 pub(crate) use table::SymbolExtent;
 
-/// Where names are looked for beside the files that were mapped.
+/// The places to search for symbols besides mapped files.
 #[derive(Clone, Debug)]
 pub struct Sources {
-    /// Where debug files are looked for.
+    /// The places to search for debug files.
     pub debug: DebugDirs,
-    /// The kernel that runs here.
+    /// The running kernel.
     pub kernel: RunningKernel,
-    /// A list of kernel symbols that is right whatever kernel runs here.
+    /// A list of kernel symbols to use regardless of the running kernel.
     pub kallsyms: Option<PathBuf>,
-    /// The ELF file of the kernel that was recorded, for its symbols and lines.
-    /// Without it the one in the usual places is taken that has its build id.
+    /// The ELF file of the recorded kernel, for its symbols and lines. Without it, the file with
+    /// its build ID in the usual places is used.
     pub vmlinux: Option<PathBuf>,
-    /// Where run-time compilers leave `perf-PID.map`.
+    /// The folder with the `perf-PID.map` files of JIT compilers.
     pub jit: PathBuf,
-    /// Whether source lines and inlined functions are looked for.
+    /// Whether to use source lines and inlined functions.
     pub lines: bool,
 }
 
 impl Default for Sources {
-    /// As perf has it: the system's places, and those of the user.
+    /// The same places as perf: the system's and the user's.
     fn default() -> Sources {
         Sources {
             debug: DebugDirs::default(),
@@ -54,7 +54,7 @@ impl Default for Sources {
     }
 }
 
-/// Address of a function of a file, as its symbol table counts.
+/// Address of a function of a file, as in its symbol table.
 ///
 /// # Errors
 /// [`SymbolError`].

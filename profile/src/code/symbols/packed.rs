@@ -1,6 +1,5 @@
-//! Symbols that a stripped program carries packed (`.gnu_debugdata`, called
-//! MiniDebugInfo): an ELF file with the functions that the dynamic symbols
-//! lack, compressed by `xz`.
+//! Compressed symbols in a stripped program (`.gnu_debugdata`, MiniDebugInfo): an ELF file with the
+//! functions that the dynamic symbols lack, compressed with `xz`.
 
 use std::io::{Cursor, Read};
 use std::num::NonZeroUsize;
@@ -9,17 +8,17 @@ use object::read::ReadRef;
 use object::{Object, ObjectSection};
 use xz4rust::{XzDecoder, XzReader};
 
-/// No packed list is longer: that of the largest programs has a few megabytes.
+/// Maximum compressed size; the largest programs have a few megabytes.
 const MAX_PACKED: u64 = 16 << 20;
-/// No list is longer, whatever it was packed to.
+/// Maximum decompressed size.
 const MAX_UNPACKED: u64 = 64 << 20;
-/// The largest dictionary that `xz` uses by itself (`-9`).
+/// The largest dictionary of `xz`'s presets (`-9`).
 const MAX_DICTIONARY: usize = (64 << 20) + 1;
-/// What most have.
+/// The usual dictionary size.
 const DICTIONARY: usize = 1 << 20;
 const BUFFER: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
 
-/// The ELF file that is packed in a program.
+/// The decompressed ELF file in a program.
 pub(super) fn unpacked<'data, R: ReadRef<'data>>(
     object: &object::File<'data, R>,
 ) -> Option<Vec<u8>> {
@@ -31,7 +30,7 @@ pub(super) fn unpacked<'data, R: ReadRef<'data>>(
     let decoder = XzDecoder::in_heap_with_alloc_dict_size(DICTIONARY, MAX_DICTIONARY);
     let reader = XzReader::new_with_buffer_size_and_decoder(Cursor::new(packed), BUFFER, decoder);
     let mut bytes = Vec::new();
-    // One byte more tells what is too long from what just fits.
+    // One byte more shows whether it exceeds the limit.
     reader.take(MAX_UNPACKED + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= MAX_UNPACKED).then_some(bytes)
 }

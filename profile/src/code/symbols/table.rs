@@ -2,47 +2,46 @@
 
 use std::cmp::Reverse;
 
-/// A symbol: where it starts, how far it reaches, and where its name stands.
+/// A symbol: start, size, and the position of its name.
 #[derive(Clone, Copy, Debug)]
 struct Symbol {
     addr: u64,
-    /// 0 where nobody says: it reaches to the next.
+    /// 0 if unknown: it extends to the next symbol.
     size: u64,
     name: (u32, u32),
-    /// The nearest symbol with a size that it lies in, counted from 1.
+    /// The nearest enclosing symbol with a size, from 1.
     outer: u32,
-    /// Of several at one address the lowest gives the name.
+    /// Of several symbols at one address, the lowest rank gives the name.
     rank: u8,
 }
 
-/// A symbol and the addresses that it covers.
+/// A symbol and its address range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SymbolExtent<'a> {
-    /// Its name as the file has it.
+    /// Its name as in the file.
     pub(crate) name: &'a str,
     /// Its first address.
     pub(crate) addr: u64,
-    /// The address behind it; `None` where neither its size nor another symbol
-    /// says.
+    /// The address after it; `None` if neither its size nor the next symbol gives it.
     pub(crate) end: Option<u64>,
 }
 
-/// Symbols of code, found by address or name.
+/// Code symbols, found by address or name.
 #[derive(Debug, Default)]
 pub(crate) struct SymbolTable {
     symbols: Vec<Symbol>,
     names: String,
-    /// Addresses that no symbol without a size reaches beyond.
+    /// Addresses beyond which no symbol without a size extends.
     bounds: Vec<u64>,
 }
 
 impl SymbolTable {
-    /// Adds an address where a section ends: what has no size ends there.
+    /// Adds the end of a section as a bound.
     pub(crate) fn bound(&mut self, addr: u64) {
         self.bounds.push(addr);
     }
 
-    /// Adds a symbol; [`sort`](Self::sort) comes before any search.
+    /// Adds a symbol; call [`sort`](Self::sort) before searching.
     pub(crate) fn push(&mut self, addr: u64, size: u64, name: &str, rank: u8) {
         let start = u32::try_from(self.names.len());
         let end = u32::try_from(self.names.len() + name.len());
@@ -51,8 +50,8 @@ impl SymbolTable {
         self.symbols.push(Symbol { addr, size, name: (start, end), outer: 0, rank });
     }
 
-    /// Puts the symbols in order: of several of one address the best comes
-    /// last, and of equals the first that was added.
+    /// Sorts the symbols: of several at one address the best comes last, and of equals the first
+    /// added.
     pub(crate) fn sort(&mut self) {
         self.symbols.sort_unstable_by_key(|symbol| {
             (symbol.addr, Reverse(symbol.rank), Reverse(symbol.name.0))
@@ -60,7 +59,7 @@ impl SymbolTable {
         self.bounds.sort_unstable();
         self.symbols.shrink_to_fit();
         self.names.shrink_to_fit();
-        // The symbols that reach beyond the one at hand, the innermost last.
+        // The symbols that enclose the current one, innermost last.
         let mut open: Vec<(u64, u32)> = Vec::new();
         for (symbol, number) in self.symbols.iter_mut().zip(1u32..) {
             while open.last().is_some_and(|(end, _)| *end <= symbol.addr) {
@@ -77,8 +76,8 @@ impl SymbolTable {
         self.symbols.is_empty()
     }
 
-    /// The symbol that covers an address: the innermost, but a label without a
-    /// size takes no code from the function around it.
+    /// The symbol that covers an address: the innermost, except that a label without a size does
+    /// not hide the enclosing function.
     pub(crate) fn at(&self, addr: u64) -> Option<SymbolExtent<'_>> {
         let after = self.symbols.partition_point(|symbol| symbol.addr <= addr);
         let mut number = after;
@@ -109,7 +108,7 @@ impl SymbolTable {
         Some(SymbolExtent { name, addr: symbol.addr, end })
     }
 
-    /// Where a symbol without a size ends: at the next, or at a bound.
+    /// The end of a symbol without a size: the next symbol, or a bound.
     fn behind(&self, symbol: &Symbol) -> Option<u64> {
         let next = self.symbols.partition_point(|other| other.addr <= symbol.addr);
         let bound = self.bounds.partition_point(|bound| *bound <= symbol.addr);
@@ -117,7 +116,7 @@ impl SymbolTable {
         [next, self.bounds.get(bound).copied()].into_iter().flatten().min()
     }
 
-    /// Every symbol, in the order of addresses.
+    /// Every symbol, sorted by address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SymbolExtent<'_>> + Clone {
         self.symbols.iter().filter_map(|symbol| self.found(symbol))
     }

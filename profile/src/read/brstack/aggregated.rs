@@ -1,19 +1,17 @@
-//! Counts of branches that somebody else aggregated, in the letters of BOLT's
-//! `perf2bolt -pa`:
+//! Aggregated branch counts in the format of BOLT's `perf2bolt -pa`:
 //!
-//! | line | what |
+//! | line | meaning |
 //! |---|---|
 //! | `B from to count mispredicted` | a branch |
-//! | `T from to end count` | a branch, and straight code from its target to `end` |
-//! | `R from to end count` | the same, of a return |
-//! | `F start end count` | straight code from a target to the next branch |
-//! | `f …`, `r …` | the same, entered from outside of what was counted (`r`: by a return) |
+//! | `T from to end count` | a branch, and the fall-through range from its target to `end` |
+//! | `R from to end count` | the same for a return |
+//! | `F start end count` | a fall-through range from a target to the next branch |
+//! | `f …`, `r …` | the same, entered from outside of the counted code (`r`: by a return) |
 //! | `S address count` | samples without branches |
 //! | `E name` | the event of the lines that follow |
 //!
-//! Addresses are hexadecimal without `0x`, with a build id before them where
-//! they are not in the main program; `X:` is an unknown file, 0 any place
-//! outside, and the last three numbers stand for no branch.
+//! Addresses are hexadecimal without `0x`. A build ID precedes those outside of the main program;
+//! `X:` means an unknown file, 0 any outside address, and the three highest numbers mean no branch.
 
 use lbr_msr::record::BranchType;
 
@@ -23,22 +21,22 @@ use super::line::{Behind, Context, Line};
 use crate::read::stack::{EntryFlags, RawBranch, SampleHead};
 use lbr_msr::text::AsText;
 
-/// How such a text is to be read.
+/// How to read such a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aggregated {
-    /// Some branch was mispredicted: what is not was predicted. Where none is,
-    /// nobody knows.
+    /// Whether any branch was mispredicted, so that the others were predicted. If none was,
+    /// predictions are unknown.
     knows_predictions: bool,
 }
 
-/// From here up an address says that there is none.
+/// Numbers from here on mean no branch.
 const NO_BRANCH: u64 = u64::MAX - 2;
 
-/// Whether the lines of a text are such counts, by those at its head.
+/// Whether a text consists of such counts, judged by its first lines.
 pub(crate) fn settle(head: &[u8]) -> Option<Aggregated> {
     let mut found = None;
     let mut lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').collect();
-    // The last may be cut.
+    // The last line may be truncated.
     if lines.len() > 1 {
         lines.pop();
     }
@@ -60,10 +58,10 @@ enum Fields<'a> {
     Event(&'a [u8]),
 }
 
-/// What a line says of a branch besides.
+/// Further data of a branch's line.
 #[derive(Clone, Copy, Debug, Default)]
 struct More<'a> {
-    /// Where the straight code behind it ends.
+    /// The end of the fall-through range after it.
     end: Option<&'a [u8]>,
     is_return: bool,
 }
@@ -95,7 +93,7 @@ fn fields(line: &[u8]) -> Option<Fields<'_>> {
     })
 }
 
-/// The build id, if there is one, and the number behind it.
+/// The build ID, if any, and the following number.
 fn address(word: &[u8]) -> Option<(&[u8], u64)> {
     let (id, digits) = match memchr::memchr(b':', word) {
         Some(at) => (word.get(..at)?, word.get(at + 1..)?),
@@ -107,8 +105,8 @@ fn address(word: &[u8]) -> Option<(&[u8], u64)> {
 }
 
 impl Aggregated {
-    /// Reads a line. Of a branch that was predicted and mispredicted both are
-    /// given, each counted as often as it was.
+    /// Parses a line. A branch with both predicted and mispredicted counts yields both, each with
+    /// its count.
     pub(super) fn parse(
         self,
         line: &[u8],
@@ -117,7 +115,7 @@ impl Aggregated {
     ) -> Result<Line, LineError> {
         let mut place = |word: &[u8]| {
             let (id, address) = address(word)?;
-            // What has none is in the main program.
+            // Without a build ID, it is in the main program.
             match id {
                 b"" | b"X" => Some(address),
                 id => context.names.number(id, None, address),

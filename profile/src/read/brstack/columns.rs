@@ -1,13 +1,12 @@
-//! What perf prints of a sample before its branches: columns in one order, of
-//! which a text has those that `-F` asked for.
+//! The columns that perf prints for a sample before its branches: a fixed order, of which a text
+//! has those selected with `-F`.
 //!
-//! `%16s comm`, `%5d/%-5d pid/tid` or one number of the two (7 from 6.4 on),
-//! `[%03d] cpu`, six characters of `misc`, `tod`, `%12s: time`, `%10d period`,
-//! `event: `, flags, numbers of 16 characters without a blank (addr, weight),
-//! then ` %16x ip`, and behind that its symbol and file.
+//! `%16s comm`, `%5d/%-5d pid/tid` or one of the two numbers (7 columns from 6.4 on), `[%03d] cpu`,
+//! six characters of `misc`, `tod`, `%12s: time`, `%10d period`, `event: `, flags, 16-character
+//! numbers without a space (addr, weight), then ` %16x ip`, followed by its symbol and file.
 //!
-//! `pid/tid`, `[cpu]`, `time:` and `event:` say themselves what they are. A
-//! number alone does so only by its width, or by what stands beside it.
+//! `pid/tid`, `[cpu]`, `time:` and `event:` are self-describing. A plain number can be identified
+//! only by its width or its neighbours.
 
 use std::ops::ControlFlow;
 
@@ -17,13 +16,13 @@ use super::words::{
 };
 use crate::read::stack::SampleHead;
 
-/// One of them, in perf's order.
+/// A column, in perf's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     Comm,
     /// `pid/tid`.
     Task,
-    /// One of the two.
+    /// Either pid or tid.
     Number,
     Cpu,
     Misc,
@@ -32,7 +31,7 @@ pub(crate) enum Column {
     Period,
     Event,
     Flags,
-    /// Numbers of 16 characters that say nothing of the branches.
+    /// Other 16-character numbers.
     Wide,
     Ip,
 }
@@ -58,7 +57,7 @@ impl Column {
     }
 }
 
-/// Which columns a text has.
+/// A set of columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Columns(u16);
 
@@ -82,61 +81,61 @@ impl Columns {
     }
 }
 
-/// The columns of a text, and whether they stand where perf prints them.
+/// The columns of a text, and whether they have perf's widths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) columns: Columns,
     pub(crate) widths: Widths,
 }
 
-/// What stands behind the columns.
+/// What follows the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
-    /// Branches by address: the text ends where they begin.
+    /// Branches by address: the given text ends where they start.
     Entries,
-    /// The name that the first branch comes from.
+    /// The source symbol of the first branch.
     Name,
     /// The end of the line.
     Nothing,
 }
 
-/// How numbers without a sign of their own stand.
+/// How plain numbers are aligned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Widths {
     #[default]
-    /// In perf's columns.
+    /// With perf's column widths.
     Kept,
-    /// Somebody moved them.
+    /// The alignment was changed.
     Lost,
 }
 
-/// A line with its columns told apart.
+/// A line split into columns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reading<'a> {
     pub(crate) columns: Columns,
     pub(crate) head: SampleHead,
     pub(crate) comm: &'a [u8],
     pub(crate) event: &'a [u8],
-    /// Where the columns end.
+    /// The end of the columns.
     pub(crate) end: usize,
-    /// The address stands in perf's column.
+    /// Whether the address is in perf's column.
     pub(crate) in_column: bool,
-    /// Only the column behind it can say that the name of the thread ends.
+    /// Whether only the next column can end the thread's name.
     is_open: bool,
 }
 
 impl Reading<'_> {
-    /// Whether two readings say the same of the sample.
+    /// Whether two readings give the same sample.
     pub(crate) fn agrees(&self, other: &Reading<'_>) -> bool {
         (self.head, self.comm, self.event) == (other.head, other.comm, other.event)
     }
 }
 
-/// Several readings of a line, none better than the others.
+/// There are several equally good readings of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ambiguous;
 
-/// Reads a line whose columns are known.
+/// Parses a line with known columns.
 pub(super) fn read<'a>(text: &'a [u8], layout: Layout, behind: Behind) -> Option<Reading<'a>> {
     let mut found = None;
     let Layout { columns, widths } = layout;
@@ -150,8 +149,8 @@ pub(super) fn read<'a>(text: &'a [u8], layout: Layout, behind: Behind) -> Option
     found
 }
 
-/// What stands before the branches of a line: by the layout of the text, or, of
-/// a line that this does not fit, by itself.
+/// Parses the columns before the branches of a line, using the text's layout or, if that does not
+/// fit, the line alone.
 pub(crate) fn head(
     text: &[u8],
     layout: Option<Layout>,
@@ -163,7 +162,7 @@ pub(crate) fn head(
     }
 }
 
-/// Every way to read a line.
+/// Every possible reading of a line.
 pub(super) fn readings(text: &[u8], widths: Widths, behind: Behind) -> Vec<Reading<'_>> {
     let mut found = Vec::new();
     let _ = Search { text, widths, wanted: None }.from(0, Reading::default(), &mut |reading| {
@@ -175,11 +174,11 @@ pub(super) fn readings(text: &[u8], widths: Widths, behind: Behind) -> Vec<Readi
     found
 }
 
-/// Readings of one line that are looked at.
+/// Maximum number of readings considered per line.
 const MOST: usize = 64;
 
-/// The reading of a line alone: what explains most of it, in perf's widths if
-/// any does.
+/// The best reading of a line on its own: the one that explains most of it, preferably with perf's
+/// widths.
 fn alone(text: &[u8], behind: Behind) -> Result<Reading<'_>, Ambiguous> {
     let mut found = readings(text, Widths::Kept, behind);
     if found.is_empty() && behind == Behind::Entries {
@@ -192,7 +191,7 @@ fn alone(text: &[u8], behind: Behind) -> Result<Reading<'_>, Ambiguous> {
     if best.all(|other| other.agrees(&first)) { Ok(first) } else { Err(Ambiguous) }
 }
 
-/// Whether what stands behind the columns may stand there.
+/// Whether the text after the columns is plausible.
 fn is_sound(text: &[u8], reading: &Reading<'_>, behind: Behind) -> bool {
     let rest = text.get(reading.end..).unwrap_or_default();
     if reading.is_open {
@@ -201,7 +200,7 @@ fn is_sound(text: &[u8], reading: &Reading<'_>, behind: Behind) -> bool {
     if behind == Behind::Name || rest.trim_ascii().is_empty() {
         return true;
     }
-    // Symbol, file and registers stand behind the address, and no other column.
+    // Only symbol, file and registers follow the address.
     let is_last = reading.in_column || memchr::memmem::find(rest, b": ").is_none();
     reading.columns.has(Column::Ip) && rest.starts_with(b" ") && is_last
         || rest.trim_ascii_start().starts_with(b"{")
@@ -215,7 +214,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Every reading that begins with one, with the columns from `first` on.
+    /// Every reading that extends this one, with the columns from `first` on.
     fn from(
         &self,
         first: usize,
@@ -239,7 +238,7 @@ impl<'a> Search<'a> {
         ControlFlow::Continue(())
     }
 
-    /// The ways in which a column may stand behind others.
+    /// The possible readings with this column next.
     fn ways(&self, column: Column, before: &Reading<'a>) -> Vec<Reading<'a>> {
         let at = before.end;
         let rest = self.text.get(at..).unwrap_or_default();
@@ -255,7 +254,7 @@ impl<'a> Search<'a> {
     fn one(&self, column: Column, rest: &'a [u8], before: &Reading<'a>) -> Option<Reading<'a>> {
         let mut next = *before;
         let head = &mut next.head;
-        // Most have a blank behind them.
+        // Most columns end with a space.
         let len = match column {
             Column::Comm | Column::Event => return None,
             Column::Task => {
@@ -319,17 +318,17 @@ impl<'a> Search<'a> {
         Some(next)
     }
 
-    /// Whether a number that stands alone may be a task's. perf gives it five
-    /// columns, or seven, and a period ten.
+    /// Whether a plain number may be a pid or tid. perf gives it five or seven columns, and a
+    /// period ten.
     fn is_task(&self, rest: &[u8], word: &[u8], width: usize, before: &Reading<'_>) -> bool {
-        /// The highest that Linux gives out.
+        /// Linux's maximum.
         const MOST: u64 = 1 << 22;
         if decimal(word).is_some_and(|id| id > MOST) {
             return false;
         }
         let is_padded = width > word.len();
         let overflows = !is_padded && word.len() >= 5;
-        // CPU and time follow the task at once, the period follows them.
+        // CPU and time directly follow the task, and the period follows them.
         let behind = rest.get(width..).unwrap_or_default().trim_ascii_start();
         let is_anchored = first_word_is(behind, |word| {
             word.starts_with(b"[") && word.ends_with(b"]")
@@ -350,8 +349,8 @@ impl<'a> Search<'a> {
             || self.widths == Widths::Lost && width == word.len()
     }
 
-    /// The address: a blank, and the digits to the right of 16. Behind the
-    /// event or the time it is one wherever it stands.
+    /// The address: a space, and the digits, right-aligned in 16 columns. After an event or time,
+    /// any number is the address.
     fn ip(&self, rest: &[u8], before: &Reading<'_>) -> Option<(Option<u64>, usize, bool)> {
         let strict = rest.get(..17).and_then(|column| column.strip_prefix(b" "));
         if let Some(digits) = strict.map(<[u8]>::trim_ascii_start) {
@@ -364,7 +363,7 @@ impl<'a> Search<'a> {
         }
         let (word, width) = word(rest)?;
         let digits = match word.iter().position(|byte| *byte == b':') {
-            // A build id before it.
+            // With a build ID before it.
             Some(at) if at >= 8 && is_hex(word.get(..at)?) => word.get(at + 1..)?,
             _ => word,
         };
@@ -378,8 +377,8 @@ impl<'a> Search<'a> {
         Some((Some(hex(digits)?), width, false))
     }
 
-    /// The name of a thread: to the right of 16 columns, or, where calls
-    /// follow, as long as it is, right before what says itself what it is.
+    /// The name of a thread: right-aligned in 16 columns or, before call chains, of any length; it
+    /// must precede a self-describing column.
     fn comms(&self) -> Vec<Reading<'a>> {
         const COLUMN: usize = 16;
         const LONGEST: usize = 64;
@@ -387,7 +386,7 @@ impl<'a> Search<'a> {
         let mut found = Vec::new();
         let mut add = |comm: &'a [u8], end, is_open| {
             let comm = comm.trim_ascii();
-            // Numbers are no names, nor is what has a sign of its own.
+            // A name is neither a number nor a self-describing column.
             let is_number = is_hex(comm) && (comm.len() > 8 || comm.iter().any(u8::is_ascii_digit));
             let is_cpu = matches!(comm, [b'[', b'0'..=b'9', ..]);
             let is_task = comm.contains(&b'/') && comm.split(|byte| *byte == b'/').all(is_id);
@@ -418,7 +417,7 @@ impl<'a> Search<'a> {
                 add(text.get(..at).unwrap_or_default(), at + 1, true);
             }
         }
-        // Nothing else stands before the frames of a call chain.
+        // Only a thread's name precedes the frames of a call chain.
         if self.wanted == Some(Columns::COMM) && start == 0 {
             add(text, text.len(), false);
         }

@@ -1,14 +1,13 @@
-//! Numbers out of text and into it, eight digits at a time.
+//! Parses and prints numbers, eight digits at a time.
 
-/// A byte in every place of a word.
+/// A word with the same byte in every position.
 pub(super) const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
 const TOP: u64 = each(0x80);
 
-/// The top bit of every byte that is at least `low` and below `high`, both
-/// below 128.
+/// The top bit of every byte that is at least `low` and below `high`; both are below 128.
 #[inline(always)]
 const fn within(word: u64, low: u8, high: u8) -> u64 {
     let seven = word & !TOP;
@@ -17,14 +16,14 @@ const fn within(word: u64, low: u8, high: u8) -> u64 {
     from_low & !from_high & !word & TOP
 }
 
-/// The top bit of every byte as one bit each, the first lowest.
+/// Gathers the top bits of the bytes, the first byte's lowest.
 #[inline(always)]
 const fn gathered(tops: u64) -> u64 {
     (tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
-/// Eight bytes of text: the digits as a number, as if all of them were
-/// digits, and bit by byte which are.
+/// Eight bytes of text as a hexadecimal number, as if all were digits, and a bitmap of those that
+/// are.
 #[inline(always)]
 const fn hex_8(word: u64) -> (u64, u64) {
     let letters = within(word | each(0x20), b'a', b'g') & within(word, b'A', b'g');
@@ -44,7 +43,7 @@ fn hex_16(bytes: &[u8; 16]) -> (u64, u32) {
     (first.0 << 32 | second.0, (first.1 | second.1 << 8) as u32)
 }
 
-/// Vectors of eight bytes, for processors of which no better ones are known.
+/// Eight-byte vectors, for processors without known vector instructions.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 pub(super) struct Words;
 
@@ -67,8 +66,7 @@ impl super::run::Vectors for Words {
     }
 }
 
-/// The hexadecimal digits that `text` begins with: value, number. More than
-/// 16 digits count as 17.
+/// The leading hexadecimal digits of `text`: value and count. More than 16 digits count as 17.
 pub(super) fn hex(text: &[u8]) -> (u64, usize) {
     let Some((first, rest)) = text.split_first_chunk::<16>() else { return hex_slowly(text) };
     let (value, digits) = hex_16(first);
@@ -79,7 +77,7 @@ pub(super) fn hex(text: &[u8]) -> (u64, usize) {
     }
 }
 
-/// As [`hex`], near the end of a line.
+/// As [`hex`], for the end of a line.
 fn hex_slowly(text: &[u8]) -> (u64, usize) {
     let mut value = 0u64;
     let mut count = 0;
@@ -96,20 +94,20 @@ fn hex_slowly(text: &[u8]) -> (u64, usize) {
     (value, count)
 }
 
-/// A whole text of decimal digits.
+/// Parses a text of decimal digits only.
 pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
-/// The eight hexadecimal digits of a number, the first lowest.
+/// The eight hexadecimal digits of a number, the first in the lowest byte.
 #[inline]
 const fn hex_digits(number: u32) -> u64 {
     let word = number as u64;
     let word = (word | word << 16) & 0x0000_FFFF_0000_FFFF;
     let word = (word | word << 8) & 0x00FF_00FF_00FF_00FF;
     let nibbles = ((word | word << 4) & each(0x0F)).swap_bytes();
-    // From ten on they carry into the upper half.
+    // Values from ten on carry into the upper half.
     let letters = nibbles.wrapping_add(each(6)) >> 4 & each(1);
     nibbles + each(b'0') + letters * (b'a' - b'0' - 10) as u64
 }

@@ -1,5 +1,5 @@
-//! Samples as `perf script -D` and `perf report -D` dump them: a line for the
-//! sample, one that says how many branches follow, and one for each of them.
+//! Samples as dumped by `perf script -D` and `perf report -D`: a line for the sample, one with the
+//! number of branches, and one per branch.
 
 use lbr_msr::record::BranchSpec;
 
@@ -13,8 +13,7 @@ use crate::stack::{EntryFlags, RawBranch, SampleHead};
 /// `CPU TIME 0xOFFSET [0xSIZE]: PERF_RECORD_SAMPLE(IP, 0xMISC): PID/TID: 0xIP
 /// period: N addr: 0xA`, then `... branch stack: nr:N`, then
 /// `.....  I: FROM -> TO N cycles FLAGS RESERVED TYPE SPEC`, addresses without
-/// `0x`, flags M, P, A and T (in a transaction). Of type and spec either may be
-/// missing.
+/// `0x`, flags M, P, A and T (in a transaction). Type and spec are optional.
 pub(super) fn parse(text: &[u8]) -> Option<Line> {
     if text.starts_with(b".....") {
         return entry(text).map(Line::DumpedEntry);
@@ -87,7 +86,7 @@ fn entry(text: &[u8]) -> Option<RawBranch> {
         }
         all
     });
-    // The reserved bits; what follows them has names.
+    // The reserved bits; names follow them.
     words.next().and_then(number)?;
     let (mut branch_type, mut spec) = (None, None);
     for name in words {

@@ -1,4 +1,4 @@
-//! One entry of a stack as text.
+//! One entry of a stack in text form.
 
 use lbr_msr::record::{BranchSpec, BranchType};
 
@@ -6,13 +6,13 @@ use super::digits;
 use super::error::EntryError;
 use crate::stack::{EntryFlags, RawBranch};
 
-/// The type of a name, `None` for a name that is not known.
+/// The branch type with this name; `None` for an unknown name.
 #[must_use]
 pub fn type_of_name(name: &str) -> Option<BranchType> {
     type_of(name.as_bytes())
 }
 
-/// One comparison, where asking every type for its name would take twenty.
+/// A single comparison, instead of up to twenty.
 pub(super) fn type_of(name: &[u8]) -> Option<BranchType> {
     let code = match name {
         b"COND" => 1,
@@ -45,9 +45,8 @@ pub(super) fn type_of(name: &[u8]) -> Option<BranchType> {
     Some(BranchType(code))
 }
 
-/// Whether what stands behind the last entry is something that perf prints
-/// there, or nothing: the instruction, physical address and page sizes of the
-/// sample; lbr prints counters there.
+/// Whether the text after the last entry is empty or something that perf prints there: the
+/// instruction, physical address and page sizes of the sample. `lbr` prints counters there.
 pub(super) fn is_trailing(text: &[u8]) -> bool {
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let Some(first) = words.next() else { return true };
@@ -71,15 +70,15 @@ pub(super) fn is_trailing(text: &[u8]) -> bool {
     }
 }
 
-/// Reads the entry at the start of `text` and gives the rest behind it.
+/// Parses the entry at the start of `text`, and returns the rest.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The first error.
 pub fn parse_entry(text: &[u8]) -> Result<(RawBranch, &[u8]), EntryError> {
     with_ends(text, |text| address(text).map(|(address, _, rest)| (address, rest)))
 }
 
-/// Reads an entry, its two places with `end`, which gives what stands behind.
+/// Parses an entry; `end` parses its two addresses and returns the rest.
 fn with_ends<'a>(
     text: &'a [u8],
     mut end: impl FnMut(&'a [u8]) -> Result<(u64, &'a [u8]), EntryError>,
@@ -91,13 +90,13 @@ fn with_ends<'a>(
     Ok((RawBranch { from, to, flags: parse_flags(fields)? }, rest))
 }
 
-/// A hexadecimal number, and the path in parentheses that may follow it.
+/// A hexadecimal number, the optional path in parentheses after it, and the rest of the text.
 pub(crate) type Place<'a> = (u64, Option<&'a [u8]>, &'a [u8]);
 
-/// Reads one from the start of a text; gives what stands behind, too.
+/// Parses one at the start of a text.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The first error.
 pub(crate) fn address(text: &[u8]) -> Result<Place<'_>, EntryError> {
     let digits = text.strip_prefix(b"0x").ok_or(EntryError::Address)?;
     let (value, count) = digits::hex(digits);
@@ -105,7 +104,7 @@ pub(crate) fn address(text: &[u8]) -> Result<Place<'_>, EntryError> {
         return Err(EntryError::Address);
     }
     let rest = digits.get(count..).unwrap_or_default();
-    // perf 6.3 and later print a blank before the path.
+    // perf 6.3 and later print a space before the path.
     match rest.strip_prefix(b"(").or_else(|| rest.strip_prefix(b" (").filter(|_| has_path(rest))) {
         None => Ok((value, None, rest)),
         Some(path) => {
@@ -115,13 +114,13 @@ pub(crate) fn address(text: &[u8]) -> Result<Place<'_>, EntryError> {
     }
 }
 
-/// Whether a path in parentheses follows, and more of the entry behind it.
+/// Whether a path in parentheses follows, and then the rest of the entry.
 fn has_path(text: &[u8]) -> bool {
     text.starts_with(b" (") && memchr::memmem::find(text, b")/").is_some()
 }
 
-/// Where the first entry of a line begins: at a word `0x…` with a slash or a
-/// path behind its digits, or with a build id before them.
+/// The start of a line's first entry: a word `0x…` whose digits are followed by a slash or path, or
+/// preceded by a build ID.
 pub(super) fn first_entry(text: &[u8]) -> Option<usize> {
     memchr::memmem::find_iter(text, b"0x").find_map(|at| {
         let (before, rest) = text.split_at_checked(at)?;
@@ -129,7 +128,7 @@ pub(super) fn first_entry(text: &[u8]) -> Option<usize> {
         let start = at - id;
         let is_start = id != 1 && before.get(..start)?.last().is_none_or(u8::is_ascii_whitespace);
         let end = rest.iter().position(|byte| b"/(@ \t\n".contains(byte))?;
-        // A raw dump begins with `0xOFFSET@FILE`, and the path may have slashes.
+        // A raw dump starts with `0xOFFSET@FILE`, whose path may contain slashes.
         let is_entry = match rest.get(end)? {
             b'/' | b'(' => true,
             b' ' => end > 2 && has_path(rest.get(end..)?),
@@ -139,7 +138,7 @@ pub(super) fn first_entry(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// The length of the build id that a text ends with, 0 where it ends with none.
+/// The length of the build ID at the end of a text, or 0.
 fn build_id_before(text: &[u8]) -> usize {
     let digits = text.iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count();
     if digits < SHORTEST_ID { 0 } else { digits }
@@ -147,16 +146,15 @@ fn build_id_before(text: &[u8]) -> usize {
 
 const SHORTEST_ID: usize = 8;
 
-/// The build id before the address that a text begins with, and what follows
-/// its colon: `aabb1122:0x40062f`.
+/// The build ID before the address at the start of a text, and the rest after the colon:
+/// `aabb1122:0x40062f`.
 fn build_id(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (id, rest) = text.split_at_checked(memchr::memchr(b':', text)?)?;
     let is_id = id.len() >= SHORTEST_ID && id.iter().all(u8::is_ascii_hexdigit);
     Some((id, rest.strip_prefix(b":")?)).filter(|_| is_id)
 }
 
-/// Where a path in parentheses ends: it may hold pairs of them itself, as
-/// `/usr/lib/x(deleted)` does.
+/// The length of a path in parentheses, which may contain pairs of them: `/usr/lib/x(deleted)`.
 fn path_len(path: &[u8]) -> Result<usize, EntryError> {
     let mut open = 1;
     for (at, byte) in path.iter().enumerate() {
@@ -172,13 +170,12 @@ fn path_len(path: &[u8]) -> Result<usize, EntryError> {
     Err(EntryError::Address)
 }
 
-/// Whether a build id stands before an address that a text begins with.
+/// Whether a text starts with a build ID and an address.
 pub(super) fn has_build_id(text: &[u8]) -> bool {
     build_id(text).is_some()
 }
 
-/// Reads an entry with build ids before its addresses, one of which may be
-/// missing.
+/// Parses an entry with build IDs before its addresses; one may be missing.
 pub(super) fn with_build_ids(
     text: &[u8],
     mut number: impl FnMut(&[u8], u64) -> Option<u64>,
@@ -191,7 +188,7 @@ pub(super) fn with_build_ids(
     })
 }
 
-/// Reads an entry whose numbers are offsets in the files beside them.
+/// Parses an entry whose numbers are file offsets.
 pub(super) fn with_files<'a>(
     text: &'a [u8],
     mut number: impl FnMut(&'a [u8], u64) -> Result<u64, EntryError>,
@@ -232,7 +229,7 @@ pub(super) fn parse_flags(fields: &[u8]) -> Result<EntryFlags, EntryError> {
     let cycles = digits::decimal(next().ok_or_else(short)?).ok_or(EntryError::Cycles)?;
     let mut flags = EntryFlags(word).with_cycles(u32::try_from(cycles).unwrap_or(u32::MAX));
     if let Some(name) = next().filter(|name| !matches!(*name, b"" | b"-")) {
-        // A name that we do not know is no type that we know.
+        // An unknown name means an unknown type.
         flags = flags.with_type(type_of(name));
     }
     if let Some(name) = next().filter(|name| !matches!(*name, b"" | b"-")) {

@@ -1,26 +1,26 @@
-//! What can be wrong with a line of text.
+//! Errors in a line of text.
 
-/// What is wrong with an entry.
+/// An error in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
-    /// An address is no hexadecimal number of at most 64 bits.
+    /// An address is not a hexadecimal number of at most 64 bits.
     #[error("an address is not 0x and up to 16 hexadecimal digits")]
     Address,
-    /// An end of a branch is no place, in an entry that has symbols.
+    /// An end of a branch is not an address or symbol, in an entry with symbols.
     #[error("neither an address nor a symbol with its offset (main+0x1c) nor [unknown]")]
     NoPlace,
-    /// An address that no CPU has, among symbols.
-    #[error("an address that no CPU has")]
+    /// An impossible address among symbols.
+    #[error("an impossible address (not canonical)")]
     Impossible,
-    /// It may be either.
-    #[error("a number that may be an address or an offset in its file")]
+    /// An ambiguous number.
+    #[error("a number that may be an address or a file offset")]
     AddressOrOffset,
-    /// There is no second address.
+    /// The second address is missing.
     #[error("the second address is missing")]
     NoTarget,
     /// The prediction is not one of M, P, - with or without N.
-    #[error("the prediction is none of M, P, -, MN, PN")]
+    #[error("the prediction is not one of M, P, -, MN, PN")]
     Prediction,
     /// The transaction field is not X or -.
     #[error("the transaction field is neither X nor -")]
@@ -28,10 +28,10 @@ pub enum EntryError {
     /// The abort field is not A or -.
     #[error("the abort field is neither A nor -")]
     Abort,
-    /// The cycles are no number.
+    /// The cycles are not a number.
     #[error("the cycles are not a decimal number")]
     Cycles,
-    /// There are more fields than any perf prints, or a field count that none has.
+    /// The number of fields matches no version of perf.
     #[error("it has {0} fields; perf prints 2, 6, 7 or 8")]
     Fields(usize),
 }
@@ -40,12 +40,12 @@ pub enum EntryError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// One of its entries is none.
+    /// An invalid entry.
     #[error("branch {index}: {error}")]
     Entry {
-        /// Which, counted from 1.
+        /// Its index, from 1.
         index: usize,
-        /// What is wrong with it.
+        /// Its error.
         error: EntryError,
     },
     /// A PERF_RECORD_MMAP2 line that does not look like one.
@@ -54,25 +54,31 @@ pub enum LineError {
     /// Longer than any line that perf script prints.
     #[error("longer than 1 MiB")]
     TooLong,
-    /// Its columns can be read in several ways, which differ in what they say.
+    /// The columns are ambiguous.
     #[error(
-        "a number before the branches may be a process, a thread or a period, because its blanks were cut; \
+        "a number before the branches may be a process, a thread or a period, because spaces were removed; \
          print it as perf does, or with perf script -F pid,tid,time,period,event,ip,brstack"
     )]
     Ambiguous,
-    /// Offsets in files in place of addresses, as far as one can tell.
+    /// Probably file offsets instead of addresses.
     #[error(
-        "the numbers of the branches seem to be offsets in files, and no addresses (-F brstackoff): they \
-         lie where nothing is known to have run; print addresses with perf script -F ip,brstack"
+        "the branches seem to hold file offsets instead of addresses (-F brstackoff): they \
+         do not match any known code; print addresses with perf script -F ip,brstack"
     )]
     Offsets,
-    /// Instructions, which do not say where a branch went to.
+    /// Instructions without branch targets.
     #[error(
-        "instructions without their branches (-F brstackinsn), which leave out what perf could not \
+        "instructions without their branches (-F brstackinsn), which omit code that perf could not \
          read; print both with perf script -F +brstack,+brstackinsn"
     )]
     Instructions,
-    /// Neither branches nor anything that goes with them.
-    #[error("neither branches nor anything that perf script prints beside them")]
+    /// The entries of one stack, each in a line.
+    #[error(
+        "the entries of stacks are in lines of their own, and where a stack starts is unknown; print \
+         each stack in one line, as perf script -F ip,brstack does"
+    )]
+    Split,
+    /// Neither branches nor any other known output.
+    #[error("not a line that perf script prints for samples with branches")]
     Unknown,
 }

@@ -1,25 +1,24 @@
-//! Instructions that ran between the branches (`-F brstackinsn`), and what
-//! counters counted at each branch (`brcntr`, perf 6.12 and later).
+//! Instructions between the branches (`-F brstackinsn`), and counts logged with each branch
+//! (`brcntr`, perf 6.12 and later).
 //!
 //! `<tab>0000000000401774<tab>insn: eb 04<tab>br_cntr: AAB<tab># PRED 5 cycles [5]`: event A
-//! occurred twice and B once. `-` is an event that did not occur, and `+` stands
-//! behind one that may have occurred more often. `# branch-misses = B` above the
-//! samples says which event is B.
+//! occurred twice and B once. `-` is an event that did not occur; `+` follows one that may have
+//! occurred more often. `# branch-misses = B` before the samples names event B.
 
-/// What was counted at a branch.
+/// The counts logged with a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchCounters {
     /// Its address.
     pub at: u64,
-    /// Two bits for each counter, the lowest for the first.
+    /// Two bits per counter, the first counter lowest.
     pub word: u64,
 }
 
-/// Counters that a record has room for.
+/// Number of counters in a record.
 const COUNTERS: u8 = 4;
 
-/// Reads the line of an instruction, behind its tab; `None` for any other line,
-/// and no counts where nothing was counted.
+/// Parses an instruction's line, without its tab; `None` for any other line, `Some(None)` without
+/// counts.
 pub(super) fn parse(line: &[u8]) -> Option<Option<BranchCounters>> {
     let (digits, rest) = line.split_at_checked(16)?;
     let (at, count) = super::digits::hex(digits);
@@ -57,7 +56,7 @@ fn counts(letters: &[u8]) -> Option<u64> {
     Some(word)
 }
 
-/// The counter that a line of the legend names: `# branch-misses = B`.
+/// The counter that a legend line describes: `# branch-misses = B`.
 pub(super) fn legend(line: &[u8]) -> Option<u8> {
     let (before, letter) = line.strip_prefix(b"# ")?.split_last_chunk::<4>()?;
     let counter = match letter {

@@ -1,16 +1,15 @@
-//! Which columns a text has, found out by all the lines at its head: one line
-//! alone may be read in several ways.
+//! Finds the columns of a text from all of its first lines, because a single line may be ambiguous.
 
 use super::columns::{self, Behind, Columns, Layout, Reading, Widths};
 use super::digits;
 use super::entry::first_entry;
 use super::symbolic;
 
-/// The layout of the text that begins so; `None` where its lines have nothing
-/// before their branches, or nothing that they have in common.
+/// The layout of a text that starts like this; `None` if its lines have no columns, or none in
+/// common.
 ///
 /// # Errors
-/// The number of a line that can be read in several ways, as can all others.
+/// The number of an ambiguous line, if all lines are ambiguous.
 pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
     let mut lines = Vec::new();
     let mut all = head.split(|byte| *byte == b'\n').enumerate().peekable();
@@ -41,8 +40,8 @@ pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
     if let Some(found) = in_common(&moved, Widths::Lost) {
         return found;
     }
-    // The name of a thread may be anything: it is one where nothing else stands
-    // before the frames of any sample.
+    // A thread's name can be any text: assume one if all samples have something else before their
+    // frames.
     let comm = Layout { columns: Columns::COMM, widths: Widths::Kept };
     let is_comm = |(_, (line, behind)): &Line<'_>| {
         *behind == Behind::Nothing && columns::read(line, comm, *behind).is_some()
@@ -50,12 +49,12 @@ pub(crate) fn settle(head: &[u8]) -> Result<Option<Layout>, u64> {
     Ok(Some(comm).filter(|_| !lines.is_empty() && lines.iter().all(is_comm)))
 }
 
-/// Lines that are looked at.
+/// Number of lines examined.
 const MOST: usize = 1000;
 
 type Line<'a> = (u64, (&'a [u8], Behind));
 
-/// The columns that most lines can be read by. `None` where there are none.
+/// The columns that fit most lines. `None` if there are none.
 fn in_common(lines: &[Line<'_>], widths: Widths) -> Option<Result<Option<Layout>, u64>> {
     let mut left: Vec<Columns> = Vec::new();
     let mut fit = 0;
@@ -73,7 +72,7 @@ fn in_common(lines: &[Line<'_>], widths: Widths) -> Option<Result<Option<Layout>
     if fit * 4 < lines.len() * 3 || fit == 0 {
         return None;
     }
-    // A name of a thread or a symbol may hold anything.
+    // A thread's name or symbol can be any text.
     let explains =
         |columns: &Columns| (score(lines, Layout { columns: *columns, widths }), columns.count());
     let most = left.iter().map(explains).max()?;
@@ -93,7 +92,7 @@ fn in_common(lines: &[Line<'_>], widths: Widths) -> Option<Result<Option<Layout>
     Some(Ok(Some(first).filter(|layout| !layout.columns.is_empty())))
 }
 
-/// Bytes that a layout explains.
+/// Number of bytes that a layout explains.
 fn score(lines: &[Line<'_>], layout: Layout) -> usize {
     let read = lines.iter().filter_map(|(_, (line, behind))| columns::read(line, layout, *behind));
     read.map(|reading| reading.end).sum()

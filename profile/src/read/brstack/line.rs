@@ -1,6 +1,6 @@
-//! One line of text: a sample, a mapping, or something beside them.
+//! One line of text: a sample, a mapping, or something else.
 
-use lbr_msr::record::{Mmap, Task};
+use lbr_msr::record::{Comm, Mmap, Task};
 use lbr_msr::text::AsText;
 
 use super::aggregated::{self, Aggregated};
@@ -12,69 +12,65 @@ use super::entry::{
 use super::error::{EntryError, LineError};
 use super::instruction::{self, BranchCounters};
 use super::offsets::{self, Files, Numbers};
-use super::{dump, layout, record, run, symbolic};
+use super::{dump, layout, record, run, split, symbolic};
 use crate::read::names::Names;
 use crate::read::stack::{RawBranch, SampleHead};
 
-/// What a line of text is.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     /// A sample; its entries were put into the buffer given to [`parse_line`].
     Sample(Box<SampleHead>),
-    /// A branch that was counted (aggregated counts).
+    /// A branch with a count (aggregated counts).
     Counted {
-        /// How often.
+        /// Its count.
         count: u64,
-        /// What the line says besides.
+        /// Further data of the line.
         behind: Option<Behind>,
     },
-    /// Straight code that ran, without the branches around it: its first byte,
-    /// and the branch at its end; and how often (aggregated counts).
+    /// A fall-through range without the branches around it: its first byte, the branch at its end,
+    /// and its count (aggregated counts).
     Straight((u64, u64), u64),
-    /// How many identical stacks the next sample stands for.
+    /// The number of identical stacks that the next sample represents.
     Count(u64),
     /// A mapping.
     Mmap(Box<Mmap>),
-    /// A thread or process began (`--show-task-events`).
+    /// A thread or process started (`--show-task-events`).
     Fork(Task),
     /// A thread ended.
     Exit(Task),
-    /// Which process a thread is of (`PERF_RECORD_COMM`).
-    Thread {
-        /// The process.
-        pid: u32,
-        /// The thread.
-        tid: u32,
-    },
+    /// The process of a thread (`PERF_RECORD_COMM`).
+    /// The process.
+    /// The thread.
+    Comm(Comm),
     /// The head of a dumped sample (`-D`).
     Dumped(Box<SampleHead>),
     /// The branches of the dumped sample follow.
     DumpedStack,
-    /// One of them, newest first.
+    /// A dumped branch, newest first.
     DumpedEntry(RawBranch),
     /// A frame of a call chain.
     Frame,
-    /// An instruction that ran (`-F brstackinsn`), and what was counted there.
+    /// An executed instruction (`-F brstackinsn`), and the counts logged there.
     Instruction(Option<BranchCounters>),
-    /// A comment, nothing.
+    /// A comment, or an empty line.
     Other,
 }
 
-/// What a line of aggregated counts says behind a branch.
+/// Further data after a branch in a line of aggregated counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// The same branch, mispredicted, and how often.
+    /// The same branch, mispredicted, and its count.
     Branch(RawBranch, u64),
-    /// The straight code that ran then, as [`Line::Straight`].
+    /// The following fall-through range, as [`Line::Straight`].
     Straight((u64, u64), u64),
 }
 
-/// Reads a line. `entries` is cleared and holds the entries of a sample; symbols
-/// in place of addresses are added to `names`, which say what the numbers mean
-/// that the entries have for them.
+/// Parses a line. `entries` is cleared and filled with a sample's entries; symbols are added to
+/// `names`, which maps the numbers that replace addresses in such entries.
 ///
 /// # Errors
-/// Why it was refused; the caller knows the line's number.
+/// Why it was refused; the caller knows the line number.
 pub fn parse_line(
     line: &[u8],
     entries: &mut Vec<RawBranch>,
@@ -87,40 +83,43 @@ pub fn parse_line(
     found
 }
 
-/// What the lines of a text have in common, and what the last one named.
+/// The common properties of a text's lines, and the names in the last line.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
-    /// Symbols in place of addresses.
+    /// Symbols that replace addresses.
     pub(crate) names: Names,
     pub(crate) layout: Option<Layout>,
-    /// What a text of aggregated counts says of predictions.
+    /// State of a text of aggregated counts.
     pub(crate) aggregated: Option<Aggregated>,
-    /// The event of the last sample; empty where nothing says it.
+    /// The event of the last sample; empty if unknown.
     pub(crate) event: String,
-    /// The name of its thread, if somebody wants it.
+    /// The name of its thread, if `wants_comm`.
     pub(crate) comm: String,
-    /// Somebody does.
+    /// Whether the caller needs names of threads.
     pub(crate) wants_comm: bool,
-    /// The first build id before an address: those of others lie elsewhere.
+    /// The first build ID before an address: addresses with other IDs are in other files.
     pub(crate) build_id: Option<Box<[u8]>>,
-    /// The numbers of branches are offsets in the files beside them.
+    /// Set if the numbers of branches are file offsets.
     pub(crate) files: Option<Files>,
-    /// Instructions say what was counted at branches.
+    /// Whether instructions have counts.
     pub(crate) has_counts: bool,
-    /// Bit by counter: the text names its event.
+    /// Bitmap of the counters whose event the text names.
     pub(crate) counters: u8,
 }
 
 impl Context {
-    /// Of a text that begins so.
+    /// Finds the properties of a text that starts like this.
     ///
     /// # Errors
-    /// A line that shows that it cannot be read, counted from 1, and why.
+    /// The number, from 1, of a line that shows that the text is unreadable, and why.
     #[cold]
     pub(crate) fn settle(&mut self, head: &[u8]) -> Result<(), (u64, LineError)> {
         self.aggregated = aggregated::settle(head);
         if self.aggregated.is_some() {
             return Ok(());
+        }
+        if let Some(line) = split::find(head) {
+            return Err((line, LineError::Split));
         }
         self.has_counts = instruction::are_in(head);
         self.layout = layout::settle(head).map_err(|line| (line, LineError::Ambiguous))?;
@@ -133,7 +132,7 @@ impl Context {
         Ok(())
     }
 
-    /// Whether a line of branches alone says all there is of its sample.
+    /// Whether a line of branches is a complete sample.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.names.is_empty() && !self.has_counts
@@ -149,7 +148,7 @@ impl Context {
         Line::Sample(Box::new(reading.head))
     }
 
-    /// The number of an address in the file of a build id.
+    /// The number for an address in the file with a build ID.
     fn place(&mut self, id: &[u8], address: u64) -> Option<u64> {
         if &**self.build_id.get_or_insert_with(|| id.into()) == id {
             return Some(address);
@@ -158,8 +157,8 @@ impl Context {
     }
 }
 
-/// Blanks, and then entries as most are, from the start of `text` on, put into
-/// `entries`, which is cleared. Gives where they end, 0 where there are none.
+/// Parses leading spaces and common entries of `text` into `entries`, which is cleared. Returns
+/// their end, 0 if there are none.
 #[inline]
 pub(crate) fn begin(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
     entries.clear();
@@ -173,8 +172,8 @@ pub(crate) fn begin(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
     }
 }
 
-/// Reads the line that is the first `len` bytes of `text`. Of those the first
-/// `begun` are entries, and lie in `entries`.
+/// Parses the line in the first `len` bytes of `text`. Its first `begun` bytes are already parsed
+/// into `entries`.
 pub(crate) fn parse(
     text: &[u8],
     len: usize,
@@ -209,7 +208,7 @@ pub(crate) fn parse(
         at = first;
     }
     loop {
-        // What stands behind the line is not read: no entry has its end in it.
+        // Stops at the end of the line, which no entry contains.
         at += text.get(at..).map_or(0, |text| run::common(text, entries));
         let rest = line.get(at..end).unwrap_or_default().trim_ascii_start();
         if rest.is_empty() || !entries.is_empty() && is_trailing(rest) {
@@ -241,7 +240,7 @@ pub(crate) fn parse(
     without_branches(line, whole, context)
 }
 
-/// Reads a line that holds no branch.
+/// Parses a line without branches.
 fn without_branches(line: &[u8], whole: &[u8], context: &mut Context) -> Result<Line, LineError> {
     if let Some(inside) = whole.strip_prefix(b"\t") {
         return Ok(instruction::parse(inside).map_or(Line::Frame, Line::Instruction));
@@ -250,8 +249,8 @@ fn without_branches(line: &[u8], whole: &[u8], context: &mut Context) -> Result<
     if let Some(dumped) = dump::parse(text) {
         return Ok(dumped);
     }
-    // Events beside the samples (--show-task-events and its like), and what
-    // dumps say of samples beside their branches.
+    // Events besides samples (--show-task-events etc.), and what dumps print of samples besides
+    // their branches.
     let raw = text.starts_with(b".") || find(text, b"]: event: ").is_some();
     if raw || find(text, b"PERF_RECORD_").is_some() {
         let damaged = text.starts_with(b".....") && find(text, b" -> ").is_some();
@@ -270,7 +269,7 @@ fn without_branches(line: &[u8], whole: &[u8], context: &mut Context) -> Result<
     }
 }
 
-/// Reads a line that has symbols in place of addresses.
+/// Parses a line with symbols instead of addresses.
 fn by_name(
     line: &[u8],
     entries: &mut Vec<RawBranch>,

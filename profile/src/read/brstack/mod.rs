@@ -1,9 +1,8 @@
-//! The text of `perf script -F brstack`: printing it and reading it.
+//! Prints and parses the output of `perf script -F brstack`.
 //!
-//! An entry is `0xFROM/0xTO/PREDICTION/TX/ABORT/CYCLES/TYPE/SPEC`. perf has
-//! printed six (up to 5.17), seven (to 6.0) and eight fields; aggregated texts
-//! have the two addresses alone. With `-F dso` a path in parentheses follows
-//! each address. Symbols may stand in place of addresses (`-F brstacksym`).
+//! An entry is `0xFROM/0xTO/PREDICTION/TX/ABORT/CYCLES/TYPE/SPEC`. perf prints six (up to 5.17),
+//! seven (to 6.0) or eight fields; aggregated texts have only the two addresses. With `-F dso` a
+//! path in parentheses follows each address. Symbols may replace addresses (`-F brstacksym`).
 
 use std::fmt;
 
@@ -23,6 +22,7 @@ mod line;
 mod offsets;
 mod record;
 mod run;
+mod split;
 mod symbolic;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
@@ -40,8 +40,8 @@ pub use record::event_text;
 pub struct Printed(pub RawBranch);
 
 impl Printed {
-    /// Appends the text, without a formatter's detours: who prints a recording
-    /// prints millions.
+    /// Appends the text directly, without the formatting machinery: recordings have millions of
+    /// entries.
     pub fn append(self, text: &mut Vec<u8>) {
         let RawBranch { from, to, .. } = self.0;
         text.extend_from_slice(b"0x");
@@ -51,7 +51,7 @@ impl Printed {
         self.append_fields(text);
     }
 
-    /// Appends what stands behind the two addresses: `/P/-/-/0/COND/-`.
+    /// Appends the fields after the two addresses: `/P/-/-/0/COND/-`.
     pub fn append_fields(self, text: &mut Vec<u8>) {
         let flags = self.0.flags;
         text.extend_from_slice(match (flags.mispredicted(), flags.not_taken()) {
@@ -82,7 +82,7 @@ impl fmt::Display for Printed {
     }
 }
 
-/// perf's name of a type; `TYPE_n` for one that nobody documents.
+/// perf's name of a type; `TYPE_n` for an undocumented one.
 #[must_use]
 pub fn type_name(branch_type: BranchType) -> std::borrow::Cow<'static, str> {
     match branch_type.name() {

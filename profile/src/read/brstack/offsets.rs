@@ -1,11 +1,10 @@
-//! Whether the numbers of a text's branches are addresses, or offsets in files
-//! (`-F brstackoff`): perf prints both in the same way.
+//! Decides whether the numbers of a text's branches are addresses or file offsets (`-F
+//! brstackoff`): perf prints both alike.
 //!
-//! Code lies where execution stood, and where something was mapped. Linux maps
-//! no program as low as most offsets are, and libraries much higher; a process
-//! that calls the kernel has code above 4 GiB, if not all of it is one program
-//! at a fixed place. perf itself mixes them: what lies in no file, the kernel
-//! and programs at a fixed place may keep their addresses.
+//! Code is near sampled addresses and in mappings. Linux maps no program as low as most offsets,
+//! and libraries much higher; a process that calls the kernel has code above 4 GiB, unless it is a
+//! single program at a fixed address. perf itself mixes them: code outside of files, the kernel,
+//! and programs at a fixed address may keep their addresses.
 
 use std::collections::BTreeSet;
 
@@ -15,41 +14,41 @@ use super::line::{self, Context, Line};
 use crate::read::address::{KERNEL, LONGEST_BLOCK};
 use crate::read::names::{self, Names};
 
-/// What the numbers are.
+/// The kind of numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Numbers {
-    /// Addresses, as far as one can tell.
+    /// Addresses, as far as the text shows.
     Addresses,
-    /// Offsets in the files that stand beside them.
+    /// Offsets in the files next to them.
     InFiles(Files),
-    /// Offsets, as it seems, or nobody can tell.
+    /// Probably offsets, or undecidable.
     Offsets {
-        /// A line that shows it, counted from 1.
+        /// A line that shows it, from 1.
         line: u64,
     },
 }
 
-/// Linkers put no program lower.
+/// The lowest address of a linked program.
 const LOWEST: u64 = 0x20_0000;
-/// Libraries are mapped above this.
+/// The lowest address of a mapped library.
 const LOWEST_LIBRARY: u64 = 0x800_0000;
-/// Samples, or places in libraries, by which offsets are known.
+/// Number of samples, or of addresses in libraries, that is enough evidence for offsets.
 const FEW: usize = 4;
-/// Places by which they are known where that is all there is.
+/// Number of addresses that is enough without other evidence.
 const MANY: usize = 16;
 const FOUR_GIB: u64 = 1 << 32;
 
-/// Files of which a text says offsets.
+/// The files for which a text has offsets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Files {
-    /// Programs that are known to be mapped anywhere.
+    /// Programs that are position-independent.
     movable: BTreeSet<Box<[u8]>>,
-    /// All are.
+    /// Whether all programs are.
     all: bool,
 }
 
 impl Files {
-    /// The number that stands for a byte of a file; addresses stay.
+    /// The number for a byte of a file; addresses are kept.
     pub(super) fn number(
         &self,
         path: &[u8],
@@ -71,25 +70,25 @@ fn is_library(path: &[u8]) -> bool {
     memchr::memmem::find(path, b".so").is_some()
 }
 
-/// What the lines at the head of a text show.
+/// The evidence in the first lines of a text.
 #[derive(Debug, Default)]
 struct Evidence {
-    /// Places below the kernel's addresses, and those.
+    /// User addresses and kernel addresses.
     user: BTreeSet<u64>,
     kernel: BTreeSet<u64>,
-    /// Places in libraries, lower than any is mapped.
+    /// Addresses in libraries, below any mapping.
     libraries: BTreeSet<u64>,
     files: Files,
-    /// A place has no file beside it.
+    /// Whether an address has no file.
     without_file: bool,
-    /// Where execution stood.
+    /// Sampled instruction addresses.
     ips: BTreeSet<u64>,
-    /// Code that was mapped: begin and end.
+    /// Mapped code: start and end.
     maps: Vec<(u64, u64)>,
-    /// Samples of processes that stood near a branch of theirs, and far from all.
+    /// Samples near one of their branches, and far from all.
     near: usize,
     far: usize,
-    /// The first line that speaks for offsets.
+    /// The first line that suggests offsets.
     first: Option<u64>,
 }
 
@@ -121,7 +120,7 @@ impl Evidence {
         self.kernel.extend(above);
     }
 
-    /// Takes in the files beside the places of a line.
+    /// Adds the files next to the addresses of a line.
     fn in_files(&mut self, line: &[u8]) {
         for at in memchr::memmem::find_iter(line, b"0x") {
             let is_start = line.get(..at).and_then(<[u8]>::last).is_none_or(|b| b" /".contains(b));
@@ -140,7 +139,7 @@ impl Evidence {
         }
     }
 
-    /// Whether code is known to lie at a place.
+    /// Whether there is known code at an address.
     fn is_known(&self, place: u64) -> bool {
         let around = place.saturating_sub(LONGEST_BLOCK)..=place.saturating_add(LONGEST_BLOCK);
         self.ips.range(around).next().is_some()
@@ -165,15 +164,14 @@ impl Evidence {
         if self.without_file {
             return Numbers::Offsets { line };
         }
-        // Where execution stood is an address: none is that of a program at a
-        // fixed place.
+        // Sampled addresses are never offsets: none is in a program at a fixed address.
         let mut stood = self.ips.range(..KERNEL).peekable();
         let all = stood.peek().is_some_and(|lowest| **lowest >= FOUR_GIB);
         Numbers::InFiles(Files { all, ..self.files })
     }
 }
 
-/// What the numbers of a text are that begins so.
+/// Decides the kind of numbers of a text that starts like this.
 pub(super) fn find(head: &[u8], context: &mut Context) -> Numbers {
     let mut evidence = Evidence::default();
     for (line, number) in head.split_inclusive(|byte| *byte == b'\n').zip(1u64..) {

@@ -1,14 +1,14 @@
-//! Records beside the samples, as `perf script --show-mmap-events` and
-//! `--show-task-events` print them.
+//! Records other than samples, as `perf script --show-mmap-events` and `--show-task-events` print
+//! them.
 
-use lbr_msr::record::{Event, Mmap, Task};
+use lbr_msr::record::{Comm, Event, Mmap, Task};
 use lbr_msr::text::AsText;
 
 use super::error::LineError;
 use super::line::Line;
 
-/// Reads a text that begins with `PERF_RECORD_`; `None` for those that say
-/// nothing of processes.
+/// Parses a text that starts with `PERF_RECORD_`; `None` for records about other things than
+/// processes.
 pub(super) fn parse(record: &[u8]) -> Option<Result<Line, LineError>> {
     let text = record.as_text();
     if text.starts_with("PERF_RECORD_MMAP") {
@@ -20,12 +20,14 @@ pub(super) fn parse(record: &[u8]) -> Option<Result<Line, LineError>> {
 
 /// `PERF_RECORD_COMM exec: name:pid/tid`.
 fn parse_comm(text: &str) -> Option<Line> {
-    let (_, task) = text.strip_prefix("PERF_RECORD_COMM")?.trim_end().rsplit_once(':')?;
+    let (name, task) = text.strip_prefix("PERF_RECORD_COMM")?.trim_end().rsplit_once(':')?;
     let (pid, tid) = task.split_once('/')?;
-    Some(Line::Thread { pid: id(pid)?, tid: id(tid)? })
+    let (kind, comm) = name.split_once(": ")?;
+    let exec = kind.trim_start() == "exec";
+    Some(Line::Comm(Comm { time: 0, pid: id(pid)?, tid: id(tid)?, comm: comm.to_owned(), exec }))
 }
 
-/// `PERF_RECORD_FORK(pid:tid):(ppid:ptid)`, and the same of EXIT.
+/// `PERF_RECORD_FORK(pid:tid):(ppid:ptid)`, and EXIT in the same form.
 fn parse_task(text: &str) -> Option<Line> {
     let (kind, text) = text.strip_prefix("PERF_RECORD_")?.split_once('(')?;
     let (own, parent) = text.strip_suffix(')')?.split_once("):(")?;
@@ -76,8 +78,8 @@ fn parse_mmap(text: &str) -> Option<Mmap> {
     })
 }
 
-/// Prints a mapping, or the begin or end of a task, as perf does; `None` for
-/// what says nothing of addresses.
+/// Prints a mapping, or the start or end of a task, as perf does; `None` for events without
+/// addresses.
 #[must_use]
 pub fn event_text(event: &Event) -> Option<String> {
     let task = |kind: &str, task: &Task| {
@@ -105,13 +107,17 @@ pub fn event_text(event: &Event) -> Option<String> {
                 map.path
             ))
         }
+        Event::Comm(Comm { pid, tid, comm, exec, .. }) => {
+            let exec = if *exec { " exec" } else { "" };
+            Some(format!("PERF_RECORD_COMM{exec}: {comm}:{}/{}", *pid as i32, *tid as i32))
+        }
         Event::Fork(of) => task("FORK", of),
         Event::Exit(of) => task("EXIT", of),
         _ => None,
     }
 }
 
-/// The number of a process or thread; −1 is the kernel's.
+/// A process or thread number; −1 is the kernel's.
 fn id(text: &str) -> Option<u32> {
     text.parse::<i64>().ok().map(|id| id as u32)
 }

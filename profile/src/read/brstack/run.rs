@@ -1,31 +1,28 @@
-//! Entries one after the other, as perf prints them on most machines: read
-//! without a look at any byte alone.
+//! Parses consecutive entries in the usual format of perf, without looking at single bytes.
 //!
-//! Where the fields of an entry end is found for all of them at once, so that
-//! no field waits for the one before it; and nothing branches on what a field
-//! holds, because a processor cannot guess it.
+//! Finds the ends of all fields of an entry at once, so that no field waits for the previous one.
+//! Does not branch on the contents of fields, because a processor cannot predict them.
 
 use lbr_msr::record::{BranchSpec, BranchType};
 
 use super::digits::each;
 use crate::stack::{EntryFlags, RawBranch};
 
-/// Bytes that are looked at for one entry. The common ones end within the
-/// first 64, speculation left out; every field can be loaded from the rest.
+/// Bytes examined per entry. Common entries end within the first 64, except for speculation; every
+/// field can be loaded from the rest.
 pub(super) const WINDOW: usize = 128;
 
-/// What vector instructions do for an entry.
+/// The vector operations for one entry.
 pub(super) trait Vectors {
-    /// Bit by byte: a slash or a blank. Other bytes below the space may count
-    /// as blanks.
+    /// Bitmap of the bytes that are a slash or space. Other control characters may count as spaces.
     fn ends(text: &[u8; 64]) -> u64;
 
-    /// Two texts as hexadecimal numbers of 16 digits, as if every byte were
-    /// one, and bit by byte which of them are.
+    /// Two texts as hexadecimal numbers of 16 digits, as if every byte were a digit, and a bitmap
+    /// of the bytes that are.
     fn hex(first: &[u8; 16], second: &[u8; 16]) -> (u64, u64, u32);
 }
 
-/// [`entries`] with the best instructions that this CPU has.
+/// [`entries`] with the best instructions of this CPU.
 #[inline]
 pub(super) fn common(text: &[u8], into: &mut Vec<RawBranch>) -> usize {
     #[cfg(target_arch = "x86_64")]
@@ -34,10 +31,9 @@ pub(super) fn common(text: &[u8], into: &mut Vec<RawBranch>) -> usize {
     entries::<super::digits::Words>(text, into)
 }
 
-/// Reads common entries with one or two spaces between them from the start of
-/// `text` on, into `entries`, as many as there are. Gives the bytes that they
-/// take; behind them stands the end of a line, an entry that is not common, or
-/// the end of the text, which is not looked at from closer than [`WINDOW`].
+/// Parses common entries separated by one or two spaces from the start of `text` into `entries`.
+/// Returns the number of bytes parsed; the end of the line, an uncommon entry, or the last
+/// [`WINDOW`] bytes of the text follow.
 #[inline(always)]
 pub(super) fn entries<V: Vectors>(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
     const TWO: u32 = u32::from_le_bytes(*b"  0x");
@@ -67,7 +63,7 @@ pub(super) fn entries<V: Vectors>(text: &[u8], entries: &mut Vec<RawBranch>) -> 
     behind
 }
 
-/// As many low bits as an index says.
+/// Masks of the lowest bits, by their number.
 const LOW: [u32; 17] = {
     let mut low = [0; 17];
     let mut bits = 0;
@@ -83,14 +79,14 @@ fn load<const N: usize>(window: &[u8; WINDOW], at: usize) -> Option<&[u8; N]> {
     window.get(at..)?.first_chunk()
 }
 
-/// Without its lowest bit.
+/// Clears the lowest set bit.
 #[inline(always)]
 const fn rest(bits: u64) -> u64 {
     bits & bits.wrapping_sub(1)
 }
 
-/// The entry at the start of a text, and its length; it is one only if a blank
-/// follows. `None` for one that is not common, or is none.
+/// The entry at the start of a text, and its length; valid only if a space follows. `None` for
+/// uncommon or invalid ones.
 #[inline(always)]
 fn entry<V: Vectors>(window: &[u8; WINDOW]) -> Option<(RawBranch, usize)> {
     let ends = V::ends(window.first_chunk()?);
@@ -137,7 +133,7 @@ fn entry<V: Vectors>(window: &[u8; WINDOW]) -> Option<(RawBranch, usize)> {
     Some((RawBranch { from, to, flags: EntryFlags(flags) }, end))
 }
 
-/// The bit of the prediction out of `/P/-/-/`, outside of a transaction.
+/// The bits of the prediction in `/P/-/-/`, outside of a transaction.
 #[inline(always)]
 fn prediction(text: u64) -> Option<u64> {
     const SHAPE: u64 = u64::from_le_bytes(*b"/\0/-/-/\0");
@@ -154,13 +150,11 @@ fn prediction(text: u64) -> Option<u64> {
     (text & MASK == SHAPE && bits != OTHER).then_some(u64::from(bits))
 }
 
-/// A decimal number of `len` digits, at most seven, that stops at the most
-/// that an entry holds.
+/// A decimal number of `len` digits, at most seven, limited to the maximum of an entry.
 #[inline(always)]
 fn cycles(text: u64, len: usize) -> Option<u64> {
-    // The last digit becomes the highest byte, zeros stand before the first.
-    // 10 and more reach the top bit, or have it. Neighbours are then joined to
-    // numbers of two, four and eight digits.
+    // The last digit becomes the highest byte; zeros precede the first. Bytes of 10 and more have
+    // or reach the top bit. Neighbours are then combined to numbers of two, four and eight digits.
     if matches!(len, 1..=4) {
         let shift = 32 - 8 * len as u32;
         let digits = (text as u32 ^ each(b'0') as u32) << shift;
@@ -184,17 +178,17 @@ fn cycles(text: u64, len: usize) -> Option<u64> {
     Some(all.min(EntryFlags::MAX_CYCLES as u64))
 }
 
-/// The name of a type, at most eight letters, and what stands for it.
+/// The name of a type, at most eight letters, and its flags.
 #[derive(Clone, Copy)]
 struct Name {
-    /// The first letter lowest.
+    /// The first letter in the lowest byte.
     letters: u64,
-    /// How many: a text may have zeros in it as well.
+    /// The length: a text may also contain zero bytes.
     len: u32,
     flags: u32,
 }
 
-/// Each name at the place that its letters give.
+/// Each name at the index given by its letters.
 static NAMES: [Name; 1 << PLACE_BITS] = names();
 const PLACE_BITS: u32 = 6;
 
@@ -203,7 +197,7 @@ const fn place(letters: u64) -> usize {
 }
 
 const fn names() -> [Name; 1 << PLACE_BITS] {
-    // No field has a slash in it.
+    // No field contains a slash.
     const NONE: u64 = b'/' as u64;
     let mut names = [Name { letters: NONE, len: 0, flags: 0 }; 1 << PLACE_BITS];
     let mut code = 0;
@@ -218,14 +212,14 @@ const fn names() -> [Name; 1 << PLACE_BITS] {
         assert!(known.letters == NONE, "two names at one place");
         *known = Name { letters, len: name.len() as u32, flags };
     }
-    // An empty field says as little as a dash.
+    // An empty field means the same as a dash.
     let empty = &mut names[place(0)];
     assert!(empty.letters == NONE, "two names at one place");
     empty.letters = 0;
     names
 }
 
-/// A name as a word; `None` for a longer one.
+/// A name as a word; `None` if it is too long.
 const fn letters(name: &[u8]) -> Option<u64> {
     let mut bytes = [0; 8];
     let Some((to, _)) = bytes.split_at_mut_checked(name.len()) else { return None };
@@ -233,7 +227,7 @@ const fn letters(name: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(bytes))
 }
 
-/// The bits of the type whose name are the first `len` bytes.
+/// The bits of the type named by the first `len` bytes.
 #[inline(always)]
 fn type_bits(text: u64, len: usize) -> Option<u64> {
     const MASKS: [u64; 9] = [
@@ -253,8 +247,8 @@ fn type_bits(text: u64, len: usize) -> Option<u64> {
     found.then_some(u64::from(name.flags))
 }
 
-/// The bits of the speculation that the last field names, and its length with
-/// the slash before it, which is at `start`.
+/// The bits of the speculation in the last field, and the field's length with its leading slash at
+/// `start`.
 #[inline(always)]
 fn spec(window: &[u8; WINDOW], start: usize) -> Option<(u64, usize)> {
     let text = window.get(start + 1..)?;
@@ -281,10 +275,10 @@ mod tests {
     use crate::brstack::vectors;
     use crate::stack::RawBranch;
 
-    /// Every way to read entries that works here, with room behind the text.
+    /// Every implementation available here, with padding after the text.
     fn every_way(text: &[u8]) -> Vec<(&'static str, usize, Vec<RawBranch>)> {
         let mut padded = text.to_vec();
-        // What stands behind must not matter: it looks like an entry.
+        // The padding must not matter: it looks like an entry.
         padded.extend_from_slice(b"\n");
         padded.extend(b"  0x1/0x2/P/-/-/3/COND/-".repeat(WINDOW / 10));
         let way = |name, read: fn(&[u8], &mut Vec<RawBranch>) -> usize| {
@@ -301,7 +295,7 @@ mod tests {
         ]
     }
 
-    /// The same bytes by the general grammar.
+    /// The same bytes parsed by the general parser.
     fn generally(text: &[u8]) -> Option<Vec<RawBranch>> {
         let mut branches = Vec::new();
         let mut rest = text;
@@ -313,7 +307,7 @@ mod tests {
         Some(branches)
     }
 
-    /// All ways read as much, and what the general grammar reads there.
+    /// Checks that all implementations agree with the general parser.
     fn check(text: &[u8]) -> Result<(), TestCaseError> {
         let ways = every_way(text);
         let first = ways.first().map(|(_, len, _)| *len);
@@ -327,7 +321,7 @@ mod tests {
         Ok(())
     }
 
-    /// Parts of entries, sound and broken, in any order.
+    /// Parts of entries, valid and invalid, in any order.
     fn parts() -> impl Strategy<Value = String> {
         let field = prop_oneof![
             "0x[0-9a-fA-F]{0,18}",
@@ -360,7 +354,7 @@ mod tests {
         (address, address, flags).prop_map(|(from, to, flags)| format!("{from}/{to}{flags}"))
     }
 
-    /// Some of them, with blanks between.
+    /// Several of them, with spaces in between.
     fn line() -> impl Strategy<Value = String> {
         let part = (prop_oneof![9 => printed(), 1 => parts()], "(  | |   |\t| \r)");
         proptest::collection::vec(part, 1..6)
@@ -370,14 +364,14 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// What is read fast is what the general grammar reads, cut anywhere.
+        /// The fast parser agrees with the general one, for any truncation.
         #[test]
         fn common_entries_are_read_the_same(text in prop_oneof![parts(), line()], cut in 0usize..200) {
             check(text.as_bytes())?;
             check(&text.as_bytes()[..cut.min(text.len())])?;
         }
 
-        /// Bytes changed at random change nothing about that.
+        /// Also for randomly changed bytes.
         #[test]
         fn damaged_entries_are_read_the_same(
             text in line(),
@@ -391,7 +385,7 @@ mod tests {
         }
     }
 
-    /// Every byte in the place of every one of an entry, and before it.
+    /// Every byte value in every position of an entry, and before it.
     #[test]
     fn every_byte_everywhere_is_read_the_same() {
         for entry in [
@@ -414,7 +408,7 @@ mod tests {
         }
     }
 
-    /// What perf prints on most machines is read this way, to its end.
+    /// The usual output of perf is parsed this way, to its end.
     #[test]
     fn what_perf_prints_is_common() {
         for (text, count) in [

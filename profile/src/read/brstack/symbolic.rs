@@ -1,11 +1,9 @@
-//! Entries with symbols in place of addresses, as `-F brstacksym` prints them:
+//! Entries with symbols instead of addresses, as printed by `-F brstacksym`:
 //! `main+0x1c/loop+0x40/P/-/-/0`, with files (`-F dso`)
-//! `main+0x1c(/usr/bin/x)/loop+0x40(/usr/bin/x)/P/-/-/0`, and `[unknown]` for
-//! what has no symbol.
+//! `main+0x1c(/usr/bin/x)/loop+0x40(/usr/bin/x)/P/-/-/0`, and `[unknown]` without a symbol.
 //!
-//! Names of C++ have blanks, slashes, pluses and parentheses in them
-//! (`operator/`, `operator+`). What follows the two ends has none of that: each
-//! entry is found by it.
+//! C++ names contain spaces, slashes, pluses and parentheses (`operator/`, `operator+`). The fields
+//! after the two ends contain none of them, so they are used to find each entry.
 
 use super::columns::{self, Behind, Column, Layout, Reading};
 use super::digits;
@@ -14,7 +12,7 @@ use super::error::{EntryError, LineError};
 use crate::names::{Names, is_name};
 use crate::stack::{EntryFlags, RawBranch};
 
-/// Where the fields behind the two ends begin (`/P/-/-/0`), if there are any.
+/// The start of the fields after the two ends (`/P/-/-/0`), if any.
 pub(super) fn fields(text: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b'/', text).find(|&at| {
         let rest = text.get(at + 1..).unwrap_or_default();
@@ -26,7 +24,7 @@ pub(super) fn fields(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// Whether a word or more may be such an entry, and not one of addresses.
+/// Whether some words may be such an entry, and not one with addresses.
 pub(super) fn looks_symbolic(text: &[u8]) -> bool {
     let Some(ends) = fields(text).and_then(|at| text.get(..at)) else { return false };
     let has = |what: &[u8]| memchr::memmem::find(ends, what).is_some();
@@ -44,14 +42,14 @@ enum End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// What a text ends with, and what stands before it. A name is all that
-    /// stands before its offset. `open` is where the parenthesis opens that the
-    /// text ends with, if it does.
+    /// The end of a branch at the end of a text, and the text before it. A name is everything
+    /// before its offset. `open` is the position of the parenthesis that the text's last one
+    /// closes, if any.
     fn last_of(text: &'a [u8], open: Option<usize>) -> Option<(End<'a>, &'a [u8])> {
         let (text, file) = match text.strip_suffix(b")") {
             Some(inside) => {
                 let (before, path) = inside.split_at_checked(open?)?;
-                // perf 6.3 and later print a blank before the path.
+                // perf 6.3 and later print a space before the path.
                 let before = before.strip_suffix(b" ").unwrap_or(before);
                 (before, Some(without_file_offset(path.strip_prefix(b"(")?)))
             }
@@ -85,7 +83,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// A path without the offset in it that `-F dsoff` prints.
+/// A path without the offset that `-F dsoff` prints in it.
 fn without_file_offset(mut path: &[u8]) -> &[u8] {
     loop {
         let digits = path.iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -97,11 +95,11 @@ fn without_file_offset(mut path: &[u8]) -> &[u8] {
     }
 }
 
-/// Parentheses of a text, seen once each, so that hostile text takes no longer.
+/// Matches parentheses in a single pass, so that hostile text is not slow.
 #[derive(Debug, Default)]
 struct Parentheses {
     open: Vec<usize>,
-    /// Where the last that closed had opened, and where it closed.
+    /// Positions of the last closed pair.
     last: Option<(usize, usize)>,
 }
 
@@ -114,13 +112,13 @@ impl Parentheses {
         }
     }
 
-    /// Where the one opened that closes right before a place.
+    /// The position of the parenthesis that closes right before `at`.
     fn before(&self, at: usize) -> Option<usize> {
         self.last.filter(|(_, close)| close + 1 == at).map(|(open, _)| open)
     }
 }
 
-/// An entry as it stands there.
+/// An entry as printed.
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
     from: End<'a>,
@@ -128,8 +126,8 @@ struct Entry<'a> {
     flags: EntryFlags,
 }
 
-/// The entry at the start of a text, as long as it is, and its `/P/-/-/0` at
-/// `fields`. What stands before its first name belongs to it.
+/// The entry at the start of a text, with its `/P/-/-/0` at `fields`. Text before its first name is
+/// included.
 fn entry(text: &[u8], fields: usize) -> Result<(Entry<'_>, &[u8], &[u8]), EntryError> {
     let (ends, rest) = text.split_at_checked(fields).ok_or(EntryError::NoPlace)?;
     let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
@@ -140,7 +138,7 @@ fn entry(text: &[u8], fields: usize) -> Result<(Entry<'_>, &[u8], &[u8]), EntryE
         .for_each(|at| pairs.see(ends.get(at).copied().unwrap_or_default(), at));
     let (to, before_to) =
         End::last_of(ends, pairs.before(ends.len())).ok_or(EntryError::NoPlace)?;
-    // Of all slashes that one with an end on either side.
+    // The slash with a valid end on both sides.
     let mut pairs = Parentheses::default();
     let found = memchr::memchr3_iter(b'/', b'(', b')', ends).find_map(|at| {
         let byte = *ends.get(at)?;
@@ -162,8 +160,7 @@ fn entry(text: &[u8], fields: usize) -> Result<(Entry<'_>, &[u8], &[u8]), EntryE
     Ok((entry, before, rest))
 }
 
-/// What stands before the first entry of a line, with the name that this begins
-/// with, if it does.
+/// The text before the first entry of a line, including the name at its start, if any.
 pub(super) fn head(line: &[u8]) -> Option<(&[u8], Behind)> {
     let (entry, before, _) = entry(line, fields(line)?).ok()?;
     Some(match entry.from {
@@ -172,11 +169,10 @@ pub(super) fn head(line: &[u8]) -> Option<(&[u8], Behind)> {
     })
 }
 
-/// Reads the entries of a line of which at least one has symbols. Gives what
-/// stands before them.
+/// Parses the entries of a line with at least one symbol. Returns the text before them.
 ///
 /// # Errors
-/// The first that is none.
+/// The first invalid entry.
 pub(super) fn entries<'a>(
     line: &'a [u8],
     layout: Option<Layout>,
@@ -232,8 +228,7 @@ pub(super) fn entries<'a>(
     Ok(reading)
 }
 
-/// `-F brstack,brstacksym` says every branch twice: by address, and all of them
-/// once more by name.
+/// `-F brstack,brstacksym` prints every branch twice: first by address, then all of them by name.
 fn without_repeats<'a, 'b>(found: &'b [Entry<'a>]) -> &'b [Entry<'a>] {
     let (first, again) = found.split_at(found.len() / 2);
     let twice = first.len() == again.len()
@@ -245,20 +240,19 @@ fn without_repeats<'a, 'b>(found: &'b [Entry<'a>]) -> &'b [Entry<'a>] {
     if twice { first } else { found }
 }
 
-/// What stands before the first entry, with the name that this begins with.
-/// perf prints that name without a blank before it, right behind what else it
-/// prints of a sample.
+/// The text before the first entry, including the name at its start. perf prints that name directly
+/// after the preceding columns, without a space.
 struct Head<'a, 'n> {
     text: &'a [u8],
     reading: Reading<'a>,
-    /// Where the first branch went, and the one before it.
+    /// The target of the first branch, and of the previous one.
     to: End<'a>,
     before: Option<End<'a>>,
     names: &'n Names,
 }
 
 impl<'a> Head<'a, '_> {
-    /// The name; `None` where it cannot be told from what stands before it.
+    /// The name; `None` if it cannot be separated from the text before it.
     fn name(&self) -> Option<&'a [u8]> {
         let end = self.reading.end;
         let has_ip = self.reading.columns.has(Column::Ip);
@@ -269,7 +263,7 @@ impl<'a> Head<'a, '_> {
         let start = behind.unwrap_or(end);
         let blanks = blanks(self.text, start);
         let text = self.text.get(start + blanks..)?;
-        // Who moves addresses puts blanks between words.
+        // Realigned texts have spaces between words.
         let is_glued = has_ip && behind.is_none() && self.reading.in_column && blanks == 1;
         if !is_glued {
             return Some(text);
@@ -281,8 +275,8 @@ impl<'a> Head<'a, '_> {
             End::Named { name, .. } => Some(name),
             _ => None,
         };
-        // Code mostly runs from where the branch before led to, and the sample
-        // was taken where this one led to.
+        // Usually this branch's source is in the same function as the previous branch's target, and
+        // the sampled address in the same function as this one's target.
         let (ran, stood) = (self.before.and_then(name), name(self.to));
         let known = |part: &[u8]| {
             [ran, stood].into_iter().flatten().any(|name| name == part) || self.names.has(part)
@@ -300,16 +294,16 @@ impl<'a> Head<'a, '_> {
         {
             return Some(name);
         }
-        // Of several the longest name.
+        // Of several, the longest name.
         let mut splits = (1..text.len().min(LONGEST_GLUED)).map(|at| text.split_at(at));
         splits.find(|(symbol, name)| both(symbol, name)).map(|(_, name)| name)
     }
 }
 
-/// Characters of two names in one that are looked through for where one ends.
+/// Maximum length of two joined names that are searched for a boundary.
 const LONGEST_GLUED: usize = 1024;
 
-/// What follows ` {label,head,cut}`, which `lbr script -F quality` prints.
+/// The text after ` {label,head,cut}`, which `lbr script -F quality` prints.
 fn behind_quality(text: &[u8], at: usize) -> Option<usize> {
     let words = text.get(at..)?.strip_prefix(b" {")?;
     let len = memchr::memchr(b'}', words)?;
@@ -317,7 +311,7 @@ fn behind_quality(text: &[u8], at: usize) -> Option<usize> {
     words.get(..len)?.iter().all(is_word).then_some(at + 2 + len + 1)
 }
 
-/// What follows the file of the sample's address.
+/// The text after the file of the sample's address.
 fn behind_file(text: &[u8], from: usize) -> Option<usize> {
     let begins = |open: &&[u8]| memchr::memmem::rfind(text.get(from..)?, open);
     let start = from + [&b" (/"[..], b" ([", b" (//"].iter().find_map(begins)?;
@@ -341,7 +335,7 @@ fn without_offset(name: &[u8]) -> &[u8] {
     }
 }
 
-/// Blanks at a place of a text.
+/// Number of spaces at a position.
 fn blanks(text: &[u8], at: usize) -> usize {
     text.get(at..).unwrap_or_default().iter().take_while(|byte| byte.is_ascii_whitespace()).count()
 }

@@ -1,4 +1,4 @@
-//! Vector instructions that read entries.
+//! Vector instructions for parsing entries.
 #![allow(unsafe_code, reason = "vector instructions count as unsafe wherever they are called")]
 
 use core::arch::x86_64::{
@@ -15,13 +15,13 @@ use core::arch::x86_64::{
 use super::run::{self, Vectors};
 use crate::stack::RawBranch;
 
-/// [`run::entries`] with the best instructions that this CPU has.
+/// [`run::entries`] with the best instructions of this CPU.
 pub(super) fn entries(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
     let has = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2");
     if has {
-        // SAFETY: the CPU has what it needs, as just found.
+        // SAFETY: the CPU was just checked for the required features.
         unsafe { entries_avx2(text, entries) }
     } else {
         run::entries::<Sse2>(text, entries)
@@ -33,7 +33,7 @@ fn entries_avx2(text: &[u8], entries: &mut Vec<RawBranch>) -> usize {
     run::entries::<Avx2>(text, entries)
 }
 
-/// What every x86-64 has.
+/// Available on every x86-64.
 pub(super) struct Sse2;
 
 impl Vectors for Sse2 {
@@ -57,7 +57,7 @@ impl Vectors for Sse2 {
 #[target_feature(enable = "sse2")]
 #[inline]
 fn load_sse2(text: &[u8; 16]) -> __m128i {
-    // SAFETY: 16 bytes may be read there, at any alignment.
+    // SAFETY: 16 readable bytes, any alignment.
     unsafe { _mm_loadu_si128(text.as_ptr().cast()) }
 }
 
@@ -83,26 +83,26 @@ fn hex_sse2(text: &[u8; 16]) -> (u64, u32) {
         _mm_and_si128(is_decimal, decimal),
         _mm_andnot_si128(is_decimal, _mm_and_si128(_mm_add_epi8(letter, each(10)), each(0x0F))),
     );
-    // Two digits to a byte, the first of them above.
+    // Two digits per byte, the first in the upper half.
     let pairs = _mm_or_si128(_mm_slli_epi16::<4>(values), _mm_srli_epi16::<8>(values));
     let pairs = _mm_and_si128(pairs, _mm_set1_epi16(0xFF));
     let value = _mm_cvtsi128_si64(_mm_packus_epi16(pairs, pairs)) as u64;
     (value.swap_bytes(), _mm_movemask_epi8(_mm_or_si128(is_decimal, is_letter)) as u32)
 }
 
-/// Most since 2013 (Haswell) and 2015 (Excavator).
+/// Most CPUs since 2013 (Haswell) and 2015 (Excavator).
 struct Avx2;
 
 impl Vectors for Avx2 {
     #[inline(always)]
     fn ends(text: &[u8; 64]) -> u64 {
-        // SAFETY: only `entries_avx2` comes here.
+        // SAFETY: only called from `entries_avx2`.
         unsafe { ends_avx2(text) }
     }
 
     #[inline(always)]
     fn hex(first: &[u8; 16], second: &[u8; 16]) -> (u64, u64, u32) {
-        // SAFETY: only `entries_avx2` comes here.
+        // SAFETY: only called from `entries_avx2`.
         unsafe { hex_avx2(first, second) }
     }
 }
@@ -110,7 +110,7 @@ impl Vectors for Avx2 {
 #[target_feature(enable = "avx2")]
 #[inline]
 fn ends_avx2(text: &[u8; 64]) -> u64 {
-    // By the lower half of a byte: the one byte with it that ends a field.
+    // Indexed by the lower half of a byte: the byte with it that ends a field.
     let table = _mm256_broadcastsi128_si256(_mm_setr_epi8(
         b' ' as i8,
         -1,
@@ -130,7 +130,7 @@ fn ends_avx2(text: &[u8; 64]) -> u64 {
         b'/' as i8,
     ));
     let half = |at: usize| {
-        // SAFETY: 32 bytes may be read from both of them on, at any alignment.
+        // SAFETY: 32 readable bytes from either offset, any alignment.
         let text: __m256i = unsafe { _mm256_loadu_si256(text.as_ptr().add(at).cast()) };
         let is_end = _mm256_cmpeq_epi8(_mm256_shuffle_epi8(table, text), text);
         u64::from(_mm256_movemask_epi8(is_end) as u32)
@@ -149,7 +149,7 @@ fn hex_avx2(first: &[u8; 16], second: &[u8; 16]) -> (u64, u64, u32) {
     let (is_decimal, is_letter) = (up_to(decimal, 9), up_to(letter, 5));
     let values = _mm256_blendv_epi8(_mm256_add_epi8(letter, each(10)), decimal, is_decimal);
     let values = _mm256_and_si256(values, each(0x0F));
-    // Two digits to a number.
+    // Two digits per number.
     let pairs = _mm256_maddubs_epi16(values, _mm256_set1_epi16(0x0110));
     // The last pair lowest.
     let order = _mm_setr_epi8(14, 12, 10, 8, 6, 4, 2, 0, -1, -1, -1, -1, -1, -1, -1, -1);

@@ -1,17 +1,17 @@
-//! Words of the columns before the branches, as perf prints them.
+//! Words in the columns before the branches.
 
 pub(super) fn first_word_is(text: &[u8], is: impl Fn(&[u8]) -> bool) -> bool {
     text.split(|byte| *byte == b' ').next().is_some_and(is)
 }
 
-/// The name of an event, and its length with the colon and the blank behind it.
+/// The name of an event, and its length including the colon and space.
 pub(super) fn events(rest: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     const TRIED: usize = 4;
     let ends = memchr::memchr_iter(b':', rest);
     let ends = ends.filter(|at| rest.get(at + 1).is_none_or(|byte| *byte == b' '));
     ends.take(TRIED).filter_map(|at| {
         let name = rest.get(..at)?.trim_ascii_start();
-        // perf's words for events without a name.
+        // perf's texts for events without a name.
         let nameless = name.starts_with(b"raw ") || name.starts_with(b"unknown attr type");
         let is_name = !name.is_empty()
             && (nameless || !name.iter().any(u8::is_ascii_whitespace))
@@ -21,7 +21,7 @@ pub(super) fn events(rest: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     })
 }
 
-/// The word at the start of a text behind blanks, and the columns of both.
+/// The first word of a text after spaces, and the width of both.
 pub(super) fn word(text: &[u8]) -> Option<(&[u8], usize)> {
     let start = text.iter().position(|byte| *byte != b' ')?;
     let rest = text.get(start..)?;
@@ -41,8 +41,8 @@ pub(super) fn tod(text: &[u8]) -> Option<usize> {
     (begins && matches!(digits, 6 | 9) && text.get(end) == Some(&b' ')).then_some(end + 1)
 }
 
-/// What kind of branch was sampled, which processor traces say: two blanks, a
-/// word or two in 21 columns (11 up to 5.11), a blank.
+/// The type of the sampled branch in processor traces: two spaces, one or two words in 21 columns
+/// (11 up to 5.11), a space.
 pub(super) fn flags(text: &[u8]) -> Option<usize> {
     [24, 14].into_iter().find(|width| {
         let column = text.get(..*width).and_then(|column| column.strip_prefix(b"  "));
@@ -55,8 +55,7 @@ pub(super) fn flags(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// Numbers of 16 columns each, side by side, and perf's words for where data
-/// came from (`|OP LOAD|LVL L1 hit|…`).
+/// Adjacent 16-column numbers, and perf's description of data sources (`|OP LOAD|LVL L1 hit|…`).
 pub(super) fn wide(text: &[u8]) -> Option<usize> {
     let mut len = 0;
     while let Some(column) = text.get(len..len + 16)
@@ -94,7 +93,7 @@ pub(super) fn is_id(digits: &[u8]) -> bool {
     id(digits).is_some()
 }
 
-/// The number of a process or thread; -1 is the kernel's.
+/// A process or thread number; -1 is the kernel's.
 pub(super) fn id(digits: &[u8]) -> Option<u32> {
     match digits {
         b"-1" => Some(u32::MAX),

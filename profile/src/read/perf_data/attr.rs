@@ -1,19 +1,20 @@
-//! `struct perf_event_attr`, 64 to 144 bytes of it.
+//! `struct perf_event_attr`, its first 64 to 144 bytes.
 
 use super::bytes::{Order, u32_at, u64_at};
 use super::layout::{attr_flags, sample_type};
+use super::meta::Rate;
 
-/// An event of a recording: the parts of `struct perf_event_attr` that decide
-/// how its samples look, its ids and its name.
+/// An event of a recording: the fields of `struct perf_event_attr` that determine the sample
+/// format, its ids and its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventAttr {
     /// Kind of event. `PERF_TYPE_*`.
     pub kind: u32,
     /// Size of the attribute, bytes.
     pub size: u32,
-    /// Which event of its kind.
+    /// The event of that kind.
     pub config: u64,
-    /// Period, or frequency in Hz where [`is_frequency`](Self::is_frequency).
+    /// Period, or frequency in Hz if [`is_frequency`](Self::is_frequency).
     pub sample_period: u64,
     /// Fields of a sample, see [`sample_type`].
     pub sample_type: u64,
@@ -27,9 +28,9 @@ pub struct EventAttr {
     pub sample_regs_user: u64,
     /// Registers at the sample, by perf's numbers.
     pub sample_regs_intr: u64,
-    /// Ids that samples name it by.
+    /// Ids that samples refer to it by.
     pub ids: Vec<u64>,
-    /// Its name, where the file has one.
+    /// Its name, if the file has one.
     pub name: Option<String>,
 }
 
@@ -63,11 +64,10 @@ const SOFTWARE: [&str; 11] = [
 ];
 
 impl EventAttr {
-    /// Reads an attribute. `None` where not even the first published form
-    /// (64 bytes) is there.
+    /// Parses an attribute. `None` if it is shorter than the first published form (64 bytes).
     pub(crate) fn parse(bytes: &[u8], order: Order) -> Option<EventAttr> {
         bytes.get(..64)?;
-        // A size of 0 stands for the first form.
+        // A size of 0 means the first form.
         let size = match u32_at(bytes, 4, order)? {
             0 => 64,
             size => size,
@@ -81,7 +81,7 @@ impl EventAttr {
             sample_period: u64_at(known, 16, order)?,
             sample_type: u64_at(known, 24, order)?,
             read_format: u64_at(known, 32, order)?,
-            // Big-endian compilers allot bit fields from the top.
+            // Big-endian compilers allocate bit fields from the top.
             flags: if order == Order::Big { flags.reverse_bits() } else { flags },
             branch_sample_type: u64_at(known, 72, order).unwrap_or(0),
             sample_regs_user: u64_at(known, 80, order).unwrap_or(0),
@@ -91,7 +91,7 @@ impl EventAttr {
         })
     }
 
-    /// The 128 bytes that every perf since 6.1 reads (136 are refused there).
+    /// The 128 bytes that every perf since 6.1 accepts (it refuses 136).
     pub(crate) fn encode(&self) -> [u8; 128] {
         let mut bytes = [0; 128];
         let mut put = |at: usize, value: &[u8]| {
@@ -112,8 +112,7 @@ impl EventAttr {
         bytes
     }
 
-    /// Its name; where the file has none, the one that perf makes out of the
-    /// attribute.
+    /// Its name; without one in the file, the name that perf derives from the attribute.
     #[must_use]
     pub fn perf_name(&self) -> String {
         if let Some(name) = &self.name {
@@ -131,8 +130,8 @@ impl EventAttr {
         name + &self.modifiers()
     }
 
-    /// The modifiers of a name, as perf's `evsel__add_modifiers` makes them
-    /// out of what is left out.
+    /// The modifiers of a name, which perf's `evsel__add_modifiers` derives from the excluded
+    /// modes.
     fn modifiers(&self) -> String {
         let left_out = |bit: u32| self.flags >> bit & 1 == 1;
         let (user, kernel, hv, host, guest) =
@@ -170,7 +169,14 @@ impl EventAttr {
         self.flags & attr_flags::FREQ != 0
     }
 
-    /// Whether records other than samples end with time, CPU and the like.
+    /// The sampling rate; `None` if the file does not state it.
+    #[must_use]
+    pub fn rate(&self) -> Option<Rate> {
+        let rate = if self.is_frequency() { Rate::Frequency } else { Rate::Period };
+        Some(self.sample_period).filter(|period| *period > 0).map(rate)
+    }
+
+    /// Whether records other than samples end with time, CPU etc.
     pub(crate) const fn sample_id_all(&self) -> bool {
         self.flags & attr_flags::SAMPLE_ID_ALL != 0
     }

@@ -1,5 +1,4 @@
-//! Numbers and strings out of bytes in either order. Reading past the end is
-//! `None`, never a panic.
+//! Parses numbers and strings in either byte order. Reading past the end returns `None`.
 
 use lbr_msr::text::AsText;
 
@@ -33,7 +32,7 @@ impl Order {
     }
 }
 
-/// A place in bytes.
+/// A cursor in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'a> {
     rest: &'a [u8],
@@ -79,7 +78,7 @@ impl<'a> Bytes<'a> {
         self.array().map(|b| self.order.u64(b))
     }
 
-    /// perf's header string: length, then bytes with NULs up to it.
+    /// perf's header string: length, then text padded with NULs.
     pub(crate) fn string(&mut self) -> Option<String> {
         let len = usize::try_from(self.u32()?).ok()?;
         self.take(len).map(until_nul)

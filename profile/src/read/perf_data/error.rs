@@ -1,4 +1,4 @@
-//! What can be wrong with a recording.
+//! Errors of reading a recording.
 
 use lbr_msr::text::AsText;
 use std::path::PathBuf;
@@ -12,24 +12,24 @@ pub enum ReadError {
     Open {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error message.
         cause: std::io::Error,
     },
     /// Reading failed.
     #[error("reading failed at byte {offset}: {cause}")]
     Io {
-        /// Where.
+        /// The offset.
         offset: u64,
-        /// The system's words.
+        /// The system's error message.
         cause: std::io::Error,
     },
-    /// It does not begin with perf's magic.
-    #[error("not a perf.data file: it does not begin with PERFILE2")]
+    /// It does not start with perf's magic.
+    #[error("not a perf.data file: it does not start with PERFILE2")]
     NotPerfData,
-    /// The header makes no sense.
+    /// The header is invalid.
     #[error("damaged perf.data header: {what}")]
     Header {
-        /// What about it.
+        /// The problem.
         what: String,
     },
     /// No event of the file has branch stacks.
@@ -38,19 +38,19 @@ pub enum ReadError {
         /// Names of the events.
         events: String,
     },
-    /// It cannot be unpacked: not one byte of what it holds can be read.
+    /// It cannot be decompressed at all.
     #[error("cannot be unpacked: {cause}")]
     Packed {
-        /// The decompressor's words.
+        /// The decompressor's error message.
         cause: std::io::Error,
     },
     /// A folder, not a file.
     #[error("is a directory; a recording is one file (of perf record --threads: the files in it)")]
     Directory,
-    /// The whole file is compressed in a way that is not read.
+    /// The whole file is compressed in an unsupported format.
     #[error("is compressed by {by}; unpack it into a pipe: {by} -dc FILE | lbr report -i -")]
     Wrapped {
-        /// The program that unpacks it.
+        /// The program that decompresses it.
         by: &'static str,
     },
     /// The whole file is text in UTF-16.
@@ -58,20 +58,20 @@ pub enum ReadError {
         "is text in UTF-16, as PowerShell writes it: iconv -f UTF-16 -t UTF-8 FILE | lbr report -i -"
     )]
     Utf16,
-    /// It is text that was meant to hold branches, and not one can be read.
+    /// It is text with branches, but none can be parsed.
     #[error("holds no branches: line {number}: {error}")]
     NoLine {
-        /// The first line that was meant so.
+        /// The first such line.
         number: u64,
-        /// What is wrong with it.
+        /// Its error.
         error: crate::read::brstack::LineError,
     },
-    /// It is text that cannot be read as what it says.
+    /// It is text that cannot be interpreted.
     #[error("line {number}: {error}")]
     Line {
         /// The line that shows it.
         number: u64,
-        /// What is wrong with it, and what to do.
+        /// Its error, and what to do.
         error: crate::read::brstack::LineError,
     },
     /// It is neither perf.data nor text with branches.
@@ -82,37 +82,35 @@ pub enum ReadError {
     NoBranches,
 }
 
-/// Whether a stream broke because what it holds is cut or damaged: the
-/// decompressors have no number of the system, which a failed read has.
+/// Whether a read error means truncated or damaged data: decompressors' errors have no errno,
+/// unlike a failed read.
 pub(crate) fn is_damage(error: &std::io::Error) -> bool {
     error.raw_os_error().is_none() && error.kind() != std::io::ErrorKind::OutOfMemory
 }
 
-/// What was odd about a recording, for the person who trusts its numbers.
+/// Anomalies of a recording that affect its results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// The data end here, in the middle of a record or before their announced
-    /// end: what comes after is missing.
+    /// The data ends here, inside a record or before its announced end: the rest is missing.
     pub cut_at: Option<u64>,
-    /// The recorder never finished the file: it has no length of its data.
+    /// The recorder did not finish the file, so its data length is unknown.
     pub unfinished: bool,
-    /// Records that announce more than they hold; they were skipped.
+    /// Records that are shorter than announced; they were skipped.
     pub malformed: u64,
-    /// Where the first of them stands.
+    /// Offset of the first of them.
     pub first_malformed: Option<u64>,
     /// Samples of events that the file does not describe; they were skipped.
     pub unknown_event: u64,
     /// Samples of events without branch stacks; they were skipped.
     pub without_branches: u64,
-    /// Text has samples of several threads, and does not say of which processes:
-    /// their branches are counted by address.
+    /// The text has samples of several threads without their processes: branches are counted by
+    /// address.
     pub processes_unsaid: bool,
-    /// Branches of text lead from and to offsets in files: their addresses are
-    /// not known.
+    /// The text's branches have file offsets: their addresses are unknown.
     pub offsets_in_files: bool,
-    /// Lines of aggregated counts with straight code: it counts where blocks do,
-    /// and nobody knows of the branches around it.
+    /// Lines of aggregated counts with fall-through ranges: they count as blocks, but the branches
+    /// around them are unknown.
     pub straights: u64,
-    /// Reading was stopped by whoever asked for it: what follows is missing.
+    /// Reading was stopped on request: the rest is missing.
     pub stopped: bool,
 }

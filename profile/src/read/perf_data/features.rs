@@ -1,4 +1,4 @@
-//! What a file says about itself: the header features.
+//! Metadata of a file: the header features.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,14 @@ use super::attr::EventAttr;
 use super::bytes::{Bytes, Order, until_nul};
 use super::layout::{feature, misc};
 
-/// No command line that a shell takes has more words of perf's 64 bytes each.
+/// More words of perf's 64 bytes each than any command line has.
 const MAX_WORDS: u32 = 1 << 15;
-/// No recording names more files.
+/// More files than any recording names.
 const MAX_BUILD_IDS: usize = 1 << 16;
-/// No path is longer (PATH_MAX).
+/// The longest path (PATH_MAX).
 const MAX_PATH: usize = 4096;
 
-/// What a recording says about itself. Absent is `None`.
+/// Metadata of a recording. Absent is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileInfo {
     /// Host name.
@@ -26,7 +26,7 @@ pub struct FileInfo {
     pub arch: Option<String>,
     /// CPUs online.
     pub cpus_online: Option<u32>,
-    /// CPU in words; `software LBR (06_5E), not measured` where there was none.
+    /// CPU description; `software LBR (06_5E), not measured` without hardware.
     pub cpudesc: Option<String>,
     /// CPU as `vendor,family,model,stepping`.
     pub cpuid: Option<String>,
@@ -39,7 +39,7 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
-    /// Takes one feature in. What cannot be read is left out.
+    /// Adds a feature. Unreadable ones are skipped.
     pub(crate) fn take(&mut self, bit: u8, payload: &[u8], order: Order) {
         let mut bytes = Bytes::new(payload, order);
         match bit {
@@ -67,7 +67,7 @@ impl FileInfo {
         }
     }
 
-    /// Takes a build id record in.
+    /// Adds a build ID record.
     pub(crate) fn take_build_id(&mut self, misc_bits: u16, body: &[u8], order: Order) {
         let mut bytes = Bytes::new(body, order);
         let (Some(_pid), Some(id)) = (bytes.u32(), bytes.take(24)) else { return };
@@ -86,7 +86,7 @@ impl FileInfo {
     }
 }
 
-/// Some recorders write empty strings where they know nothing.
+/// Some recorders write empty strings for unknown values.
 fn said(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
@@ -99,7 +99,7 @@ fn next_record<'a>(bytes: &mut Bytes<'a>) -> Option<(u16, &'a [u8])> {
     Some((misc_bits, bytes.take(size.checked_sub(8)?)?))
 }
 
-/// Names of events, by their ids, out of EVENT_DESC.
+/// Sets the names of events from EVENT_DESC, by their ids.
 pub(crate) fn name_events(
     payload: &[u8],
     order: Order,
@@ -117,7 +117,7 @@ pub(crate) fn name_events(
             let Some(id) = bytes.u64() else { return };
             first.get_or_insert(id);
         }
-        // Ids name the event; without any, it is the one in the same place.
+        // Ids identify the event; without any, its index does.
         let named = match first {
             Some(id) => by_id.get(&id).and_then(|&index| events.get_mut(index)),
             None => events.get_mut(index),

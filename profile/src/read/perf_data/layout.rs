@@ -1,6 +1,6 @@
-//! The numbers of the format.
+//! Constants of the format.
 
-/// What a sample consists of. `PERF_SAMPLE_*`.
+/// Fields of a sample. `PERF_SAMPLE_*`.
 pub mod sample_type {
     /// Instruction pointer.
     pub const IP: u64 = 1;
@@ -18,7 +18,7 @@ pub mod sample_type {
     pub const ID: u64 = 1 << 6;
     /// CPU.
     pub const CPU: u64 = 1 << 7;
-    /// Event count since the sample before.
+    /// Event count since the previous sample.
     pub const PERIOD: u64 = 1 << 8;
     /// Id of the counter.
     pub const STREAM_ID: u64 = 1 << 9;
@@ -40,11 +40,11 @@ pub mod sample_type {
     pub const TRANSACTION: u64 = 1 << 17;
     /// Registers where the sample was taken.
     pub const REGS_INTR: u64 = 1 << 18;
-    /// Cost of the event, in parts: in place of `WEIGHT`.
+    /// Cost of the event, in parts: replaces `WEIGHT`.
     pub const WEIGHT_STRUCT: u64 = 1 << 24;
 }
 
-/// Which branches, and which of their fields. `PERF_SAMPLE_BRANCH_*`.
+/// Branch types and fields to record. `PERF_SAMPLE_BRANCH_*`.
 pub mod branch {
     /// Ending in user mode.
     pub const USER: u64 = 1;
@@ -72,13 +72,13 @@ pub mod branch {
     pub const NO_CYCLES: u64 = 1 << 15;
     /// The type field is filled.
     pub const TYPE_SAVE: u64 = 1 << 16;
-    /// A stack starts with the slot of its newest entry.
+    /// A stack starts with the index of its newest entry.
     pub const HW_INDEX: u64 = 1 << 17;
     /// Event counts follow the entries (Linux 6.8).
     pub const COUNTERS: u64 = 1 << 19;
 }
 
-/// What the counter values of a sample consist of. `PERF_FORMAT_*`.
+/// Fields of a sample's counter values. `PERF_FORMAT_*`.
 pub mod read_format {
     /// Time enabled.
     pub const TOTAL_TIME_ENABLED: u64 = 1;
@@ -96,9 +96,9 @@ pub mod read_format {
 pub mod attr_flags {
     /// Inherited by children.
     pub const INHERIT: u64 = 1 << 1;
-    /// The kernel is left out.
+    /// The kernel is excluded.
     pub const EXCLUDE_KERNEL: u64 = 1 << 5;
-    /// The hypervisor is left out.
+    /// The hypervisor is excluded.
     pub const EXCLUDE_HV: u64 = 1 << 6;
     /// Mappings are recorded.
     pub const MMAP: u64 = 1 << 8;
@@ -108,11 +108,11 @@ pub mod attr_flags {
     pub const FREQ: u64 = 1 << 10;
     /// Starts and ends of tasks are recorded.
     pub const TASK: u64 = 1 << 13;
-    /// Every record ends with time, CPU and the like.
+    /// Every record ends with time, CPU etc.
     pub const SAMPLE_ID_ALL: u64 = 1 << 18;
     /// Mappings carry inode or build id.
     pub const MMAP2: u64 = 1 << 23;
-    /// Names say whether they came by exec.
+    /// Names record whether exec set them.
     pub const COMM_EXEC: u64 = 1 << 24;
 }
 
@@ -120,7 +120,7 @@ pub mod attr_flags {
 pub mod record {
     /// A mapping, old form.
     pub const MMAP: u32 = 1;
-    /// Records that were dropped.
+    /// Dropped records.
     pub const LOST: u32 = 2;
     /// A name.
     pub const COMM: u32 = 3;
@@ -140,7 +140,7 @@ pub mod record {
     pub const TRACING_DATA: u32 = 66;
     /// A file's build id.
     pub const BUILD_ID: u32 = 67;
-    /// Everything before is older than everything after the next of its kind.
+    /// Everything before this is older than everything after the next one.
     pub const FINISHED_ROUND: u32 = 68;
     /// Trace data of a CPU follow the record.
     pub const AUXTRACE: u32 = 71;
@@ -160,9 +160,9 @@ pub mod misc {
     pub const KERNEL: u16 = 1;
     /// A mapping carries a build id instead of device and inode.
     pub const MMAP_BUILD_ID: u16 = 1 << 14;
-    /// A build id record says its size.
+    /// A build ID record contains its size.
     pub const BUILD_ID_SIZE: u16 = 1 << 15;
-    /// A name came by exec.
+    /// Exec set the name.
     pub const COMM_EXEC: u16 = 1 << 13;
 }
 
@@ -180,7 +180,7 @@ pub mod feature {
     pub const ARCH: u8 = 6;
     /// CPUs available and online.
     pub const NRCPUS: u8 = 7;
-    /// CPU, in words.
+    /// CPU description.
     pub const CPUDESC: u8 = 8;
     /// CPU, `vendor,family,model,stepping`.
     pub const CPUID: u8 = 9;
@@ -188,19 +188,19 @@ pub mod feature {
     pub const CMDLINE: u8 = 11;
     /// Events with their names.
     pub const EVENT_DESC: u8 = 12;
-    /// There are branch stacks: perf report's branch mode.
+    /// The recording has branch stacks: perf report's branch mode.
     pub const BRANCH_STACK: u8 = 15;
     /// Times of first and last sample.
     pub const SAMPLE_TIME: u8 = 21;
-    /// How its compressed records are compressed.
+    /// The compression of its compressed records.
     pub const COMPRESSED: u8 = 27;
 }
 
-/// Magic of a little-endian file; a big-endian one has it backwards.
+/// Magic of a little-endian file; reversed in a big-endian one.
 pub const MAGIC: [u8; 8] = *b"PERFILE2";
 /// Magic of a big-endian file.
 pub const MAGIC_BIG: [u8; 8] = *b"2ELIFREP";
-/// Magic before Linux 3.4, in either byte order: the header's size tells which.
+/// Magic before Linux 3.4, in either byte order: the header size tells which.
 pub const MAGIC_OLD: [u8; 8] = *b"PERFFILE";
 /// Size of a seekable file's header.
 pub const HEADER_SIZE: u64 = 104;

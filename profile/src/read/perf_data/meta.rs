@@ -1,4 +1,4 @@
-//! What a recording of ours says about itself.
+//! Metadata of a recording that `lbr` writes.
 
 use lbr_msr::BranchFilter;
 use lbr_msr::record::SourceKnowledge;
@@ -8,10 +8,9 @@ use super::layout::{attr_flags, branch, sample_type};
 use crate::read::note::Source;
 use crate::read::registers::argument_mask;
 
-/// Id of the one event.
+/// Id of the only event.
 pub(crate) const EVENT_ID: u64 = 0x4242;
-/// `PERF_TYPE_HARDWARE`, `PERF_COUNT_HW_BRANCH_INSTRUCTIONS`: what a period
-/// counts.
+/// `PERF_TYPE_HARDWARE`, `PERF_COUNT_HW_BRANCH_INSTRUCTIONS`: the event that periods count.
 const EVENT: (u32, u64) = (0, 4);
 /// Fields of each sample.
 const SAMPLE_TYPE: u64 = sample_type::IDENTIFIER
@@ -26,13 +25,13 @@ const SAMPLE_TYPE: u64 = sample_type::IDENTIFIER
 /// How often stacks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// So many a second.
+    /// This number per second.
     Frequency(u64),
-    /// One every so many branches.
+    /// One per this number of branches.
     Period(u64),
 }
 
-/// What a recording says about itself.
+/// Metadata of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// Host name.
@@ -45,7 +44,7 @@ pub struct Meta {
     pub arch: String,
     /// CPUs online and available.
     pub nrcpus: Option<(u32, u32)>,
-    /// CPU in words; for a software LBR `software LBR (06_5E), not measured`.
+    /// CPU description; for a software LBR `software LBR (06_5E), not measured`.
     pub cpudesc: Option<String>,
     /// CPU as `GenuineIntel,6,94,3`.
     pub cpuid: Option<String>,
@@ -53,26 +52,26 @@ pub struct Meta {
     pub cmdline: Vec<String>,
     /// Name of the event.
     pub event: String,
-    /// What was recorded.
+    /// The branch filter.
     pub filter: BranchFilter,
-    /// How often.
+    /// The sampling rate.
     pub rate: Rate,
-    /// What the source knows beside the two ends of a branch.
+    /// The fields that the source knows besides a branch's addresses.
     pub knowledge: SourceKnowledge,
-    /// Where branches come from.
+    /// The source of branches.
     pub source: Source,
-    /// Keeps types and speculation of entries. AutoFDO's create_llvm_prof logs
-    /// a warning for every entry that has one: leave them out for it.
+    /// Whether to keep types and speculation of entries. AutoFDO's create_llvm_prof warns about
+    /// every entry with a type.
     pub types: bool,
-    /// Samples may have the registers in which a function's arguments are.
+    /// Whether samples may have a function's argument registers.
     pub arguments: bool,
-    /// zstd's level (1 to 22) for what happens; `None` leaves it as it is.
+    /// zstd level (1 to 22) for the records; `None` for no compression.
     pub compression: Option<i32>,
 }
 
 impl Meta {
-    /// This machine as its kernel describes it, everything else as for a
-    /// software LBR that records the default filter 997 times a second.
+    /// The metadata of this machine, with a software LBR, the default filter and 997 samples per
+    /// second.
     #[must_use]
     pub fn of_this_machine() -> Meta {
         let line = |path: &str| {
@@ -137,7 +136,7 @@ impl Meta {
         }
     }
 
-    /// perf's bits of the filter. `no_far` has none.
+    /// The filter as perf's bits, which cannot express `no_far`.
     fn branch_sample_type(&self) -> u64 {
         let bits = [
             (BranchFilter::USER, branch::USER),
@@ -169,7 +168,7 @@ impl Meta {
     }
 }
 
-/// How many CPUs a list such as `0-3,8` names.
+/// Number of CPUs in a list such as `0-3,8`.
 fn count_cpus(list: &str) -> Option<u32> {
     list.split(',').try_fold(0u32, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -1,10 +1,9 @@
-//! perf.data, out and in.
+//! Reading and writing perf.data.
 //!
-//! The [`writer`] appends a pipe-format stream, which any moment leaves
-//! readable, and turns the file into a seekable one when recording ends
-//! cleanly. The [`reader`] streams either form, in either byte order, written
-//! by any Linux since 2.6.34, and hands out branch stacks where they lie in
-//! its buffer.
+//! The [`writer`] appends to a pipe-format stream, which is readable at any moment, and converts
+//! the file to a seekable one when recording ends cleanly. The [`reader`] streams either form, in
+//! either byte order, from any Linux since 2.6.34, and returns branch stacks in place in its
+//! buffer.
 //!
 //! Sources: Linux `include/uapi/linux/perf_event.h` (records, attributes),
 //! `tools/perf/Documentation/perf.data-file-format.txt` (file).
@@ -27,4 +26,4 @@ pub use features::FileInfo;
 pub use meta::{Meta, Rate};
 pub(crate) use reader::Next;
 pub use reader::{Reader, Record};
-pub use writer::{WriteError, Writer};
+pub use writer::{WriteError, Writer, Written};

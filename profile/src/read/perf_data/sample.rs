@@ -1,16 +1,16 @@
-//! Where things stand in a sample: worked out once an event, then read at
-//! fixed offsets, so that finding a branch stack costs a few loads.
+//! The layout of samples: computed once per event, then read at fixed offsets, so that finding a
+//! branch stack takes a few loads.
 
 use std::ops::Range;
 
 use super::attr::EventAttr;
 use super::bytes::{Bytes, Order, u32_at, u64_at};
 use super::layout::{ENTRY_SIZE, branch, read_format, sample_type};
-use crate::read::note::StackNote;
+use crate::read::note::{Moves, StackNote};
 use crate::read::registers::Registers;
 use crate::read::stack::{Counters, Entries, SampleHead, Stack};
 
-/// Offsets of an event's samples. All are within the sample's body.
+/// Offsets in an event's samples. All are inside the sample's body.
 #[derive(Clone, Debug)]
 pub(crate) struct SampleLayout {
     ip: Option<usize>,
@@ -18,40 +18,42 @@ pub(crate) struct SampleLayout {
     time: Option<usize>,
     cpu: Option<usize>,
     period: Option<usize>,
-    /// Where the fields of changing length begin.
+    /// The period of every sample, unless the event has a frequency.
+    fixed_period: Option<u64>,
+    /// The start of the variable-length fields.
     fixed: usize,
     sample_type: u64,
     read_format: u64,
     hw_index: bool,
     counters: bool,
-    /// Registers of user mode, and at the sample.
+    /// User-mode registers, and registers at the sample.
     registers: (u64, u64),
-    /// Counters with an event, by bit.
+    /// Bitmap of the counters with an event.
     logged: u8,
     order: Order,
 }
 
-/// Where the branch stack lies in the body of a sample, and what is said there
-/// of it.
+/// The position of the branch stack in a sample's body, and related fields.
 #[derive(Debug)]
 pub(crate) struct StackPosition {
     note: Option<StackNote>,
     note_at: usize,
+    note_end: usize,
     hw_idx: Option<u64>,
     entries: Range<usize>,
-    /// The counters lie behind the entries.
+    /// The end of the counters, which follow the entries.
     counters_end: Option<usize>,
 }
 
 impl StackPosition {
-    /// Where the note begins, if there is one.
+    /// The offset of the note, if any.
     pub(crate) fn note_at(&self) -> Option<usize> {
         self.note.map(|_| self.note_at)
     }
 }
 
-/// Fields of a sample behind its branch stack: `PERF_SAMPLE_REGS_USER` (bit
-/// 12) and those after it. `IDENTIFIER` (bit 16) stands in front.
+/// Fields of a sample after its branch stack: `PERF_SAMPLE_REGS_USER` (bit 12) and later ones.
+/// `IDENTIFIER` (bit 16) comes first.
 const BEHIND: u64 = !(sample_type::IDENTIFIER | ((sample_type::BRANCH_STACK << 1) - 1));
 
 impl SampleLayout {
@@ -78,6 +80,7 @@ impl SampleLayout {
             time,
             cpu,
             period,
+            fixed_period: Some(attr.sample_period).filter(|n| *n > 0 && !attr.is_frequency()),
             fixed: at,
             sample_type: attr.sample_type,
             read_format: attr.read_format,
@@ -89,17 +92,16 @@ impl SampleLayout {
         }
     }
 
-    /// Says how many events of the recording have their counts at branches;
-    /// with 0 every counter is taken for one.
+    /// Sets how many events of the recording log counts with branches; with 0, every counter counts
+    /// as one.
     pub(crate) fn log(&mut self, events: usize) {
         self.logged =
             if events == 0 { u8::MAX } else { !u8::MAX.checked_shl(events as u32).unwrap_or(0) };
     }
 
-    /// Whether `left` bytes behind the entries begin with a word of counters
-    /// for each. In a group Linux writes them for the leader as well, whose
-    /// attribute does not say so, and not always where one does: where nothing
-    /// else can follow, what is there decides.
+    /// Whether the `left` bytes after the entries start with a counters word for each. In a group,
+    /// Linux also writes them for the leader, whose attribute does not announce them, and not
+    /// always if an attribute does. If nothing else can follow, the data decides.
     fn has_counters(&self, left: usize, nr: usize) -> bool {
         if self.sample_type & BEHIND != 0 {
             return self.counters;
@@ -111,8 +113,7 @@ impl SampleLayout {
         self.sample_type & bit != 0
     }
 
-    /// Finds the branch stack in a sample's body. `None` where the body is
-    /// shorter than what it announces.
+    /// Finds the branch stack in a sample's body. `None` if the body is shorter than announced.
     #[inline(always)]
     pub(crate) fn find(&self, body: &[u8]) -> Option<StackPosition> {
         let mut rest = Bytes::new(body.get(self.fixed..)?, self.order);
@@ -123,14 +124,15 @@ impl SampleLayout {
             let frames = rest.u64()?;
             rest.skip(frames, 8)?;
         }
-        let (mut note, mut note_at) = (None, 0);
+        let (mut note, mut note_at, mut note_end) = (None, 0, 0);
         if self.has(sample_type::RAW) {
             let len = usize::try_from(rest.u32()?).ok()?;
             note_at = body.len() - rest.rest().len();
             note = StackNote::decode(rest.take(len)?);
+            note_end = note_at + len;
         }
         let nr = usize::try_from(rest.u64()?).ok()?;
-        // All ones: the kernel does not know.
+        // All ones: unknown to the kernel.
         let hw_idx =
             if self.hw_index { Some(rest.u64()?).filter(|&idx| idx != u64::MAX) } else { None };
         let start = body.len() - rest.rest().len();
@@ -138,10 +140,10 @@ impl SampleLayout {
         let counters = self.has_counters(rest.rest().len(), nr);
         let counters_end =
             if counters { Some(end + rest.take(nr.checked_mul(8)?)?.len()) } else { None };
-        Some(StackPosition { note, note_at, hw_idx, entries: start..end, counters_end })
+        Some(StackPosition { note, note_at, note_end, hw_idx, entries: start..end, counters_end })
     }
 
-    /// The sample in whose body that was found.
+    /// The sample with this body and position.
     #[inline]
     pub(crate) fn stack<'a>(
         &self,
@@ -158,15 +160,17 @@ impl SampleLayout {
             tid: half(self.tid.map(|at| at + 4)),
             cpu: half(self.cpu),
             ip: word(self.ip),
-            period: word(self.period),
+            period: word(self.period).filter(|period| *period > 0).or(self.fixed_period),
             event,
             hw_idx: found.hw_idx,
             ..SampleHead::default()
         };
+        let mut moves = Moves::default();
         if let Some(note) = found.note {
             head.integrity = note.integrity;
             head.source = note.source;
             head.tsx_known = note.tsx_known;
+            moves = Moves::of(body.get(found.note_at..found.note_end).unwrap_or_default());
         }
         let entries_end = found.entries.end;
         let (entries, _) = body.get(found.entries).unwrap_or_default().as_chunks::<ENTRY_SIZE>();
@@ -184,12 +188,11 @@ impl SampleLayout {
         } else {
             None
         };
-        Stack { head, entries, counters, registers }
+        Stack { head, entries, counters, registers, moves }
     }
 
-    /// The registers at the sample, else those of user mode, of what begins
-    /// behind the branch stack. In the order of `perf_output_sample` of Linux
-    /// `kernel/events/core.c`.
+    /// The registers at the sample, or else the user-mode registers, in the data after the branch
+    /// stack. In the order of `perf_output_sample` of Linux `kernel/events/core.c`.
     #[cold]
     fn registers<'a>(&self, body: &'a [u8], behind: usize) -> Option<Registers<'a>> {
         /// `PERF_SAMPLE_REGS_ABI_64`.
@@ -236,10 +239,10 @@ impl SampleLayout {
     }
 }
 
-/// How a sample or another record says which event it belongs to.
+/// Where a sample or another record holds the id of its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdPlace {
-    /// There is one event, or none of them has ids.
+    /// There is one event, or the events have no ids.
     Only,
     /// At this offset of a sample's body.
     Sample(usize),
@@ -262,19 +265,19 @@ impl IdPlace {
     }
 }
 
-/// Time and CPU at the end of a record that is no sample (`sample_id_all`).
+/// Time and CPU at the end of a record other than a sample (`sample_id_all`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trailer {
     pub(crate) time: Option<u64>,
     pub(crate) cpu: Option<u32>,
     pub(crate) pid_tid: Option<(u32, u32)>,
-    /// Bytes it takes.
+    /// Its length in bytes.
     pub(crate) len: usize,
 }
 
 impl Trailer {
-    /// Where the event's id begins, counted from a record's end; `None` where
-    /// there is one event, or nothing that tells several apart.
+    /// The offset of the event's id from a record's end; `None` if there is one event, or if ids do
+    /// not distinguish several.
     pub(crate) fn id_from_end(events: &[EventAttr]) -> Option<usize> {
         let first = events.first().filter(|first| events.len() > 1 && first.sample_id_all())?;
         let has = |bit: u64| first.sample_type & bit != 0;

@@ -1,4 +1,4 @@
-//! Records beside the samples: mappings, names, tasks, losses.
+//! Records other than samples: mappings, names, tasks, losses.
 
 use lbr_msr::record::{Comm, Event, Lost, Mmap, Task};
 
@@ -8,13 +8,13 @@ use super::layout::{misc, record};
 use super::sample::Trailer;
 use crate::read::note::label_of;
 
-/// Tags the word after a LOST record's count that carries the label: `lbr`
-/// and the version, little end first; the label's code comes in bits 32 to 39.
+/// Tags the word with the label after a LOST record's count: `lbr` and the version, little-endian;
+/// bits 32 to 39 hold the label's code.
 pub(crate) const LOST_NOTE: u32 = u32::from_le_bytes(*b"lbr\x01");
-/// Code for "no label": the queue was full.
+/// Code for no label: the queue was full.
 pub(crate) const NO_LABEL: u8 = 0xFF;
 
-/// Whether [`read`] knows a record.
+/// Whether [`read`] can parse a record.
 pub(crate) const fn is_known(kind: u32) -> bool {
     matches!(
         kind,
@@ -28,7 +28,7 @@ pub(crate) const fn is_known(kind: u32) -> bool {
     )
 }
 
-/// Reads a record. `None` where it is shorter than its fields.
+/// Parses a record. `None` if it is too short.
 pub(crate) fn read(
     kind: u32,
     misc_bits: u16,
@@ -52,8 +52,8 @@ pub(crate) fn read(
             ino: 0,
             ino_generation: 0,
             build_id: None,
-            // The old form has no protection: it stands for executable
-            // mappings only, unless a bit of `misc` says data.
+            // The old form has no protection: it describes executable mappings only, unless a bit
+            // of `misc` means data.
             prot: if misc_bits & misc::COMM_EXEC != 0 { 1 } else { 5 },
             flags: 0,
             path: until_nul(bytes.rest()),

@@ -1,34 +1,34 @@
-//! Compressed records (`perf record -z`): one zstd stream, cut into records,
-//! out of which come records that may straddle the cuts.
+//! Compressed records (`perf record -z`): one zstd stream split into records, which decompresses to
+//! records that may cross the splits.
 
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 /// As the reader's own buffer: records are at most 65,535 bytes.
 const BUFFER: usize = 256 * 1024;
-/// perf compresses with windows of at most 8 MiB (level 22 of zstd: 128 MiB).
-/// What asks for more is refused, so that memory never follows a claim.
+/// perf compresses with windows of at most 8 MiB (zstd level 22: 128 MiB). Larger windows are
+/// refused, so that memory use never follows a claim.
 const WINDOW_LOG: u32 = 27;
 
-/// The stream is damaged: nothing after this can be read.
+/// The stream is damaged: the rest is unreadable.
 #[derive(Debug)]
 pub(super) struct Damaged;
 
-/// Unpacks compressed records.
+/// Decompresses records.
 pub(super) struct Unpacker {
     decoder: Decoder<'static>,
-    /// Compressed bytes not looked at yet.
+    /// Compressed bytes not yet processed.
     packed: Vec<u8>,
     taken: usize,
     buffer: Vec<u8>,
-    /// The unread part of the buffer.
+    /// Start of the unread part of the buffer.
     start: usize,
     end: usize,
-    /// The last output filled its room: there may be more without more input.
+    /// The last output filled its buffer: there may be more without further input.
     full: bool,
 }
 
 impl Unpacker {
-    /// Begins. An error is zstd being out of memory.
+    /// Fails if zstd is out of memory.
     pub(super) fn new() -> std::io::Result<Unpacker> {
         let mut decoder = Decoder::new()?;
         decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
@@ -43,33 +43,31 @@ impl Unpacker {
         })
     }
 
-    /// Takes the payload of a compressed record in. Everything before must
-    /// have been used up.
+    /// Adds the payload of a compressed record. Earlier data must have been consumed.
     pub(super) fn take(&mut self, payload: &[u8]) {
         self.packed.clear();
         self.packed.extend_from_slice(payload);
         self.taken = 0;
     }
 
-    /// All that is unpacked and not used.
+    /// The decompressed bytes not yet consumed.
     pub(super) fn unread(&self) -> &[u8] {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The unpacked bytes in a place that [`advance`](Self::advance) gave.
+    /// The decompressed bytes at a position returned by [`advance`](Self::advance).
     pub(super) fn bytes(&self, at: usize, end: usize) -> &[u8] {
         self.buffer.get(at..end).unwrap_or_default()
     }
 
-    /// Uses up `len` bytes and says where they lie.
+    /// Consumes `len` bytes and returns their position.
     pub(super) fn advance(&mut self, len: usize) -> usize {
         let at = self.start;
         self.start = (self.start + len).min(self.end);
         at
     }
 
-    /// Unpacks until `len` bytes are unread; `false` where the record that was
-    /// taken in has no more.
+    /// Decompresses until `len` bytes are unread; `false` if the current record has no more.
     pub(super) fn fill(&mut self, len: usize) -> Result<bool, Damaged> {
         while self.end - self.start < len {
             if self.taken == self.packed.len() && !self.full {
@@ -84,7 +82,7 @@ impl Unpacker {
             let mut output = OutBuffer::around(room);
             self.decoder.run(&mut input, &mut output).map_err(|_| Damaged)?;
             let (read, written) = (input.pos(), output.pos());
-            // Neither end moves: what is left is not zstd's.
+            // No progress: the remaining input is not zstd data.
             if read == 0 && written == 0 && !self.full {
                 return Err(Damaged);
             }

@@ -1,5 +1,6 @@
-//! Any recording: perf.data or brstack text, told apart by how it begins.
+//! Any recording: perf.data or brstack text, detected by its first bytes.
 
+mod unmodelled;
 mod wrapped;
 
 use std::fs::File;
@@ -15,20 +16,23 @@ use crate::read::select::{
     Choice, CommOf, Comms, EventSamples, FirstPass, LeftOut, Names, SelectError, Selection,
 };
 use crate::read::stack::SampleHead;
-use wrapped::{MAX_LAYERS, first_bytes, is_perf_data, is_wrapped, unwrapped};
+use unmodelled::Unmodelled;
+use wrapped::{MAX_LAYERS, first_bytes, is_wrapped, unwrapped};
 
 pub use crate::read::item::{Item, Straight};
 pub use crate::read::text::{Refused, TextReader};
+pub use wrapped::is_perf_data;
 
-/// A recording being read.
+/// An open recording.
 #[derive(Debug)]
 pub struct Recording {
     form: Form,
-    /// Where it can be opened once more.
+    /// Path for opening it again.
     path: Option<PathBuf>,
-    /// Samples of the selection, by event.
+    /// Samples in the selection, by event.
     taken: Vec<u64>,
     choice: Option<Box<Choice>>,
+    unmodelled: Option<Box<Unmodelled>>,
     stop: Option<Arc<AtomicBool>>,
     stop_at: Option<u64>,
 }
@@ -37,13 +41,21 @@ pub struct Recording {
 enum Form {
     /// perf.data.
     PerfData(Box<Reader>),
-    /// Text of `perf script -F brstack`.
+    /// Output of `perf script -F brstack`.
     Text(Box<TextReader>),
 }
 
 impl Recording {
     fn new(form: Form) -> Recording {
-        Recording { form, path: None, taken: Vec::new(), choice: None, stop: None, stop_at: None }
+        Recording {
+            form,
+            path: None,
+            taken: Vec::new(),
+            choice: None,
+            unmodelled: None,
+            stop: None,
+            stop_at: None,
+        }
     }
 
     /// Opens a file.
@@ -55,8 +67,8 @@ impl Recording {
         Recording::of_file(path, File::open(path).map_err(open)?)
     }
 
-    /// The same of a file that was opened, at its begin; what is to be read
-    /// twice is opened by its path.
+    /// As [`open`](Self::open), for a file that is already open, at its start; the path is used if
+    /// it must be read twice.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -106,9 +118,8 @@ impl Recording {
         }))
     }
 
-    /// Parses text in so many threads, the one that asks for items among them; of
-    /// perf.data nothing is parsed that would be worth it. To be called before the
-    /// first item.
+    /// Parses text in `threads` threads, including the caller's; perf.data needs no such parsing.
+    /// Call before the first item.
     pub fn read_ahead(&mut self, threads: usize) {
         if let Form::Text(text) = &mut self.form
             && threads > 1
@@ -117,14 +128,12 @@ impl Recording {
         }
     }
 
-    /// Leaves out every sample that is not of the selection. What it asks for
-    /// may stand behind the samples that it is about, as names of threads do,
-    /// whose records come by the buffers of their CPUs: a file is then read
-    /// twice. A stream cannot be, and has to tell in time.
+    /// Drops every sample outside of the selection. Data that it needs may follow the samples
+    /// concerned, such as names of threads, whose records arrive through per-CPU buffers: a file is
+    /// then read twice. A stream must have it in time.
     ///
-    /// To be called before the first item, and after
-    /// [`stop_when`](Self::stop_when) and [`stop_at`](Self::stop_at), which
-    /// are for both readings.
+    /// Call before the first item, and after [`stop_when`](Self::stop_when) and
+    /// [`stop_at`](Self::stop_at), which apply to both readings.
     ///
     /// # Errors
     /// [`SelectError`].
@@ -149,7 +158,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Reads all but the samples.
+    /// Reads everything but the samples.
     fn first_pass(&self, path: &Path) -> Result<FirstPass, ReadError> {
         let mut first = Recording::open(path)?;
         self.stop.iter().for_each(|flag| first.stop_when(Arc::clone(flag)));
@@ -169,27 +178,45 @@ impl Recording {
         })
     }
 
+    /// Omits predictions and cycles that were modelled: those of stacks of a software LBR.
+    /// To be called before the first item.
+    pub fn omit_modelled(&mut self) {
+        self.unmodelled = Some(Box::default());
+    }
+
+    /// Whether any were omitted so far.
+    #[must_use]
+    pub fn has_omitted_modelled(&self) -> bool {
+        self.unmodelled.as_ref().is_some_and(|unmodelled| unmodelled.has_omitted())
+    }
+
     /// The next stack or event; `None` at the end.
     ///
     /// # Errors
     /// [`ReadError`].
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
-        if self.choice.is_some() {
-            return self.next_chosen();
-        }
-        match &mut self.form {
-            Form::PerfData(reader) => reader.next_as(Item::Stack, Item::Event),
-            Form::Text(text) => text.next_item(),
-        }
+        let Recording { form, taken, choice, unmodelled, .. } = self;
+        let item = match (choice, form) {
+            (Some(choice), form) => Self::next_chosen(form, taken, choice)?,
+            (None, Form::PerfData(reader)) => reader.next_as(Item::Stack, Item::Event)?,
+            (None, Form::Text(text)) => text.next_item()?,
+        };
+        Ok(match unmodelled {
+            Some(unmodelled) => item.map(|item| unmodelled.of(item)),
+            None => item,
+        })
     }
 
     #[cold]
-    fn next_chosen(&mut self) -> Result<Option<Item<'_>>, ReadError> {
-        let Recording { form, taken, choice: Some(choice), .. } = self else { return Ok(None) };
+    fn next_chosen<'a>(
+        form: &'a mut Form,
+        taken: &mut Vec<u64>,
+        choice: &mut Choice,
+    ) -> Result<Option<Item<'a>>, ReadError> {
         let (item, comm) = match form {
             Form::PerfData(reader) => {
                 let next = reader.advance()?;
-                // A pipe tells its events on the way.
+                // A pipe announces its events along the way.
                 if choice.looked() != reader.events().len() {
                     choice.look(reader.events().iter().map(EventAttr::perf_name).collect());
                 }
@@ -203,7 +230,7 @@ impl Recording {
             Form::Text(text) => {
                 text.advance_named()?;
                 if choice.looked() != text.event_names().len() + 1 {
-                    // Number 0 is no event.
+                    // Number 0 means no event.
                     let none = std::iter::once(String::new());
                     choice.look(none.chain(text.event_names().iter().cloned()).collect());
                 }
@@ -234,20 +261,19 @@ impl Recording {
         })
     }
 
-    /// What samples are chosen by, if not all.
+    /// The selection, if any.
     #[must_use]
     pub fn selection(&self) -> Option<&Arc<Selection>> {
         self.choice.as_ref().map(|choice| &choice.selection)
     }
 
-    /// What the selection left out so far.
+    /// The samples that the selection has dropped.
     #[must_use]
     pub fn left_out(&self) -> LeftOut {
         self.choice.as_ref().map(|choice| choice.left_out()).unwrap_or_default()
     }
 
-    /// The names that the recording has, and which of those that were asked
-    /// for. Complete at its end.
+    /// The names in the recording, and which of the requested ones exist. Complete at its end.
     #[must_use]
     pub fn names(&self) -> Names {
         let events = self.samples_by_event().into_iter().map(|event| event.name);
@@ -255,9 +281,8 @@ impl Recording {
         self.choice.as_ref().map(|choice| choice.names(events)).unwrap_or_default()
     }
 
-    /// Samples given out so far, by event with branch stacks. Of text, which
-    /// may name events beside its samples, the first is no event, with an empty
-    /// name, if there are samples without one.
+    /// Samples returned so far, by event with branch stacks. For text, the first is for samples
+    /// without an event name, if any.
     #[must_use]
     pub fn samples_by_event(&self) -> Vec<EventSamples> {
         let samples = |at: usize| match (&self.choice, &self.form) {
@@ -273,6 +298,7 @@ impl Recording {
                     name: event.perf_name(),
                     named: event.name.is_some(),
                     samples: samples(at),
+                    rate: event.rate(),
                 });
                 of.collect()
             }
@@ -283,21 +309,22 @@ impl Recording {
                     name: name.clone(),
                     named: at > 0,
                     samples: samples(at),
+                    rate: None,
                 });
                 of.filter(|event| event.named || event.samples > 0).collect()
             }
         }
     }
 
-    /// Begins a copy of what [`next_item`](Self::next_item) will hand out, as
-    /// [`export::perf_data`](crate::export::perf_data) makes it.
+    /// Starts a copy of the items that [`next_item`](Self::next_item) returns, for
+    /// [`export::perf_data`](crate::export::perf_data).
     pub(crate) fn begin_copy(&mut self, seekable: bool) {
         if let Form::PerfData(reader) = &mut self.form {
             reader.begin_copy(seekable, self.choice.is_some());
         }
     }
 
-    /// What stands before the records of the copy.
+    /// The start of the copy, before its records.
     pub(crate) fn copy_head(&mut self) -> Vec<u8> {
         match &mut self.form {
             Form::PerfData(reader) => reader.copy_head(),
@@ -305,7 +332,7 @@ impl Recording {
         }
     }
 
-    /// What stands behind them, and the header, where so many bytes are written.
+    /// The end of the copy, and its header, given the number of bytes written.
     pub(crate) fn copy_tail(&mut self, written: u64) -> (Vec<u8>, Vec<u8>) {
         match &mut self.form {
             Form::PerfData(reader) => reader.copy_tail(written),
@@ -313,8 +340,8 @@ impl Recording {
         }
     }
 
-    /// Appends the records up to the item at hand: with it, if it is kept, and
-    /// with how its stack joins to the one before, if it is one.
+    /// Appends the records up to the current item, and the item if it is kept; `head` is a stack's
+    /// continuity.
     pub(crate) fn copy_record(&mut self, head: Option<Head>, keep: bool, to: &mut Vec<u8>) {
         if let Form::PerfData(reader) = &mut self.form {
             reader.copy_others(keep, to);
@@ -322,28 +349,26 @@ impl Recording {
         }
     }
 
-    /// The names of its events, by the number that a sample says; empty where
-    /// nobody says one.
+    /// The names of its events, by the number in a sample; empty if unknown.
     #[must_use]
     pub fn event_names(&self) -> Vec<String> {
         match &self.form {
             Form::PerfData(reader) => reader.events().iter().map(EventAttr::perf_name).collect(),
-            // Number 0 is no event.
+            // Number 0 means no event.
             Form::Text(text) => {
                 std::iter::once(String::new()).chain(text.event_names().iter().cloned()).collect()
             }
         }
     }
 
-    /// Whether it is perf.data, and not text.
+    /// Whether it is perf.data rather than text.
     #[must_use]
     pub fn is_perf_data(&self) -> bool {
         matches!(self.form, Form::PerfData(_))
     }
 
-    /// Ends the recording before its end as soon as `flag` is set, such as by a
-    /// signal: what was read so far keeps its meaning, and
-    /// [`notes`](Self::notes) say that it is a part.
+    /// Stops reading as soon as `flag` is set, for example by a signal: the results so far are
+    /// valid, and [`notes`](Self::notes) reports that they are partial.
     pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(Arc::clone(&flag));
         match &mut self.form {
@@ -352,8 +377,8 @@ impl Recording {
         }
     }
 
-    /// Ends the recording where an earlier reading of it was stopped, at its
-    /// [`position`](Self::position), to read the same part again.
+    /// Stops reading at the [`position`](Self::position) where an earlier reading stopped, to read
+    /// the same part again.
     pub fn stop_at(&mut self, position: u64) {
         self.stop_at = Some(position);
         match &mut self.form {
@@ -362,7 +387,7 @@ impl Recording {
         }
     }
 
-    /// What the recording says about itself; text says nothing.
+    /// Metadata of the recording; text has none.
     #[must_use]
     pub fn info(&self) -> Option<&FileInfo> {
         match &self.form {
@@ -380,7 +405,7 @@ impl Recording {
         }
     }
 
-    /// What was odd so far.
+    /// The anomalies so far.
     #[must_use]
     pub fn notes(&self) -> Notes {
         match &self.form {
@@ -389,8 +414,7 @@ impl Recording {
         }
     }
 
-    /// Whether it has symbols in place of addresses, as far as it was read:
-    /// `perf script -F brstacksym`.
+    /// Whether the part read so far has symbols instead of addresses: `perf script -F brstacksym`.
     #[must_use]
     pub fn has_names(&self) -> bool {
         match &self.form {
@@ -417,7 +441,7 @@ impl Recording {
         }
     }
 
-    /// Bytes of the whole, where that is known.
+    /// Total size in bytes, if known.
     #[must_use]
     pub fn size(&self) -> Option<u64> {
         match &self.form {
@@ -427,7 +451,7 @@ impl Recording {
     }
 }
 
-/// Counts a sample of an event.
+/// Counts a sample for its event.
 fn take(taken: &mut Vec<u64>, head: &SampleHead) {
     if taken.len() <= head.event {
         taken.resize(head.event + 1, 0);

@@ -1,4 +1,4 @@
-//! What a file is, by its first bytes; and files that were compressed whole.
+//! Detects the format of a file by its first bytes; decompresses whole files.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 use crate::read::perf_data::error::is_damage;
 use crate::read::perf_data::{ReadError, layout};
 
-/// What a recording begins with.
+/// The first bytes of a recording.
 pub(super) fn first_bytes(stream: &mut impl Read) -> Result<Vec<u8>, ReadError> {
     let mut magic = Vec::new();
     stream.take(8).read_to_end(&mut magic).map_err(|cause| {
@@ -27,12 +27,12 @@ const BZIP2: [u8; 3] = *b"BZh";
 const LZ4: [u8; 4] = [0x04, 0x22, 0x4D, 0x18];
 /// Byte order marks.
 const UTF16: [[u8; 2]; 2] = [[0xFF, 0xFE], [0xFE, 0xFF]];
-/// Nobody compresses more often; each layer has buffers of its own.
+/// Limit of nested compression; each layer has its own buffers.
 pub(super) const MAX_LAYERS: usize = 4;
-/// What wants a larger window than 128 MiB to be unpacked is refused.
+/// Windows larger than 128 MiB are refused.
 const WINDOW_LOG: u32 = 27;
 
-/// Whether a whole file was compressed, by its first bytes.
+/// Whether the first bytes are those of a compressed file.
 pub(super) fn is_wrapped(magic: &[u8]) -> Result<bool, ReadError> {
     let others = [(&XZ[..], "xz"), (&BZIP2, "bzip2"), (&LZ4, "lz4")];
     if let Some((_, by)) = others.into_iter().find(|(first, _)| magic.starts_with(first)) {
@@ -44,7 +44,7 @@ pub(super) fn is_wrapped(magic: &[u8]) -> Result<bool, ReadError> {
     Ok(magic.starts_with(&GZIP) || magic.starts_with(&ZSTD))
 }
 
-/// What a compressed file holds, unpacked as it is read.
+/// The decompressed contents of a file, streamed.
 pub(super) fn unwrapped(
     magic: &[u8],
     stream: impl Read + Send + 'static,
@@ -58,7 +58,8 @@ pub(super) fn unwrapped(
     Ok(Box::new(decoder))
 }
 
-/// Whether that is perf.data.
-pub(super) fn is_perf_data(magic: &[u8]) -> bool {
+/// Whether a file that starts with these eight bytes is a perf.data.
+#[must_use]
+pub fn is_perf_data(magic: &[u8]) -> bool {
     [layout::MAGIC, layout::MAGIC_BIG, layout::MAGIC_OLD].iter().any(|known| magic == known)
 }

@@ -1,4 +1,4 @@
-//! A selection at work on one recording.
+//! Applies a selection to a recording.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{Comms, Names, SelectError, Selection, events};
 use crate::read::stack::SampleHead;
 use crate::read::stack::Thread;
 
-/// What a sample is chosen by.
+/// A property that samples are selected by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {
     /// Its event.
@@ -27,7 +27,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// The word for it: perf's name of the option.
+    /// Its name: perf's name of the option.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,34 +41,34 @@ impl Field {
     }
 }
 
-/// Why a sample is not in a list.
+/// Why a sample does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// It has another value.
     Other,
-    /// The recording does not say its value.
+    /// Its value is not recorded.
     Unsaid,
 }
 
-/// What a selection left out.
+/// The samples that a selection dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Samples, aggregated ones counted as often as they stand for.
+    /// Samples, with aggregated ones counted by their weight.
     pub samples: u64,
-    /// The same by the first list that they are not in, and why.
+    /// The same by the first property that does not match, and why.
     pub by: BTreeMap<(Field, Why), u64>,
-    /// Stacks that our recorder lost of other tasks than those selected.
+    /// Stacks that `lbr record` lost for tasks outside of the selection.
     pub lost: u64,
-    /// Changes of threads' names that are not kept in memory: samples behind
-    /// them were taken for those of the name before.
+    /// Changes of thread names that exceed the memory limit: later samples were assigned the
+    /// previous name.
     pub names_unkept: u64,
-    /// What is left of a recording that had every taken branch does not have
-    /// every one: see [`Quality::is_complete`](crate::clean::quality::Quality::is_complete).
+    /// Whether the selected part of a complete recording is no longer complete: see
+    /// [`Quality::is_complete`](crate::clean::quality::Quality::is_complete).
     pub cuts: bool,
 }
 
 impl LeftOut {
-    /// Takes in what was left out of another recording.
+    /// Adds the counts of another recording.
     pub fn add(&mut self, other: &LeftOut) {
         self.samples = self.samples.saturating_add(other.samples);
         for (why, count) in &other.by {
@@ -81,60 +81,59 @@ impl LeftOut {
     }
 }
 
-/// Where the name of a sample's thread stands.
+/// Where the name of a sample's thread comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CommOf<'a> {
-    /// Beside the sample, if at all.
+    /// Printed with the sample, if at all.
     Sample(Option<&'a str>),
-    /// In records of their own.
+    /// From separate records.
     Thread,
 }
 
-/// What a recording says behind the samples that it is about.
+/// Data that follows the samples concerned.
 #[derive(Debug, Default)]
 pub(crate) struct FirstPass {
     /// Times of the first and the last sample.
     pub(crate) whole: Option<(u64, u64)>,
-    /// Names of threads; `None` where they have to come in time.
+    /// Names of threads; `None` if they must arrive in time.
     pub(crate) comms: Option<Comms>,
     /// Names of events.
     pub(crate) events: Vec<Option<String>>,
 }
 
-/// What a thread's samples went through.
+/// The state of a thread's samples.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     kept: bool,
     left: bool,
-    /// The last one was left out: the next one joins to nothing that counts.
+    /// The last one was dropped, so the next one is not joined.
     broken: bool,
 }
 
-/// A selection and what it did so far.
+/// A selection and its state.
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub(crate) selection: Arc<Selection>,
     spans: Vec<(u64, u64)>,
-    /// Names of the events that were looked at.
+    /// Names of the events examined.
     looked: Vec<String>,
-    /// By event.
+    /// Whether each event is selected.
     events: Vec<bool>,
     known_events: Vec<bool>,
-    /// Names of events that the recording tells behind its samples.
+    /// Names of events that follow their samples.
     early: Vec<Option<String>>,
     comms: Comms,
-    /// Comms are of the whole recording, not of what was read so far.
+    /// Whether `comms` covers the whole recording, rather than the part read so far.
     comms_whole: bool,
     met: HashMap<String, u64>,
     left: LeftOut,
     threads: HashMap<Thread, Part>,
 }
 
-/// Names of threads that are kept for those who ask for others.
+/// Maximum number of thread names kept for listing.
 const MOST_MET: usize = 1 << 12;
 
 impl Choice {
-    /// Begins.
     pub(crate) fn new(selection: Arc<Selection>, told: FirstPass) -> Result<Choice, SelectError> {
         let FirstPass { whole, comms, events: early } = told;
         let spans: Option<Vec<(u64, u64)>> =
@@ -154,12 +153,12 @@ impl Choice {
         })
     }
 
-    /// How many events were looked at.
+    /// Number of events examined.
     pub(crate) fn looked(&self) -> usize {
         self.looked.len()
     }
 
-    /// Looks at all events by name.
+    /// Examines all events by name.
     pub(crate) fn look(&mut self, names: Vec<String>) {
         self.looked = names;
         for (name, early) in self.looked.iter_mut().zip(&self.early) {
@@ -175,14 +174,14 @@ impl Choice {
         }
     }
 
-    /// Takes in what is no sample. `false` where it is a loss of others.
+    /// Handles an event. Returns `false` for a loss that belongs to unselected tasks.
     pub(crate) fn event(&mut self, event: &Event) -> bool {
         let named = !self.selection.comms.is_empty();
         if named && !self.comms_whole {
             self.comms.event(event);
         }
         match event {
-            // Who knows whose stacks are missing? Only our recorder says.
+            // Only our recorder reports whose stacks are missing.
             Event::Lost(lost) if lost.label.is_some() => {
                 let Selection { comms, pids, tids, .. } = &*self.selection;
                 let comm = || self.comms.at(lost.tid, Some(lost.time));
@@ -195,7 +194,7 @@ impl Choice {
                 !others
             }
             Event::Exit(task) => {
-                // The next thread of this number begins anew.
+                // A later thread with this number starts afresh.
                 let thread = (Some(task.pid), Some(task.tid));
                 self.threads.get_mut(&thread).into_iter().for_each(|part| part.broken = false);
                 true
@@ -204,8 +203,8 @@ impl Choice {
         }
     }
 
-    /// Whether a sample counts. One that does and follows on one of its thread
-    /// that does not, joins to nothing: its head then says so.
+    /// Whether a sample is selected. One that follows a dropped sample of the same thread is not
+    /// joined, and its head is set accordingly.
     pub(crate) fn takes(&mut self, head: &mut SampleHead, said: CommOf<'_>) -> bool {
         let why = self.why(head, said);
         let part = self.threads.entry((head.pid, head.tid)).or_default();
@@ -224,11 +223,11 @@ impl Choice {
         false
     }
 
-    /// The first list that a sample is not in.
+    /// The first property that does not match.
     fn why(&mut self, head: &SampleHead, said: CommOf<'_>) -> Option<(Field, Why)> {
         let Selection { events, comms, pids, tids, cpus, .. } = &*self.selection;
         if !events.is_empty() {
-            // Text without a column of events: nobody says.
+            // Text without an event column: unknown.
             let name = self.looked.get(head.event).filter(|name| !name.is_empty());
             let is = self.events.get(head.event).copied().unwrap_or(false);
             match name {
@@ -238,7 +237,7 @@ impl Choice {
             }
         }
         if !comms.is_empty() {
-            // perf calls a thread without a name by its number.
+            // perf names a thread without a name by its number.
             let number = || head.tid.map(|tid| format!(":{}", tid as i32));
             let named = match said {
                 CommOf::Sample(comm) => comm,
@@ -287,32 +286,27 @@ impl Choice {
         None
     }
 
-    /// What was left out so far.
+    /// The samples dropped so far.
     pub(crate) fn left_out(&self) -> LeftOut {
         let names_unkept = self.comms.unkept();
         LeftOut { cuts: self.cuts(), names_unkept, ..self.left.clone() }
     }
 
-    /// Whether branches may be missing between the first and the last of what
-    /// was selected.
+    /// Whether branches may be missing between the first and last selected sample.
     ///
-    /// A process or a thread is followed by itself: its stacks join to its own
-    /// whatever others did, so a recording of every branch stays one of every
-    /// branch of those tasks. So it is with a name, as long as its threads had
-    /// no other: of one that changed its name, what it did before and after is
-    /// missing, and the stack at the change holds branches of both. A CPU or a
-    /// time is nothing that branches can be followed through: tasks come and
-    /// go, and the stacks at both ends reach beyond. The same is true of an
-    /// event. And where a sample does not say whose it is, it may be one of
-    /// those selected.
+    /// Selecting processes or threads keeps complete recordings complete, because each thread's
+    /// stacks are joined only to its own. The same holds for a name, if its threads had no other
+    /// name: otherwise the branches before and after the change are missing, and the stack at the
+    /// change has branches of both. CPUs and times do not select complete branch streams: tasks
+    /// come and go, and the stacks at both ends reach beyond. The same holds for events, and for
+    /// samples without the selected property.
     fn cuts(&self) -> bool {
         let task = |field: Field| matches!(field, Field::Comm | Field::Pid | Field::Tid);
         self.left.by.keys().any(|(field, why)| !task(*field) || *why == Why::Unsaid)
             || self.threads.values().any(|part| part.kept && part.left)
     }
 
-    /// The names that the recording has, and which were asked for. `events`
-    /// are those with branch stacks.
+    /// The names in the recording, and which were requested. `events` are those with branch stacks.
     pub(crate) fn names(&self, events: Vec<String>) -> Names {
         let mut comms: Vec<(String, u64)> =
             self.met.iter().map(|(name, count)| (name.clone(), *count)).collect();

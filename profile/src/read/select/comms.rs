@@ -1,34 +1,32 @@
-//! What threads were called, and when.
+//! The names of threads over time.
 
 use std::collections::HashMap;
 
 use lbr_msr::record::Event;
 
-/// No thread has a longer name, bytes: the kernel's have 15, perf's made-up
-/// ones a few more.
+/// Longest name of a thread in bytes: the kernel's have 15, perf's synthesized ones a few more.
 const LONGEST: usize = 255;
 
-/// The names of the threads of a recording. As perf has them: a new thread has
-/// its parent's name until it gets its own.
+/// The names of a recording's threads. As in perf, a new thread has its parent's name until it gets
+/// its own.
 #[derive(Debug, Default)]
 pub(crate) struct Comms {
     names: Vec<String>,
     numbers: HashMap<String, usize>,
-    /// By thread: from when on, and which name; in the order of time, equal
-    /// times in the order of the file.
+    /// By thread: the start time and the name, ordered by time, equal times in file order.
     by_thread: HashMap<u32, Vec<(u64, usize)>>,
     changes: usize,
-    /// Those beyond them that were not kept.
+    /// Number of further changes that were not kept.
     unkept: u64,
 }
 
 impl Comms {
-    /// Changes that are kept at most: a hostile recording could have any
-    /// number, and no sound one has a million.
+    /// Maximum number of changes: a hostile recording could have any number; no valid one has a
+    /// million.
     pub(crate) const MOST: usize = 1 << 20;
 
-    /// Those of events in any order: they are sorted by time, as buffers of
-    /// several CPUs come one after the other. `unkept`: how many more there were.
+    /// From events in any order, which are sorted by time, because per-CPU buffers come one after
+    /// the other. `unkept`: how many more there were.
     pub(crate) fn of(mut events: Vec<Event>, unkept: u64) -> Comms {
         let mut comms = Comms { unkept, ..Comms::default() };
         events.sort_by_key(time);
@@ -36,7 +34,7 @@ impl Comms {
         comms
     }
 
-    /// Whether an event changes names.
+    /// Whether an event changes a name.
     pub(crate) fn is_one(event: &Event) -> bool {
         match event {
             Event::Comm(comm) => comm.comm.len() <= LONGEST,
@@ -45,7 +43,7 @@ impl Comms {
         }
     }
 
-    /// Takes in what changes names; everything else passes.
+    /// Adds an event that changes a name; ignores others.
     pub(crate) fn event(&mut self, event: &Event) {
         if !Comms::is_one(event) {
             return;
@@ -68,21 +66,21 @@ impl Comms {
         }
     }
 
-    /// What a thread was called; without a time: what it was called last.
+    /// The name of a thread at a time; without a time, its last name.
     pub(crate) fn at(&self, tid: u32, time: Option<u64>) -> Option<&str> {
         match self.number_at(tid, time) {
             Some(number) => self.names.get(number).map(String::as_str),
-            // Nobody names the idle task of a CPU.
+            // A CPU's idle task has no name record.
             None => (tid == 0).then_some("swapper"),
         }
     }
 
-    /// Changes that were not kept.
+    /// Number of changes that were not kept.
     pub(crate) fn unkept(&self) -> u64 {
         self.unkept
     }
 
-    /// Whether any thread was ever called so.
+    /// Whether any thread ever had this name.
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.numbers.contains_key(name)
     }
@@ -112,7 +110,7 @@ impl Comms {
     }
 }
 
-/// When an event happened; 0 for those without a time, which perf takes first.
+/// The time of an event; 0 for those without a time, which perf processes first.
 fn time(event: &Event) -> u64 {
     match event {
         Event::Comm(comm) => comm.time,
@@ -127,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// What is not kept is counted, of a file that is read twice and of a stream.
+    /// Dropped changes are counted, for a file read twice and for a stream.
     #[test]
     fn changes_beyond_the_most_are_counted() {
         let comm = |time| {

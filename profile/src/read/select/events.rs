@@ -1,9 +1,8 @@
-//! Events by their names.
+//! Selects events by name.
 
 use std::collections::HashMap;
 
-/// Which events a list of names means: by name of the list, which of the
-/// events.
+/// For each wanted name, the indices of the matching events.
 pub(super) fn meant(wanted: &[String], events: &[String]) -> Vec<Vec<usize>> {
     let all = |is: &dyn Fn(&str) -> bool| {
         events.iter().enumerate().filter(|(_, name)| is(name)).map(|(at, _)| at).collect()
@@ -17,29 +16,29 @@ pub(super) fn meant(wanted: &[String], events: &[String]) -> Vec<Vec<usize>> {
 
 /// `cycles` of `cycles:u`, `cpu_core/cycles/` of `cpu_core/cycles/u`.
 fn without_modifiers(name: &str) -> &str {
-    /// Every modifier that perf knows (`perf list --help`).
+    /// Every modifier of perf (`perf list --help`).
     const MODIFIERS: &[u8] = b"ukhIGHpPSDWeb";
     let is_modifiers = |text: &str| text.bytes().all(|byte| MODIFIERS.contains(&byte));
     if let Some(at) = name.rfind('/') {
         return name.get(..=at).unwrap_or(name);
     }
     match name.rsplit_once(':') {
-        // A tracepoint has a colon in its name: sched:sched_switch.
+        // A tracepoint's name contains a colon: sched:sched_switch.
         Some((base, modifiers)) if is_modifiers(modifiers) => base,
         _ => name,
     }
 }
 
-/// No text has more names; further ones stay unsaid.
+/// Maximum number of names in a text; further ones are ignored.
 const MOST: usize = 1 << 12;
 
-/// Names that came out of a text, each once. Number 0 is none.
+/// Distinct names of a text. Number 0 means no name.
 #[derive(Debug, Default)]
 pub(crate) struct Interned {
     names: Vec<String>,
     numbers: HashMap<String, usize>,
     last: usize,
-    /// What was counted of none, and of each.
+    /// The counts of no name, and of each.
     of_none: u64,
     of_each: Vec<u64>,
 }
@@ -65,12 +64,12 @@ impl Interned {
         self.last
     }
 
-    /// The name of a number.
+    /// The name with a number.
     pub(crate) fn get(&self, number: usize) -> Option<&str> {
         self.names.get(number.checked_sub(1)?).map(String::as_str)
     }
 
-    /// Counts something of a number.
+    /// Adds to the count of event `number`.
     #[inline]
     pub(crate) fn count(&mut self, number: usize, times: u64) {
         let Some(at) = number.checked_sub(1) else {
@@ -84,13 +83,13 @@ impl Interned {
         each.for_each(|count| *count = count.saturating_add(times));
     }
 
-    /// How much was counted of a number.
+    /// The count of a number.
     pub(crate) fn counted(&self, number: usize) -> u64 {
         let of = |at: usize| self.of_each.get(at).copied().unwrap_or(0);
         number.checked_sub(1).map_or(self.of_none, of)
     }
 
-    /// The names, beginning with that of number 1.
+    /// The names, starting with number 1.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }

@@ -1,11 +1,10 @@
-//! Which samples of a recording count: by event, task, CPU and time.
+//! Which samples of a recording to count: by event, task, CPU and time.
 //!
-//! A [`Selection`] is applied where samples come out of a
-//! [`Recording`](crate::Recording), so that every analysis sees the same ones.
-//! What it leaves out is counted ([`LeftOut`]). It chooses samples, never
-//! entries of a stack: code ran in a straight line between two neighbours, and
-//! without one of them it would seem to have run between others. What chooses
-//! branches by where they lie ([`Within`](crate::maps::Within)) is for rows of a finished table.
+//! A [`Selection`] is applied where samples leave a [`Recording`](crate::Recording), so that every
+//! analysis sees the same ones. Dropped samples are counted ([`LeftOut`]). It selects samples,
+//! never entries of a stack: code ran straight between two adjacent entries, and without one of
+//! them it would seem to have run between others. [`Within`](crate::maps::Within), which selects
+//! branches by location, is for the rows of a finished table.
 
 mod choice;
 mod comms;
@@ -20,16 +19,16 @@ pub(crate) use comms::Comms;
 pub(crate) use events::Interned;
 pub use times::{NotTimes, Times};
 
-use crate::read::perf_data::ReadError;
+use crate::read::perf_data::{Rate, ReadError};
 
-/// Samples that count: those that are in every list that is not empty. A
-/// sample that does not say what a list asks for is in none.
+/// The samples to count: those that match every non-empty list. A sample without a requested
+/// property does not match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// Events, by perf's name. Without modifiers it stands for every event of
-    /// that name, if none is called exactly so: `cycles` for `cycles:u`.
+    /// Events, by perf's name. A name without modifiers selects every event with that name, unless
+    /// one is called exactly so: `cycles` for `cycles:u`.
     pub events: Vec<String>,
-    /// Names of threads, when the sample was taken.
+    /// Names of threads at the time of the sample.
     pub comms: Vec<String>,
     /// Processes.
     pub pids: Vec<u32>,
@@ -37,20 +36,19 @@ pub struct Selection {
     pub tids: Vec<u32>,
     /// Logical CPUs.
     pub cpus: Vec<u32>,
-    /// Times of the recording's clock, in any of these.
+    /// Times of the recording's clock; any of these ranges.
     pub times: Vec<Times>,
 }
 
 impl Selection {
-    /// Whether it lets every sample in.
+    /// Whether it selects every sample.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Selection::default()
     }
 
-    /// Whether names are asked for that a stream may tell only behind the
-    /// samples that they belong to: a recording is then read twice, which
-    /// takes a file.
+    /// Whether it needs names that a stream may contain only after the samples concerned: the
+    /// recording must then be a file, which is read twice.
     #[must_use]
     pub fn needs_names(&self) -> bool {
         let share = |times: &Times| matches!(times, Times::Share { .. });
@@ -80,13 +78,13 @@ impl fmt::Display for Selection {
     }
 }
 
-/// Why a recording cannot be selected from.
+/// Why a selection cannot be applied to a recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
-    /// Percentages of a time that nobody knows.
+    /// Percentages of an unknown time.
     #[error(
-        "the recording does not say when its first and its last sample were taken: give --time in \
+        "the recording does not contain the times of its first and last sample: give --time in \
          seconds (perf record --timestamp-boundary writes the two)"
     )]
     NoTimes,
@@ -95,29 +93,29 @@ pub enum SelectError {
     Read(#[from] ReadError),
 }
 
-/// Samples of an event that counted.
+/// Selected samples of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSamples {
-    /// Its name; where the recording has none, the one that perf makes out of
-    /// its attribute.
+    /// Its name; without one in the recording, the name that perf derives from its attribute.
     pub name: String,
-    /// The recording says the name itself.
+    /// Whether the recording contains the name.
     pub named: bool,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
+    /// How often samples were taken; `None` in text, and for a period that varied.
+    pub rate: Option<Rate>,
 }
 
-/// Which of the names that were asked for a recording knows, and which names
-/// it has.
+/// The names in a recording, and which of the requested ones exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// By event of the selection: the recording has it.
+    /// For each requested event, whether it exists.
     pub known_events: Vec<bool>,
-    /// By name of the selection: a thread bore it.
+    /// For each requested thread name, whether it exists.
     pub known_comms: Vec<bool>,
     /// Events with branch stacks.
     pub events: Vec<String>,
-    /// Names of threads and their samples, selected or not, the most frequent
-    /// first; empty where the selection asks for none.
+    /// Names of threads and their sample counts, selected or not, most frequent first; empty if no
+    /// name was requested.
     pub comms: Vec<(String, u64)>,
 }

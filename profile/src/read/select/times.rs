@@ -1,21 +1,20 @@
-//! Spans of time, as `perf report --time` writes them.
+//! Time ranges in the syntax of `perf report --time`.
 
 use std::fmt;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A span of a recording's time, both ends included.
+/// A time range, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Times {
-    /// From and to, nanoseconds of the recording's clock; `None` is its
-    /// beginning and its end.
+    /// From and to, in nanoseconds of the recording's clock; `None` is its start or end.
     Between {
         /// The first.
         from: Option<u64>,
         /// The last.
         to: Option<u64>,
     },
-    /// Of the time from the first sample to the last, each 0 to 1.
+    /// Fractions, from 0 to 1, of the time between the first and last sample.
     Share {
         /// The first.
         from: f64,
@@ -24,24 +23,23 @@ pub enum Times {
     },
 }
 
-/// Why a text is no list of spans.
+/// Why a text is not a list of time ranges.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotTimes {
-    /// An end is no number.
-    #[error("{0:?} is no time: write seconds as perf script prints them, such as 12.5,13.25")]
+    /// An end is not a number.
+    #[error("{0:?} is not a time: write seconds as perf script prints them, such as 12.5,13.25")]
     Number(String),
-    /// It ends before it begins.
-    #[error("{0:?} ends before it begins")]
+    /// The range is reversed.
+    #[error("{0:?} ends before it starts")]
     Backwards(String),
-    /// Not a share.
-    #[error("{0:?} is no share of the time: write 10%-20%, or 10%/2 for the second tenth")]
+    /// Not a fraction of the time.
+    #[error("{0:?} is not a share of the time: write 10%-20%, or 10%/2 for the second tenth")]
     Share(String),
 }
 
 impl Times {
-    /// Reads perf's syntax: `START,STOP` in seconds, either of which may be
-    /// missing, several with blanks between them; or `10%-20%` and `10%/2`,
-    /// several with commas between them.
+    /// Parses perf's syntax: `START,STOP` in seconds, either optional, several separated by spaces;
+    /// or `10%-20%` and `10%/2`, several separated by commas.
     ///
     /// # Errors
     /// [`NotTimes`].
@@ -56,8 +54,8 @@ impl Times {
         spans.into_iter().map(between).collect()
     }
 
-    /// Its ends in nanoseconds, given the times of the first and the last
-    /// sample; `None` where those are needed and not known.
+    /// Its ends in nanoseconds, given the times of the first and last sample; `None` if those are
+    /// needed but unknown.
     pub(super) fn resolve(self, whole: Option<(u64, u64)>) -> Option<(u64, u64)> {
         match self {
             Times::Between { from, to } => Some((from.unwrap_or(0), to.unwrap_or(u64::MAX))),
@@ -100,11 +98,11 @@ fn share(text: &str) -> Result<Times, NotTimes> {
     let part = percent(part).filter(|part| *part > 0.0).ok_or_else(wrong)?;
     let which: u32 = which.parse().ok().filter(|which| *which > 0).ok_or_else(wrong)?;
     let (from, to) = (part * f64::from(which - 1), part * f64::from(which));
-    // Of three parts of 33.4 % the last is cut off by the end.
+    // The last of three parts of 33.4 % is cut off at the end.
     if from < 1.0 { Ok(Times::Share { from, to: to.min(1.0) }) } else { Err(wrong()) }
 }
 
-/// Seconds with up to nine digits behind the point.
+/// Seconds with up to nine decimals.
 fn nanoseconds(text: &str) -> Option<u64> {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -126,7 +124,7 @@ impl fmt::Display for Times {
             Times::Between { from: Some(from), to: None } => write!(f, "from {} on", seconds(from)),
             Times::Between { from: None, to: Some(to) } => write!(f, "up to {}", seconds(to)),
             Times::Between { from: None, to: None } => write!(f, "any"),
-            Times::Share { from, to } => write!(f, "{} to {} %", from * 100.0, to * 100.0),
+            Times::Share { from, to } => write!(f, "{} to {}%", from * 100.0, to * 100.0),
         }
     }
 }

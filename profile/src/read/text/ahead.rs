@@ -1,6 +1,5 @@
-//! Text that other threads read ahead: plain lines of branches are parsed before
-//! anybody asks for them. What a line means beside its branches stays with the one
-//! reader, which takes all lines in their order.
+//! Reads text ahead in other threads: plain lines of branches are parsed early. Only the main
+//! reader, which processes all lines in order, interprets other lines.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -10,36 +9,35 @@ use super::lines::CHUNK;
 use crate::read::brstack;
 use crate::read::stack::RawBranch;
 
-/// Pieces that wait, for each thread.
+/// Number of waiting pieces per thread.
 const WAITING: u64 = 4;
 
 /// A part of the text.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     pub(super) bytes: Vec<u8>,
-    /// Lines with nothing but branches: where each begins, its length without its
-    /// end, and where its entries end.
+    /// Lines with branches only: start, length without line end, and end of the entries.
     pub(super) lines: Vec<(usize, usize, usize)>,
     pub(super) entries: Vec<RawBranch>,
 }
 
-/// Where the text comes from.
+/// The input text.
 struct Input {
     stream: Box<dyn Read + Send>,
-    /// The beginning of a line whose end was not read yet.
+    /// The start of an incomplete line.
     rest: Vec<u8>,
 }
 
-/// What was read of it.
+/// The state of reading.
 #[derive(Default)]
 struct Queue {
-    /// Pieces that were begun, and those that were taken.
+    /// Number of pieces started, and taken.
     begun: u64,
     taken: u64,
     parsed: HashMap<u64, io::Result<Piece>>,
-    /// Pieces to be used again: they have their memory.
+    /// Pieces to be reused, with their memory.
     spare: Vec<Piece>,
-    /// Nothing comes behind those that were begun, or nobody asks any more.
+    /// No further pieces: the input has ended, or the consumer is gone.
     ended: bool,
 }
 
@@ -50,7 +48,7 @@ struct Shared {
     most: u64,
 }
 
-/// Text that is read ahead.
+/// A text that is read ahead.
 pub(super) struct Ahead {
     shared: Arc<Shared>,
 }
@@ -60,8 +58,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ahead {
-    /// Reads on in so many threads, the one that asks among them; in fewer where
-    /// there can be no more.
+    /// Reads ahead in `threads` threads, including the caller's; in fewer if no more can be
+    /// started.
     pub(super) fn new(stream: Box<dyn Read + Send>, threads: usize) -> Ahead {
         let input = Mutex::new(Input { stream, rest: Vec::new() });
         let most = WAITING * threads as u64;
@@ -90,7 +88,7 @@ impl Ahead {
             if queue.ended && next >= queue.begun {
                 return Ok(None);
             }
-            // Nobody is ready: others are not waited for where there is work.
+            // The piece is not ready: wait only if there is no other work.
             if queue.ended || queue.begun >= next + shared.most {
                 drop(shared.changed.wait(queue));
             } else {
@@ -100,7 +98,7 @@ impl Ahead {
         }
     }
 
-    /// Takes back what is not needed any more.
+    /// Returns a piece for reuse.
     pub(super) fn give_back(&mut self, piece: Piece) {
         lock(&self.shared.queue).spare.push(piece);
     }
@@ -114,7 +112,7 @@ impl Drop for Ahead {
 }
 
 impl Shared {
-    /// Reads and parses pieces until there are no more.
+    /// Reads and parses pieces until the end.
     fn work(&self) {
         loop {
             let mut queue = lock(&self.queue);
@@ -145,7 +143,7 @@ impl Shared {
             lock(&self.queue).ended = true;
         }
         drop(input);
-        // Whoever waits for it must hear of it, whatever happens.
+        // The waiting consumer must be notified even after a panic.
         let parse = |mut piece: Piece| {
             piece.parse();
             piece
@@ -159,8 +157,7 @@ impl Shared {
 }
 
 impl Input {
-    /// Reads a piece that ends where a line does, if one ends in it. Whether more
-    /// may follow.
+    /// Reads a piece that ends at a line end, if it contains one. Returns whether more may follow.
     fn read(&mut self, piece: &mut Piece) -> io::Result<bool> {
         let bytes = &mut piece.bytes;
         bytes.clear();
@@ -176,7 +173,7 @@ impl Input {
                     more = read > 0;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What came before is told first.
+                // Data before the error comes first.
                 Err(error) if end == 0 => return Err(error),
                 Err(error) => {
                     self.stream = Box::new(Failed(Some(error)));
@@ -193,7 +190,7 @@ impl Input {
     }
 }
 
-/// A stream that failed: it says so once more.
+/// A failed stream, which repeats its error once.
 struct Failed(Option<io::Error>);
 
 impl Read for Failed {
@@ -203,7 +200,7 @@ impl Read for Failed {
 }
 
 impl Piece {
-    /// Parses the lines that are nothing but branches.
+    /// Parses the lines that contain branches only.
     fn parse(&mut self) {
         self.lines.clear();
         self.entries.clear();

@@ -1,4 +1,4 @@
-//! The lines of a stream, where they lie in a buffer.
+//! The lines of a stream, in place in a buffer.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
@@ -10,53 +10,51 @@ use crate::read::perf_data::ReadError;
 use crate::read::perf_data::error::is_damage;
 use crate::read::stack::RawBranch;
 
-/// No sensible line is longer: 2,700 entries take 200 KB.
+/// Longest sensible line: 2,700 entries take 200 KB.
 const MAX_LINE: usize = 1 << 20;
-/// A line that has no end within so many bytes has none: nothing follows it.
+/// A line longer than this is assumed to be endless.
 pub const ENDLESS: u64 = 1 << 26;
-/// Bytes asked for at a time. Tests read short texts, and meet ends of the buffer
-/// more often with a short one.
+/// Bytes per read. Tests have short texts, and use a short buffer to meet its end more often.
 pub(super) const CHUNK: usize =
     if cfg!(any(fuzzing, debug_assertions)) { 1 << 15 } else { 256 * 1024 };
-/// Bytes that are looked at before the first line is read.
+/// Bytes examined before the first line.
 const HEAD: usize = 64 * 1024;
 
-/// Lines being read.
+/// A line reader.
 pub(super) struct Lines {
     input: Box<dyn Read + Send>,
-    /// Reads the input where several threads do, and what they have parsed of the
-    /// buffer: where each piece begins in the text, and its lines that were passed.
+    /// The reader with several threads, and its parsed parts of the buffer: where each piece starts
+    /// in the text, and how many of its lines were passed.
     ahead: Option<Ahead>,
     pieces: VecDeque<(u64, usize, Piece)>,
     buffer: Vec<u8>,
-    /// The unread part of the buffer.
+    /// Start of the unread part of the buffer.
     start: usize,
     end: usize,
-    /// Offset in the text of `start`.
+    /// Text offset of `start`.
     pub(super) position: u64,
-    /// Bytes of the whole, where that is known.
+    /// Total size in bytes, if known.
     pub(super) size: Option<u64>,
-    /// Number of the last line that was passed, counted from 1.
+    /// Number of the last line passed, from 1.
     pub(super) number: u64,
-    /// Nothing comes behind what is in the buffer.
+    /// There is no further input after the buffer.
     ended: bool,
-    /// Where the text ends before its end: a compressed file that was cut, or a
-    /// line without end.
+    /// Where the text ends early: a truncated compressed file, or an endless line.
     pub(super) cut_at: Option<u64>,
     pub(super) stop: Option<Arc<AtomicBool>>,
-    /// Lines from this offset on are left out.
+    /// Lines from this offset on are ignored.
     pub(super) stop_at: Option<u64>,
-    /// It was ended before its end.
+    /// Whether reading was stopped early.
     pub(super) stopped: bool,
 }
 
-/// What comes next.
+/// The next item.
 pub(super) enum Next {
-    /// A line of so many bytes, its end among them.
+    /// A line of this length, including its end.
     Line(usize),
-    /// A line that is longer than any sensible one. It was passed.
+    /// A line longer than any sensible one, which was skipped.
     TooLong,
-    /// Nothing.
+    /// The end.
     End,
 }
 
@@ -80,14 +78,14 @@ impl Lines {
         }
     }
 
-    /// Parses what comes in so many threads.
+    /// Parses the input in `threads` threads.
     pub(super) fn read_ahead(&mut self, threads: usize) {
         let input = std::mem::replace(&mut self.input, Box::new(std::io::empty()));
         self.ahead = Some(Ahead::new(input, threads));
     }
 
-    /// The entries of the next line, if it is nothing but branches and was parsed
-    /// before: how many bytes they are, else 0.
+    /// The entries of the next line, if it contains branches only and was parsed ahead. Returns
+    /// their length in bytes, else 0.
     #[inline]
     pub(super) fn parsed(&mut self, entries: &mut Vec<RawBranch>) -> usize {
         while let Some((base, passed, piece)) = self.pieces.front_mut() {
@@ -113,14 +111,13 @@ impl Lines {
         0
     }
 
-    /// What was read and not passed.
+    /// The bytes read but not passed.
     #[inline]
     pub(super) fn unread(&self) -> &[u8] {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The whole lines at the beginning, as far as they are looked at before
-    /// any is read.
+    /// The whole lines at the start, as examined before reading.
     pub(super) fn head(&mut self) -> Result<&[u8], ReadError> {
         while self.end - self.start < HEAD && !self.is_stop_asked() && self.more()? {}
         let unread = self.unread();
@@ -129,7 +126,7 @@ impl Lines {
         Ok(unread.get(..end).unwrap_or_default())
     }
 
-    /// Whether the text is to end here.
+    /// Whether reading must stop here.
     #[inline]
     pub(super) fn is_over(&mut self) -> bool {
         let over = self.stop_at.is_some_and(|stop| stop <= self.position);
@@ -137,7 +134,7 @@ impl Lines {
         over
     }
 
-    /// A line was read.
+    /// Marks a line as read.
     #[inline]
     pub(super) fn pass(&mut self, len: usize) {
         self.number += 1;
@@ -145,7 +142,7 @@ impl Lines {
         self.position += len as u64;
     }
 
-    /// The next line, whose first `seen` bytes have no end in them.
+    /// The next line; its first `seen` bytes contain no line end.
     pub(super) fn next(&mut self, mut seen: usize) -> Result<Next, ReadError> {
         loop {
             let unread = self.unread();
@@ -162,7 +159,7 @@ impl Lines {
             if !self.more()? {
                 return Ok(match self.unread().len() {
                     0 => Next::End,
-                    // Half a line says nothing.
+                    // A partial line is dropped.
                     _ if self.stopped || self.cut_at.is_some() || self.stop_at.is_some() => {
                         Next::End
                     }
@@ -172,7 +169,7 @@ impl Lines {
         }
     }
 
-    /// Passes over the rest of a line.
+    /// Skips the rest of a line.
     fn skip(&mut self) -> Result<(), ReadError> {
         let most = self.position.saturating_add(ENDLESS);
         loop {
@@ -194,7 +191,7 @@ impl Lines {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// Reads behind what is in the buffer: how many bytes.
+    /// Reads more input after the buffer's contents; returns the number of bytes.
     fn read(&mut self) -> std::io::Result<usize> {
         let Some(ahead) = &mut self.ahead else {
             return self.input.read(self.buffer.get_mut(self.end..).unwrap_or_default());
@@ -211,7 +208,7 @@ impl Lines {
         Ok(len)
     }
 
-    /// Reads on; `false` at the end.
+    /// Reads more; `false` at the end.
     fn more(&mut self) -> Result<bool, ReadError> {
         self.stopped |= self.is_stop_asked();
         if self.stopped || self.ended {
@@ -231,7 +228,7 @@ impl Lines {
                     return Ok(read > 0);
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // A compressed file that was cut or damaged: what came before is sound.
+                // A truncated or damaged compressed file: the data before is valid.
                 Err(e) if is_damage(&e) => {
                     self.cut_at = Some(self.position + self.end as u64);
                     self.ended = true;

@@ -1,5 +1,5 @@
-//! Text of `perf script` being read. Its layout is settled by the lines at its
-//! head; then each sample is put together from the lines that it takes.
+//! Reads `perf script` output. The first lines determine its layout; then each sample is assembled
+//! from its lines.
 
 mod ahead;
 mod lines;
@@ -16,6 +16,7 @@ use lbr_msr::record::Event;
 
 use crate::read::brstack::{self, Context, LineError};
 use crate::read::item::{Item, Straight};
+use crate::read::note::Moves;
 use crate::read::perf_data::{Notes, ReadError};
 use crate::read::select::Interned;
 use crate::read::stack::{Counters, Entries, RawBranch, SampleHead, Stack};
@@ -25,36 +26,35 @@ pub use refused::Refused;
 use tasks::Tasks;
 use waiting::Waiting;
 
-/// Text being read.
+/// A text reader.
 pub struct TextReader {
     lines: Lines,
     context: Context,
-    /// The lines at the head were looked at.
+    /// Whether the first lines were examined.
     settled: bool,
     entries: Vec<RawBranch>,
-    /// How many stacks the next sample stands for.
+    /// The number of identical stacks that the next sample represents.
     weight: Option<u64>,
     waiting: Waiting,
-    /// Frames of a call chain were read, and no branches since.
+    /// Whether frames of a call chain were read, without branches since.
     in_chain: bool,
     tasks: Tasks,
     /// Events by name.
     events: Interned,
-    /// Names of threads, if somebody wants them.
+    /// Names of threads, if needed.
     comms: Interned,
-    /// The name of the thread of the sample given out last.
+    /// The thread name of the last returned sample.
     comm: usize,
-    /// What was gone to, until it is asked for, or its new symbols were given
-    /// out.
+    /// The current item, until it or its new symbols are taken.
     at_hand: Option<ItemHead>,
-    /// Stacks with branches: text without one was no recording.
+    /// Number of stacks with branches: a text without any is not a recording.
     stacks: u64,
-    /// What was counted at the branches at hand; empty where nothing was.
+    /// The counts logged with the current branches; empty without.
     counts: Vec<[u8; 8]>,
-    /// Lines with straight code that was counted.
+    /// Number of lines with fall-through ranges.
     straights: u64,
     refused: Option<Refused>,
-    /// The first refused line that was meant to hold branches.
+    /// The first refused line that should hold branches.
     telling: Option<(u64, LineError)>,
 }
 
@@ -64,15 +64,15 @@ impl std::fmt::Debug for TextReader {
     }
 }
 
-/// What reading a line led to.
+/// The result of reading a line.
 enum Step {
-    /// The next has to be read.
+    /// Read the next line.
     On,
     Found(ItemHead),
     End,
 }
 
-/// What [`TextReader::advance`] found.
+/// The item that [`TextReader::advance`] found.
 enum ItemHead {
     /// A sample without a head.
     Bare {
@@ -84,7 +84,7 @@ enum ItemHead {
 }
 
 impl ItemHead {
-    /// The item, its branches in `entries`.
+    /// The item, with its branches in `entries`.
     #[inline]
     fn item<'a>(self, entries: &'a [RawBranch], counters: Option<Counters<'a>>) -> Item<'a> {
         let head = match self {
@@ -93,7 +93,8 @@ impl ItemHead {
             ItemHead::Straight(straight) => return Item::Straight(*straight),
             ItemHead::Event(event) => return Item::Event(event),
         };
-        Item::Stack(Stack { head, entries: Entries::Parsed(entries), counters, registers: None })
+        let (entries, moves) = (Entries::Parsed(entries), Moves::default());
+        Item::Stack(Stack { head, entries, counters, registers: None, moves })
     }
 }
 
@@ -120,29 +121,28 @@ impl TextReader {
         }
     }
 
-    /// Parses in so many threads, of which this one takes the lines.
+    /// Parses in `threads` threads; this one processes the lines.
     pub(crate) fn read_ahead(&mut self, threads: usize) {
         self.lines.read_ahead(threads);
     }
 
-    /// Lines that were refused so far.
+    /// The lines refused so far.
     #[must_use]
     pub fn refused(&self) -> Option<&Refused> {
         self.refused.as_ref()
     }
 
-    /// Ends the text before its end as soon as `flag` is set.
+    /// Stops reading as soon as `flag` is set.
     pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
         self.lines.stop = Some(flag);
     }
 
-    /// Ends the text at this [`position`](Self::position): an earlier reading
-    /// was stopped there.
+    /// Stops reading at the [`position`](Self::position) where an earlier reading stopped.
     pub fn stop_at(&mut self, position: u64) {
         self.lines.stop_at = Some(position);
     }
 
-    /// What was odd so far.
+    /// The anomalies so far.
     #[must_use]
     pub fn notes(&self) -> Notes {
         Notes {
@@ -161,36 +161,34 @@ impl TextReader {
         self.lines.position
     }
 
-    /// Bytes of the whole, where that is known.
+    /// Total size in bytes, if known.
     #[must_use]
     pub fn size(&self) -> Option<u64> {
         self.lines.size
     }
 
-    /// Whether it has symbols in place of addresses, as far as it was read.
+    /// Whether the part read so far has symbols instead of addresses.
     #[must_use]
     pub fn has_names(&self) -> bool {
         self.context.names.has_symbols()
     }
 
-    /// Keeps the names of threads.
+    /// Enables keeping names of threads.
     pub(crate) fn keep_comms(&mut self) {
         self.context.wants_comm = true;
     }
 
-    /// Names of the events so far; a sample's event is 1 for the first of
-    /// them.
+    /// Names of the events so far; a sample's event is 1 for the first.
     pub(crate) fn event_names(&self) -> &[String] {
         self.events.names()
     }
 
-    /// Samples that [`next_item`](Self::next_item) gave out, of an event.
+    /// Samples of an event that [`next_item`](Self::next_item) returned.
     pub(crate) fn samples(&self, event: usize) -> u64 {
         self.events.counted(event)
     }
 
-    /// Goes to the next item, which is then [`at_hand`](Self::at_hand): what
-    /// names it may be new.
+    /// Moves to the next item, which is then [`at_hand`](Self::at_hand); it may have new symbols.
     pub(crate) fn advance_named(&mut self) -> Result<(), ReadError> {
         if self.at_hand.is_none() {
             self.at_hand = self.advance()?;
@@ -198,8 +196,7 @@ impl TextReader {
         Ok(())
     }
 
-    /// The item that was gone to, and what its thread was called. Once; new
-    /// symbols come before it.
+    /// The current item, and the name of its thread. Can be taken once; new symbols come before it.
     pub(crate) fn at_hand(&mut self) -> (Option<Item<'_>>, Option<&str>) {
         if self.context.names.has_new() {
             return (self.context.names.take().map(Item::Symbol), None);
@@ -226,7 +223,7 @@ impl TextReader {
         Ok(found.map(|found| found.item(&self.entries, self.counters())))
     }
 
-    /// What was counted at the branches at hand.
+    /// The counts logged with the current branches.
     #[inline]
     fn counters(&self) -> Option<Counters<'_>> {
         let counters = Counters { words: &self.counts, big: false, logged: self.context.counters };
@@ -267,7 +264,7 @@ impl TextReader {
         }
     }
 
-    /// Finds out what the lines are, by those at the head of the text.
+    /// Determines the layout from the first lines.
     #[cold]
     fn settle(&mut self) -> Result<(), ReadError> {
         self.settled = true;

@@ -1,31 +1,30 @@
-//! Lines that are no text of `perf script`.
+//! Lines that are not `perf script` output.
 
 use crate::brstack::LineError;
 
-/// Lines of text that were refused.
+/// The refused lines of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// How many.
+    /// Number of lines.
     pub lines: u64,
-    /// Number of the first, counted from 1.
+    /// Number of the first, from 1.
     pub first: u64,
-    /// Why that one.
+    /// Why the first was refused.
     pub error: LineError,
-    /// First and last number of those that follow each other; (0, 0) where
-    /// there are fewer such runs.
+    /// First and last number of consecutive lines; (0, 0) for unused slots.
     runs: [(u64, u64); MAX_RUNS],
 }
 
-/// Runs of refused lines that are kept.
+/// Maximum number of runs kept.
 const MAX_RUNS: usize = 8;
 
 impl Refused {
-    /// The first line, not added yet.
+    /// Starts with the first line, which is not yet added.
     pub(super) fn new(first: u64, error: LineError) -> Refused {
         Refused { lines: 0, first, error, runs: [(0, 0); MAX_RUNS] }
     }
 
-    /// Adds a line behind all others.
+    /// Adds a later line.
     pub(super) fn add(&mut self, number: u64) {
         self.lines += 1;
         let last = self.runs.iter().position(|(_, last)| *last != 0 && last + 1 == number);
@@ -39,8 +38,7 @@ impl Refused {
         }
     }
 
-    /// Their numbers, first and last of those that follow each other; no more
-    /// than the first eight such runs.
+    /// The numbers of the first eight runs of consecutive lines: first and last.
     pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.runs.iter().copied().filter(|(_, last)| *last != 0)
     }

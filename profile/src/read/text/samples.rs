@@ -1,4 +1,4 @@
-//! Putting samples together from the lines that they take.
+//! Assembles samples from their lines.
 
 use lbr_msr::record::Event;
 
@@ -12,7 +12,7 @@ use crate::read::perf_data::ReadError;
 use crate::read::stack::{RawBranch, SampleHead};
 
 impl TextReader {
-    /// Reads a line whose first `begun` bytes are the entries in the buffer.
+    /// Processes a line whose first `begun` bytes are the entries in the buffer.
     pub(super) fn line(&mut self, begun: usize, over: bool) -> Result<Step, ReadError> {
         match self.waiting.behind.take() {
             Some(Behind::Branch(branch, count)) => {
@@ -37,7 +37,7 @@ impl TextReader {
         let may_be_source = matches!(text, [b' ', b' ', third, ..] if *third != b' ');
         let by_name = self.context.names.was_asked();
         let line = match line.and_then(|line| self.guard(line, by_name)) {
-            // Beside the frames of a sample stand the lines of its source.
+            // Lines of source code appear next to the frames of a sample.
             Err(LineError::Unknown)
                 if may_be_source && (self.in_chain || self.waiting.open.is_some()) =>
             {
@@ -45,12 +45,13 @@ impl TextReader {
             }
             line => line,
         };
-        // What was not given out yet comes before anything but its own branches.
+        // A pending sample comes before anything except its own branches.
         let goes_on = match &line {
             Ok(Line::Sample(head)) => self.waiting.goes_on(head, &self.entries),
             Ok(
                 Line::Dumped(_)
                 | Line::Mmap(_)
+                | Line::Comm(_)
                 | Line::Fork(_)
                 | Line::Exit(_)
                 | Line::Count(_)
@@ -75,6 +76,10 @@ impl TextReader {
                 self.tasks.tell(map.pid, map.tid);
                 Event::Mmap(map)
             }
+            Ok(Line::Comm(comm)) => {
+                self.tasks.tell(comm.pid, comm.tid);
+                Event::Comm(comm)
+            }
             Ok(Line::Fork(task)) => {
                 self.tasks.tell(task.pid, task.tid);
                 self.tasks.tell(task.ppid, task.ptid);
@@ -96,7 +101,7 @@ impl TextReader {
         Ok(Step::Found(ItemHead::Event(event)))
     }
 
-    /// What was counted so often.
+    /// The sample head for a count.
     fn counted(&mut self, weight: u64) -> SampleHead {
         SampleHead { weight, event: self.event(), ..SampleHead::default() }
     }
@@ -107,11 +112,10 @@ impl TextReader {
         Step::Found(ItemHead::Straight(Box::new(Straight { head, entry, exit })))
     }
 
-    /// Takes in a line that is neither a sample nor an event.
+    /// Processes a line that is neither a sample nor an event.
     fn beside(&mut self, line: Line) -> Result<Step, ReadError> {
         match line {
             Line::Count(count) => self.weight = Some(count),
-            Line::Thread { pid, tid } => self.tasks.tell(pid, tid),
             Line::Frame => self.in_chain = true,
             Line::Dumped(head) => {
                 self.waiting.dump = Dump { head: Some(head), ..Dump::default() };
@@ -125,7 +129,7 @@ impl TextReader {
                 self.waiting.dump.entries.push(branch);
             }
             Line::DumpedEntry(_) => self.refuse(LineError::Unknown),
-            // Of a sample whose branches do not stand beside them.
+            // Belongs to a sample whose branches are on other lines.
             Line::Instruction(counted) if self.waiting.counted.is_some() => {
                 let waiting = self.waiting.counted.as_mut().zip(counted);
                 waiting.into_iter().for_each(|(waiting, counted)| waiting.counts.push(counted));
@@ -139,7 +143,7 @@ impl TextReader {
         Ok(Step::On)
     }
 
-    /// Takes in a line of a sample.
+    /// Processes a line of a sample.
     fn sample(&mut self, mut head: Box<SampleHead>) -> Step {
         head.event = self.event();
         let mut comm = self.comms.number(&self.context.comm);
@@ -153,8 +157,7 @@ impl TextReader {
         }
         head.weight = self.weight.take().unwrap_or(1);
         if let Some(dumped) = self.waiting.dump.head.take() {
-            // The sample that was dumped: its branches count once, as they were
-            // dumped.
+            // The sample was also dumped: its branches count once, as dumped.
             std::mem::swap(&mut self.entries, &mut self.waiting.dump.entries);
             head = Box::new(SampleHead { event: head.event, ..*dumped });
         }
@@ -170,12 +173,12 @@ impl TextReader {
         Step::Found(ItemHead::Sample(head))
     }
 
-    /// The number of the event that the last line named.
+    /// The number of the last line's event.
     fn event(&mut self) -> usize {
         self.events.number(&self.context.event)
     }
 
-    /// Nothing follows.
+    /// Handles the end of the text.
     fn end(&mut self) -> Result<Step, ReadError> {
         if let Some(found) = self.take_waiting() {
             return Ok(Step::Found(found));
@@ -189,7 +192,7 @@ impl TextReader {
         })
     }
 
-    /// The sample that waits, its branches in the entries.
+    /// The pending sample, with its branches in the entries.
     fn take_waiting(&mut self) -> Option<ItemHead> {
         if self.waiting.is_empty() {
             return None;
@@ -215,10 +218,9 @@ impl TextReader {
         Some(ItemHead::Sample(dumped))
     }
 
-    /// Beside symbols no address may have the number of one. `by_name` lines were
-    /// looked at.
+    /// With symbols, no address may equal the number of one. `by_name` lines were checked.
     fn guard(&self, mut line: Line, by_name: bool) -> Result<Line, LineError> {
-        // What was dumped is given out behind the line that follows it.
+        // A dumped sample is returned after the line that follows it.
         if self.context.names.is_empty() && !matches!(line, Line::DumpedEntry(_)) {
             return Ok(line);
         }

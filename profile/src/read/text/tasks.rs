@@ -1,25 +1,25 @@
-//! Which process a thread is of, where samples say one number alone.
+//! The process of each thread, for samples with only one number.
 
 use std::collections::HashMap;
 
 use crate::read::stack::SampleHead;
 
-/// What the lines so far said of it.
+/// The processes known so far.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     /// Processes by thread.
     processes: HashMap<u32, u32>,
-    /// The first of the threads of which nothing says it.
+    /// The first thread whose process is unknown.
     alone: Option<u32>,
-    /// There are several of these.
+    /// Whether there are several of these.
     unsaid: bool,
 }
 
-/// Threads that are kept.
+/// Maximum number of threads kept.
 const MOST: usize = 1 << 20;
 
 impl Tasks {
-    /// A line said it. A process is the thread that it began with.
+    /// Adds a thread's process. A process has the number of its first thread.
     pub(super) fn tell(&mut self, pid: u32, tid: u32) {
         for id in [pid, tid] {
             if self.processes.len() < MOST || self.processes.contains_key(&id) {
@@ -28,7 +28,7 @@ impl Tasks {
         }
     }
 
-    /// Says it in a sample.
+    /// Sets the process of a sample.
     pub(super) fn find(&mut self, head: &mut SampleHead) {
         let (None, Some(tid)) = (head.pid, head.tid) else { return };
         head.pid = self.processes.get(&tid).copied();
@@ -37,7 +37,7 @@ impl Tasks {
         }
     }
 
-    /// Samples are of several threads, and nothing says of which processes.
+    /// Whether samples belong to several threads with unknown processes.
     pub(super) fn are_unsaid(&self) -> bool {
         self.unsaid
     }

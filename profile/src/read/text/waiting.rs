@@ -1,38 +1,37 @@
-//! Samples of which more lines may follow.
+//! Samples that may continue on further lines.
 
 use crate::read::brstack::{Behind, BranchCounters};
 use crate::read::stack::{RawBranch, SampleHead};
 
-/// What was read and is not given out yet.
+/// Data that was read but not yet returned.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// A sample whose branches may follow.
     pub(super) open: Option<Open>,
     pub(super) dump: Dump,
-    /// A sample whose instructions follow, with what was counted there.
+    /// A sample whose instructions follow, with the counts logged there.
     pub(super) counted: Option<WithCounts>,
-    /// What the last line says behind the branch that it counts.
+    /// Further data after a branch in the last aggregated line.
     pub(super) behind: Option<Behind>,
 }
 
-/// A sample whose branches may follow on other lines.
+/// A sample whose branches may follow on further lines.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) head: Box<SampleHead>,
     pub(super) comm: usize,
 }
 
-/// A dumped sample (`-D`): given out with the next, since text of the same
-/// sample may follow.
+/// A dumped sample (`-D`): returned with the next, because text of the same sample may follow.
 #[derive(Debug, Default)]
 pub(super) struct Dump {
     pub(super) head: Option<Box<SampleHead>>,
     pub(super) entries: Vec<RawBranch>,
-    /// Lines of its stack are expected.
+    /// Whether lines of its stack are expected.
     pub(super) in_stack: bool,
 }
 
-/// A sample with its branches, and what the instructions behind it say.
+/// A sample with its branches, and the counts of the following instructions.
 #[derive(Debug)]
 pub(super) struct WithCounts {
     pub(super) sample: Open,
@@ -49,8 +48,8 @@ impl Waiting {
             && self.counted.is_none()
     }
 
-    /// Whether a line of a sample goes on with what waits: the branches of an
-    /// open one, or the text of a dumped one.
+    /// Whether a sample's line continues the pending sample: the branches of an open one, or the
+    /// text of a dumped one.
     pub(super) fn goes_on(&self, head: &SampleHead, entries: &[RawBranch]) -> bool {
         if self.counted.is_some() {
             return false;
@@ -72,9 +71,8 @@ impl Waiting {
 }
 
 impl WithCounts {
-    /// What was counted at each of its branches, newest first, as perf.data has
-    /// it; empty where some branch has no line with counts. perf prints the
-    /// oldest first.
+    /// The counts logged with each of its branches, newest first, in perf.data's form; empty if any
+    /// branch has no line with counts. perf prints the oldest first.
     pub(super) fn words(&self) -> Vec<[u8; 8]> {
         let mut counts = self.counts.iter();
         let word = |branch: &RawBranch| counts.find(|counted| counted.at == branch.from);

@@ -1,22 +1,22 @@
-//! Why code cannot be shown.
+//! Errors of finding the code to show.
 
 use crate::code::place::PlaceError;
 
-/// Why no code is found.
+/// Why no code was found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindError {
-    /// The recording knows no such name.
+    /// No function has this name.
     #[error("no function {name} in the files of this recording{instead}{}", because(why))]
     Unknown {
         /// The name.
         name: String,
         /// Files that give no names, and why.
         why: Vec<String>,
-        /// The nearest names that there are, in words.
+        /// The most similar names, as text for the message.
         instead: String,
     },
-    /// It has no code of its own.
+    /// The function has no code of its own.
     #[error(
         "{name} has no code of its own: it is inlined into {}; annotate {}",
         into.join(", "),
@@ -25,15 +25,15 @@ pub enum FindError {
     Inlined {
         /// The name.
         name: String,
-        /// The functions that hold it, as far as they ran.
+        /// The functions it was inlined into, if they ran.
         into: Vec<String>,
     },
-    /// Its code is in no file.
-    #[error("the code bytes of {what} are not to be had: {why}")]
+    /// No file contains its code.
+    #[error("the code bytes of {what} are not available: {why}")]
     NoCode {
-        /// What was asked for.
+        /// The requested code.
         what: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
     /// No symbol covers the address.
@@ -46,40 +46,40 @@ pub enum FindError {
     NoSymbol {
         /// The address.
         addr: u64,
-        /// The file it lies in.
+        /// Path of its file.
         path: String,
-        /// The file has no symbols at all.
+        /// Whether the file has no symbols at all.
         stripped: bool,
     },
-    /// The address lies in no file that was mapped.
-    #[error("{addr:#x} lies in no file that the recording has mapped")]
+    /// The address is outside of all mapped files.
+    #[error("{addr:#x} is outside of all files that the recording mapped")]
     Unmapped {
         /// The address.
         addr: u64,
     },
-    /// The ends of a range are not in one file, or in the wrong order.
-    #[error("{from} .. {to} is no range: both ends must lie in one file, the lower first")]
+    /// The ends of a range are in different files, or in the wrong order.
+    #[error("{from} .. {to} is not a range: both ends must be in one file, the lower first")]
     NoRange {
         /// The lower end.
         from: String,
         /// The upper end.
         to: String,
     },
-    /// It is too long to be shown.
+    /// The range is too long.
     #[error("{name} is {len} bytes long: give a range of at most 4 MiB of it")]
     TooLong {
-        /// What.
+        /// The range.
         name: String,
         /// Its length, bytes.
         len: u64,
     },
-    /// Nothing that ran has a name.
+    /// No executed code has a name.
     #[error("no function of this recording has a name and code{}", because(why))]
     Nothing {
         /// Files that give no names, and why.
         why: Vec<String>,
     },
-    /// The place is not to be found, or it may mean several things.
+    /// The location was not found or is ambiguous.
     #[error(transparent)]
     Place(#[from] PlaceError),
 }

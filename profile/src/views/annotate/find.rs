@@ -1,4 +1,4 @@
-//! Which code is meant.
+//! Finds the code that a name or range stands for.
 
 use lbr_msr::text::AsText;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -10,16 +10,15 @@ use crate::code::place::{LocationSpec, PlaceError};
 use crate::code::straight;
 use crate::views::flow::{Block, Flow, share_of};
 
-/// Addresses from here up belong to the kernel.
+/// The lowest kernel address.
 const KERNEL: u64 = 1 << 63;
 
-/// Code that lies together in a file: a function, or a part that was asked
-/// for.
+/// Contiguous code in a file: a function, or a requested range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The function's name, demangled; a part has its ends for a name.
+    /// The function's demangled name; for a range, its ends.
     pub name: String,
-    /// The file, by its index in the recording's maps.
+    /// The file's index in the recording's maps.
     pub file: usize,
     /// Its path.
     pub path: String,
@@ -27,15 +26,15 @@ pub struct Stretch {
     pub offset: u64,
     /// Length, bytes.
     pub len: u64,
-    /// Where it was mapped: in the process whose addresses the recording's
-    /// views print, else as the file counts.
+    /// Where it was mapped, in the process whose addresses the views print; otherwise its address
+    /// in the file.
     pub address: u64,
-    /// Where it is as the file counts.
+    /// Its address in the file.
     pub file_address: u64,
 }
 
 impl Stretch {
-    /// The function at a place.
+    /// The function at a location.
     pub fn at(flow: &mut Flow, location: Location) -> Option<Stretch> {
         let function = flow.maps.function(location)?;
         Some(Stretch::of(flow, function))
@@ -47,8 +46,8 @@ impl Stretch {
         Stretch::moved(flow, Function { name, file, offsets, address: file_address }, shift)
     }
 
-    /// As [`of`](Self::of), where it is known how far the file was moved:
-    /// finding that out looks at every block.
+    /// As [`of`](Self::of), for a known distance between file and memory addresses: computing it
+    /// visits every block.
     fn moved(flow: &Flow, function: Function, shift: u64) -> Stretch {
         let Function { name, file, offsets, address: file_address } = function;
         let address = file_address.wrapping_add(shift);
@@ -58,25 +57,25 @@ impl Stretch {
     }
 }
 
-/// A function that ran, and how hot it was.
+/// A function that ran, and how hot it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hot {
     /// The function.
     pub function: Stretch,
-    /// Instructions executed in the blocks that began in it; where the
-    /// recording has no blocks, branches taken in it.
+    /// Instructions executed in the blocks that start in it; for a recording without blocks,
+    /// branches taken in it.
     pub heat: u64,
 }
 
-/// Finds the function of a [place](LocationSpec): its name, an address or a line in
-/// it; or the code between two places (`0x401136..0x401160`, `loop..leaf`).
+/// Finds the function of a [location](LocationSpec): its name, an address or a line in it; or the
+/// code between two locations (`0x401136..0x401160`, `loop..leaf`).
 ///
-/// Of several functions of one name, that which ran is meant.
+/// Of several functions with one name, the one that ran.
 ///
 /// # Errors
 /// [`FindError`].
 pub fn find(flow: &mut Flow, what: &str) -> Result<Stretch, FindError> {
-    // Names are tried first: they may look like anything.
+    // Names are tried first, because a name may look like an address or a range.
     if let Some(found) = named(flow, what)? {
         return Ok(found);
     }
@@ -85,10 +84,16 @@ pub fn find(flow: &mut Flow, what: &str) -> Result<Stretch, FindError> {
         return range(flow, from, to);
     }
     match what.parse() {
-        Ok(LocationSpec::Symbol { file: None, name, .. }) if name != what => {
-            match named(flow, &name)? {
-                Some(found) => Ok(found),
-                None => Err(missing(flow, &name)),
+        Ok(LocationSpec::Symbol { file: None, name, offset }) if name != what => {
+            if let Some(found) = named(flow, &name)? {
+                return Ok(found);
+            }
+            let place = LocationSpec::Symbol { file: None, name, offset };
+            match around(flow, &place) {
+                Err(FindError::Place(PlaceError::NoSymbol { name, .. })) => {
+                    Err(missing(flow, &name))
+                }
+                found => found,
             }
         }
         Ok(LocationSpec::Symbol { file: None, .. }) | Err(_) => Err(missing(flow, what)),
@@ -110,7 +115,7 @@ fn named(flow: &mut Flow, name: &str) -> Result<Option<Stretch>, FindError> {
     Ok(with_code(flow, found))
 }
 
-/// Of one function, recorded in several ways, that which has code.
+/// One function, recorded in several ways: the entry with code.
 fn with_code(flow: &mut Flow, mut found: Vec<Function>) -> Option<Stretch> {
     found.sort_by_key(|function| flow.maps.is_named_file(function.file));
     let function = found.into_iter().next()?;
@@ -157,24 +162,22 @@ fn missing(flow: &mut Flow, name: &str) -> FindError {
     FindError::Unknown { name, why: nameless(flow), instead }
 }
 
-/// What an address without a file belongs to.
+/// The owner of an address outside of files.
 fn whose(addr: u64) -> &'static str {
     if addr >= KERNEL { OF_KERNEL } else { OF_NO_FILE }
 }
 
-const OF_KERNEL: &str = "it is the kernel's, which changes its code while it runs";
-const OF_NO_FILE: &str =
-    "it is of no file (compiled while the program ran, or its mapping was not recorded)";
+const OF_KERNEL: &str = "it is in the kernel, which changes its code at run time";
+const OF_NO_FILE: &str = "it is in no file (compiled at run time, or its mapping was not recorded)";
 
-const OF_NAMES: &str =
-    "the recording has symbols in place of addresses (brstacksym), and so no place in a file";
+const OF_NAMES: &str = "the recording has symbols instead of addresses (brstacksym), so the position in the file is unknown";
 
 /// Why a file has no code for a function.
 pub(super) fn without_code(maps: &mut Maps, function: &Stretch) -> &'static str {
     if maps.is_named_file(function.file) {
         OF_NAMES
     } else if maps.elf(function.file).is_some() {
-        "the file has none there"
+        "the file has no code there"
     } else if function.address >= KERNEL || function.path.starts_with("[kernel") {
         OF_KERNEL
     } else {
@@ -182,7 +185,7 @@ pub(super) fn without_code(maps: &mut Maps, function: &Stretch) -> &'static str 
     }
 }
 
-/// The files that ran and give no names, and why.
+/// The executed files without names, and why.
 fn nameless(flow: &mut Flow) -> Vec<String> {
     let ran = flow.blocks.iter().filter_map(|block| block.entry_location.file());
     let ran: BTreeSet<usize> =
@@ -200,14 +203,14 @@ fn nameless(flow: &mut Flow) -> Vec<String> {
     why.append(&mut stripped);
     if flow.maps.is_without_files() {
         why.push(
-            "it says of no file where it was mapped; text does with perf script --show-mmap-events"
+            "the recording has no mapping events; perf script --show-mmap-events prints them"
                 .to_owned(),
         );
     }
     why
 }
 
-/// The function around a place.
+/// The function around a location.
 fn around(flow: &mut Flow, place: &LocationSpec) -> Result<Stretch, FindError> {
     let Flow { maps, blocks, .. } = flow;
     let shares = |function: &Function| share_of(blocks, function);
@@ -272,7 +275,7 @@ fn range(flow: &mut Flow, from: &str, to: &str) -> Result<Stretch, FindError> {
     let found = Function { name, file, offsets, address };
     let ran = share_of(&flow.blocks, &found) > 0.0;
     let found = Stretch::of(flow, found);
-    // A file that was mapped, and nothing is known to have run at its addresses.
+    // For a mapped file, if nothing is known to have run at its addresses.
     if flow.maps.has_names() && !ran {
         return Err(by_name(found.name));
     }
@@ -296,7 +299,7 @@ fn end_of_range(flow: &mut Flow, end: &str) -> Result<Location, FindError> {
     }
 }
 
-/// How far the views' addresses of a file lie above the file's own.
+/// The difference between the views' addresses of a file and the file's own.
 fn shift(flow: &mut Flow, file: usize) -> u64 {
     let Flow { blocks, sites, maps, .. } = flow;
     let Some(module) = maps.elf(file) else { return 0 };
@@ -311,7 +314,7 @@ fn shift(flow: &mut Flow, file: usize) -> u64 {
     shift.unwrap_or(0)
 }
 
-/// The functions that ran and have code, the hottest first.
+/// The functions that ran and have code, hottest first.
 #[must_use]
 pub fn hottest(flow: &mut Flow) -> Vec<Hot> {
     let mut heats: HashMap<(usize, u64), (Function, u64)> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Laying a recording on the code of a function.
+//! Combines a recording with the code of a function.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,13 @@ use crate::code::maps::{Location, Maps};
 use crate::code::straight;
 use crate::views::flow::{Block, Flow, Site};
 
-/// Bytes that are shown at most: no function is that long, unless a file says
-/// nonsense.
+/// The longest code to show, in bytes. No function is longer, unless the file is damaged.
 const LONGEST: u64 = 4 << 20;
 
 /// Annotates a function.
 ///
 /// # Errors
-/// [`FindError::NoCode`] where its file has no code bytes for it,
-/// [`FindError::TooLong`] above 4 MiB.
+/// [`FindError::NoCode`] if its file has no code bytes for it, [`FindError::TooLong`] above 4 MiB.
 pub fn annotate(
     flow: &mut Flow,
     function: &Stretch,
@@ -85,8 +83,8 @@ pub fn annotate(
     })
 }
 
-/// Offsets from the start of the function. Code before it has offsets that
-/// wrapped, so that they compare as signed numbers.
+/// Offsets from the start of the function. Offsets of code before it wrap, so they compare as
+/// signed numbers.
 #[derive(Clone, Copy)]
 struct Offsets<'a> {
     function: &'a Stretch,
@@ -102,7 +100,7 @@ impl Offsets<'_> {
         }
     }
 
-    /// Offset of a place inside the function.
+    /// The offset of a location inside the function.
     fn within(&self, location: Location) -> Option<u64> {
         let offset = u64::try_from(self.offset(location)?).ok()?;
         (offset < self.function.len).then_some(offset)
@@ -114,7 +112,7 @@ impl Offsets<'_> {
         entry < i128::from(self.function.len) && exit >= 0
     }
 
-    /// Entry and exit, cut to the function.
+    /// Entry and exit, clipped to the function.
     fn ends(&self, block: &Block) -> (u64, u64) {
         let entry = self.offset(block.entry_location).unwrap_or(0);
         let exit = entry + i128::from(block.exit.wrapping_sub(block.entry));
@@ -127,7 +125,7 @@ struct Listing<'a> {
     function: &'a Stretch,
     maps: &'a mut Maps,
     instructions: Vec<Instruction>,
-    /// Offset of each in the function, and what it is.
+    /// Each instruction with its offset in the function.
     insns: Vec<(u64, Insn)>,
 }
 
@@ -137,9 +135,9 @@ impl Listing<'_> {
         Location::File { file, offset: self.function.offset.wrapping_add(offset) }
     }
 
-    /// Decodes from the first byte to the last. `known` are places at which an
-    /// instruction begins, `ran` the blocks that ran: where data stand among
-    /// code, what ran decides where instructions begin.
+    /// Decodes from the first byte to the last. `known` are offsets at which an instruction starts,
+    /// `ran` the executed blocks. If there is data among the code, executed code determines where
+    /// instructions start.
     fn sweep(&mut self, known: &BTreeSet<u64>, ran: &[(u64, u64)], disasm: &mut Disassembler) {
         let mut offset = 0;
         while offset < self.function.len {
@@ -182,7 +180,7 @@ impl Listing<'_> {
             });
             offset += step;
         }
-        // Targets are looked up when every instruction has its number.
+        // Targets are resolved after every instruction has its index.
         for at in 0..self.instructions.len() {
             let target = |branch: &Branch| branch.target.as_ref().map(|target| target.address);
             let target =
@@ -216,17 +214,16 @@ impl Listing<'_> {
         }
     }
 
-    /// Index of the instruction that begins at an offset.
+    /// Index of the instruction that starts at an offset.
     fn index(&self, offset: u64) -> Option<usize> {
         self.insns.binary_search_by_key(&offset, |(offset, _)| *offset).ok()
     }
 
-    /// Indexes of the first and the last instruction of a block, by its ends'
-    /// offsets.
+    /// Indexes of the first and last instruction of a block, given the offsets of its ends.
     fn span(&self, entry: u64, exit: u64, fused: &impl Fn(u64) -> bool) -> Option<(usize, usize)> {
         let first = self.insns.partition_point(|(offset, _)| *offset < entry);
         let mut last = self.insns.partition_point(|(offset, _)| *offset <= exit).checked_sub(1)?;
-        // A CPU that fuses a compare and a branch records the compare.
+        // CPUs that fuse a compare and a branch record the compare's address.
         let next = self.insns.get(last + 1);
         if let (Some((_, Insn::Straight { .. })), Some((offset, Insn::Branch(branch)))) =
             (self.insns.get(last), next)
@@ -238,7 +235,7 @@ impl Listing<'_> {
         (first <= last).then_some((first, last))
     }
 
-    /// Writes what a branch did at its instruction.
+    /// Adds the counts of a branch to its instruction.
     fn branch(&mut self, site: &Site, place: &Offsets<'_>, exact: bool) {
         let Some(at) = place.within(site.location).and_then(|offset| self.index(offset)) else {
             return;
@@ -251,7 +248,7 @@ impl Listing<'_> {
             went.push(Went { target: target_, count: target.count });
         }
         let Some(insn) = self.instructions.get_mut(at) else { return };
-        // An interrupt may leave from any instruction.
+        // Interrupts can leave from any instruction.
         let Some(branch) = insn.branch.as_mut() else { return };
         let not_taken = site.not_taken.unwrap_or(0);
         branch.taken = site.taken;
@@ -268,8 +265,8 @@ impl Listing<'_> {
             branch.taken_interval = branch.taken_share.and_then(|_| site.outcomes().interval());
             branch.mispredict_interval = site.misses().interval();
         } else {
-            // The first branch of a recording ends a block that nobody saw
-            // begin: it ran all the same.
+            // The first branch of a recording ends a block with an unknown start: the branch itself
+            // still ran.
             insn.count = insn.count.map(|count| count.max(executed));
         }
         if let (Some(target), Some(went)) = (&mut branch.target, branch.went.first())
@@ -315,7 +312,7 @@ impl Listing<'_> {
             let begins = place.within(block.entry_location).is_some();
             let length =
                 straight::instructions(self.maps, block.entry_location, block.entry, block.exit);
-            // With the branch behind a fused compare.
+            // Includes the branch after a fused compare.
             let exit_alone = self.insns.partition_point(|(offset, _)| *offset <= exit) - 1;
             let more = (last - exit_alone) as u64;
             timed.push(Timed {
@@ -332,7 +329,7 @@ impl Listing<'_> {
     }
 }
 
-/// How often each instruction ran.
+/// The execution count of each instruction.
 fn counts(spans: &[(&Block, usize, usize)], len: usize) -> Vec<u64> {
     let mut steps = vec![0i128; len + 1];
     for (block, first, last) in spans {

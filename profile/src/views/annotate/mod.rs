@@ -1,10 +1,9 @@
-//! A function with what the recording says about each of its instructions:
-//! how often it ran, what its branches did, in how many cycles its blocks ran.
+//! A function with the data for each of its instructions: how often it ran, its branch outcomes,
+//! and the cycles of its blocks.
 //!
-//! Counts come from [blocks](crate::views::flow::Block): each ran from its first
-//! instruction to its last. Where every taken branch was recorded they are
-//! exact, from the first branch recorded to the last; else they are of the
-//! sample as it is, not scaled up.
+//! Counts come from [blocks](crate::views::flow::Block): each ran from its first instruction to its
+//! last. If every taken branch was recorded, they are exact, from the first recorded branch to the
+//! last; otherwise they are the sample's counts, not scaled up.
 
 mod error;
 mod find;
@@ -25,42 +24,40 @@ pub use listing::annotate;
 /// A function as data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Annotated {
-    /// Which it is.
+    /// The function.
     pub function: Stretch,
-    /// Its instructions, in the order of addresses.
+    /// Its instructions, in address order.
     pub instructions: Vec<Instruction>,
-    /// Blocks that end in it, the most often executed first.
+    /// Blocks that end in it, most executed first.
     pub blocks: Vec<Timed>,
-    /// Every taken branch was recorded and the code agrees: counts are exact,
-    /// from the first branch recorded to the last.
+    /// Whether every taken branch was recorded and matches the code: counts are then exact, from
+    /// the first recorded branch to the last.
     pub exact: bool,
-    /// Blocks in it that its code bytes contradict, each time counted: they are
-    /// left out.
+    /// Executions of blocks that its code bytes contradict: excluded.
     pub contradicted: u64,
-    /// Stacks in which not every branch was recorded, anywhere in the
-    /// recording: they have no blocks, and so no counts.
+    /// Stacks, anywhere in the recording, that lack some branches: they have no blocks, so they add
+    /// no counts.
     pub filtered: u64,
 }
 
 /// One instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// Address, as the recording's views have it.
+    /// Address, as in the recording's other views.
     pub address: u64,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// In words; `None` where the bytes are no instruction.
+    /// As assembly text; `None` if the bytes are not an instruction.
     pub text: Option<Text>,
-    /// The symbol that begins here; not the function's own.
+    /// The symbol that starts here, except the function's own.
     pub label: Option<String>,
     /// Its source line.
     pub source: Option<SourceLine>,
-    /// A basic block begins here.
+    /// Whether a basic block starts here.
     pub leads: bool,
-    /// Times it ran; `None` where no block covers it, unless the recording is
-    /// complete.
+    /// Executions; `None` if no block covers it, unless the recording is complete.
     pub count: Option<u64>,
-    /// What it did as a branch.
+    /// Its data as a branch.
     pub branch: Option<Branch>,
 }
 
@@ -69,72 +66,70 @@ pub struct Instruction {
 pub struct Branch {
     /// perf's type, from the code.
     pub branch_type: BranchType,
-    /// It may fall through.
+    /// Whether it can fall through.
     pub conditional: bool,
-    /// Where it goes if it is direct.
+    /// The target of a direct branch.
     pub target: Option<Target>,
-    /// Times it was recorded as taken.
+    /// Times taken.
     pub taken: u64,
-    /// Times it was passed in the blocks that are known.
+    /// Times not taken, in known blocks.
     pub not_taken: u64,
-    /// Taken of executed, 0 to 1: of a conditional branch, over the entries
-    /// for which both outcomes had the same chance to be seen.
+    /// Taken of executed, 0 to 1. For a conditional branch, over the entries for which both
+    /// outcomes were equally observable.
     pub taken_share: Option<f64>,
-    /// Its 95 % interval, by stack; `None` where it is exact or stacks are few.
+    /// Its 95 % interval, by stack; `None` if it is exact or there are too few stacks.
     pub taken_interval: Option<Interval>,
-    /// Taken entries that are known to be predicted or not.
+    /// Taken entries with a known prediction.
     pub known: u64,
-    /// How many of them were mispredicted; `None` where none is known.
+    /// Mispredicted ones among them; `None` if none is known.
     pub mispredicted: Option<u64>,
-    /// 95 % interval of the rate; as above.
+    /// 95 % interval of the rate, as above.
     pub mispredict_interval: Option<Interval>,
-    /// Where it was seen to go, the most frequent first.
+    /// Recorded targets, most frequent first.
     pub went: Vec<Went>,
 }
 
-/// A place that a branch goes to.
+/// A branch target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Address, as the recording's views have it.
+    /// Address, as in the recording's other views.
     pub address: u64,
-    /// Index of the instruction, where it is one of the function's.
+    /// Index of the instruction, if it is in the function.
     pub inside: Option<usize>,
     /// Symbol, and bytes from its start.
     pub name: Option<(String, u64)>,
 }
 
-/// A target that was seen.
+/// A recorded target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Went {
-    /// Which.
+    /// The target.
     pub target: Target,
-    /// How often.
+    /// Its count.
     pub count: u64,
 }
 
-/// Straight code that ran from a branch's target to the next branch taken, and
-/// its cycles.
+/// A fall-through range from a branch's target to the next taken branch, and its cycles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     /// Address of its first instruction.
     pub entry: u64,
-    /// Address of the branch that left it.
+    /// Address of the branch at its end.
     pub exit: u64,
-    /// Index of the instruction at `entry`; `None` where it is before the
-    /// function.
+    /// Index of the instruction at `entry`; `None` if it is before the function.
     pub first: Option<usize>,
     /// Index of the instruction at `exit`.
     pub last: usize,
-    /// Instructions from entry to exit; `None` where the code contradicts it.
+    /// Instructions from entry to exit; `None` if the code contradicts it.
     pub instructions: Option<u64>,
-    /// Times it ran.
+    /// Executions.
     pub count: u64,
-    /// Core cycles, over the runs that have them.
+    /// Core cycles, of the executions with a cycle count.
     pub cycles: Cycles,
 }
 
 impl Timed {
-    /// Mean of the cycles; `None` where none are known.
+    /// Mean of the cycles; `None` if none are known.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let n = self.cycles.n();
@@ -142,8 +137,8 @@ impl Timed {
         (n > 0).then(|| sum / n as f64)
     }
 
-    /// Instructions per core cycle: those of the block through the mean of its
-    /// cycles. An upper bound where cycles are saturated.
+    /// Instructions per core cycle: the block's instructions divided by its mean cycles. An upper
+    /// bound if cycles are saturated.
     #[must_use]
     pub fn ipc(&self) -> Option<f64> {
         let mean = self.mean().filter(|mean| *mean > 0.0)?;
@@ -151,19 +146,19 @@ impl Timed {
     }
 }
 
-/// A basic block of the function: instructions that run together.
+/// A basic block of the function: instructions that always run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BasicBlock {
     /// Index of its first instruction.
     pub first: usize,
-    /// Index behind its last.
+    /// Index after its last instruction.
     pub end: usize,
-    /// Times it ran; as [`Instruction::count`].
+    /// Executions, as [`Instruction::count`].
     pub count: Option<u64>,
 }
 
 impl Annotated {
-    /// Its basic blocks, in the order of addresses.
+    /// Its basic blocks, in address order.
     #[must_use]
     pub fn basic_blocks(&self) -> Vec<BasicBlock> {
         let leads = |(_, insn): &(usize, &Instruction)| insn.leads;
@@ -177,8 +172,8 @@ impl Annotated {
         blocks.collect()
     }
 
-    /// The block to show at each instruction: of those that end there, the
-    /// one with the most cycle counts, else the one that ran most often.
+    /// The block to show at each instruction: of those ending there, the one with the most cycle
+    /// counts, or else the most executed one.
     #[must_use]
     pub fn blocks_by_end(&self) -> Vec<Option<&Timed>> {
         let mut ending: Vec<Option<&Timed>> = vec![None; self.instructions.len()];
@@ -192,13 +187,13 @@ impl Annotated {
         ending
     }
 
-    /// How often its hottest instruction ran.
+    /// Executions of its hottest instruction.
     #[must_use]
     pub fn peak(&self) -> u64 {
         self.instructions.iter().filter_map(|insn| insn.count).max().unwrap_or(0)
     }
 
-    /// Instructions executed in it, as far as counted.
+    /// Instructions executed in it, of those counted.
     #[must_use]
     pub fn executed(&self) -> u64 {
         let counts = self.instructions.iter().filter_map(|insn| insn.count);

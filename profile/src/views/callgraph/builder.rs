@@ -30,6 +30,15 @@ pub(super) struct Builder {
     /// The context that runs, by frame.
     running: ByThread<Frames<usize>>,
     deepest: usize,
+    /// Threads with their outermost function, for stacks without an entry.
+    outermost: ByThread<Outermost>,
+}
+
+/// The outermost function of a thread, and its empty stacks so far: no call was open.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outermost {
+    function: Option<usize>,
+    empty: u64,
 }
 
 /// Where a branch leads to and comes from.
@@ -61,7 +70,26 @@ impl Builder {
             ends: Vec::new(),
             running: ByThread::default(),
             deepest: 0,
+            outermost: ByThread::default(),
         }
+    }
+
+    /// Counts empty stacks for the outermost functions of their threads.
+    fn count_empty(&mut self) {
+        for (_, Outermost { function, empty }) in std::mem::take(&mut self.outermost) {
+            if empty > 0 {
+                let node = self.tree.child(ROOT, function.unwrap_or(NOBODY));
+                self.tree.own(node, empty);
+                self.tree.moved(node, empty);
+            }
+        }
+    }
+
+    fn outermost_of_thread(&mut self, stack: &Cleaned<'_>) -> &mut Outermost {
+        if self.outermost.len() >= THREADS && !self.outermost.contains_key(&stack.thread) {
+            self.count_empty();
+        }
+        self.outermost.entry(stack.thread).or_default()
     }
 
     /// A stack in call-stack mode.
@@ -118,7 +146,13 @@ impl Builder {
                 path.extend([function(to), function(ip)]);
             }
             (Some(addr), _) | (None, Some(addr)) => path.push(function(addr)),
-            (None, None) => return,
+            (None, None) => {
+                add(&mut self.outermost_of_thread(stack).empty, weight);
+                return;
+            }
+        }
+        if let Some(outermost) = path.first().filter(|_| whole && !frames.is_empty()) {
+            self.outermost_of_thread(stack).function.get_or_insert(*outermost);
         }
         let mut node = ROOT;
         if !whole {
@@ -290,12 +324,14 @@ impl Visit for Builder {
     }
 
     fn next_recording(&mut self) {
+        self.count_empty();
         self.running.clear();
         self.before.clear();
         self.deepest = 0;
     }
 
-    fn finish(self, edges: Edges, Whole { quality, maps, .. }: Whole) -> CallGraph {
+    fn finish(mut self, edges: Edges, Whole { quality, maps, .. }: Whole) -> CallGraph {
+        self.count_empty();
         let Builder { mut tree, mut passage, snapshots, .. } = self;
         tree.add_up();
         passage.folded = tree.folded;

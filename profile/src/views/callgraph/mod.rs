@@ -1,23 +1,21 @@
-//! Who calls whom.
+//! The call graph.
 //!
-//! There are two ways to know, and the recording decides which:
+//! The recording determines which of two methods is used:
 //!
-//! - **Call stacks** (`record -j stack`, `perf record --call-graph lbr`): each
-//!   stack holds the calls that were open at one moment. A frame is named by
-//!   the place it calls from, the innermost by where execution stood; `own`
-//!   counts stacks. Hardware loses the outermost calls when there are more than
-//!   records; such a stack stands below [`MISSING`], unless it can be joined to
-//!   the one before (*stitched*). A tail call leaves the caller's record in
-//!   place of its own: in the middle of a stack the function that it went to is
-//!   still right, because it is where the next call comes from; innermost it is
-//!   right only where the recording says where execution stood. Frames that
-//!   longjmp left behind stay on the stack until returns use them up.
-//! - **All branches**, or all calls and returns: they are replayed, and the
-//!   stack is known after each; `own` counts branches. A return closes the call
-//!   that it goes behind, and those inside it. A jump to the first address of
-//!   another function is a tail call: that function takes the caller's place. A
-//!   jump into the middle of a function that is open further out is a longjmp
-//!   to it, to its innermost frame where it is open several times. Both need
+//! - **Call stacks** (`record -j stack`, `perf record --call-graph lbr`): each stack holds the
+//!   calls that were open at one moment. The call's address names a frame, the sampled address the
+//!   innermost one; `own` counts stacks. With more calls than records, hardware loses the outermost
+//!   ones; such a stack is placed below [`MISSING`], unless it can be joined to the previous one
+//!   (*stitched*). A tail call leaves the caller's record and adds none. In the middle of a stack,
+//!   the function reached by it is still right, because the next call comes from there; the
+//!   innermost frame is right only if the recording has the sampled address. Frames skipped by
+//!   longjmp stay on the stack until returns remove them.
+//! - **All branches**, or all calls and returns: they are replayed, so the stack is known after
+//!   each; `own` counts branches. A return closes the call before its target, and the calls inside
+//!   it. A jump to the first address of another function is a tail call: that function replaces the
+//!   caller. A jump into the middle of a function that is open further out is a longjmp, to its
+//!   innermost frame if it is open several times. Both need symbols. A call of the next instruction
+//!   does not count as a call.
 //!   symbols. A call of the next instruction is none.
 
 mod builder;
@@ -46,7 +44,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The word for it.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,31 +54,28 @@ impl Unit {
     }
 }
 
-/// What happened on the way.
+/// Counts of special cases during the analysis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passage {
     /// Stacks with more calls than records.
     pub truncated: u64,
-    /// Stacks with outer calls missing, truncated or used up, that reach the
-    /// outermost call by what was joined to them.
+    /// Stacks with outer calls missing that reach the outermost call after stitching.
     pub completed: u64,
-    /// Those that became longer, but not whole.
+    /// Stacks that stitching made longer, but not complete.
     pub lengthened: u64,
-    /// Stacks with returns that outran the recorded calls: outer frames are
-    /// missing.
+    /// Stacks with more returns than recorded calls: outer frames are missing.
     pub underflow: u64,
-    /// Tail calls, replayed.
+    /// Replayed tail calls.
     pub tail_calls: u64,
-    /// Frames left by a longjmp, replayed.
+    /// Frames left by a longjmp, in replay.
     pub unwound: u64,
-    /// Returns whose call was not seen, replayed.
+    /// Returns whose call was not recorded, in replay.
     pub unseen_calls: u64,
-    /// Returns to no open call, replayed.
+    /// Returns to no open call, in replay.
     pub unmatched: u64,
-    /// Branches of unknown type, replayed as jumps: calls and returns may be
-    /// among them.
+    /// Branches of unknown type, replayed as jumps: they may include calls and returns.
     pub untyped: u64,
-    /// Frames too deep for a place of their own.
+    /// Frames too deep for a node of their own.
     pub folded: u64,
     /// Stacks that hold neither calls in call-stack mode nor calls and returns.
     pub unusable: u64,
@@ -89,18 +84,17 @@ pub struct Passage {
 /// Callers and callees.
 #[derive(Debug)]
 pub struct CallGraph {
-    /// Calling contexts; the first is the root, and each comes after its
-    /// parent.
+    /// Calling contexts; the first is the root, and parents come before their children.
     pub nodes: Vec<Node>,
     /// Functions.
     pub functions: Vec<Function>,
-    /// What is counted.
+    /// The unit of the counts.
     pub unit: Unit,
-    /// What happened on the way.
+    /// Counts of special cases.
     pub passage: Passage,
-    /// How good the data are.
+    /// Quality of the data.
     pub quality: Quality,
-    /// Every branch was replayed.
+    /// Whether every branch was replayed.
     pub complete: bool,
     /// Taken branches, or open calls of all stacks.
     pub entries: u64,
@@ -110,35 +104,35 @@ pub struct CallGraph {
     pub maps: Maps,
 }
 
-/// A function with what it did anywhere.
+/// Sums for a function over all contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     /// The function, by index.
     pub function: usize,
-    /// Counted in itself.
+    /// Counted in the function itself.
     pub own: u64,
-    /// Counted in it and in what it called, a recursion once.
+    /// Counted in it and its callees; a recursion counts once.
     pub total: u64,
-    /// Calls of it.
+    /// Calls to it.
     pub calls: u64,
 }
 
-/// Builds the call graph of recordings. `stitch` joins truncated stacks to
-/// earlier ones. Functions are told apart by their names while stacks are read:
-/// other [sources](Maps::set_sources) of these have to be set before.
+/// Builds the call graph of recordings. `stitch` joins truncated stacks to earlier ones. Functions
+/// are identified by name while stacks are read, so other [sources](Maps::set_sources) of names
+/// must be set before.
 #[must_use]
 pub fn counter(stitch: bool) -> Counter<impl View<Table = CallGraph>> {
     Counter::of(Walk::new(Builder::new(stitch)))
 }
 
 impl CallGraph {
-    /// All that was counted.
+    /// The sum of all counts.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.nodes.first().map_or(0, |root| root.total)
     }
 
-    /// The functions with the most in and below them first.
+    /// The functions, by descending total.
     #[must_use]
     pub fn sums(&self) -> Vec<Sum> {
         let mut sums: Vec<Sum> =
@@ -155,7 +149,7 @@ impl CallGraph {
                 *open = open.saturating_sub(1);
                 return;
             }
-            // Inside itself it was counted already.
+            // A recursive call is already counted.
             if *open == 0
                 && let Some(sum) = sums.get_mut(node.function)
             {
@@ -168,7 +162,7 @@ impl CallGraph {
         sums
     }
 
-    /// The contexts below each, those with the most first.
+    /// The children of each context, by descending total.
     #[must_use]
     pub fn children(&self) -> Vec<Vec<usize>> {
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
@@ -183,8 +177,8 @@ impl CallGraph {
         children
     }
 
-    /// Calls `visit` at each context but the root: with `true` before those
-    /// below it, with `false` after them.
+    /// Calls `visit` for each context except the root: with `true` before its children, with
+    /// `false` after them.
     fn visit(&self, mut visit: impl FnMut(&Node, bool)) {
         let children = self.children();
         let below = |at: usize| children.get(at).map(Vec::as_slice).unwrap_or_default();
@@ -199,7 +193,7 @@ impl CallGraph {
         }
     }
 
-    /// The functions from the outermost to this context.
+    /// The functions from the outermost one to this context.
     #[must_use]
     pub fn path(&self, node: usize) -> Vec<usize> {
         let mut path = Vec::new();
@@ -212,9 +206,8 @@ impl CallGraph {
         path
     }
 
-    /// The same, the other way round: below each function those that called
-    /// it, with what was counted in the function itself. Paths are followed 64
-    /// frames out.
+    /// The inverted tree: below each function its callers, with the counts of the function itself.
+    /// Paths are limited to 64 frames.
     #[must_use]
     pub fn inverted(&self) -> CallGraph {
         const FRAMES: usize = 64;

@@ -1,18 +1,17 @@
-//! How much two call graphs agree.
+//! The similarity of two call graphs.
 
 use std::collections::HashMap;
 
 use super::CallGraph;
 use super::tree::ROOT;
 
-/// The share (0 to 1) of stacks that two call graphs have on the same paths:
-/// for each path from the outermost function to the innermost the smaller of
-/// its two shares, added up. 1 means that every stack of one stands in the
-/// other, as often; a stack with callers missing is on no path of the truth.
+/// The share (0 to 1) of stacks that two call graphs have on the same paths: for each path from the
+/// outermost to the innermost function, the smaller of its two shares, summed. 1 means that both
+/// have the same stacks with the same shares; a stack with missing callers matches no path of the
+/// truth.
 ///
-/// A replay counts the stacks after each call and return, as call-stack mode
-/// draws them; stacks without an open call are in neither. `None` where one of
-/// the two has no stack.
+/// A replay counts the stack after each call and return, as call-stack mode samples it; stacks
+/// without an open call are in neither. `None` if one of the two has no stack.
 #[must_use]
 pub fn score(ours: &CallGraph, truth: &CallGraph) -> Option<f64> {
     let moves = |graph: &CallGraph| graph.nodes.iter().map(|node| node.moves as f64).sum::<f64>();
@@ -29,7 +28,7 @@ pub fn score(ours: &CallGraph, truth: &CallGraph) -> Option<f64> {
             Some(((node.parent?, label), at))
         })
         .collect();
-    // Contexts come after those that they were called from.
+    // Parents come before their children.
     let mut same: Vec<Option<usize>> = vec![None; ours.nodes.len()];
     if let Some(root) = same.first_mut() {
         *root = Some(ROOT);

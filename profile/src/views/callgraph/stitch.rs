@@ -1,78 +1,72 @@
-//! Joining a stack whose outer calls are missing to what the thread's stack
-//! before still showed.
+//! Adds missing outer calls to a stack, from the thread's previous stack.
 //!
-//! A ring of 32 records keeps the innermost 32 frames. If the stack before
-//! showed frames further out, and the outermost records of the truncated one
-//! stand in it too, then these frames are most likely still there: perf's
-//! `--stitch-lbr`. Records of one frame are the same where both addresses
-//! are; where the recording says which slot of the ring each record stood in
-//! (`hw_idx`), the slot has to be the same too, which tells the rounds of a
-//! recursion apart up to whole rings. Where several places fit, the one with
-//! the longest run of equal records counts, and of those the one that leaves
-//! most of what had left the ring before where it was.
+//! A ring of 32 records keeps the innermost 32 frames. If the previous stack had frames further
+//! out, and also contains the outermost records of the truncated one, these frames are most likely
+//! still there: perf's `--stitch-lbr`. Records of one frame are the same if both addresses are; if
+//! the recording has the ring slot of each record (`hw_idx`), the slot must be the same too, which
+//! tells rounds of a recursion apart up to a multiple of the ring size. Of several matches, the one
+//! with the longest run of equal records is used, and of those the one that moves the frames
+//! already lost from the ring the least.
 //!
-//! perf stops there. Once returns have used up a ring that had overflowed,
-//! the records of the outer calls never come back, and every later stack
-//! lacks them although it is not full. Our recordings say so (underflow): such
-//! a stack is joined in the same way or, where none of its records is left
-//! from before, to the nearest frame whose function makes its outermost call.
+//! perf stops there. After returns have emptied a ring that had overflowed, the records of the
+//! outer calls never come back, and every later stack lacks them although it is not full. Our
+//! recordings mark such stacks (underflow): they are joined in the same way or, if none of their
+//! records remain from before, to the nearest frame whose function makes the outermost call.
 
-/// A call that is open.
+/// An open call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Where it was made.
+    /// The address of the call.
     pub(super) from: u64,
-    /// Where it went.
+    /// Its target.
     pub(super) to: u64,
-    /// The function that made it.
+    /// The calling function.
     pub(super) caller: usize,
-    /// The function that it went to.
+    /// The called function.
     pub(super) callee: usize,
 }
 
-/// Records that have to be the same where nobody knows their slots, as far as
-/// there are so many.
+/// Records that must match if slots are unknown, as far as there are that many.
 const SAME: usize = 2;
 
-/// What of a stack is missing.
+/// Why frames of a stack are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// Nothing.
+    /// None is missing.
     Nothing,
-    /// There are more calls than records.
+    /// More calls than records.
     Truncated,
-    /// Returns have used up what was left of a truncated one.
+    /// Returns have removed what remained of a truncated stack.
     Underflow,
 }
 
 /// The last stack of a thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Before {
-    /// Innermost first, frames that were joined to it included.
+    /// Innermost first, including frames joined to it.
     frames: Vec<Frame>,
     hw_idx: Option<u64>,
-    /// How many of the frames were in the ring.
+    /// Number of the frames in the ring.
     visible: usize,
-    /// It reaches to the outermost frame.
+    /// Whether it reaches the outermost frame.
     whole: bool,
 }
 
-/// What became of a stack.
+/// The result of stitching a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stitched {
-    /// It was not truncated.
+    /// The stack was not truncated.
     Whole,
-    /// It reaches to the outermost frame now.
+    /// It now reaches the outermost frame.
     Completed,
-    /// It is longer than it was, but the stack before was not whole either.
+    /// It is longer, but the previous stack was incomplete too.
     Longer,
-    /// Nothing fits.
+    /// No match.
     Alone,
 }
 
 impl Before {
-    /// Takes the thread's next stack, innermost frame first, and makes it
-    /// longer where it can.
+    /// Adds the thread's next stack, innermost frame first, and extends it if possible.
     pub(super) fn stitch(
         &mut self,
         frames: &mut Vec<Frame>,
@@ -104,11 +98,11 @@ impl Before {
         result
     }
 
-    /// Where in the stack before the frames outside the outermost record begin.
+    /// The index in the previous stack after which the missing outer frames start.
     fn find(&self, frames: &[Frame], hw_idx: Option<u64>) -> Option<usize> {
         let depth = frames.len();
         let outermost = depth.checked_sub(1)?;
-        // Slots count round the ring, which a truncated stack fills.
+        // Slots wrap around the ring, which a truncated stack fills.
         let slot = |hw_idx: u64, index: usize| {
             (i128::from(hw_idx) - index as i128).rem_euclid(depth as i128)
         };
@@ -138,12 +132,12 @@ impl Before {
     fn calling(&self, frames: &[Frame]) -> Option<usize> {
         let caller = frames.last()?.caller;
         let open = self.frames.iter().enumerate().filter(|(_, frame)| frame.callee == caller);
-        // The frame itself is the one outside the outermost record.
+        // That frame is the one outside the outermost record.
         open.map(|(at, _)| at).min_by_key(|at| at.abs_diff(self.visible))
     }
 }
 
-/// Frames of a stitched stack at most.
+/// Maximum number of frames in a stitched stack.
 const MOST: usize = 1024;
 
 #[cfg(test)]
@@ -154,8 +148,8 @@ mod tests {
         Frame { from: call, to: call + 1, caller: call as usize, callee: call as usize + 1 }
     }
 
-    /// 39 rounds of a recursion and what began it; then five rounds more, of
-    /// which the ring shows 32.
+    /// 39 rounds of a recursion and its first caller; then five more rounds, of which the ring
+    /// holds 32.
     #[test]
     fn slots_count_the_rounds_of_a_recursion() {
         let stitched = |slots: Option<(u64, u64)>| {
@@ -169,10 +163,10 @@ mod tests {
             assert_eq!(now.last(), Some(&frame(1)));
             now.len()
         };
-        // The 40th call stands in slot 8 if the first stands in slot 1.
+        // The 40th call has slot 8 if the first has slot 1.
         assert_eq!(stitched(Some((8, 13))), 45);
         assert_eq!(stitched(Some((8, 5))), 37);
-        // Nobody knows: it is taken for as deep as before.
+        // Without slots, the depth is assumed to be unchanged.
         assert_eq!(stitched(None), 40);
     }
 
@@ -189,12 +183,12 @@ mod tests {
         assert_eq!(now.len(), 52);
     }
 
-    /// Returns used the ring up: the function that calls is still open.
+    /// Returns emptied the ring: the calling function is still open.
     #[test]
     fn what_is_left_of_an_overflow_hangs_on_its_function() {
         let open: Vec<Frame> = (0..10).rev().map(frame).collect();
         let mut before = Before { frames: open, hw_idx: None, visible: 1, whole: true };
-        // Made by the function that call 4 went to.
+        // Called by the target function of call 4.
         let call = Frame { from: 999, to: 1000, caller: 5, callee: 50 };
         let mut now = vec![call];
         assert_eq!(before.stitch(&mut now, None, Missing::Underflow), Stitched::Completed);

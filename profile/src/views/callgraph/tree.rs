@@ -1,36 +1,38 @@
-//! The tree of calling contexts: a node for each way to come into a function.
+//! The tree of calling contexts: one node per path to a function.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use crate::clean::add;
-use crate::code::maps::{Location, Maps, Named};
+use crate::code::maps::{Location, Maps, Named, Within};
 use crate::index::Product;
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Product>>;
 
-/// Frames of a path that are told apart: deeper ones count for the last.
+/// Maximum depth of nodes; deeper frames are counted at the last.
 pub const DEEPEST: u32 = 1024;
-/// Nodes at most: what needs more counts for the caller.
+/// Maximum number of nodes; further contexts are counted at their caller.
 pub const MOST_NODES: usize = 1 << 20;
 
-/// A function, or what stands for one.
+/// A function, or a placeholder for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name, where there is one.
+    /// Its name, if known.
     pub name: Option<String>,
-    /// Its first address, in the first process that ran it. Without a name:
-    /// the address that was seen. `None` where it was recorded by its symbol.
+    /// Its first address, in the first process that ran it. Without a name, the recorded address.
+    /// `None` if it was recorded by symbol.
     pub addr: Option<u64>,
-    /// Where that lies; `None` for what stands for callers that are missing.
+    /// The location of that; `None` for the placeholder of missing callers.
     pub location: Option<Location>,
+    /// The file of code without a name, and the byte of it: `libc.so.6+0x26110`.
+    pub place: Option<String>,
 }
 
 impl Function {
-    /// How people read it.
+    /// The text to print.
     #[must_use]
     pub fn label(&self) -> String {
-        match (&self.name, self.location) {
+        match (self.name.as_ref().or(self.place.as_ref()), self.location) {
             (Some(name), _) => name.clone(),
             (None, Some(_)) => {
                 self.addr.map_or_else(|| UNKNOWN.to_owned(), |addr| format!("{addr:#x}"))
@@ -40,10 +42,10 @@ impl Function {
     }
 }
 
-/// Stands for functions that a recording without addresses does not name.
+/// Placeholder for unnamed functions in a recording without addresses.
 pub(super) const UNKNOWN: &str = "[unknown]";
 
-/// Stands for callers that the recording does not have.
+/// Placeholder for callers that the recording lacks.
 pub const MISSING: &str = "[callers missing]";
 
 /// A calling context.
@@ -51,22 +53,20 @@ pub const MISSING: &str = "[callers missing]";
 pub struct Node {
     /// The function, by index.
     pub function: usize,
-    /// The context it was called from; `None` for the root alone.
+    /// The calling context; `None` only for the root.
     pub parent: Option<usize>,
-    /// What was counted while it ran: stacks whose innermost frame it is, or
-    /// branches that it took.
+    /// Counted while it ran: stacks with it as their innermost frame, or branches taken in it.
     pub own: u64,
-    /// `own` and that of everything it called.
+    /// `own` plus the totals of its callees.
     pub total: u64,
-    /// Calls that led here, where calls were recorded.
+    /// Calls to it, if calls were recorded.
     pub calls: u64,
-    /// Calls and returns that ended here: what a recording in call-stack mode
-    /// draws from.
+    /// Calls and returns that ended here: the moments that call-stack mode can sample.
     pub(crate) moves: u64,
     depth: u32,
 }
 
-/// Contexts and functions as they come.
+/// The contexts and functions so far.
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
@@ -80,14 +80,14 @@ pub(super) struct Tree {
     pub(super) folded: u64,
 }
 
-/// The node above all others.
+/// The root node.
 pub(super) const ROOT: usize = 0;
-/// The function that stands for callers that are missing.
+/// The function index that represents missing callers.
 pub(super) const NOBODY: usize = 0;
 
 impl Tree {
     pub(super) fn new() -> Tree {
-        let nobody = Function { name: None, addr: None, location: None };
+        let nobody = Function { name: None, addr: None, location: None, place: None };
         Tree {
             nodes: vec![Node::default()],
             children: Map::default(),
@@ -99,7 +99,7 @@ impl Tree {
         }
     }
 
-    /// The function at an address, and how far into it that is.
+    /// The function at an address, and the offset in it.
     pub(super) fn function(&mut self, maps: &mut Maps, space: u32, addr: u64) -> (usize, u64) {
         if let Some(&known) = self.by_address.get(&(space, addr)) {
             return known;
@@ -122,7 +122,10 @@ impl Tree {
         if function == next {
             let addr = maps.address_of(start, addr.wrapping_sub(offset));
             self.named.push(name.is_some());
-            self.functions.push(Function { name, addr, location: Some(start) });
+            let offset = maps.file_offset(start).filter(|_| name.is_none());
+            let place =
+                offset.map(|offset| format!("{}+{offset:#x}", Within::name_of(maps, start)));
+            self.functions.push(Function { name, addr, location: Some(start), place });
         }
         self.by_address.insert((space, addr), (function, offset));
         (function, offset)
@@ -175,10 +178,10 @@ impl Tree {
         }
     }
 
-    /// Adds what each context called up.
+    /// Adds the counts of callees to each context.
     pub(super) fn add_up(&mut self) {
         let mut totals: Vec<u64> = self.nodes.iter().map(|node| node.own).collect();
-        // A context comes after the one that it was called from.
+        // Parents come before their children.
         for (at, node) in self.nodes.iter().enumerate().rev() {
             let total = totals.get(at).copied().unwrap_or(0);
             if let Some(sum) = node.parent.and_then(|parent| totals.get_mut(parent)) {

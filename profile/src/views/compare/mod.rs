@@ -1,10 +1,9 @@
 //! Two recordings side by side: what changed from one build to the next, and
 //! whether that is more than chance.
 //!
-//! **What a row is.** A place that branches come from. In files whose build is
-//! the same it is the byte of the file; in others the function and the line of
-//! it, counted from the line that the function begins at, so that code which
-//! moved as a whole is the same code. See [`By`].
+//! **Rows.** A row is a place that branches come from. In files of the same build
+//! it is the byte of the file; in others the function, matched by name, and the
+//! line in it if the function has the same lines on both sides. See [`By`].
 //!
 //! **What is measured.** [`Measure`]: the share of all branches, how often they
 //! were mispredicted, the median cycles of the blocks that end there; and for the
@@ -22,11 +21,15 @@
 //! against all branches and against the median row too, and the weaker finding
 //! counts.
 //!
-//! Recordings are read twice: once for what there is on either side, once to
-//! count the rows that both have.
+//! A share that only one side has is 0 on the other, and tested like any other; its
+//! value there is absent. [`Total`] compares the totals.
+//!
+//! Recordings are read twice: once for the places of either side, once to
+//! count the rows.
 
 mod matching;
 mod significance;
+mod total;
 mod walks;
 
 use crate::clean::interval::{Clusters, MIN_STACKS};
@@ -35,9 +38,10 @@ use crate::code::maps::{Location, Maps};
 use crate::views::loops::{Loop, Loops};
 
 pub use matching::By;
+pub use total::{NotComparable, Total, Unit};
 pub use walks::{Looked, StackSums, counter, looker};
 
-use matching::{Matched, match_places};
+use matching::{Matched, Places, match_places};
 
 /// What is compared of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +67,8 @@ pub struct Change {
     pub after: Option<f64>,
     /// The ratio that is tested, by stack, and the stacks that have the place.
     ratio: [(Clusters, u64); 2],
-    /// How probable a difference as large as this is where there is none; `None`
-    /// where it is not tested: not on both sides, or in too few stacks.
+    /// The probability of a difference as large as this if nothing changed; `None`
+    /// if it was not tested: too few stacks, or a value is absent that is not 0.
     pub p: Option<f64>,
     /// The same by Holm's correction, 0 to 1.
     pub adjusted: Option<f64>,
@@ -86,7 +90,14 @@ impl Change {
         (before > 0.0).then(|| after / before - 1.0)
     }
 
-    /// There is more of it, significantly.
+    /// The value rose and yet less than that of other rows, whose ratio is `common`,
+    /// or fell and yet less.
+    fn is_against(&self, common: f64) -> bool {
+        let (before, after) = (self.before.unwrap_or(0.0), self.after.unwrap_or(0.0));
+        (after > before) != (after > before * common)
+    }
+
+    /// There is more of it, significantly. A new row is.
     #[must_use]
     pub fn is_worse(&self) -> bool {
         self.significant && self.after > self.before
@@ -179,10 +190,19 @@ pub struct Rows {
     medians: [Vec<Option<u32>>; 2],
 }
 
+impl Rows {
+    /// The paths of the files that both sides have, in pairs.
+    #[must_use]
+    pub fn files(&self) -> &[[String; 2]] {
+        &self.matched.files
+    }
+}
+
 /// Finds the places that both sides have.
 pub fn rows(before: &mut Looked, after: &mut Looked, by: Option<By>) -> Rows {
     let places = [before.places(), after.places()];
-    let matched = match_places([&mut before.maps, &mut after.maps], &places, by);
+    let maps = [&mut before.maps, &mut after.maps];
+    let matched = match_places(maps, &places, by, Places::Branches);
     let rows = matched.rows.len();
     let [a, b] =
         [(&*before, 0), (&*after, 1)].map(|(side, at)| side.cycles_of(matched.of_place(at), rows));
@@ -235,7 +255,8 @@ impl Comparison {
             loops.loops.iter().map(|one| (one.location, one.head)).collect::<Vec<_>>()
         };
         let places = [heads(before), heads(after)];
-        let matched = match_places([&mut before.maps, &mut after.maps], &places, by);
+        let maps = [&mut before.maps, &mut after.maps];
+        let matched = match_places(maps, &places, by, Places::Loops);
         let mut rows = matched.rows.clone();
         for row in &mut rows {
             row.changes = vec![Change::new(Measure::Trips, [None; 2], Default::default())];
@@ -260,11 +281,17 @@ impl Comparison {
         self.rows.extend(rows);
     }
 
-    /// Tests every measure of every row, at a level: 0.01 is 1 %.
+    /// Tests every measure of every row, at a level: 0.01 is 1%.
     pub fn test(&mut self, level: f64) {
         let common = self.common_ratio();
         for change in self.rows.iter_mut().flat_map(|row| &mut row.changes) {
-            let (Some(before), Some(after)) = (change.before, change.after) else { continue };
+            let is_absent = match change.measure {
+                Measure::Share => change.before.or(change.after).is_none(),
+                _ => change.before.is_none() || change.after.is_none(),
+            };
+            if is_absent {
+                continue;
+            }
             let [(a, in_a), (b, in_b)] = change.ratio;
             let enough = match change.measure {
                 Measure::Share => in_a.saturating_add(in_b) >= MIN_STACKS,
@@ -277,7 +304,9 @@ impl Comparison {
             let plain = || significance::of_ratios(&a, &b, stacks);
             change.p = match change.measure {
                 // One median is no change, however their cycles lie.
-                Measure::Cycles if before == after => Some(1.0),
+                Measure::Cycles if change.before == change.after => Some(1.0),
+                // Other places changed, and this one the other way or not at all.
+                Measure::Share if change.is_against(common) => Some(1.0),
                 Measure::Share => {
                     Some(plain().max(significance::of_counts(&a, &b, common, stacks)))
                 }

@@ -4,14 +4,13 @@ use super::Change;
 use crate::clean::interval::Clusters;
 use crate::views::cycles::Cycles;
 
-/// How probable ratios as far apart as these are if there is one ratio, both
-/// tails. `stacks` are those that tell how far stacks disagree.
+/// The two-sided probability of two ratios at least this far apart if the true ratios are equal.
+/// `stacks` is the number of stacks from which the variance is estimated.
 ///
-/// Counts are divided by how many entries are worth one independent draw, moved
-/// half a draw towards each other (Yates), and held against one ratio by the
-/// likelihood ratio, whose root is taken for Student's t: unlike a normal
-/// approximation of the difference it holds far out in the tail, where a
-/// correction for many rows asks.
+/// Counts are divided by the number of entries per independent draw, moved towards each other by
+/// half a draw (Yates), and tested against one common ratio by the likelihood ratio, whose root is
+/// taken as Student's t. Unlike a normal approximation of the difference, this holds far out in the
+/// tail, which a correction for many rows needs.
 pub(super) fn of_ratios(a: &Clusters, b: &Clusters, stacks: u64) -> f64 {
     let worth = entries_a_draw(a, b, |of, ratio| of.x as f64 * ratio * (1.0 - ratio));
     let [xa, ya, xb, yb] = [a.x, a.y, b.x, b.y].map(|sum| sum as f64 / worth);
@@ -26,7 +25,7 @@ pub(super) fn of_ratios(a: &Clusters, b: &Clusters, stacks: u64) -> f64 {
     tails(parts.into_iter().map(likelihood).sum(), stacks)
 }
 
-/// The same of counts (y) that grew by `common` where nothing changed.
+/// The same for counts (y) that grow by the factor `common` if nothing changed.
 pub(super) fn of_counts(a: &Clusters, b: &Clusters, common: f64, stacks: u64) -> f64 {
     let worth = entries_a_draw(a, b, |of, _| of.y as f64);
     let [ya, yb] = [a.y, b.y].map(|sum| sum as f64 / worth);
@@ -37,9 +36,8 @@ pub(super) fn of_counts(a: &Clusters, b: &Clusters, common: f64, stacks: u64) ->
     tails([(ya, expected), (yb, sum - expected)].into_iter().map(likelihood).sum(), stacks)
 }
 
-/// Of how many entries each draw consists: by how much the variance between the
-/// stacks of each side is larger than that of independent entries; never less
-/// than one. Where no entry differs from the others each stack is one draw.
+/// The number of entries per draw: the variance between the stacks of each side, divided by that of
+/// independent entries; at least one. If all entries are alike, each stack is one draw.
 fn entries_a_draw(a: &Clusters, b: &Clusters, alone: impl Fn(&Clusters, f64) -> f64) -> f64 {
     let (mut found, mut independent) = (0.0, 0.0);
     for of in [a, b] {
@@ -54,29 +52,29 @@ fn entries_a_draw(a: &Clusters, b: &Clusters, alone: impl Fn(&Clusters, f64) -> 
     worth.max(1.0)
 }
 
-/// Half a draw closer to what is expected of the first, and not beyond.
+/// Moves the first half a draw closer to its expected value, but not beyond.
 fn closer((ya, yb): (f64, f64), expected: f64) -> (f64, f64) {
     let off = expected - ya;
     let by = off.abs().min(0.5).copysign(off);
     (ya + by, yb - by)
 }
 
-/// What a count adds to twice the logarithm of the likelihood ratio.
+/// The term that a count adds to twice the logarithm of the likelihood ratio.
 fn likelihood((count, expected): (f64, f64)) -> f64 {
     if count > 0.0 && expected > 0.0 { 2.0 * count * (count / expected).ln() } else { 0.0 }
 }
 
-/// Both tails of Student's distribution beyond the root of a likelihood ratio,
-/// by Wallace's approximation (Annals of Mathematical Statistics 30, 1959).
+/// The two-sided tail of Student's distribution beyond the root of a likelihood ratio, by Wallace's
+/// approximation (Annals of Mathematical Statistics 30, 1959).
 fn tails(ratio: f64, stacks: u64) -> f64 {
     let n = stacks.saturating_sub(2).max(1) as f64;
     let normal = (n * (ratio.max(0.0) / n).ln_1p()).sqrt() * (8.0 * n + 1.0) / (8.0 * n + 3.0);
     2.0 * upper_tail(normal)
 }
 
-/// The upper tail of the normal distribution, by Abramowitz and Stegun 26.2.11
-/// and, where that would cancel, the continued fraction of 26.2.14.
-fn upper_tail(z: f64) -> f64 {
+/// The upper tail of the normal distribution, by Abramowitz and Stegun 26.2.11 and, to avoid
+/// cancellation, the continued fraction of 26.2.14.
+pub(super) fn upper_tail(z: f64) -> f64 {
     let density = (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt();
     if z > 2.0 {
         return density / (1..=100).rev().fold(z, |rest, n| z + f64::from(n) / rest);
@@ -86,8 +84,8 @@ fn upper_tail(z: f64) -> f64 {
     0.5 - density * terms.map(|(term, _)| term).sum::<f64>()
 }
 
-/// Gives changes, which all have a p, the one by Holm's correction, and says
-/// which are significant.
+/// Sets the p-values by Holm's correction for changes that all have a p, and marks the significant
+/// ones.
 pub(super) fn adjust(changes: &mut [&mut Change], level: f64) {
     changes.sort_by(|a, b| a.p.unwrap_or(1.0).total_cmp(&b.p.unwrap_or(1.0)));
     let (mut left, mut last) = (changes.len() as f64, 0.0f64);
@@ -99,8 +97,8 @@ pub(super) fn adjust(changes: &mut [&mut Change], level: f64) {
     }
 }
 
-/// The cycles that most nearly half of both sides together lie above, each side
-/// as much as the other; `None` where one has none.
+/// The cycle count that splits both sides together most nearly in half, with equal weight for each
+/// side; `None` if a side has none.
 pub(super) fn split(a: &Cycles, b: &Cycles) -> Option<u32> {
     let (n, m) = (a.n() as f64, b.n() as f64);
     if n == 0.0 || m == 0.0 {
@@ -110,7 +108,7 @@ pub(super) fn split(a: &Cycles, b: &Cycles) -> Option<u32> {
         a.iter().map(|(value, times)| (value, times as f64 / n)).collect();
     values.extend(b.iter().map(|(value, times)| (value, times as f64 / m)));
     values.sort_by_key(|(value, _)| *value);
-    // Of both sides together there are two halves.
+    // Both sides together have a total weight of two.
     let mut below = 0.0;
     let mut best = None;
     for run in values.chunk_by(|x, y| x.0 == y.0) {
@@ -123,7 +121,7 @@ pub(super) fn split(a: &Cycles, b: &Cycles) -> Option<u32> {
     best.map(|(value, _)| value)
 }
 
-/// The median; 1 of fewer than three, which say nothing of each other.
+/// The median; 1 for fewer than three ratios, which are too few to compare.
 pub(super) fn median(mut ratios: Vec<f64>) -> f64 {
     ratios.sort_by(f64::total_cmp);
     let (low, high) = (ratios.len().saturating_sub(1) / 2, ratios.len() / 2);
@@ -137,7 +135,7 @@ pub(super) fn median(mut ratios: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
-    /// Tables of the normal distribution, far out too.
+    /// Tables of the normal distribution, including its far tail.
     #[test]
     fn tails_of_the_normal_distribution() {
         for (z, tail) in [
@@ -152,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Tables of Student's distribution: 1 % of both tails.
+    /// Tables of Student's distribution: 1 %, two-sided.
     #[test]
     fn tails_of_students_distribution() {
         for (degrees, t) in [(10u64, 3.169f64), (30, 2.750), (1000, 2.581)] {
@@ -167,8 +165,8 @@ mod tests {
         sums
     }
 
-    /// 200 stacks of one entry each, 10 of 100 beside 30 of 100: with Yates'
-    /// correction 10.5 and 29.5, twice the logarithm of the ratio is 11.66.
+    /// 200 stacks of one entry each, 10 of 100 against 30 of 100: with Yates' correction 10.5 and
+    /// 29.5, twice the logarithm of the ratio is 11.66.
     #[test]
     fn independent_entries() {
         let side = |hits: usize| -> Vec<(u64, u64)> {
@@ -178,8 +176,8 @@ mod tests {
         assert!((5e-4..1.2e-3).contains(&p), "{p}");
     }
 
-    /// The same counts out of stacks whose ten entries are all alike are worth a
-    /// tenth, and no finding.
+    /// The same counts from stacks with ten identical entries each are worth a tenth, and not
+    /// significant.
     #[test]
     fn entries_that_are_alike() {
         let side = |hits: usize| -> Vec<(u64, u64)> {
@@ -189,7 +187,7 @@ mod tests {
         assert!(p > 0.3, "{p}");
     }
 
-    /// By hand: Holm's of 0.01, 0.02, 0.04 are 0.03, 0.04, 0.04.
+    /// By hand: Holm's values for 0.01, 0.02, 0.04 are 0.03, 0.04, 0.04.
     #[test]
     fn holm() {
         let change = |p| Change {

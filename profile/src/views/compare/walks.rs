@@ -1,5 +1,5 @@
-//! The two walks over a recording: the first finds its branches, the second
-//! counts their rows by stack.
+//! The two passes over a recording: the first finds its branches, the second counts their rows by
+//! stack.
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::{BlockQuality, Quality};
@@ -11,7 +11,7 @@ use crate::views::walk::{Edges, Step, Visit, Walk};
 
 use super::Rows;
 
-/// What the first walk found.
+/// The result of the first pass.
 #[derive(Debug)]
 pub struct Looked {
     edges: Edges,
@@ -21,21 +21,21 @@ pub struct Looked {
     pub taken: u64,
     /// Distinct ones.
     pub distinct: u64,
-    /// Those that are known to be predicted or not.
+    /// Branches with a known prediction.
     pub known: u64,
-    /// Those of them that were mispredicted.
+    /// Mispredicted branches.
     pub missed: u64,
-    /// Those with cycles.
+    /// Branches with cycles.
     pub timed: u64,
-    /// How good the data are.
+    /// Quality of the data.
     pub quality: Quality,
-    /// What kept straight code out.
+    /// Why fall-through ranges are missing.
     pub gaps: BlockQuality,
     /// Mappings and files, for names.
     pub maps: Maps,
 }
 
-/// Finds the branches of recordings, by a first walk over them.
+/// Finds the branches of recordings, in a first pass over them.
 #[must_use]
 pub fn looker() -> Counter<impl View<Table = Looked>> {
     Counter::of(Walk::new(First::default()))
@@ -69,20 +69,20 @@ impl Visit for First {
 
     fn finish(self, edges: Edges, whole: Whole) -> Looked {
         let First { cycles, known, missed, timed } = self;
-        let Whole { quality, gaps, maps } = whole;
+        let Whole { quality, gaps, maps, .. } = whole;
         let (taken, distinct) = edges.totals(&maps);
         Looked { edges, cycles, taken, distinct, known, missed, timed, quality, gaps, maps }
     }
 }
 
 impl Looked {
-    /// Where each branch comes from.
+    /// The source location of each branch.
     pub(super) fn places(&self) -> Vec<(Location, u64)> {
         let place = |from, space: u32| (self.maps.locate(space as usize, from), from);
         self.edges.list().iter().map(|edge| place(edge.from, edge.space)).collect()
     }
 
-    /// The cycles of each row, by the rows of the branches.
+    /// The cycles of each row, given the row of each branch.
     pub(super) fn cycles_of(&self, row_of: &[u32], rows: usize) -> Vec<Cycles> {
         let mut all = vec![Cycles::default(); rows];
         for (row, cycles) in row_of.iter().zip(&self.cycles) {
@@ -94,10 +94,10 @@ impl Looked {
     }
 }
 
-/// Sums over stacks of a row.
+/// Sums of a row over stacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
-    /// Stacks that have it.
+    /// Stacks that have the row.
     pub(super) stacks: u64,
     /// Taken there (y) of all branches (x).
     pub(super) taken: Clusters,
@@ -107,7 +107,7 @@ pub(super) struct Sums {
     pub(super) slow: Clusters,
 }
 
-/// What a row did in the stack at hand.
+/// Counts of a row in the current stack.
 #[derive(Clone, Copy, Debug, Default)]
 struct InStack {
     taken: u64,
@@ -126,8 +126,7 @@ pub struct StackSums {
 }
 
 impl StackSums {
-    /// The sums of a row; its share is of all stacks, whether they have it or
-    /// not.
+    /// The sums of a row; its share is of all stacks, including those without it.
     pub(super) fn row(&self, at: usize) -> Sums {
         let sums = self.rows.get(at).copied().unwrap_or_default();
         let Clusters { y, xy, yy, .. } = sums.taken;
@@ -135,8 +134,8 @@ impl StackSums {
     }
 }
 
-/// Counts rows by stack, by a second walk over the recordings of one side, 0 for
-/// the baseline, which takes the maps along.
+/// Counts rows by stack, in a second pass over the recordings of one side (0: baseline). Keeps the
+/// maps.
 pub fn counter(
     looked: &mut Looked,
     rows: &Rows,

@@ -1,5 +1,4 @@
-//! What the code bytes say about transitions: how their blocks run, and which
-//! branch each record is of.
+//! Code bytes of transitions: how their blocks run, and which branch each record belongs to.
 
 use super::counts::Space;
 use super::sites::{SiteSlot, Sites};
@@ -14,11 +13,11 @@ use crate::index::{self, BATCH, Index, load_all};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inside {
     pub(super) passed: Passed,
-    /// [`NONE`] where nobody asks for sites.
+    /// [`NONE`] if sites are not needed.
     pub(super) site: u32,
 }
 
-/// What the code bytes said about a block.
+/// The result of decoding a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Decoding {
     Runs,
@@ -27,16 +26,16 @@ pub(super) enum Decoding {
     Contradicts,
 }
 
-/// The conditional branches inside each block that has any.
+/// The conditional branches inside each block with any.
 #[derive(Debug, Default)]
 pub(super) struct Insides {
     all: Vec<Inside>,
-    /// Where those of each block end.
+    /// End index of each block's branches.
     ends: Vec<u32>,
 }
 
 impl Insides {
-    /// Those of a number.
+    /// The branches with this number.
     #[inline]
     pub(super) fn of(&self, number: u32) -> &[Inside] {
         let Some(at) = (number as usize).checked_sub(1) else { return &[] };
@@ -45,8 +44,8 @@ impl Insides {
         self.all.get(start..end(at)).unwrap_or_default()
     }
 
-    /// Adds those of a block: their number, which is 0 where there are none, and
-    /// where there are more than numbers.
+    /// Adds the branches of a block. Returns their number: 0 if there are none or all numbers are
+    /// in use.
     fn push(&mut self, inside: &[Inside]) -> u32 {
         let end = u32::try_from(self.all.len() + inside.len());
         let Some(end) = end.ok().filter(|_| !inside.is_empty()) else { return 0 };
@@ -56,29 +55,27 @@ impl Insides {
     }
 }
 
-/// What is known of a transition beside its counts.
+/// Data of a transition besides its counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decoded {
-    /// The first one with this branch and target; [`NONE`] for straight code
-    /// without its branch.
+    /// The first transition with this branch and target; [`NONE`] for a range without its branch.
     pub(super) edge: u32,
-    /// The branch, or what the code ends at; [`NONE`] where nobody asks.
+    /// The branch, or the end of the code; [`NONE`] if sites are not needed.
     pub(super) site: u32,
-    /// The conditional branches inside the block, by their number there; 0 where
-    /// there are none.
+    /// The number of the conditional branches inside the block; 0 if there are none.
     pub(super) insides: u32,
     pub(super) kind: Decoding,
 }
 
 impl Decoded {
-    /// It is known what the code before the branch did.
+    /// Whether the code before the branch is known.
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
         self.kind == Decoding::Runs
     }
 }
 
-/// The site of an address that was recorded.
+/// The site of a recorded address.
 #[derive(Clone, Copy, Debug)]
 struct Name {
     space: Space,
@@ -98,25 +95,25 @@ impl Keyed for Name {
     }
 }
 
-/// Beside the number of a site, which is lower: branches are inside the block.
+/// Flag next to a site number, which is lower: the block contains branches.
 pub(super) const HAS_INSIDES: u32 = 1 << 31;
 
-/// Looks at the code of transitions.
+/// Decodes the code of transitions.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    /// Nobody asks for the sites.
+    /// Whether sites are not needed.
     pub(super) no_sites: bool,
-    /// By number of the transition.
+    /// By transition number.
     pub(super) list: Pieces<Decoded>,
-    /// The same of what each run asks for, so that it lies close together: the site,
-    /// and whether there is a branch [inside](HAS_INSIDES).
+    /// The part that each count needs, in compact form: the site, and whether there is a branch
+    /// [inside](HAS_INSIDES).
     pub(super) asked: Vec<u32>,
     pub(super) insides: Insides,
     pub(super) sites: Sites,
     names: Table<Name>,
-    /// The first with each branch and target.
+    /// The first transition of each branch and target.
     edges: Index,
-    /// The hash and the number there of those that come next.
+    /// The hash and number of the transitions to process next.
     found: Vec<(u32, u32)>,
 }
 
@@ -125,12 +122,12 @@ fn branch_hash((from, to, space): (u64, u64, Space)) -> u32 {
 }
 
 impl Decoder {
-    /// For those who ask for blocks alone.
+    /// For callers that need only blocks.
     pub(super) fn without_sites() -> Decoder {
         Decoder { no_sites: true, ..Decoder::default() }
     }
 
-    /// Looks at all of these that are new.
+    /// Decodes all new transitions.
     pub(super) fn catch_up(&mut self, slots: &Slots, maps: &mut Maps) {
         while self.list.len() < slots.len() {
             let begin = self.list.len();
@@ -146,11 +143,11 @@ impl Decoder {
         }
     }
 
-    /// Looks at the next of these.
+    /// Decodes the next transition.
     fn next(&mut self, number: u32, slots: &Slots, maps: &mut Maps) {
         let Some(TransitionSlot { key, .. }) = slots.get(number) else { return };
         let (kind, insides) = match key.block() {
-            Some(block) => self.block(block, maps),
+            Some(block) => self.block(block, key.is_ended(), maps),
             None => (Decoding::NoCode, 0),
         };
         let branch @ (from, to, space) = key.branch();
@@ -166,7 +163,7 @@ impl Decoder {
                     (edge, site) = (number, self.site(space, from, Some(to), maps));
                 }
             }
-        } else if kind == Decoding::Runs {
+        } else if kind == Decoding::Runs && !key.is_ended() {
             site = self.site(space, from, None, maps);
         }
         if !self.no_sites {
@@ -175,13 +172,12 @@ impl Decoder {
         self.list.push(Decoded { edge, site, insides, kind });
     }
 
-    /// Without what finds them: nobody will look for any.
+    /// Drops the hash tables: no more look-ups follow.
     pub(super) fn into_parts(self) -> (Pieces<Decoded>, Insides, Sites) {
         (self.list, self.insides, self.sites)
     }
 
-    /// The site of an address. A record of a fused compare and branch is of
-    /// the branch.
+    /// The site of an address. A record of a fused compare and branch belongs to the branch.
     fn site(&mut self, space: Space, from: u64, to: Option<u64>, maps: &mut Maps) -> u32 {
         if self.no_sites {
             return NONE;
@@ -210,12 +206,16 @@ impl Decoder {
         self.names.get(number).map(|name| name.site)
     }
 
-    /// What the code bytes say about a block, and what is inside.
-    fn block(&mut self, block: (u64, u32, Space), maps: &mut Maps) -> (Decoding, u32) {
+    /// Decodes a block, and the branches inside it. Of one that no branch `ended`, the last
+    /// instruction is inside.
+    fn block(&mut self, block: (u64, u32, Space), ended: bool, maps: &mut Maps) -> (Decoding, u32) {
         let (entry, len, space) = block;
         let exit = entry.wrapping_add(u64::from(len));
         match straight::decode(maps, space as usize, entry, exit) {
-            Straight::Runs(passed) => {
+            Straight::Runs(mut passed) => {
+                if ended {
+                    passed.extend(straight::conditional_at(maps, space as usize, exit));
+                }
                 let inside = passed.into_iter().map(|passed| Inside {
                     passed,
                     site: self.site(space, passed.from, None, maps),

@@ -1,4 +1,4 @@
-//! Counting branches and the straight code between them.
+//! Counts branches and the fall-through ranges between them.
 
 use super::blocks::{Decoder, HAS_INSIDES};
 use super::edges::Repeated;
@@ -9,11 +9,10 @@ use crate::read::stack::EntryFlags;
 
 pub(super) type Space = u32;
 
-/// Counts what branches did, and the straight code between them.
+/// Counts branch outcomes and the fall-through ranges between branches.
 #[derive(Debug, Default)]
 pub struct FlowCounts {
-    /// Nobody asks what each stack has of a branch: code is looked at when all is
-    /// counted.
+    /// Whether counts by stack are not needed: code is then decoded at the end.
     pub(super) no_clusters: bool,
     pub(super) transitions: Transitions,
     pub(super) decoder: Decoder,
@@ -21,26 +20,25 @@ pub struct FlowCounts {
 }
 
 impl FlowCounts {
-    /// For those who ask for branches alone: blocks are not kept, and take less
-    /// than half of the memory. What they say about branches stays.
+    /// For callers that need only branches: blocks are not kept, which saves more than half of the
+    /// memory. Blocks still count towards the branches inside them.
     pub(crate) fn without_blocks() -> FlowCounts {
         FlowCounts { transitions: Transitions::without_cycles(), ..FlowCounts::default() }
     }
 
-    /// For those who ask for blocks alone: the flow will have no sites.
+    /// For callers that need only blocks: the flow will have no sites.
     pub(crate) fn without_sites() -> FlowCounts {
         let decoder = Decoder::without_sites();
         FlowCounts { decoder, no_clusters: true, ..FlowCounts::default() }
     }
 
-    /// Without blocks, and for those who do not ask how sure the ratios of
-    /// branches are: each branch counts as if it had a stack of its own.
+    /// Without blocks, and without confidence intervals: each branch counts as if it were in a
+    /// stack of its own.
     pub(crate) fn without_clusters() -> FlowCounts {
         FlowCounts { no_clusters: true, ..FlowCounts::without_blocks() }
     }
 
-    /// Another one with nothing counted, for what a thread counts alone; `None`
-    /// where code is looked at meanwhile.
+    /// An empty one for another thread to count into; `None` if code is decoded during counting.
     pub(crate) fn part_of(&self) -> Option<FlowCounts> {
         let part = || match self.transitions.list.has_cycles() {
             true => FlowCounts::without_sites(),
@@ -60,8 +58,7 @@ impl FlowCounts {
         }
     }
 
-    /// Adds up how a stack that has a branch more than once differs from one for
-    /// each.
+    /// Sums the difference that stacks with a repeated branch make to the counts by stack.
     fn add_clusters(&mut self, stack: &Cleaned<'_>) {
         let found = self.transitions.found();
         let Decoder { list, asked, insides, sites, .. } = &mut self.decoder;
@@ -94,13 +91,13 @@ impl FlowCounts {
         sites.settle(stack.weight);
     }
 
-    /// What the newest branch of the last stack is counted at, by its number there.
+    /// The number at which the last stack's newest branch was counted.
     pub(crate) fn newest(&self) -> Option<u32> {
         self.transitions.found().last().map(|(_, number)| *number)
     }
 
-    /// Visits branches with the numbers that they are counted at, their spaces, their
-    /// addresses and how often they were taken, some of them more than once.
+    /// Visits branches with their number, address space, addresses and count, some of them more
+    /// than once.
     pub(crate) fn each_branch(&self, mut visit: impl FnMut(u32, Space, u64, u64)) {
         let Transitions { list, many, .. } = &self.transitions;
         for (number, slot) in (0..).zip(list.iter()).filter(|(_, slot)| slot.key.has_branch()) {
@@ -109,14 +106,23 @@ impl FlowCounts {
         }
     }
 
-    /// Takes in what a part counted at a number: our number of it.
+    /// Merges the count at a number of a part; returns our number.
     pub(crate) fn join_number(&mut self, part: &FlowCounts, number: u32) -> Option<u32> {
         self.transitions.join(&part.transitions, number)
     }
 
-    /// Counts straight code whose branches are counted elsewhere.
+    /// Counts a fall-through range whose branches are counted elsewhere.
     pub(crate) fn add_straight(&mut self, block: (u64, u32, Space), weight: u64, maps: &mut Maps) {
-        let Some(number) = self.transitions.number(Key::straight(block)) else { return };
+        self.add_code(Key::straight(block), weight, maps);
+    }
+
+    /// Counts straight-line code that no branch ended.
+    pub(crate) fn add_ended(&mut self, block: (u64, u32, Space), weight: u64, maps: &mut Maps) {
+        self.add_code(Key::ended(block), weight, maps);
+    }
+
+    fn add_code(&mut self, code: Key, weight: u64, maps: &mut Maps) {
+        let Some(number) = self.transitions.number(code) else { return };
         self.transitions.run(number, (EntryFlags(0), 0), weight);
         if !self.no_clusters {
             self.decoder.catch_up(&self.transitions.list, maps);

@@ -1,4 +1,4 @@
-//! What stacks have of a branch and one of its targets.
+//! Counts by stack for a branch and one of its targets.
 
 use std::collections::HashMap;
 
@@ -13,23 +13,23 @@ pub(super) struct MoreThere {
     pub(super) yy: u64,
 }
 
-/// What stacks have of targets that have a branch more than once.
+/// Sums for targets in stacks that contain a branch more than once.
 #[derive(Debug, Default)]
 pub(super) struct Repeated {
     /// By the first transition with this branch and target.
     pub(super) sums: HashMap<u32, MoreThere>,
-    /// Times taken in the stack at hand, and the branch.
+    /// Times taken in the current stack, and the branch.
     now: Few<(u64, u32)>,
 }
 
 impl Repeated {
-    /// It was taken in such a stack.
+    /// Counts a taken branch in such a stack.
     pub(super) fn take(&mut self, edge: u32, site: u32) {
         let now = self.now.at(edge);
         *now = (now.0 + 1, site);
     }
 
-    /// Adds up what this stack has beside others.
+    /// Adds the current stack to the sums.
     pub(super) fn settle(&mut self, weight: u64, sites: &mut Sites) {
         for (edge, (y, site)) in self.now.drain() {
             let x = sites.taken_now(site);

@@ -1,4 +1,4 @@
-//! From what was counted in each address space to the flow of the files.
+//! Merges the counts of all address spaces into the flow of the files.
 
 use std::borrow::Borrow;
 use std::cmp::Reverse;
@@ -20,13 +20,12 @@ use crate::read::names;
 use crate::views::cycles::Cycles;
 
 impl FlowCounts {
-    /// The flow: the same code of the same file is one, whichever process ran
-    /// it.
+    /// The flow: the same code of one file is merged, whichever process ran it.
     pub(crate) fn flow(self, whole: Whole) -> Flow {
-        let Whole { quality, gaps, mut maps } = whole;
+        let Whole { quality, gaps, mut maps, open } = whole;
         let FlowCounts { no_clusters, transitions, mut decoder, repeated, .. } = self;
         let has_other_files = maps.has_other_files();
-        // Nobody will look for any more.
+        // No more look-ups follow.
         let (mut slots, many) = transitions.into_parts();
         let has_cycles = slots.has_cycles();
         if no_clusters {
@@ -52,7 +51,7 @@ impl FlowCounts {
         let most = slots.len();
         if !no_sites {
             let mut merged = Merge::new(sites, &slots, &decoded, repeated, &flow.maps);
-            // Goes piece by piece as it is merged, where nobody else needs it.
+            // Frees each piece after merging it, if it is not needed elsewhere.
             if has_cycles {
                 merged.add_all(slots.iter().zip(decoded.iter()), &many, &insides);
             } else {
@@ -60,6 +59,7 @@ impl FlowCounts {
                 merged.add_all(slots.zip(std::mem::take(&mut decoded).take()), &many, &insides);
             }
             flow.sites = merged.finish();
+            flow.mark_unsure(&open);
         }
         if has_cycles {
             let all = (0..).zip(slots.take().zip(decoded.take()));
@@ -73,7 +73,7 @@ impl FlowCounts {
 }
 
 impl Flow {
-    /// Adds all up: branches, and what is known of the blocks that ran.
+    /// Sums the branches, and the known blocks.
     fn add_up(&mut self, slots: &Slots, decoded: &Pieces<Decoded>, many: &Many) {
         let (mut missed, quality) = (0, &mut self.block_quality);
         for ((number, slot), decoded) in (0..).zip(slots.iter()).zip(decoded.iter()) {
@@ -98,7 +98,7 @@ impl Flow {
     }
 }
 
-/// How many branches there are.
+/// The number of distinct branches.
 fn distinct(slots: &Slots, decoded: &Pieces<Decoded>, maps: &Maps) -> u64 {
     let all = (0..).zip(decoded.iter());
     let firsts = all.filter(|(number, decoded)| *number == decoded.edge);
@@ -109,7 +109,7 @@ fn distinct(slots: &Slots, decoded: &Pieces<Decoded>, maps: &Maps) -> u64 {
     })
 }
 
-/// Takes back what files said that turned out not to be those that ran.
+/// Discards decoding results of files that turned out to differ from the executed ones.
 fn forget_other_files(
     sites: &mut Sites,
     slots: &Slots,
@@ -132,18 +132,18 @@ fn forget_other_files(
     }
 }
 
-/// Targets of a branch that are looked at one after the other.
+/// Maximum number of a branch's targets that are searched linearly.
 const FEW_TARGETS: usize = 8;
 
-/// Sites while transitions are added to them.
+/// State of adding transitions to sites.
 struct Merge<'a> {
     sites: Vec<Site>,
     /// The site of each slot.
     of_slot: Vec<u32>,
-    /// By number of the first transition with a branch and target: the place
-    /// among the targets of its site.
+    /// By the number of the first transition with a branch and target: the index among the site's
+    /// targets.
     targets: Vec<u32>,
-    /// Finds the site and the place among its targets, where these are many.
+    /// Finds a site's target by hash, if there are many.
     index: Index,
     places: Vec<(u32, u32)>,
     repeated: Repeated,
@@ -151,7 +151,7 @@ struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    /// Sites by place, with nothing added yet.
+    /// Sites by location, with zero counts.
     fn new(
         mut counted: Sites,
         slots: &Slots,
@@ -172,7 +172,7 @@ impl<'a> Merge<'a> {
         Merge { sites, of_slot, targets, index, places, repeated, maps }
     }
 
-    /// Adds the transitions, in their order.
+    /// Adds the transitions in their order.
     fn add_all(
         &mut self,
         all: impl Iterator<Item = (impl Borrow<TransitionSlot>, impl Borrow<Decoded>)>,
@@ -199,7 +199,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Adds a transition and what was counted of it.
+    /// Adds a transition with its counts.
     fn add(
         &mut self,
         number: u32,
@@ -238,7 +238,7 @@ impl<'a> Merge<'a> {
         self.of_slot.get(slot as usize).copied()
     }
 
-    /// Gives a site the target of a transition.
+    /// Adds the target of a transition to a site.
     fn add_target(&mut self, number: u32, at: u32, slot: &TransitionSlot) {
         let (_, to, space) = slot.key.branch();
         let location = self.maps.locate(space as usize, to);
@@ -261,7 +261,7 @@ impl<'a> Merge<'a> {
             targets.reserve_exact(usize::from(number == 0));
             targets.push(new);
             if number >= FEW_TARGETS {
-                // The first that has to be found by its hash comes with those before it.
+                // When the first one is hashed, those before it are hashed too.
                 let first = if number == FEW_TARGETS { 0 } else { number };
                 for (target, place) in (0..).zip(&*targets).skip(first) {
                     self.index.insert(hash(place), places.len() as u32);
@@ -281,10 +281,10 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Sites with their targets, the most often executed first.
+    /// Sites with their targets, most executed first.
     fn finish(self) -> Vec<Site> {
         let Merge { mut sites, .. } = self;
-        // Of code that did not run nothing was passed either.
+        // Removes branches in code that did not run.
         sites.retain(|site| site.taken > 0 || site.not_taken.is_some());
         for site in &mut sites {
             site.targets.sort_by(|a, b| b.count.cmp(&a.count).then(a.to.cmp(&b.to)));
@@ -295,7 +295,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Sites by place, and the site of each slot.
+/// Sites by location, and the site of each slot.
 fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<u32>) {
     let place = |slot: &SiteSlot| (slot.space, slot.from, slot.from);
     let firsts = clean::firsts(maps, |at| sites.slots.get(at).map(place));
@@ -310,7 +310,7 @@ fn merge_sites(sites: &Sites, maps: &Maps) -> (Vec<Site>, Vec<u32>) {
         of_slot.push(at);
         if let Some(site) = merged.get_mut(at as usize) {
             merge_site(site, slot, sites.surplus(slot));
-            // One that nobody knows the place of stands for many.
+            // An unknown location may stand for many branches.
             if names::is_unknown(slot.from) && maps.unknown(location).is_some() {
                 (site.branch_type, site.conditional) = (None, None);
             }
@@ -330,6 +330,7 @@ fn new_site(slot: &SiteSlot, location: Location) -> Site {
         known: 0,
         mispredicted: None,
         targets: Vec::new(),
+        unsure: 0,
         settled: 0,
         surplus: None,
     }
@@ -344,8 +345,8 @@ fn merge_site(site: &mut Site, slot: &SiteSlot, more: Option<&Surplus>) {
     }
 }
 
-/// Blocks, the most often executed first: of transitions with what is known of
-/// their code, their cycles, and how often they ran. There are `most` at most.
+/// Blocks, most executed first, from transitions with their decoding, cycles and counts. There are
+/// at most `most`.
 fn merge_blocks(
     all: impl Iterator<Item = (TransitionSlot, Decoded, Cycles, u64)>,
     most: usize,
@@ -394,7 +395,7 @@ fn merge_blocks(
             });
         }
     }
-    // By keys alone: blocks are large.
+    // Sorts by cached keys: blocks are large.
     blocks.sort_by_cached_key(|block| (Reverse(block.count), block.entry, block.exit));
     blocks
 }

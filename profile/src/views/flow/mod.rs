@@ -1,12 +1,10 @@
-//! The flow of control: what each branch did, and which straight code ran
-//! between the branches.
+//! Control flow: what each branch did, and which code ran between branches.
 //!
-//! Of two neighbours in a stack, code ran in a straight line from TO of the
-//! older to FROM of the newer: a *block*, known by its entry and its exit. The
-//! conditional branches inside it were passed without being taken. The oldest
-//! entry of a stack ends a block whose entry nobody knows, unless the stack
-//! joins exactly to the one before: the block that spans the two then counts,
-//! but its cycles are not known.
+//! Between two neighbours in a stack, code ran without a taken branch from TO of the older to FROM
+//! of the newer: a *block*, identified by its entry and exit. The conditional branches inside it
+//! were not taken. A stack's oldest entry ends a block with an unknown entry, unless the stack
+//! continues the previous one exactly: the block between the two then counts, but its cycles are
+//! unknown.
 
 mod blocks;
 mod counts;
@@ -15,13 +13,15 @@ mod merge;
 mod sites;
 mod transitions;
 
+use std::collections::{BTreeMap, HashMap};
+
 use lbr_msr::record::BranchType;
 
 use crate::clean::interval::Clusters;
 use crate::clean::quality::Quality;
-use crate::clean::{Cleaned, Counter, Run, View, Waiting, Whole};
+use crate::clean::{Cleaned, Counter, Run, View, Waiting, Whole, add};
 use crate::code::maps::{Function, Location, Maps, Owner};
-use crate::code::straight::Passed;
+use crate::code::straight::{self, Passed};
 use crate::read::perf_data::ReadError;
 use crate::read::recording::Recording;
 use crate::views::cycles::Cycles;
@@ -31,20 +31,18 @@ use sites::{More, Surplus};
 pub use crate::clean::quality::BlockQuality;
 pub use counts::FlowCounts;
 
-/// Reads recordings and follows the flow.
+/// Reads recordings and counts their control flow.
 pub type FlowCounter = Counter<FlowCounts>;
 
 impl FlowCounter {
-    /// Begins with nothing, for those who ask for branches alone: blocks are
-    /// not kept, and take less than half of the memory. What they say about
-    /// branches stays.
+    /// Starts empty, for callers that need only branches: blocks are not kept, which saves more
+    /// than half of the memory. Blocks still count towards the branches inside them.
     #[must_use]
     pub fn without_blocks() -> FlowCounter {
         Counter::of(FlowCounts::without_blocks())
     }
 
-    /// Begins with nothing, for those who ask for blocks alone: the flow will
-    /// have no sites.
+    /// Starts empty, for callers that need only blocks: the flow will have no sites.
     #[must_use]
     pub fn without_sites() -> FlowCounter {
         Counter::of(FlowCounts::without_sites())
@@ -60,6 +58,10 @@ impl View for FlowCounts {
 
     fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
         self.add_straight(code, weight, maps);
+    }
+
+    fn ended(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
+        self.add_ended(code, weight, maps);
     }
 
     fn part(&self) -> Option<FlowCounts> {
@@ -86,32 +88,33 @@ impl View for FlowCounts {
     }
 }
 
-/// A branch instruction and what it did.
+/// A branch instruction with its counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
     /// Its address, in the first process that ran it.
     pub from: u64,
-    /// Where it lies.
+    /// Its location.
     pub location: Location,
-    /// perf's type, as recorded or from the code; `None` where neither says.
+    /// perf's type, as recorded or from the code; `None` if neither is available.
     pub branch_type: Option<BranchType>,
-    /// It may fall through; `None` where its type is not known.
+    /// Whether it can fall through; `None` if its type is unknown.
     pub conditional: Option<bool>,
-    /// Times it was taken.
+    /// Times taken.
     pub taken: u64,
-    /// Times it was passed without being taken, in the blocks that are known;
-    /// `None` where its code bytes are not to be had.
+    /// Times not taken, in known blocks; `None` if its code bytes are not available.
     pub not_taken: Option<u64>,
-    /// Taken entries that are known to be predicted or not.
+    /// Number of times it may also have been passed: the end of the straight-line code is unknown.
+    pub unsure: u64,
+    /// Taken entries with a known prediction.
     pub known: u64,
-    /// How many of them were mispredicted; `None` where none is known.
+    /// Mispredicted ones among them; `None` if none is known.
     pub mispredicted: Option<u64>,
-    /// Where it went, the most frequent first.
+    /// Its targets, most frequent first.
     pub targets: Vec<Target>,
-    /// Times it was taken where the block before it is known.
+    /// Times taken after a known block.
     settled: u64,
-    /// What sums over stacks have beside those over branches: few branches are
-    /// in a stack more than once.
+    /// The difference between sums over stacks and sums over branches: few branches occur in a
+    /// stack more than once.
     surplus: Option<Box<Surplus>>,
 }
 
@@ -123,8 +126,8 @@ impl Site {
         more.clusters(self.known, self.mispredicted.unwrap_or(0))
     }
 
-    /// Taken (y) of executed (x), by stack: only where the block before the
-    /// branch is known, so that both outcomes had the same chance to be seen.
+    /// Taken (y) of executed (x), by stack: only after a known block, so that both outcomes were
+    /// equally observable.
     #[must_use]
     pub fn outcomes(&self) -> Clusters {
         let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.outcomes);
@@ -132,7 +135,7 @@ impl Site {
         more.clusters(executed, self.settled)
     }
 
-    /// To this target of it (y) of taken (x), by stack.
+    /// Taken to this target (y) of taken (x), by stack.
     #[must_use]
     pub fn to_target(&self, target: &Target) -> Clusters {
         let more = self.surplus.as_ref().map_or_else(More::default, |surplus| surplus.taken);
@@ -151,45 +154,44 @@ impl Site {
 pub struct Target {
     /// Its address.
     pub to: u64,
-    /// Where it lies.
+    /// Its location.
     pub location: Location,
-    /// Times the branch went there.
+    /// Times taken to this target.
     pub count: u64,
-    /// What the sums over stacks of taken (x) times there (y), and of there
-    /// squared, have beside `count`.
+    /// The difference from `count` of the sums over stacks of (taken × taken to here), and of
+    /// (taken to here) squared.
     xy: u64,
     yy: u64,
 }
 
-/// Straight code that ran, from the target of a branch to the next branch
-/// taken. Blocks with other ends are others, however they overlap.
+/// A fall-through range from a branch's target to the next taken branch. Blocks with different ends
+/// are different blocks, even if they overlap.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// Address that a branch went to, in the first process that ran it.
+    /// Address of the target at its start, in the first process that ran it.
     pub entry: u64,
-    /// Address of the branch that left.
+    /// Address of the branch at its end.
     pub exit: u64,
-    /// Where the entry lies.
+    /// The location of the entry.
     pub entry_location: Location,
-    /// Where the exit lies.
+    /// The location of the exit.
     pub exit_location: Location,
-    /// Times it ran.
+    /// Executions.
     pub count: u64,
-    /// Core cycles from entry to exit, over the runs that have them.
+    /// Core cycles from entry to exit, of executions with a cycle count.
     pub cycles: Cycles,
-    /// The code bytes show how it runs.
+    /// Whether its code bytes were decoded.
     pub decoded: bool,
-    /// The code bytes show that it cannot have run: a branch is missing (a
-    /// return from a signal handler is none), or the file is not what ran.
+    /// Whether the code bytes show that it cannot have run: a branch is missing (except a return
+    /// from a signal handler), or the file differs from the executed one.
     pub contradicted: bool,
-    /// The process it belongs to, where its addresses mean nothing elsewhere.
+    /// The process it belongs to, if its addresses are meaningful only there.
     pub owner: Option<Owner>,
-    /// Conditional branches inside that were passed, each with the address
-    /// behind it.
+    /// Conditional branches inside that were not taken, each with the address after it.
     pub(crate) passed: Box<[Passed]>,
 }
 
-/// The share of all runs of blocks that ran through a function, 0 to 1.
+/// The share (0 to 1) of all block executions that went through a function.
 #[must_use]
 pub fn share_of(blocks: &[Block], function: &Function) -> f64 {
     let runs = |inside: &dyn Fn(&Block) -> bool| {
@@ -204,33 +206,32 @@ pub fn share_of(blocks: &[Block], function: &Function) -> f64 {
     runs(&overlaps) / runs(&|_| true).max(1.0)
 }
 
-/// What a recording says about the flow of control.
+/// The control flow of a recording.
 #[derive(Debug)]
 pub struct Flow {
-    /// Branch instructions, the most often executed first.
+    /// Branch instructions, most executed first.
     pub sites: Vec<Site>,
-    /// Blocks, the most often executed first, those that the code bytes
-    /// contradict among them.
+    /// Blocks, most executed first, including those that the code bytes contradict.
     pub blocks: Vec<Block>,
     /// All taken branches.
     pub taken: u64,
-    /// Distinct ones, by the places that they lead from and to.
+    /// Distinct ones, by source and target location.
     pub distinct: u64,
-    /// Taken entries that are known to be predicted or not.
+    /// Taken entries with a known prediction.
     pub known: u64,
-    /// How many of them were mispredicted; `None` where none is known.
+    /// Mispredicted ones among them; `None` if none is known.
     pub mispredicted: Option<u64>,
-    /// How good the data are.
+    /// Quality of the data.
     pub quality: Quality,
-    /// What kept blocks out.
+    /// Why blocks are missing.
     pub block_quality: BlockQuality,
     /// Mappings and files, for names.
     pub maps: Maps,
 }
 
 impl Flow {
-    /// Counts one recording; `progress` is called now and then with the bytes
-    /// read and the bytes of the whole, where known.
+    /// Counts one recording. `progress` is called now and then with the bytes read and the total,
+    /// if known.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -241,12 +242,35 @@ impl Flow {
         FlowCounter::new().count(recording, progress)
     }
 
-    /// Forgets the blocks that cannot have run.
+    /// Removes the blocks that cannot have run.
     pub fn drop_contradicted(&mut self) {
         self.blocks.retain(|block| !block.contradicted);
     }
 
-    /// Every taken branch is here: what is counted is the truth.
+    /// Whether every taken branch and the start and end of every thread are included: counts of
+    /// branches not taken and of straight-line code are then exact too.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_complete() && self.block_quality.open == 0
+    }
+
+    /// Marks the conditional branches that straight-line code of unknown end may have passed.
+    fn mark_unsure(&mut self, open: &BTreeMap<(u64, u32), u64>) {
+        if open.is_empty() {
+            return;
+        }
+        let places = (0..).zip(&self.sites).map(|(at, site)| (site.location, at));
+        let by_place: HashMap<Location, usize> = places.collect();
+        for (&(addr, space), times) in open {
+            for passed in straight::may_pass(&mut self.maps, space as usize, addr) {
+                let place = self.maps.locate(space as usize, passed.from);
+                let site = by_place.get(&place).and_then(|at| self.sites.get_mut(*at));
+                site.into_iter().for_each(|site| add(&mut site.unsure, *times));
+            }
+        }
+    }
+
+    /// Whether every taken branch is included: counts are then exact.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.quality.is_complete() && self.block_quality.filtered == 0

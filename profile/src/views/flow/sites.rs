@@ -1,4 +1,4 @@
-//! What is counted for each branch.
+//! The counts of each branch.
 
 use lbr_msr::record::BranchType;
 
@@ -8,14 +8,14 @@ use crate::clean::few::Few;
 use crate::clean::interval::Clusters;
 use crate::read::stack::EntryFlags;
 
-/// What a branch did in a stack that has one more than once.
+/// Counts of a branch in a stack that contains it more than once.
 #[derive(Clone, Copy, Debug, Default)]
 struct InStack {
     taken: u64,
     passed: u64,
     known: u64,
     missed: u64,
-    /// Taken, and the block before it is known.
+    /// Times taken after a known block.
     settled: u64,
 }
 
@@ -24,7 +24,7 @@ struct InStack {
 pub(super) struct SiteSlot {
     pub(super) from: u64,
     pub(super) space: Space,
-    /// Number of its [`Surplus`], counted from 1.
+    /// Number of its [`Surplus`], from 1; 0: none.
     surplus: u32,
     pub(super) recorded: Option<BranchType>,
     pub(super) decoded: Option<BranchType>,
@@ -42,8 +42,8 @@ impl SiteSlot {
     }
 }
 
-/// How sums over stacks differ from those of the same events in a stack each:
-/// what there is only for branches that a stack has more than once.
+/// The difference between sums over stacks and sums over single events. Exists only for branches
+/// that occur more than once in a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct More {
     fewer_stacks: u64,
@@ -68,7 +68,7 @@ impl More {
         add(&mut self.yy, other.yy);
     }
 
-    /// The sums over stacks of `x` events, `y` of them of the kind in question.
+    /// The sums over stacks of `x` events, `y` of which are of the kind in question.
     pub(super) fn clusters(&self, x: u64, y: u64) -> Clusters {
         Clusters {
             stacks: x.saturating_sub(self.fewer_stacks),
@@ -81,12 +81,12 @@ impl More {
     }
 }
 
-/// What a stack that has a branch more than once adds.
+/// What stacks with a repeated branch add.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Surplus {
     /// Mispredicted (y) of known (x).
     pub(super) misses: More,
-    /// Taken (y) of executed (x), where the block before is known.
+    /// Taken (y) of executed (x), after known blocks.
     pub(super) outcomes: More,
     /// Taken (x), for the targets.
     pub(super) taken: More,
@@ -100,7 +100,7 @@ impl Surplus {
     }
 }
 
-/// Places for the branches of a stack: twice as many as most have.
+/// Places for the branches of a stack: twice as many as most stacks have.
 const SEEN: usize = 1 << 8;
 
 /// Branches.
@@ -108,23 +108,23 @@ const SEEN: usize = 1 << 8;
 pub(super) struct Sites {
     pub(super) slots: Vec<SiteSlot>,
     surplus: Vec<Surplus>,
-    /// By a part of its number: a branch of the stack at hand, and the stack's number.
+    /// By the low bits of its number: a branch of the current stack, and the stack's number.
     seen: Vec<(u32, u32)>,
     stack: u32,
-    /// How many the stack at hand has so far.
+    /// Branches in the current stack so far.
     len: usize,
     now: Few<InStack>,
 }
 
 impl Sites {
-    /// Adds one: its number.
+    /// Adds a site; returns its number.
     pub(super) fn push(&mut self, slot: SiteSlot) -> u32 {
         let number = self.slots.len() as u32;
         self.slots.push(slot);
         number
     }
 
-    /// Begins a stack.
+    /// Starts a stack.
     pub(super) fn begin(&mut self) {
         self.len = 0;
         self.stack = self.stack.wrapping_add(1);
@@ -134,8 +134,8 @@ impl Sites {
         }
     }
 
-    /// The stack at hand has this branch. Whether it may have had it before: it had
-    /// not where this says so.
+    /// Adds a branch to the current stack. Returns whether the stack may have contained it before;
+    /// `false` is certain.
     #[inline]
     pub(super) fn visit(&mut self, site: u32) -> bool {
         let mut at = site as usize;
@@ -156,13 +156,12 @@ impl Sites {
         true
     }
 
-    /// A branch was passed without being taken, in a stack that has one more
-    /// than once.
+    /// Counts a branch as not taken, in a stack with a repeated branch.
     pub(super) fn pass(&mut self, site: u32) {
         self.now.at(site).passed += 1;
     }
 
-    /// A branch was taken, in such a stack.
+    /// Counts a taken branch in such a stack.
     pub(super) fn take(&mut self, site: u32, settled: bool, flags: EntryFlags) {
         let now = self.now.at(site);
         now.taken += 1;
@@ -171,12 +170,12 @@ impl Sites {
         now.missed += flags.0 & EntryFlags::MISPREDICTED;
     }
 
-    /// How often a branch was taken in this stack.
+    /// Times a branch was taken in this stack.
     pub(super) fn taken_now(&mut self, site: u32) -> u64 {
         self.now.at(site).taken
     }
 
-    /// Adds up what this stack has beside others.
+    /// Adds the current stack to the sums.
     pub(super) fn settle(&mut self, weight: u64) {
         for (site, now) in self.now.drain() {
             let InStack { taken, passed, known, missed, settled } = now;

@@ -1,9 +1,8 @@
-//! What is counted while stacks come: branches together with the straight code
-//! before them.
+//! Counts while stacks arrive: branches with the fall-through range before them.
 //!
-//! A recording of many branches visits these at random, outside the caches. So
-//! a branch that ran costs one look-up, of half a line, and is added up by
-//! branch, by target and by block when all is counted.
+//! Recordings with many branches access these counts in random order, outside the caches. So each
+//! recorded branch needs one look-up of half a cache line; sums by branch, target and block follow
+//! at the end.
 
 use std::collections::HashMap;
 
@@ -13,14 +12,14 @@ use super::counts::Space;
 use crate::clean::pieces::Pieces;
 use crate::clean::{NO_BLOCK, Transition, add};
 use crate::index::{self, Index};
+use crate::read::address::LONGEST_BLOCK;
 use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
 
-/// Stands for no number.
+/// Represents no number.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A branch, one of its targets, and one of the blocks that end at it: half a line
-/// of the cache.
+/// A branch, one of its targets, and one of the blocks that end at it: half a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub(super) struct TransitionSlot {
@@ -30,19 +29,22 @@ pub(super) struct TransitionSlot {
 
 const _: () = assert!(size_of::<TransitionSlot>() == 32);
 
-/// What tells it from others.
+/// Its identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Key {
-    /// Of the block; of the branch where there is no block.
+    /// The block's entry; the branch if there is no block.
     entry: u64,
     to: u64,
-    /// Of the block, or [`NO_BLOCK`].
+    /// Length of the block, or [`NO_BLOCK`].
     len: u32,
     pub(super) space: Space,
 }
 
-/// In a length: the branch behind the block is not known.
+/// A flag in a length: the branch after the block is unknown.
 const STRAIGHT: u32 = 1 << 31;
+/// In such a length: no branch ended the block, and its last instruction executed.
+const ENDED: u32 = 1 << 30;
+const _: () = assert!(LONGEST_BLOCK < ENDED as u64);
 
 impl Key {
     #[inline]
@@ -52,9 +54,19 @@ impl Key {
         Key { entry, to: branch.to, len, space }
     }
 
-    /// Of straight code without its branch.
+    /// For a range without its branch.
     pub(super) fn straight((entry, len, space): (u64, u32, Space)) -> Key {
         Key { entry, to: 0, len: len | STRAIGHT, space }
+    }
+
+    /// The key of straight-line code that no branch ended.
+    pub(super) fn ended((entry, len, space): (u64, u32, Space)) -> Key {
+        Key::straight((entry, len | ENDED, space))
+    }
+
+    /// Whether no branch ended it.
+    pub(super) fn is_ended(&self) -> bool {
+        self.len != NO_BLOCK && self.len & ENDED != 0
     }
 
     #[inline]
@@ -63,12 +75,12 @@ impl Key {
         index::hash(entry, to, u64::from(space) ^ u64::from(len) << 12)
     }
 
-    /// Entry, length and space of the block, where there is one.
+    /// Entry, length and space of the block, if any.
     pub(super) fn block(&self) -> Option<(u64, u32, Space)> {
-        (self.len != NO_BLOCK).then_some((self.entry, self.len & !STRAIGHT, self.space))
+        (self.len != NO_BLOCK).then_some((self.entry, self.len & !(STRAIGHT | ENDED), self.space))
     }
 
-    /// Where the branch leads from and to, or the code ends.
+    /// Source and target of the branch, or the end of the code.
     pub(super) fn branch(&self) -> (u64, u64, Space) {
         let len = self.block().map_or(0, |(_, len, _)| u64::from(len));
         (self.entry.wrapping_add(len), self.to, self.space)
@@ -80,15 +92,14 @@ impl Key {
     }
 }
 
-/// The sums of up to [`Packed::MOST`] runs, so that one addition counts one, and
-/// the type.
+/// The sums of up to [`Packed::MOST`] executions, so that one addition counts one, and the type.
 ///
 /// | bits | |
 /// |---|---|
-/// | 0 to 18 | runs |
-/// | 19 to 37 | known to be predicted or not |
+/// | 0 to 18 | executions |
+/// | 19 to 37 | with a known prediction |
 /// | 38 to 56 | mispredicted |
-/// | 57 to 63 | perf's code of the type, 0 where no record had one |
+/// | 57 to 63 | perf's code of the type, 0 if no record had one |
 #[derive(Clone, Copy, Debug, Default)]
 struct Packed(u64);
 
@@ -97,7 +108,7 @@ impl Packed {
     const MOST: u64 = (1 << Packed::BITS) - 1;
     const TYPE: u32 = 3 * Packed::BITS;
 
-    /// Adds a run, `weight` times; `false` where there is no room.
+    /// Adds an execution, `weight` times; `false` if there is no space.
     #[inline]
     fn add(&mut self, flags: EntryFlags, weight: u64) -> bool {
         /// By the two bits of the prediction, as `mispredicted` reads them.
@@ -118,7 +129,7 @@ impl Packed {
         true
     }
 
-    /// Adds others, and their type; `false` where there is no room for the sums.
+    /// Adds other sums and their type; `false` if there is no space for the sums.
     fn join(&mut self, other: Packed) -> bool {
         self.learn_type(other.branch_type());
         let room = self.sums().count + other.sums().count <= Packed::MOST;
@@ -128,7 +139,7 @@ impl Packed {
         room
     }
 
-    /// Takes a type in: of several the lowest counts, in whichever order they come.
+    /// Adds a type: of several, the lowest counts, independent of their order.
     #[inline]
     fn learn_type(&mut self, branch_type: Option<BranchType>) {
         let code = branch_type.map_or(0, |branch_type| u64::from(branch_type.0));
@@ -138,7 +149,7 @@ impl Packed {
         }
     }
 
-    /// Takes the sums out, and leaves the type.
+    /// Removes and returns the sums; keeps the type.
     fn take(&mut self) -> Sums {
         let sums = self.sums();
         self.0 = self.0 >> Packed::TYPE << Packed::TYPE;
@@ -156,14 +167,14 @@ impl Packed {
     }
 }
 
-/// How often something ran.
+/// Execution counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
-    /// All times.
+    /// All executions.
     pub(super) count: u64,
-    /// How many of them are known to be predicted or not.
+    /// Executions with a known prediction.
     pub(super) known: u64,
-    /// How many were mispredicted.
+    /// Mispredicted ones.
     pub(super) missed: u64,
 }
 
@@ -176,21 +187,21 @@ impl Sums {
 }
 
 impl TransitionSlot {
-    /// perf's type, as a record of it had it.
+    /// perf's type, from one of its records.
     pub(super) fn branch_type(&self) -> Option<BranchType> {
         self.packed.branch_type()
     }
 }
 
-/// Sums of transitions that have no room there, by number.
+/// Sums of transitions that exceed their packed fields, by number.
 #[derive(Debug, Default)]
 pub(super) struct Many(HashMap<u32, Sums>);
 
 impl Many {
-    /// All that was counted of a transition.
+    /// All counts of a transition.
     pub(super) fn sums(&self, number: u32, slot: &TransitionSlot) -> Sums {
         let mut sums = slot.packed.sums();
-        // Mostly there are none.
+        // Usually empty.
         if !self.0.is_empty()
             && let Some(more) = self.0.get(&number)
         {
@@ -205,11 +216,11 @@ impl Many {
 pub(super) enum Slots {
     /// With the cycles of their blocks.
     Timed(Pieces<Timed>),
-    /// Where nobody asks for those.
+    /// If cycles are not needed.
     Alone(Pieces<TransitionSlot>),
 }
 
-/// A transition with the cycles of its block, in one line of the cache.
+/// A transition with the cycles of its block, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Timed {
@@ -239,7 +250,7 @@ impl Slots {
         }
     }
 
-    /// One with its cycles, to be changed.
+    /// A transition with its cycles, for changes.
     #[inline]
     fn get_mut(&mut self, number: u32) -> Option<(&mut TransitionSlot, Option<&mut Cycles>)> {
         match self {
@@ -268,8 +279,7 @@ impl Slots {
         (0..).map_while(|number| self.get(number))
     }
 
-    /// Takes all of them, with their cycles, which are none where nobody asked for
-    /// any.
+    /// Moves out all transitions with their cycles, which are empty if they were not needed.
     pub(super) fn take(self) -> impl Iterator<Item = (TransitionSlot, Cycles)> {
         let (timed, alone) = match self {
             Slots::Timed(all) => (all, Pieces::default()),
@@ -286,29 +296,29 @@ impl Default for Slots {
     }
 }
 
-/// All of them.
+/// All transitions.
 #[derive(Debug, Default)]
 pub(super) struct Transitions {
     index: Index,
     pub(super) list: Slots,
     pub(super) many: Many,
-    /// Hash and number of the transitions of a stack.
+    /// Hash and number of the current stack's transitions.
     found: Vec<(u32, u32)>,
 }
 
 impl Transitions {
-    /// Those of blocks whose cycles nobody asks for.
+    /// For callers that do not need the cycles of blocks.
     pub(super) fn without_cycles() -> Transitions {
         Transitions { list: Slots::Alone(Pieces::default()), ..Transitions::default() }
     }
 
-    /// Without what finds them: nobody will look for any.
+    /// Drops the hash table: no more look-ups follow.
     pub(super) fn into_parts(self) -> (Slots, Many) {
         (self.list, self.many)
     }
 
-    /// Counts a stack, its transitions oldest first. What will be asked of each
-    /// number is loaded with it, by `load`.
+    /// Counts a stack, its transitions oldest first. `load` prefetches the data that each number
+    /// will need.
     pub(super) fn add(
         &mut self,
         space: Space,
@@ -331,26 +341,25 @@ impl Transitions {
         self.found = found;
     }
 
-    /// The hash and the number of the transitions of the last stack.
+    /// The hash and number of the last stack's transitions.
     pub(super) fn found(&self) -> &[(u32, u32)] {
         &self.found
     }
 
-    /// The number of a key, which `guess` most likely is.
+    /// The number of a key, which is most likely `guess`.
     #[inline]
     fn find_near(&self, guess: u32, hash: u32, key: &Key) -> Option<u32> {
         let is = |number: u32| self.list.get(number).is_some_and(|slot| slot.key == *key);
         if is(guess) { Some(guess) } else { self.index.find(hash, is) }
     }
 
-    /// The number of a key; a new one if there was none. `None` where there are
-    /// more than numbers.
+    /// The number of a key, added if new. `None` if all numbers are in use.
     pub(super) fn number(&mut self, key: Key) -> Option<u32> {
         let hash = key.hash();
         self.find_near(NONE, hash, &key).or_else(|| self.push(key, hash))
     }
 
-    /// Adds one whose key is not there yet.
+    /// Adds a new key.
     #[cold]
     fn push(&mut self, key: Key, hash: u32) -> Option<u32> {
         let number = u32::try_from(self.list.len()).ok().filter(|number| *number != NONE)?;
@@ -359,7 +368,7 @@ impl Transitions {
         Some(number)
     }
 
-    /// One ran, `weight` times.
+    /// Counts an execution, `weight` times.
     #[inline]
     pub(super) fn run(&mut self, number: u32, (flags, cycles): (EntryFlags, u32), weight: u64) {
         let Some((slot, sums)) = self.list.get_mut(number) else { return };
@@ -371,7 +380,7 @@ impl Transitions {
         }
     }
 
-    /// Takes in what another one counted of its number: our number of it.
+    /// Merges another counter's counts at its number; returns our number.
     pub(super) fn join(&mut self, other: &Transitions, number: u32) -> Option<u32> {
         let theirs = other.list.get(number)?;
         let ours = self.number(theirs.key)?;
@@ -388,8 +397,8 @@ impl Transitions {
         Some(ours)
     }
 
-    /// The same where there is no room: what is there goes elsewhere, and so does
-    /// what never has room.
+    /// As [`run`](Self::run), if there is no space: moves the packed sums elsewhere, together with
+    /// counts that never fit.
     #[cold]
     fn carry(&mut self, number: u32, flags: EntryFlags, weight: u64) {
         let Some((slot, _)) = self.list.get_mut(number) else { return };
@@ -408,7 +417,7 @@ mod tests {
     use crate::read::stack::EntryFlags;
     use lbr_msr::record::BranchType;
 
-    /// Sums are the same whether they fit or not, and whatever a stack stands for.
+    /// Sums are the same with and without overflow, and for any weight.
     #[test]
     fn sums_have_no_end() {
         let mut transitions = Transitions::without_cycles();

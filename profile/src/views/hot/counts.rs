@@ -1,4 +1,4 @@
-//! The counts themselves.
+//! The counters.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -7,14 +7,14 @@ use crate::clean::Run;
 use crate::index::Product;
 use crate::read::stack::{self, Entries, EntryFlags, RawBranch};
 
-/// A branch of an address space.
+/// A branch in an address space.
 #[derive(Clone, Copy, Debug)]
 struct BranchKey {
     from: u64,
     to: u64,
     space: u32,
-    /// Branches that came before it: no part of what it is, but here it takes
-    /// no memory.
+    /// Number of earlier branches. Not part of the identity, but stored here because it needs no
+    /// extra memory.
     number: u32,
 }
 
@@ -28,7 +28,7 @@ impl BranchKey {
 impl PartialEq for BranchKey {
     #[inline]
     fn eq(&self, other: &BranchKey) -> bool {
-        // All at once: a jump for each would cost more than it saves.
+        // Compares all at once: a branch for each would cost more than it saves.
         (self.from ^ other.from) | (self.to ^ other.to) | u64::from(self.space ^ other.space) == 0
     }
 }
@@ -43,8 +43,7 @@ impl Hash for BranchKey {
     }
 }
 
-/// The sums of up to [`Packed::MOST`] entries, so that one addition counts an
-/// entry, and the type.
+/// The sums of up to [`Packed::MOST`] entries, so that one addition counts an entry, and the type.
 ///
 /// | bits | |
 /// |---|---|
@@ -53,7 +52,7 @@ impl Hash for BranchKey {
 /// | 16 to 23 | predicted or mispredicted |
 /// | 24 to 31 | without cycles |
 /// | 32 to 55 | cycles |
-/// | 56 to 63 | perf's code of the type, 0 where no entry had one |
+/// | 56 to 63 | perf's code of the type, 0 if no entry had one |
 #[derive(Clone, Copy, Debug, Default)]
 struct Packed(u64);
 
@@ -77,12 +76,12 @@ impl Packed {
         let prediction = flags.0 & (EntryFlags::MISPREDICTED | EntryFlags::PREDICTED);
         let counted = COUNTED.get(prediction as usize).copied().unwrap_or(both);
         let cycles = u64::from(flags.cycles().unwrap_or(0));
-        // Borrows from all bits above if there are none.
+        // Borrows from all bits above if cycles are 0.
         let without = cycles.wrapping_sub(1) & 1 << Packed::WITHOUT_CYCLES;
         Packed(counted + (cycles << Packed::CYCLES) + without)
     }
 
-    /// Adds one entry. Whether there is no room for another.
+    /// Adds one entry. Returns whether there is no space for another.
     #[inline(always)]
     fn add(&mut self, flags: EntryFlags) -> bool {
         self.0 += Packed::of(flags).0;
@@ -94,10 +93,10 @@ impl Packed {
         (self.0 >> Packed::TYPE) as u8
     }
 
-    /// Takes a type in: of several the lowest counts, in whichever order they come.
+    /// Adds a type: of several, the lowest counts, independent of their order.
     #[inline]
     fn learn_type(&mut self, flags: EntryFlags) {
-        // Mostly the same as before, or none.
+        // Usually the same as before, or none.
         if flags.type_code() != u64::from(self.branch_type()) {
             self.learn(flags.branch_type().map_or(0, |t| t.0));
         }
@@ -108,12 +107,12 @@ impl Packed {
         self.0 = self.without_type().0 | u64::from(lowest) << Packed::TYPE;
     }
 
-    /// The sums alone.
+    /// Only the sums.
     const fn without_type(self) -> Packed {
         Packed(self.0 & ((1 << Packed::TYPE) - 1))
     }
 
-    /// Sums that have room; `None` where they have not.
+    /// Packs sums that fit; `None` if they do not.
     fn with(sums: &Sums) -> Option<Packed> {
         let Sums { count, mispredicted, known, cycles, with_cycles } = *sums;
         let room = count < Packed::MOST && cycles <= Packed::MOST_CYCLES;
@@ -137,7 +136,7 @@ impl Packed {
         }
     }
 
-    /// The type alone.
+    /// Only the type.
     const fn without_sums(self) -> Packed {
         Packed(self.0 >> Packed::TYPE << Packed::TYPE)
     }
@@ -153,18 +152,18 @@ pub(super) struct Sums {
     pub(super) count: u64,
     /// Mispredicted.
     pub(super) mispredicted: u64,
-    /// Known to be predicted or mispredicted.
+    /// With a known prediction.
     pub(super) known: u64,
-    /// Cycles of those that have them.
+    /// Sum of the known cycles.
     pub(super) cycles: u64,
-    /// How many those are.
+    /// Number of entries with cycles.
     pub(super) with_cycles: u64,
 }
 
 impl Sums {
-    /// Adds others, as many times as a stack stands for.
+    /// Adds other sums, times the weight of a stack.
     fn add(&mut self, more: &Sums, weight: u64) {
-        // Counts claimed by a file must not overflow ours.
+        // Counts claimed by a file must not cause an overflow.
         let add = |sum: &mut u64, more: u64| {
             *sum = sum.saturating_add(more.saturating_mul(weight));
         };
@@ -176,12 +175,12 @@ impl Sums {
     }
 }
 
-/// Of two types the lower; 0 is none.
+/// The lower of two types; 0 is none.
 fn lowest_type(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 { a | b } else { a.min(b) }
 }
 
-/// Sums of four counters; `None` where nothing was counted.
+/// Sums of four counters; `None` if nothing was counted.
 type Counted = [Option<u64>; 4];
 
 fn add_counted(sums: &mut Counted, more: &Counted) {
@@ -195,7 +194,7 @@ fn add_counted(sums: &mut Counted, more: &Counted) {
 /// A branch with its sums.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
-    /// Branches that came before it.
+    /// Number of earlier branches.
     pub(super) number: u32,
     pub(super) from: u64,
     pub(super) to: u64,
@@ -217,25 +216,24 @@ impl Row {
 /// Counts branches by address and address space.
 #[derive(Debug, Default)]
 pub struct BranchCounts {
-    /// Half a line of the cache for each: many of them lie outside of it.
+    /// Half a cache line each: many of them are outside of the cache.
     few: HashMap<BranchKey, Packed, BuildHasherDefault<Product>>,
-    /// What does not fit in there, by number: shorter where nothing is.
+    /// Sums that do not fit into it, by number; may be shorter.
     many: Vec<Sums>,
-    /// What was counted at branches, by number: shorter where nothing was.
+    /// Values of counters at branches, by number; may be shorter.
     counters: Vec<Counted>,
 }
 
 const _: () = assert!(size_of::<(BranchKey, Packed)>() == 32);
 
 impl BranchCounts {
-    /// Counts the branches of a stack. A function of its own: its loops need
-    /// every register.
+    /// Counts the branches of a stack. Not inlined, because its loops need every register.
     #[inline(never)]
     pub(super) fn add(&mut self, entries: &Entries<'_>, space: u32, weight: u64) {
         if weight != 1 {
             return entries.for_each(|branch| self.weighted(&branch, space, weight));
         }
-        // Each a loop of its own, with nothing to call in it.
+        // A separate loop for each byte order, without calls inside.
         match entries {
             Entries::Little(raw) => raw.iter().for_each(|b| self.once(&stack::little(b), space)),
             Entries::Big(raw) => raw.iter().for_each(|b| self.once(&stack::big(b), space)),
@@ -253,7 +251,7 @@ impl BranchCounts {
         }
     }
 
-    /// Counts an entry that is new, or of a stack that stands for several.
+    /// Counts an entry that is new, or in a stack with a weight.
     #[cold]
     fn weighted(&mut self, branch: &RawBranch, space: u32, weight: u64) {
         let key = BranchKey::of(branch, space);
@@ -275,7 +273,7 @@ impl BranchCounts {
         }
     }
 
-    /// Empties the small sums of a branch, which are full.
+    /// Moves the packed sums of a branch, which are full, to the large ones.
     #[cold]
     fn carry(&mut self, branch: &RawBranch, space: u32) {
         let key = BranchKey::of(branch, space);
@@ -300,7 +298,7 @@ impl BranchCounts {
         self.many.get_mut(number)
     }
 
-    /// Adds what was counted at a branch that is in the table.
+    /// Adds counter values for a branch in the table.
     #[cold]
     pub(super) fn counted(
         &mut self,
@@ -319,19 +317,19 @@ impl BranchCounts {
         }
     }
 
-    /// The address space of all branches; `None` where there are several.
+    /// The address space of all branches; `None` if there are several.
     pub(super) fn one_space(&self) -> Option<u32> {
         let mut spaces = self.few.keys().map(|key| key.space);
         let first = spaces.next()?;
         spaces.all(|space| space == first).then_some(first)
     }
 
-    /// How many branches there are.
+    /// Number of branches.
     pub(super) fn len(&self) -> u32 {
         self.few.len() as u32
     }
 
-    /// Takes in what parts counted, in the order of these runs.
+    /// Merges the counts of parts, in the order of these runs.
     pub(super) fn join_runs(&mut self, mut parts: Vec<BranchCounts>, runs: &[Run]) {
         type Numbered = Vec<(BranchKey, Packed)>;
         let numbered = parts.iter_mut().map(|part| {
@@ -348,7 +346,7 @@ impl BranchCounts {
         }
     }
 
-    /// Takes in what a part counted of a branch.
+    /// Merges a part's count of a branch.
     fn join(&mut self, row: &Row) {
         let Row { from, to, space, branch_type, mut sums, counters, .. } = *row;
         let number = self.few.len() as u32;
@@ -372,7 +370,7 @@ impl BranchCounts {
         }
     }
 
-    /// The branches with their sums, in the order in which they came.
+    /// The branches with their sums, in order of first appearance.
     pub(super) fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.few.iter().map(|(key, few)| self.row(*key, *few)).collect();
         rows.sort_unstable_by_key(|row| row.number);
@@ -382,12 +380,12 @@ impl BranchCounts {
     /// The branches with their sums, by number of entries and then by address.
     pub(super) fn ranked(mut self) -> impl Iterator<Item = Row> {
         struct Ranked {
-            /// The count from high to low, and behind it an address.
+            /// The count, descending, followed by an address.
             rank: u128,
             key: BranchKey,
             few: Packed,
         }
-        // The table goes before the rows are made.
+        // Frees the table before the rows are created.
         let ranked = std::mem::take(&mut self.few).into_iter().map(|(key, few)| {
             let many = self.many.get(key.number as usize).map_or(0, |many| many.count);
             let count = many.saturating_add(few.sums().count);

@@ -23,45 +23,44 @@ pub type Counter = crate::clean::Counter<BranchCounts>;
 /// A branch with its counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotBranch {
-    /// Address of the branch, in the first process that ran it.
+    /// Source address, in the first process that ran it.
     pub from: u64,
-    /// Address it went to.
+    /// Target address.
     pub to: u64,
-    /// Where `from` lies.
+    /// Location of `from`.
     pub from_location: Location,
-    /// Where `to` lies.
+    /// Location of `to`.
     pub to_location: Location,
     /// Times recorded.
     pub count: u64,
-    /// How many of them are known to be predicted or mispredicted.
+    /// Entries with a known prediction.
     pub known: u64,
-    /// How many of them were mispredicted; `None` where none is known.
+    /// Mispredicted ones among them; `None` if none is known.
     pub mispredicted: Option<u64>,
-    /// Mean of the core cycles since the branch before, over the entries that
-    /// have them; `None` where none has.
+    /// Mean core cycles since the previous branch, of entries with a cycle count; `None` if there
+    /// are none.
     pub cycles: Option<f64>,
-    /// All of these cycles together.
+    /// Sum of these cycles.
     pub cycles_sum: u64,
-    /// How many entries have them.
+    /// Number of entries with cycles.
     pub with_cycles: u64,
-    /// perf's type where the recording has it; see [`HotBranch::type_in`].
+    /// perf's type, if recorded; see [`HotBranch::type_in`].
     pub branch_type: Option<BranchType>,
-    /// How often the events of the counters occurred between the branch before
-    /// and this one, all times together: lower bounds, because a record counts
-    /// to 3 (see [`Counters`](crate::read::stack::Counters)). `None` where the
-    /// recording has no such counts.
+    /// Total occurrences of each counter's event between the previous branch and this one: lower
+    /// bounds, because a record counts only to 3 (see [`Counters`](crate::read::stack::Counters)).
+    /// `None` if the recording has no such counts.
     pub counters: Option<Box<[Option<u64>; 4]>>,
 }
 
 impl HotBranch {
-    /// Share of mispredictions among the known; `None` where none is known.
+    /// Share of mispredictions among entries with a known prediction; `None` if there are none.
     #[must_use]
     pub fn mispredict_rate(&self) -> Option<f64> {
         self.mispredicted.map(|missed| missed as f64 / self.known as f64)
     }
 
-    /// The type: as recorded, else out of the code bytes of the file that the
-    /// branch lies in. `None` for branches from unknown places, which are many.
+    /// The type: as recorded, or else from the code bytes of the branch's file. `None` for unknown
+    /// source locations, which represent many branches.
     pub fn type_in(&self, maps: &mut Maps) -> Option<BranchType> {
         if maps.unknown(self.from_location).is_some() {
             return None;
@@ -71,7 +70,7 @@ impl HotBranch {
     }
 }
 
-/// By what the table is sorted, each from high to low.
+/// The sort key of the table, descending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Times recorded.
@@ -83,30 +82,30 @@ pub enum Order {
     Rate,
     /// Mean of the cycles.
     Cycles,
-    /// Address of the branch, from low to high.
+    /// Source address, ascending.
     Address,
 }
 
 /// The hot-branch table of a recording.
 #[derive(Debug)]
 pub struct HotTable {
-    /// Branches, the hottest first.
+    /// Branches, hottest first.
     pub branches: Vec<HotBranch>,
-    /// All branches of the table together.
+    /// Sum of all counts.
     pub total: u64,
-    /// All known to be predicted or mispredicted.
+    /// Entries with a known prediction.
     pub known: u64,
-    /// All mispredicted; `None` where none is known.
+    /// Mispredicted entries; `None` if none is known.
     pub mispredicted: Option<u64>,
-    /// How good the data are.
+    /// Quality of the data.
     pub quality: Quality,
     /// Mappings and files, for names.
     pub maps: Maps,
 }
 
 impl HotTable {
-    /// Counts one recording; `progress` is called now and then with the bytes
-    /// read and the bytes of the whole, where known.
+    /// Counts one recording. `progress` is called now and then with the bytes read and the total,
+    /// if known.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -117,7 +116,7 @@ impl HotTable {
         Counter::new().count(recording, progress)
     }
 
-    /// Sorts anew. Ties are in the order of addresses.
+    /// Sorts again. Ties are in address order.
     pub fn sort(&mut self, order: Order) {
         sort(&mut self.branches, order);
     }
@@ -188,15 +187,15 @@ impl View for BranchCounts {
 }
 
 impl BranchCounts {
-    /// The branches, the hottest first: the same branch of the same file is
-    /// one, whichever process ran it.
+    /// The branches, hottest first. The same branch of one file is merged, whichever process ran
+    /// it.
     pub(crate) fn branches(self, maps: &Maps) -> Vec<HotBranch> {
         let key = |row: &Row| Key::of(maps, row.space, row.from, row.to);
         if self.one_space().is_some_and(|space| maps.has_each_byte_once(space as usize)) {
             return self.ranked().map(|row| row_of(key(&row).place, &row)).collect();
         }
         let mut index = Index::default();
-        // The first of them gives its addresses.
+        // The first row of a branch supplies its addresses.
         let mut rows: Vec<Row> = Vec::new();
         for row in self.rows() {
             let (ours, is) = (key(&row), |at: u32| rows.get(at as usize).map(key));
@@ -219,7 +218,7 @@ impl BranchCounts {
 }
 
 fn sort(branches: &mut [HotBranch], order: Order) {
-    // By keys alone: rows are large.
+    // Sorts by cached keys: rows are large.
     branches.sort_by_cached_key(|branch| {
         let first = match order {
             Order::Count => branch.count,
@@ -232,8 +231,7 @@ fn sort(branches: &mut [HotBranch], order: Order) {
     });
 }
 
-/// Numbers that are not negative in the order of their bits, after those that
-/// are not known.
+/// Maps non-negative numbers to integers with the same order; unknown ones come first.
 fn rank(number: Option<f64>) -> u64 {
     number.map_or(0, |number| number.max(0.0).to_bits() + 1)
 }

@@ -1,4 +1,4 @@
-//! From counts to findings: what is how bad from where on.
+//! Derives findings from counts: which are problems, and how severe.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use super::{CodeCheck, Finding, ReaderNotes, Scan, Severity};
 use crate::code::maps::Location;
 use crate::views::flow::Flow;
 
-/// Entries from which a bit that is never set is remarkable.
+/// Minimum number of entries for a never-set bit to be suspicious.
 const ENOUGH: u64 = 1000;
-/// Entries with code bytes from which their verdict counts.
+/// Minimum number of entries with code bytes to draw conclusions from them.
 const ENOUGH_CODE: u64 = 100;
-/// A branch that is newest more often than it should be, so many times over.
+/// Factor by which a branch is newest more often than expected.
 const BIAS_FACTOR: u64 = 2;
-/// Times newest from which that is no chance.
+/// Minimum count of a newest branch for this not to be chance.
 const BIAS_COUNT: u64 = 30;
 
-/// Stacks that do not join, from which on that is no chance, and how many times
-/// as often as branches within a stack.
+/// Minimum number of stacks that do not join for this not to be chance, and its ratio to the rate
+/// within stacks.
 const FEW: u64 = 3;
 const UNUSUAL: f64 = 4.0;
 
-/// Collects what was found.
+/// Collects the findings.
 struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds a finding, unless it was not found.
+    /// Adds a finding if its count is not 0.
     fn add(&mut self, rule: Rule, count: u64, of: u64, parts: &[(&str, u64)]) {
         if count == 0 {
             return;
@@ -45,7 +45,7 @@ impl Findings {
     }
 }
 
-/// Everything that was found.
+/// All findings.
 pub(super) fn findings(
     scan: &Scan,
     flow: &Flow,
@@ -91,24 +91,24 @@ fn stacks(found: &mut Findings, scan: &Scan, flow: &Flow) {
     }
 }
 
-/// What cannot be of one run: streams of two recorders in one file.
+/// Signs of several runs: streams of two recorders in one file.
 fn runs(found: &mut Findings, scan: &Scan, flow: &Flow) {
     let (runs, quality) = (&scan.runs, &flow.quality);
     found.add(
         Rule {
             id: "time_runs_back",
             unit: "stacks",
-            // CPUs that are drained apart from each other may be far apart.
+            // Separately drained CPUs may differ widely.
             limits: if quality.hardware > 0 { WRONG } else { Limits(0.0, 0.0) },
-            meaning: "stacks of a thread that are earlier than the one before, or of the same moment and elsewhere: they are not of one run",
-            report: "takes them in the order of the file",
+            meaning: "stacks of a thread that are earlier than its previous one, or of the same time at another address: they are not from one run",
+            report: "uses them in file order",
         },
         runs.earlier.saturating_add(runs.at_once),
         runs.followed,
         &[("earlier", runs.earlier), ("two places at once", runs.at_once)],
     );
-    // Where a signal arrives the code before it stops: between stacks as often as
-    // within them.
+    // At an arriving signal, the preceding code stops: equally often between stacks and within
+    // them.
     let blocks = &flow.block_quality;
     let within = blocks.impossible().saturating_sub(runs.apart) as f64;
     let pairs = blocks.blocks.saturating_add(blocks.impossible()).saturating_sub(runs.joined);
@@ -120,22 +120,22 @@ fn runs(found: &mut Findings, scan: &Scan, flow: &Flow) {
             id: "stacks_do_not_join",
             unit: "stacks",
             limits: if is_odd { Limits(0.0, 0.0) } else { KNOWN },
-            meaning: "stacks that say that they follow the one before, and begin where no code leads from there: signals do that now and then, two runs in one file always",
-            report: "leaves out the block between them",
+            meaning: "stacks marked as following the previous one that start where no code leads from there: signals cause a few, two runs in one file cause many",
+            report: "omits the block between them",
         },
         runs.apart,
         runs.joined,
         &[],
     );
     let begun = runs.begun();
-    // Of what was selected the forks may be missing.
+    // In a selection, the fork events may be missing.
     let more = begun.saturating_sub(1) * u64::from(quality.left_out.samples == 0);
     found.add(
         Rule {
             id: "several_runs",
             unit: "processes",
             limits: Limits(0.0, 0.0),
-            meaning: "processes that no recorded process started: a recorder starts one, so these are streams of several",
+            meaning: "processes that no recorded process started: a recorder starts one, so several recorders wrote this",
             report: "counts them together",
         },
         more,
@@ -144,7 +144,7 @@ fn runs(found: &mut Findings, scan: &Scan, flow: &Flow) {
     );
 }
 
-/// A branch that is newest far more often than at other places of the stack.
+/// A branch that is newest far more often than its other positions in stacks suggest.
 fn bias(found: &mut Findings, scan: &Scan) {
     let (newest, counted) = (u128::from(scan.newest), u128::from(scan.counted));
     let biased = |place: &&Position| {

@@ -1,12 +1,11 @@
-//! One verdict on a recording before anyone trusts its numbers.
+//! A verdict on the quality of a recording.
 //!
-//! Each finding says what was found, how often, what it means and what the
-//! reports do about it. They rest on the same rules (*clean*,
+//! Each finding states what was found, how often, what it means, and how the reports treat it.
+//! Findings use the same rules (*clean*, [`flow`](crate::views::flow)) as the reports.
 //! [`flow`](crate::views::flow)) that the reports count by.
 
 mod judge;
 mod positions;
-mod programs;
 mod rules;
 mod runs;
 
@@ -23,22 +22,21 @@ use crate::read::recording::Recording;
 use crate::read::stack::{Entries, EntryFlags};
 use crate::views::flow::{self, Flow, Site};
 use positions::Positions;
-use programs::Programs;
 use runs::Runs;
 
-/// How bad a finding is.
+/// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing; the numbers stand.
+    /// Worth knowing; the numbers are valid.
     Note,
-    /// Some numbers are off, or cannot be had.
+    /// Some numbers are inaccurate or unavailable.
     Warning,
-    /// The numbers are not to be trusted.
+    /// The numbers are not reliable.
     Error,
 }
 
 impl Severity {
-    /// The word for it.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,7 +50,7 @@ impl Severity {
 /// The verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Nothing but notes.
+    /// Only notes, or nothing.
     Sound,
     /// Warnings.
     Doubtful,
@@ -61,7 +59,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word for it.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,53 +70,52 @@ impl Verdict {
     }
 }
 
-/// Something about a recording.
+/// A property of a recording that affects its numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Its name, in lower case with underscores.
     pub id: &'static str,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// How often it was found.
+    /// The number of occurrences.
     pub count: u64,
-    /// Of how many.
+    /// The number of checked items.
     pub of: u64,
-    /// Of what: `stacks`, `entries`, `blocks`, `lines`, `records`,
-    /// `processes` or `recordings`.
+    /// The items: `stacks`, `entries`, `blocks`, `lines`, `records`, `processes` or `recordings`.
     pub unit: &'static str,
     /// What it means.
     pub meaning: &'static str,
-    /// What the reports do about it.
+    /// How the reports treat it.
     pub report: &'static str,
-    /// The count split up, where that tells more.
+    /// The count by cause, if that adds information.
     pub parts: Vec<(String, u64)>,
 }
 
 impl Finding {
-    /// Share, 0 to 1; `None` of nothing.
+    /// Share, 0 to 1; `None` if nothing was checked.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
         (self.of > 0).then(|| self.count as f64 / self.of as f64)
     }
 }
 
-/// Findings about a recording, the worst first.
+/// Findings about a recording, most severe first.
 #[derive(Debug)]
 pub struct Lint {
-    /// The findings; those that were not found are not among them.
+    /// The findings with a count above 0.
     pub findings: Vec<Finding>,
     /// Samples.
     pub samples: u64,
     /// Entries.
     pub entries: u64,
-    /// The flow that was counted on the way, without its blocks.
+    /// The flow counted in the same pass, without its blocks.
     pub flow: Flow,
 }
 
 impl Lint {
-    /// Reads a recording to its end. `stride` is the longest block that a
-    /// repeated newest entry may be without being suspected, bytes; the files that
-    /// ran are looked for in `sources`; it is counted in so many `threads`.
+    /// Reads a recording to its end. `stride` is the longest block, in bytes, for which a repeated
+    /// newest entry is not suspicious. Executed files are searched for in `sources`. Counts in
+    /// `threads` threads.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -157,19 +154,19 @@ impl Lint {
     }
 }
 
-/// The longest block that a repeated newest entry may be, bytes, unless told
-/// otherwise. Loops of one block of more than 80 bytes exist: longer ones are a
-/// suspicion that says nothing about a single stack.
+/// The default for the longest block, in bytes, for which a repeated newest entry is not
+/// suspicious. Loops of one block above 80 bytes exist: a longer block is a suspicion that proves
+/// nothing about a single stack.
 pub const DEFAULT_STRIDE: u64 = 0x50;
 
-/// What the reader of a recording says at its end.
+/// Counts of the reader at the end of a recording.
 #[derive(Debug, Default)]
 pub(super) struct ReaderNotes {
-    /// The file ends in the middle of something.
+    /// Whether the file ends inside a record.
     cut_off: bool,
-    /// Records that announce more than they hold.
+    /// Records that are shorter than they claim.
     malformed: u64,
-    /// Lines of text that are no stacks.
+    /// Lines of text that are not stacks.
     refused: u64,
 }
 
@@ -181,7 +178,7 @@ impl ReaderNotes {
     }
 }
 
-/// The scan and the flow, by one walk.
+/// The scan and the flow, in one pass.
 struct Check {
     scan: Scan,
     flow: flow::FlowCounts,
@@ -198,6 +195,10 @@ impl View for Check {
 
     fn straight(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
         self.flow.straight(code, weight, maps);
+    }
+
+    fn ended(&mut self, code: (u64, u32, u32), weight: u64, maps: &mut Maps) {
+        self.flow.ended(code, weight, maps);
     }
 
     fn part(&self) -> Option<Check> {
@@ -240,37 +241,36 @@ impl View for Check {
     }
 }
 
-/// What is counted beside the flow.
+/// Counts besides the flow.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     stride: u64,
-    programs: Programs,
     runs: Runs,
     /// Stacks with at least two entries.
     pairs: u64,
-    /// Suspected duplicates in the program that a process runs.
+    /// Suspected duplicates in a process's own program.
     suspected: u64,
     /// Suspected duplicates elsewhere.
     suspected_elsewhere: u64,
     repeated_oldest: u64,
-    /// Entries that may have a cycle count: not the oldest of a stack.
+    /// Entries that can have a cycle count: all but a stack's oldest.
     inner: u64,
     with_cycles: u64,
     saturated: u64,
-    /// The only cycle count seen, while there is only one.
+    /// The only cycle count so far, if there is only one.
     constant: Option<u32>,
     varied: bool,
     user_only: u64,
     from_kernel: u64,
     to_kernel: u64,
-    /// By the number of the flow: how often it was the newest of its stack.
+    /// By the flow's number of a branch: how often it was the newest of its stack.
     at_top: Vec<u64>,
     places: Positions,
     newest: u64,
     counted: u64,
-    /// Entries with symbols in place of addresses.
+    /// Entries with symbols instead of addresses.
     named: u64,
-    /// Entries with an end that not even a symbol is known of.
+    /// Entries with an end that has neither an address nor a symbol.
     unknown: u64,
 }
 
@@ -281,7 +281,6 @@ impl Scan {
     }
 
     pub(super) fn event(&mut self, event: &Event) {
-        self.programs.event(event);
         self.runs.event(event);
     }
 
@@ -292,8 +291,9 @@ impl Scan {
         }
         if stack.newest_stride.is_some_and(|stride| stride > self.stride) {
             let from = entries.get(0).map_or(0, |newest| newest.from);
-            let file = maps.path_of(maps.locate(stack.space as usize, from));
-            if self.programs.is_other(stack.head.pid, file) {
+            let program = stack.head.pid.and_then(|pid| maps.program_of(pid));
+            let file = maps.locate(stack.space as usize, from).file();
+            if program.is_some() && program != file {
                 add(&mut self.suspected_elsewhere, weight);
             } else {
                 add(&mut self.suspected, weight);
@@ -322,7 +322,7 @@ impl Scan {
         self.cycles(stack.transitions, weight);
     }
 
-    /// A branch was the newest of its stack, by the number that the flow has for it.
+    /// Counts a stack's newest branch, given its number in the flow.
     pub(super) fn newest(&mut self, number: Option<u32>, weight: u64) {
         let Some(number) = number.filter(|number| *number != u32::MAX && weight > 0) else {
             return;
@@ -332,8 +332,7 @@ impl Scan {
         self.at_top.get_mut(at).into_iter().for_each(|times| add(times, weight));
     }
 
-    /// How often the branches of a recording stood anywhere, which the flow
-    /// counted.
+    /// Adds the total count of each branch of a recording, from the flow.
     pub(super) fn branches(&mut self, flow: &flow::FlowCounts) {
         flow.each_branch(|number, space, from, _| {
             let at_top = self.at_top.get(number as usize).copied().unwrap_or(0);
@@ -353,7 +352,7 @@ impl Scan {
         }
     }
 
-    /// The oldest pair of a stack, repeated as no loop of one block could.
+    /// Checks the oldest pair of a stack for a repetition that no loop of one block can cause.
     fn oldest(&mut self, stack: &Cleaned<'_>) {
         let entries = &stack.branches;
         let Some(last) = entries.len().checked_sub(1).filter(|last| *last > 1) else { return };
@@ -364,7 +363,7 @@ impl Scan {
         }
     }
 
-    /// The cycles of all branches but the oldest.
+    /// Checks the cycles of all branches except the oldest.
     fn cycles(&mut self, transitions: &[Transition], weight: u64) {
         let inner = transitions.get(1..).unwrap_or_default();
         let (mut with, mut saturated) = (0, 0);
@@ -382,14 +381,14 @@ impl Scan {
     }
 }
 
-/// What the code bytes say about the records.
+/// Comparison of the code bytes with the records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CodeCheck {
-    /// Entries whose FROM has code bytes.
+    /// Entries with code bytes at FROM.
     checked: u64,
-    /// FROM is no branch.
+    /// FROM is not a branch.
     no_branch: u64,
-    /// FROM is a direct branch to somewhere else.
+    /// FROM is a direct branch to another target.
     elsewhere: u64,
 }
 
@@ -406,7 +405,7 @@ impl CodeCheck {
     fn site(&mut self, site: &Site, maps: &mut Maps) {
         for target in &site.targets {
             let (code, branch) = straight::branch_at(maps, site.location, site.from, target.to);
-            // Interrupts and faults strike any instruction.
+            // Interrupts and faults can occur at any instruction.
             let event = crosses(site.from, target.to) || site.branch_type == Some(BranchType::IRQ);
             if !code || event {
                 continue;

@@ -1,16 +1,15 @@
-//! Which branches stood at the top of their stacks.
+//! The branches that were newest in their stacks.
 
 use crate::clean::add;
 use crate::clean::table::{Keyed, Table};
 use crate::index;
 
-/// How often a branch was the newest of its stack, and how often it stood
-/// anywhere.
+/// How often a branch was the newest of its stack, and how often it occurred at all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Position {
     from: u64,
     pub(super) at_top: u64,
-    /// Known when all is counted.
+    /// Set at the end.
     pub(super) all: u64,
     space: u32,
 }
@@ -36,7 +35,7 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    /// Takes in how often a branch was the newest.
+    /// Adds the count of a branch as the newest.
     pub(super) fn newest(&mut self, (from, space): (u64, u32), weight: u64) {
         let known = self.find((from, space));
         let new = Position { from, space, ..Position::default() };
@@ -45,7 +44,7 @@ impl Positions {
         place.into_iter().for_each(|place| add(&mut place.at_top, weight));
     }
 
-    /// Takes in how often a branch stood anywhere.
+    /// Adds the total count of a branch.
     pub(super) fn anywhere(&mut self, key: (u64, u32), count: u64) {
         let number = self.find(key);
         let place = number.and_then(|number| self.places.list.get_mut(number as usize));

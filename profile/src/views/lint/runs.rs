@@ -1,6 +1,6 @@
-//! Whether the stacks of a recording can be of one run: each thread's come one
-//! after the other, and where they say that they join, they do. Only our own
-//! recorder says that much; others write by buffers of their CPUs, in no order.
+//! Checks whether the stacks of a recording can be from one run: each thread's stacks must be in
+//! order of time, and stacks marked as joined must join. Only our recorder writes such marks;
+//! others write buffers per CPU, unordered.
 
 use std::collections::HashSet;
 
@@ -11,25 +11,25 @@ use crate::read::address::crosses;
 use crate::read::names::is_name;
 use crate::read::note::Source;
 
-/// Threads that are followed at a time.
+/// Maximum number of threads tracked.
 const THREADS: usize = 1 << 16;
 
-/// What speaks against one run.
+/// Evidence against a single run.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// By thread, when its last stack was drained, and where the thread stood.
+    /// By thread, the time of its last stack, and its last address.
     last: ByThread<(u64, u64)>,
-    /// Stacks that came behind another of their thread.
+    /// Stacks after another one of their thread.
     pub(super) followed: u64,
-    /// Of those, earlier than it.
+    /// Earlier ones among them.
     pub(super) earlier: u64,
-    /// Of those, at its very time, and elsewhere.
+    /// Ones with the same time and another address.
     pub(super) at_once: u64,
-    /// Stacks that say that they join to the one before.
+    /// Stacks marked as following the previous one.
     pub(super) joined: u64,
-    /// Of those, that begin where no straight code leads to.
+    /// Ones among them whose start no fall-through range reaches.
     pub(super) apart: u64,
-    /// Processes of a software LBR that another one forked, and those that none did.
+    /// Processes of a software LBR that were forked by another one, and those that were not.
     forked: HashSet<u32>,
     begun: HashSet<u32>,
 }
@@ -79,7 +79,7 @@ impl Runs {
     fn joins(&mut self, stack: &Cleaned<'_>) {
         let Some((before, first)) = stack.before.zip(stack.transitions.first()) else { return };
         let (entry, exit) = (before.to, first.branch.from);
-        // Through the kernel, and between symbols, nobody knows the way.
+        // Across the kernel and between symbols, the way is unknown.
         if crosses(entry, exit) || is_name(entry) || is_name(exit) {
             return;
         }
@@ -89,7 +89,7 @@ impl Runs {
         }
     }
 
-    /// Processes that nobody forked: a recorder of software LBRs starts one.
+    /// Processes that were not forked in the recording: a recorder of software LBRs starts one.
     pub(super) fn begun(&self) -> u64 {
         self.begun.difference(&self.forked).count() as u64
     }

@@ -1,4 +1,4 @@
-//! From the graph and what was seen of its loops to what people read.
+//! Converts the graph and its loop counts into the result.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use crate::clean::add;
 use crate::code::maps::{Location, Maps};
 use crate::views::walk::{Edges, Transfer};
 
-/// Conditional branches backwards that code ran past without ever taking them:
-/// loops that made one trip each time have no other.
+/// Backward conditional branches that were executed but never taken: the only sign of loops that
+/// always made one trip.
 pub(super) fn passed_backwards(
     edges: &Edges,
     ran: &[StraightRuns],
@@ -40,13 +40,12 @@ pub(super) fn passed_backwards(
     }
     found.sort_unstable();
     found.dedup();
-    // Those that were taken elsewhere are known.
+    // Branches taken elsewhere are already known.
     found.retain(|(space, from, to)| edges.find(*space, *from, *to).is_none());
     found
 }
 
-/// Gives loops whose branch back was never taken their names: no branch led to
-/// their heads.
+/// Names loops whose back edge was never taken: no branch led to their heads.
 fn name_never_taken(loops: &mut [Loop], ground: &Ground, maps: &Maps) {
     let Ground { graph, forest, passed, .. } = ground;
     let mut by_head: HashMap<Location, Vec<&(u32, u64, u64)>> = HashMap::new();
@@ -68,10 +67,9 @@ fn name_never_taken(loops: &mut [Loop], ground: &Ground, maps: &Maps) {
     }
 }
 
-/// Names the branches that close the rounds of loops whose heads are fallen
-/// into.
+/// Names the branches that end a round of loops whose head is reached by fall-through.
 fn name_falls(loops: &mut [Loop], edges: &Edges, graph: &Graph, maps: &Maps) {
-    // By loop and place; `None` for a branch back.
+    // By loop and location; `None` for a back edge.
     let mut known: HashMap<(usize, Location), Option<usize>> = HashMap::new();
     for (number, one) in loops.iter().enumerate() {
         known.extend(one.back_edges.iter().map(|back| ((number, back.location), None)));
@@ -98,7 +96,7 @@ fn name_falls(loops: &mut [Loop], edges: &Edges, graph: &Graph, maps: &Maps) {
 pub(super) fn head_test(graph: &Graph, forest: &Forest, number: usize) -> Option<usize> {
     let head = forest.loops.get(number)?.head;
     let mut at = head;
-    // Straight on to the first branch.
+    // The first branch after the head.
     while !graph.nodes.get(at)?.has_site {
         at += 1;
         if at == head || !in_loop(forest, at, number) {
@@ -115,8 +113,8 @@ fn in_loop(forest: &Forest, node: usize, number: usize) -> bool {
     forest.is_in(forest.innermost(node), number)
 }
 
-/// Says of each branch the loop whose rounds it closes: branches to the head or,
-/// where control falls into the head, those that lead backwards.
+/// Sets the loop whose round each branch ends: branches to the head or, if the head is reached by
+/// fall-through, backward branches.
 pub(super) fn closing(edges: &Edges, graph: &mut Graph, forest: &Forest) {
     let ends = graph.ends.iter().map(|ends| (ends.from as usize, ends.to as usize));
     let ends = || ends.clone().zip(edges.list());
@@ -149,7 +147,7 @@ pub(super) fn closing(edges: &Edges, graph: &mut Graph, forest: &Forest) {
     graph.ends.iter_mut().zip(closing).for_each(|(ends, closes)| ends.closes = closes);
 }
 
-/// The loops with what was seen of them, those with the most rounds first.
+/// The loops with their counts, by descending number of rounds.
 pub(super) fn describe(
     edges: &Edges,
     ground: &Ground,
@@ -169,7 +167,7 @@ pub(super) fn describe(
                 types_unknown |= branch.kind == Transfer::Unknown;
                 let location = maps.locate(branch.space as usize, branch.from);
                 let (from, count) = (branch.from, branch.count);
-                // The same branch of several processes is one.
+                // The same branch of several processes is merged.
                 match back_edges.iter_mut().find(|back: &&mut BackEdge| back.location == location) {
                     Some(back) => add(&mut back.count, count),
                     None => back_edges.push(BackEdge { from, location, count }),
@@ -179,7 +177,7 @@ pub(super) fn describe(
         back_edges.sort_by(|a, b| b.count.cmp(&a.count).then(a.from.cmp(&b.from)));
         let before = shape.head.checked_sub(1).filter(|before| in_loop(forest, *before, number));
         let falls_back = before.and_then(|before| graph.nodes.get(before)).map_or(0, |n| n.falls);
-        // A head that no branch leads to stands behind one.
+        // A head without a branch to it follows a branch.
         let leader = graph.nodes.get(shape.head).and_then(|node| node.leader);
         let first = leader.and_then(|edge| edges.get(edge));
         let (head, location) = match first {
@@ -212,7 +210,7 @@ pub(super) fn describe(
     sorted(loops)
 }
 
-/// Those with the most rounds first.
+/// Sorts by descending number of rounds.
 fn sorted(loops: Vec<Loop>) -> Vec<Loop> {
     let work = |one: &Loop| one.rounds.saturating_add(one.trips.n());
     let mut order: Vec<usize> = (0..loops.len()).collect();

@@ -1,14 +1,13 @@
 //! Loops of a flow graph and how they nest.
 //!
-//! A loop is a strongly connected part of the graph; its head is where control
-//! comes in from outside. Without the head the part falls into smaller ones:
-//! the inner loops. On graphs whose loops have one entrance these are the
-//! natural loops (Bourdoncle, Efficient chaotic iteration strategies with
-//! widenings, 1993); loops with more entrances come out too, and say so.
+//! A loop is a strongly connected part of the graph; control enters it at its head. Without the
+//! head, the part splits into smaller ones: the inner loops. On graphs whose loops have one
+//! entrance these are the natural loops (Bourdoncle, Efficient chaotic iteration strategies with
+//! widenings, 1993); loops with more entrances are found too, and marked.
 
 use super::graph::Graph;
 
-/// Loops deeper inside than this are not looked for.
+/// Maximum nesting depth of loops.
 const DEEPEST: u32 = 64;
 
 /// A loop of the graph.
@@ -18,7 +17,7 @@ pub(super) struct Shape {
     pub(super) parent: Option<usize>,
     /// 1 for the outermost.
     pub(super) depth: u32,
-    /// Control comes in at more than one place.
+    /// Whether control enters at more than one node.
     pub(super) irreducible: bool,
 }
 
@@ -27,18 +26,17 @@ pub(super) struct Shape {
 pub(super) struct Forest {
     pub(super) loops: Vec<Shape>,
     nodes: Vec<AtNode>,
-    /// Numbers of each loop and of those inside it, in an order in which these
-    /// follow on each other: the first, and one behind the last.
+    /// A number range for each loop and the loops inside it: the first number, and the one after
+    /// the last.
     spans: Vec<(usize, usize)>,
 }
 
-/// What arriving at a node asks for.
+/// The data needed when control reaches a node.
 #[derive(Clone, Copy, Debug)]
 struct AtNode {
     /// The innermost loop, or [`NO_LOOP`], and [whether](HEAD) this is its head.
     innermost: u32,
-    /// The first node behind that is a head or in another loop than the one before
-    /// it.
+    /// The next node that is a head or in another loop than its predecessor.
     next_mark: u32,
 }
 
@@ -76,7 +74,7 @@ impl Forest {
         }
         let Search { passed, .. } = search;
         let mut forest = Forest { spans: spans(&loops), loops, nodes };
-        // One that was passed over is where both the one before and the next are.
+        // A skipped node is in the loops that contain both its predecessor and its successor.
         for node in (0..passed.len()).filter(|node| passed[*node]) {
             let (next, _) = end_of(graph, &passed, node, 0);
             let next = forest.innermost(next as usize);
@@ -96,7 +94,7 @@ impl Forest {
         forest
     }
 
-    /// Whether a loop is `outer` or lies inside it.
+    /// Whether a loop is `outer` or inside it.
     pub(super) fn is_in(&self, inner: Option<usize>, outer: usize) -> bool {
         let span = |number: usize| self.spans.get(number).copied();
         match (inner.and_then(span), span(outer)) {
@@ -105,31 +103,31 @@ impl Forest {
         }
     }
 
-    /// A loop and those around it, the innermost first.
+    /// A loop and its enclosing loops, innermost first.
     pub(super) fn chain(&self, inner: Option<usize>) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(inner, |at| self.around(*at))
     }
 
-    /// The loop around another.
+    /// The enclosing loop.
     pub(super) fn around(&self, number: usize) -> Option<usize> {
         self.loops.get(number).and_then(|shape| shape.parent)
     }
 
-    /// The innermost loop that a node is in.
+    /// The innermost loop that contains a node.
     #[inline]
     pub(super) fn innermost(&self, node: usize) -> Option<usize> {
         let number = self.nodes.get(node)?.innermost & !HEAD;
         (number != NO_LOOP).then_some(number as usize)
     }
 
-    /// The loop whose head a node is.
+    /// The loop with this node as its head.
     #[inline]
     pub(super) fn headed_by(&self, node: usize) -> Option<usize> {
         let number = self.nodes.get(node)?.innermost;
         (number & HEAD != 0).then_some((number & !HEAD) as usize)
     }
 
-    /// The first node behind another where something about loops changes.
+    /// The next node after this one where the set of loops changes.
     #[inline]
     pub(super) fn next_mark(&self, node: usize) -> Option<usize> {
         let next = self.nodes.get(node)?.next_mark;
@@ -137,10 +135,9 @@ impl Forest {
     }
 }
 
-/// Numbers loops, which stand outer before inner, so that those inside each
-/// follow on it.
+/// Numbers loops, given outer before inner, so that the loops inside each one follow it.
 fn spans(loops: &[Shape]) -> Vec<(usize, usize)> {
-    // How many each holds, itself among them.
+    // Number of loops in each, including itself.
     let mut holds = vec![1; loops.len()];
     for (number, shape) in loops.iter().enumerate().rev() {
         if let Some(parent) = shape.parent {
@@ -166,21 +163,21 @@ struct Head {
     entrances: usize,
 }
 
-/// What the search knows of a node, together: it comes to nodes in no order.
+/// The search's data for a node, in one place: nodes are visited in no fixed order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     /// The last region that it was in.
     region: u32,
-    /// Its part of that; 0 while it has none.
+    /// Its part in that region; 0 if none yet.
     part: u32,
-    /// As how manyth it was come to; 0 before.
+    /// Its number in order of visits; 0 before.
     order: u32,
     low: u32,
 }
 
-/// Which nodes the search passes over: control comes to them from the one before
-/// them alone and goes on to one other, as behind a branch that was passed. They
-/// head no loop, and are in those that both of these are in.
+/// The nodes that the search skips: control reaches them only from their predecessor and continues
+/// to only one other, as after a branch that was not taken. They are not loop heads, and are in the
+/// loops that contain both of these.
 fn passed(graph: &Graph) -> Vec<bool> {
     let count = graph.nodes.len();
     let mut ways_in = vec![0u32; count];
@@ -198,8 +195,7 @@ fn passed(graph: &Graph) -> Vec<bool> {
     (0..count).map(is).collect()
 }
 
-/// Where a way leads, past nodes that are passed over, and how often the last of it
-/// was gone.
+/// The end of an edge after skipped nodes, and the count of its last part.
 fn end_of(graph: &Graph, passed: &[bool], node: usize, at: usize) -> (u32, u64) {
     let (mut node, mut at) = (node, at);
     loop {
@@ -207,14 +203,15 @@ fn end_of(graph: &Graph, passed: &[bool], node: usize, at: usize) -> (u32, u64) 
         if !passed[to as usize] {
             return (to, graph.count(node, at));
         }
-        // Each comes from a lower one, so this ends.
+        // Each is reached from a lower one, so this ends.
         (node, at) = (to as usize, 0);
     }
 }
 
-/// Tarjan's search for strongly connected parts, without recursion.
+/// Tarjan's search for strongly connected components, without recursion.
 ///
-/// It goes over the graph once for each depth of nesting. Nodes have labels in
+/// It visits the graph once for each nesting depth. Labels follow the edges, so the next data is
+/// usually in nearby memory.
 /// the order in which one leads to the next, so that what it needs next mostly
 /// lies close to what it has.
 struct Search<'a> {
@@ -223,13 +220,13 @@ struct Search<'a> {
     passed: Vec<bool>,
     /// The node of each label.
     nodes: Vec<u32>,
-    /// Where each leads to: one more start than labels, and labels.
+    /// The edges of each label: the start of each label's edges (one more than labels), and their target labels.
     starts: Vec<u32>,
     after: Vec<u32>,
-    /// How often each of these ways was gone.
+    /// The count of each of these edges.
     counts: Vec<u64>,
     marks: Vec<Mark>,
-    /// How often control comes to a node from outside its part.
+    /// How often control enters a node from outside its part.
     entered: Vec<u64>,
     now: u32,
     parts: u32,
@@ -284,7 +281,7 @@ impl<'a> Search<'a> {
         &self.after[start as usize..end as usize]
     }
 
-    /// The parts of a region that have a cycle, by their lowest nodes.
+    /// The parts of a region that contain a cycle, ordered by their lowest nodes.
     fn parts(&mut self, region: &[u32]) -> Vec<Vec<u32>> {
         self.now += 1;
         for &label in region {
@@ -306,7 +303,7 @@ impl<'a> Search<'a> {
                     waiting.push(label);
                 }
                 let mut deeper = None;
-                // A way to itself changes nothing.
+                // An edge to itself changes nothing.
                 while let Some(&to) = self.next(label).get(at as usize) {
                     at += 1;
                     let other = &self.marks[to as usize];
@@ -354,7 +351,7 @@ impl<'a> Search<'a> {
         part.iter().map(|label| self.nodes[*label as usize]).min()
     }
 
-    /// Adds what comes into each part with a cycle from the others of its region.
+    /// Counts the edges into each part with a cycle from the others of its region.
     fn count_entries(&mut self, region: &[u32], found: &[Vec<u32>]) {
         let part = |marks: &[Mark], label: u32| marks[label as usize].part;
         let only = match found {
@@ -363,20 +360,20 @@ impl<'a> Search<'a> {
         };
         for &label in region {
             let ours = part(&self.marks, label);
-            // From one alone nothing comes into another.
+            // Edges from the only part cannot enter another part.
             if Some(ours) != only {
                 self.count_ways(label, |mark| mark.part != ours);
             }
         }
     }
 
-    /// Adds what comes from a node that is in no part any more into its own.
+    /// Counts the edges from a node, which is no longer in a part, into its former part.
     fn leave_out(&mut self, label: u32) {
         let part = self.marks[label as usize].part;
         self.count_ways(label, |mark| mark.part == part);
     }
 
-    /// Adds the ways from a node to those of its region that are asked for.
+    /// Counts the edges from a node to the nodes of its region for which `is` returns true.
     fn count_ways(&mut self, label: u32, is: impl Fn(&Mark) -> bool) {
         let Search { starts, after, counts, marks, entered, now, .. } = self;
         let start = starts[label as usize] as usize;
@@ -390,8 +387,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Where control comes into a part; where nobody saw it, the lowest target
-    /// of a branch backwards.
+    /// The node where control enters a part; if no entry was recorded, the lowest target of a
+    /// backward branch.
     fn head(&self, part: &[u32]) -> Option<Head> {
         let mut entrances = 0;
         let mut most: Option<(u64, u32)> = None;

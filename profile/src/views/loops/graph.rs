@@ -1,6 +1,5 @@
-//! The flow graph that a recording shows: code between the places where
-//! branches lead to and come from, how often control fell from one piece into
-//! the next, and the branches between them.
+//! The flow graph of a recording: code between branch sources and targets, fall-through counts, and
+//! the branches.
 
 use std::collections::HashMap;
 
@@ -8,8 +7,8 @@ use crate::clean::add;
 use crate::code::maps::{Location, Maps};
 use crate::views::walk::{Edge, Transfer, returns_behind};
 
-/// Addresses that count together: those of a file, or of a space where there
-/// is no file.
+/// Addresses that are counted together: those of a file, or of an address space if there is no
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Within {
     File(usize),
@@ -25,28 +24,27 @@ fn place(maps: &Maps, space: u32, addr: u64) -> Spot {
     }
 }
 
-/// A piece of code: from the target of a branch, or from behind a branch, up
-/// to the next such place.
+/// A piece of code: from a branch target, or from after a branch, up to the next such address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     start: Spot,
-    /// A branch that leads here: its target is the start.
+    /// A branch to here: its target is the start.
     pub(super) leader: Option<usize>,
-    /// Its last instruction is a branch that was taken.
+    /// Whether its last instruction is a taken branch.
     pub(super) has_site: bool,
-    /// How often control fell from here into the next node.
+    /// Number of fall-throughs into the next node.
     pub(super) falls: u64,
-    /// How often a call led here.
+    /// Number of calls to here.
     called: u64,
 }
 
-/// How often straight code began behind a branch, and ended at it.
+/// How often fall-through ranges started after a branch, and ended at it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub(super) struct StraightRuns {
     pub(super) begins: u64,
     pub(super) ends: u64,
-    /// The farthest that code ran straight from the target of the branch.
+    /// The farthest address reached by fall-through from the branch's target.
     pub(super) reach: u64,
 }
 
@@ -54,11 +52,11 @@ pub(super) struct StraightRuns {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub(super) struct Ends {
-    /// The node that it comes from.
+    /// The source node.
     pub(super) from: u32,
-    /// The node that it leads to.
+    /// The target node.
     pub(super) to: u32,
-    /// The loop whose rounds it closes, as far as cycles go.
+    /// The loop whose round it ends, for the cycle counts.
     pub(super) closes: Option<u32>,
 }
 
@@ -66,25 +64,25 @@ pub(super) struct Ends {
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
-    /// Of each branch.
+    /// The ends of each branch.
     pub(super) ends: Vec<Ends>,
-    /// The node behind each call, where its return leads to.
+    /// The node after each call, where its return goes.
     pub(super) behind: Vec<Option<usize>>,
     after: Ways,
 }
 
-/// Ways between nodes, by the node that they begin at.
+/// Edges between nodes, by source node.
 #[derive(Debug, Default)]
 struct Ways {
-    /// Where those of each node begin; one more than nodes.
+    /// Start of each node's edges; one more than nodes.
     starts: Vec<u32>,
     others: Vec<u32>,
-    /// How often each was gone.
+    /// The count of each edge.
     counts: Vec<u64>,
 }
 
 impl Ways {
-    /// Takes the ways sorted.
+    /// From sorted edges.
     fn new(nodes: usize, ways: &[(u32, u32, u64)]) -> Ways {
         let mut starts = Vec::with_capacity(nodes + 1);
         let mut at = 0;
@@ -110,8 +108,8 @@ impl Ways {
 }
 
 impl Graph {
-    /// `passed` are conditional branches backwards that the code has and that
-    /// were passed: (space, from, to).
+    /// `passed` are backward conditional branches in the code that were not taken: (space, from,
+    /// to).
     pub(super) fn new(
         branches: &[Edge],
         ran: &[StraightRuns],
@@ -138,8 +136,8 @@ impl Graph {
         starts.sort_unstable();
         starts.dedup();
         starts.shrink_to_fit();
-        // The node that a place lies in. A branch whose piece begins at itself
-        // and is known from nowhere else makes one of its own.
+        // The node that contains an address. A branch at the start of its piece that no other
+        // evidence shows gets a node of its own.
         let mut own: Vec<Spot> = Vec::new();
         let holder = |starts: &[Spot], at: Spot| {
             let index = starts.partition_point(|start| *start <= at).checked_sub(1)?;
@@ -163,7 +161,7 @@ impl Graph {
             ..Graph::default()
         };
         let index = |at: Spot| holder(&starts, at).unwrap_or(0);
-        // Straight code that began and did not end yet goes on into the next node.
+        // Fall-through ranges that have started but not ended continue in the next node.
         let mut running = vec![0i128; starts.len() + 1];
         for (number, (edge, (from, to))) in branches.iter().zip(&ends).enumerate() {
             let (from, to) = (index(*from), index(*to));
@@ -188,15 +186,15 @@ impl Graph {
         }
         let (mut sum, mut image) = (0i128, None);
         for (node, change) in graph.nodes.iter_mut().zip(running) {
-            // Nothing runs on from one file into another.
+            // Code does not fall through from one file into another.
             if image != Some(node.start.0) {
                 (sum, image) = (0, Some(node.start.0));
             }
             sum += change;
             node.falls = u64::try_from(sum).unwrap_or(0);
         }
-        // Counts that a file claims need not add up: behind the last piece of a
-        // file nothing is to fall into.
+        // Counts claimed by a file may be inconsistent: no fall-through after the last piece of a
+        // file.
         for at in 0..graph.nodes.len() {
             let next = graph.nodes.get(at + 1).map(|next| next.start.0);
             if let Some(node) = graph.nodes.get_mut(at).filter(|node| next != Some(node.start.0)) {
@@ -209,7 +207,7 @@ impl Graph {
         graph
     }
 
-    /// Finds where each call returns to.
+    /// Finds the return node of each call.
     fn returns(&mut self, branches: &[Edge], ends: &[(Spot, Spot)], starts: &[Spot]) {
         let mut back: Vec<usize> = vec![0; self.nodes.len()];
         for (edge, ends) in branches.iter().zip(&self.ends) {
@@ -235,7 +233,7 @@ impl Graph {
             .collect();
     }
 
-    /// Every way from node to node that stays in a frame.
+    /// Adds every edge between nodes that stays in a frame.
     fn connect(&mut self, branches: &[Edge], passed: Vec<(usize, usize, u64)>) {
         for (from, ..) in &passed {
             if let Some(node) = self.nodes.get_mut(*from) {
@@ -265,23 +263,23 @@ impl Graph {
         self.after = Ways::new(nodes, &ways);
     }
 
-    /// Where control goes on from a node.
+    /// The successors of a node.
     pub(super) fn next(&self, node: usize) -> &[u32] {
         self.after.of(node)
     }
 
-    /// How often the way of this place among [`next`](Self::next) was gone.
+    /// The count of the edge at this index of [`next`](Self::next).
     pub(super) fn count(&self, node: usize, at: usize) -> u64 {
         let counts = self.after.counts.get(self.after.range(node));
         counts.and_then(|counts| counts.get(at)).copied().unwrap_or(0)
     }
 
-    /// How often a call led to a node.
+    /// The number of calls to a node.
     pub(super) fn called(&self, node: usize) -> u64 {
         self.nodes.get(node).map_or(0, |node| node.called)
     }
 
-    /// Whether two nodes are of one file, the first not behind the second.
+    /// Whether two nodes are in one file, the first not after the second.
     pub(super) fn is_backward(&self, from: usize, to: usize) -> bool {
         let start = |node: usize| self.nodes.get(node).map(|node| node.start);
         match (start(from), start(to)) {
@@ -290,8 +288,7 @@ impl Graph {
         }
     }
 
-    /// The address of a node, in a space that has it at this place of its
-    /// file; `None` for one that is known by its file alone.
+    /// The location of a node; `None` for a node known only by its file.
     pub(super) fn location(&self, node: usize) -> Option<Location> {
         let (image, at) = self.nodes.get(node)?.start;
         Some(match image {
@@ -300,7 +297,7 @@ impl Graph {
         })
     }
 
-    /// Branches by the node that they lead to, jumps alone.
+    /// Jumps by their target node.
     pub(super) fn jumps_to(&self, branches: &[Edge]) -> HashMap<usize, Vec<usize>> {
         let mut by_node: HashMap<usize, Vec<usize>> = HashMap::new();
         for (number, (edge, ends)) in branches.iter().zip(&self.ends).enumerate() {
@@ -321,7 +318,7 @@ mod tests {
 
     #[test]
     fn nothing_falls_out_of_the_last_piece() {
-        // Straight code that began behind a branch and never ended.
+        // A fall-through range that started after a branch and never ended.
         let edge = Edge { from: 0x10, to: 0x20, space: 0, kind: Transfer::Conditional, count: 5 };
         let ran = StraightRuns { begins: 5, ..StraightRuns::default() };
         let graph = Graph::new(&[edge], &[ran], &[], &Maps::default());

@@ -1,4 +1,4 @@
-//! The loops that a frame of a thread is in.
+//! The loops that contain a thread's frame.
 
 use super::forest::Forest;
 
@@ -6,10 +6,10 @@ use super::forest::Forest;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) number: usize,
-    /// Times the head was reached.
+    /// Number of times the head was reached.
     pub(super) arrivals: u64,
     pub(super) entry_seen: bool,
-    /// The clock at the last back edge, and the entries without cycles before.
+    /// The clock at the last back edge, and the number of entries without cycles before it.
     pub(super) closed: Option<(u64, u64)>,
 }
 
@@ -19,21 +19,20 @@ impl Active {
     }
 }
 
-/// What a frame is in.
-///
-/// Most stacks begin in the middle of loops and end before anything happens to
+/// The loops that contain a frame. Most stacks start inside loops and end before any event in the
+/// outer ones, so these are not stored one by one.
 /// the outer ones: those are not written down one by one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inside {
-    /// The frame was found in this loop and those around it, and nothing
-    /// happened to them yet. They are around those that are active.
+    /// The frame was found in this loop and its enclosing loops, and none of them had an event yet.
+    /// They enclose the active ones.
     pub(super) found: Option<usize>,
-    /// The innermost last.
+    /// Active loops, innermost last.
     pub(super) active: Vec<Active>,
 }
 
 impl Inside {
-    /// In this loop and those around it.
+    /// In this loop and its enclosing loops.
     pub(super) fn found(innermost: Option<usize>) -> Inside {
         Inside { found: innermost, active: Vec::new() }
     }
@@ -42,7 +41,7 @@ impl Inside {
         self.active.last().map(|active| active.number).or(self.found)
     }
 
-    /// The innermost one, to be changed.
+    /// The innermost one, for changes.
     pub(super) fn last_mut(&mut self, forest: &Forest) -> Option<&mut Active> {
         if self.active.is_empty()
             && let Some(number) = self.found
@@ -53,7 +52,7 @@ impl Inside {
         self.active.last_mut()
     }
 
-    /// The one of a number, to be changed.
+    /// The loop with a number, for changes.
     pub(super) fn find_mut(&mut self, forest: &Forest, number: usize) -> Option<&mut Active> {
         if forest.is_in(self.found, number) {
             let outside = forest.around(number);

@@ -73,7 +73,7 @@ pub struct Loop {
     pub calls: bool,
     /// The type of a branch back is not known: it is taken for a jump.
     pub types_unknown: bool,
-    /// Times that the head was reached from inside.
+    /// Times that the head was reached from inside: back edges, not trips.
     pub rounds: u64,
     /// Trips of the entries whose beginning was seen.
     pub trips: Trips,
@@ -98,6 +98,19 @@ impl Loop {
         match self.mean {
             Some(estimate) => estimate.mean,
             None => self.trips.mean(),
+        }
+    }
+
+    /// Trips of all entries: exact if every entry was seen whole, else the trips that
+    /// were seen, where a loop with its test at the head may make one more at each exit
+    /// from its middle.
+    #[must_use]
+    pub fn all_trips(&self) -> u64 {
+        let begun = self.trips.n().saturating_add(self.trips.open());
+        match (self.trips.open(), self.headless) {
+            (0, 0) => self.trips.sum(),
+            _ if self.tested_at_head => self.rounds,
+            _ => self.rounds.saturating_add(begun),
         }
     }
 

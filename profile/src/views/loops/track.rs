@@ -1,4 +1,4 @@
-//! Following each thread into loops, round them and out again.
+//! Tracks each thread into, around and out of loops.
 
 use lbr_msr::record::Event;
 
@@ -16,13 +16,13 @@ use crate::read::stack::EntryFlags;
 use crate::views::cycles::Cycles;
 use crate::views::walk::{Edge, Edges, Frames, Returned, Step, Transfer, Visit, touch};
 
-/// What was seen of a loop.
+/// Counts of a loop.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) trips: Trips,
-    /// Entries whose beginning was not seen.
+    /// Entries without their start.
     pub(super) headless: u64,
-    /// The most rounds of one of these.
+    /// The most rounds of such an entry.
     pub(super) longest_headless: u64,
     /// Times that the head was reached from inside.
     pub(super) rounds: u64,
@@ -30,18 +30,18 @@ pub(super) struct Seen {
     pub(super) cycles: Cycles,
     /// Exits (y) among exits and rounds (x), by stack.
     pub(super) exits: Clusters,
-    /// A call was made inside.
+    /// Whether a call was made inside.
     pub(super) calls: bool,
 }
 
-/// What is fixed about the loops.
+/// Fixed data of the loops.
 #[derive(Debug)]
 pub(super) struct Ground {
     pub(super) graph: Graph,
     pub(super) forest: Forest,
-    /// The node with the loop's test at the head, where it has one.
+    /// The node with the test at the loop's head, if any.
     pub(super) tests: Vec<Option<usize>>,
-    /// Conditional branches backwards that were never taken: space, from, to.
+    /// Backward conditional branches that were never taken: space, from, to.
     pub(super) passed: Vec<(u32, u64, u64)>,
 }
 
@@ -59,19 +59,19 @@ enum Way {
     Fall,
 }
 
-/// Walks over the recording with the loops known.
+/// Walks over the recording with known loops.
 #[derive(Debug)]
 pub(super) struct Tracker {
     ground: Ground,
     seen: Vec<Seen>,
     threads: ByThread<Running>,
-    /// Exits and rounds of the stack at hand, by loop.
+    /// Exits and rounds in the current stack, by loop.
     here: Few<(u64, u64)>,
-    /// By loop: how often a frame was found in it and in none inside, and
-    /// whether one made a call before anything else happened to the loop.
+    /// By loop: how often a frame was found in it and in no inner loop, and whether one made a call
+    /// before another event in the loop.
     found: Vec<(u64, bool)>,
     weight: u64,
-    /// The step at hand counts for the estimate.
+    /// Whether the current step counts for the estimate.
     counts: bool,
 }
 
@@ -90,7 +90,7 @@ impl Tracker {
         }
     }
 
-    /// Loads what steps will need.
+    /// Prefetches the data that steps will need.
     fn touch(&self, steps: &[Step]) {
         let Ground { graph, forest, .. } = &self.ground;
         let to = |edge: usize| graph.ends.get(edge).map_or(0, |ends| ends.to as usize);
@@ -98,17 +98,17 @@ impl Tracker {
         touch(steps, |edge| forest.innermost(to(edge)).unwrap_or(0) as u64);
     }
 
-    /// Loses sight of every thread.
+    /// Ends the tracking of every thread.
     fn lose_all(&mut self) {
         for (_, running) in std::mem::take(&mut self.threads) {
             self.lose(running);
         }
     }
 
-    /// Loses sight of a thread.
+    /// Ends the tracking of a thread.
     fn lose(&mut self, running: Running) {
         let frames = running.frames.into_frames();
-        // Of loops that nothing happened to, nothing is known.
+        // Loops without events have no data.
         for active in frames.into_iter().flat_map(|inside| inside.active) {
             let tested = self.ground.tests.get(active.number).copied().flatten().is_some();
             let at_least = active.arrivals.saturating_sub(u64::from(tested));
@@ -134,7 +134,7 @@ impl Tracker {
         *r += rounds;
     }
 
-    /// A loop is left from a node.
+    /// Ends a loop that is left from a node.
     fn leave(&mut self, active: Active, source: usize) {
         let tested = self.ground.tests.get(active.number).copied().flatten() == Some(source);
         let trips = active.arrivals.saturating_sub(u64::from(tested));
@@ -142,7 +142,7 @@ impl Tracker {
         self.close(active, trips, true);
     }
 
-    /// A frame is left whole from a node.
+    /// Ends all loops of a frame that is left from a node.
     fn leave_all(&mut self, inside: Inside, source: usize) {
         for active in inside.active {
             self.leave(active, source);
@@ -150,8 +150,8 @@ impl Tracker {
         self.leave_found(inside.found, None, source);
     }
 
-    /// Loops that a frame was found in, and that nothing happened to, are left
-    /// from a node: the first of these and those around it, up to the second.
+    /// Ends loops without events that a frame was found in, and that are left from a node: the
+    /// first of these and its enclosing loops, up to the second.
     fn leave_found(&mut self, from: Option<usize>, until: Option<usize>, source: usize) {
         if !self.counts {
             return;
@@ -164,8 +164,8 @@ impl Tracker {
         }
     }
 
-    /// The frame of a thread that is found at a node, and what loops it must
-    /// be in: nobody saw it come into them.
+    /// The frame of a thread found at a node, with the loops that contain the node: their entry was
+    /// not recorded.
     fn found_at(&mut self, node: usize, start: bool) -> Inside {
         let Ground { forest, graph, .. } = &self.ground;
         let innermost = forest.innermost(node);
@@ -177,7 +177,7 @@ impl Tracker {
         }
         let mut inside = Inside::default();
         for number in forest.chain(innermost) {
-            // Since it began the thread ran straight to here: past the head.
+            // From its start the thread ran to here without a taken branch: past the head.
             let shape = forest.loops.get(number);
             let past = shape.is_some_and(|shape| graph.is_backward(node, shape.head));
             if let Some(seen) = self.seen.get_mut(number).filter(|_| !past) {
@@ -189,9 +189,9 @@ impl Tracker {
         inside
     }
 
-    /// Counts what is known of loops that frames were found in.
+    /// Adds the data of loops that frames were found in.
     fn add_found(&mut self) {
-        // Outer loops stand before those inside.
+        // Outer loops come before inner ones.
         for number in (0..self.found.len()).rev() {
             let Some(&(found, calls)) = self.found.get(number) else { continue };
             if let Some(seen) = self.seen.get_mut(number) {
@@ -215,7 +215,7 @@ impl Tracker {
             Way::Fall => None,
         };
         let inside = running.frames.top();
-        // Mostly nothing changes.
+        // Usually nothing changes.
         if headed.is_none() && closes.is_none() && inside.innermost() == innermost {
             return;
         }
@@ -237,7 +237,7 @@ impl Tracker {
         if let Some(entered) = inside.active.get_mut(known..) {
             entered.reverse();
         }
-        // The head's loop is the innermost one here.
+        // The loop of this head is the innermost one here.
         let inside_before = inside.active.len() <= known;
         if headed.is_some()
             && let Some(active) = inside.last_mut(&ground.forest)
@@ -267,7 +267,7 @@ impl Tracker {
         }
     }
 
-    /// Control ran straight from one node to another.
+    /// Control fell through from one node to another.
     fn run(&mut self, running: &mut Running, from: usize, to: usize) {
         let mut at = from;
         while let Some(next) = self.ground.forest.next_mark(at).filter(|next| *next <= to) {
@@ -281,7 +281,7 @@ impl Tracker {
         let (from, to) = (from as usize, to as usize);
         match edge.kind {
             Transfer::Call => {
-                // In the frames around it calls were made before.
+                // The enclosing frames made calls earlier.
                 let inside = running.frames.top();
                 for active in &inside.active {
                     if let Some(seen) = self.seen.get_mut(active.number) {

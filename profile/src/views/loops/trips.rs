@@ -5,8 +5,7 @@ use crate::views::cycles::Cycles;
 
 /// Trip counts of a loop, as a distribution.
 ///
-/// Entries whose end is not in the recording are *open*: all that is known of
-/// them is a count that they did not fall short of.
+/// Entries without a recorded end are *open*: only a minimum of their count is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trips {
     counts: Cycles,
@@ -24,66 +23,65 @@ impl Trips {
         self.open.add(cell(at_least), weight);
     }
 
-    /// Entries seen from their beginning to their end.
+    /// Entries with a recorded start and end.
     #[must_use]
     pub fn n(&self) -> u64 {
         self.counts.n()
     }
 
-    /// Entries whose beginning was seen and whose end was not.
+    /// Entries with a recorded start but no end.
     #[must_use]
     pub fn open(&self) -> u64 {
         self.open.n()
     }
 
-    /// Trips of all entries that were seen whole.
+    /// Trips of all entries recorded from start to end.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// Fewest trips of an entry that was seen whole.
+    /// Fewest trips of such an entry.
     #[must_use]
     pub fn min(&self) -> Option<u32> {
         self.counts.min()
     }
 
-    /// Most trips of an entry that was seen whole.
+    /// Most trips of such an entry.
     #[must_use]
     pub fn max(&self) -> Option<u32> {
         self.counts.max()
     }
 
-    /// The most that an open entry is known to have made.
+    /// The highest minimum of an open entry.
     #[must_use]
     pub fn longest_open(&self) -> Option<u32> {
         self.open.max()
     }
 
-    /// Mean over the entries that were seen whole.
+    /// Mean over entries recorded from start to end.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.n() > 0).then(|| self.sum as f64 / self.n() as f64)
     }
 
-    /// There were so many different counts that they are rounded down to five
-    /// significant bits.
+    /// Whether counts are rounded down to five significant bits, because there were too many
+    /// distinct ones.
     #[must_use]
     pub fn is_rounded(&self) -> bool {
         self.counts.is_rounded()
     }
 
-    /// Each trip count with the entries that made it, from low to high.
+    /// Each trip count with its number of entries, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.counts.iter()
     }
 
-    /// The least trip count that at least this share (0 to 1) of the entries
-    /// do not exceed.
+    /// The lowest trip count such that at least this share (0 to 1) of the entries is at or below
+    /// it.
     ///
-    /// Open entries take part with what is known of them: the product-limit
-    /// estimator for censored observations (Kaplan and Meier, 1958). Without
-    /// any it is the plain quantile.
+    /// Open entries are included with their known minimum: the product-limit estimator for censored
+    /// observations (Kaplan and Meier, 1958). Without any, this is the plain quantile.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Quantile {
         let all = self.n().saturating_add(self.open());
@@ -98,7 +96,7 @@ impl Trips {
         let mut open = self.open.iter().peekable();
         let mut last = 0;
         for (trips, n) in self.counts.iter() {
-            // Who was lost sight of at fewer trips is no longer at risk.
+            // Entries lost at fewer trips are no longer at risk.
             while let Some((_, lost)) = open.next_if(|(at, _)| *at < trips) {
                 risk -= lost as f64;
             }
@@ -113,7 +111,7 @@ impl Trips {
     }
 }
 
-/// Beyond this a trip count is as large as it gets.
+/// The upper limit of trip counts.
 fn cell(trips: u64) -> u32 {
     u32::try_from(trips).unwrap_or(u32::MAX)
 }
@@ -121,33 +119,31 @@ fn cell(trips: u64) -> u32 {
 /// A quantile of trip counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantile {
-    /// No entry was seen.
+    /// There are no entries.
     Unknown,
-    /// This many.
+    /// Exactly this many.
     Is(u32),
-    /// At least this many: longer ones were lost sight of.
+    /// At least this many: longer entries have no recorded end.
     AtLeast(u32),
 }
 
-/// The mean trip count out of a sample.
+/// The mean trip count, estimated from a sample.
 ///
-/// A round that ends and an exit are points in time: a stack that was drawn
-/// at random holds both with the same probability, however long the loop runs.
-/// So rounds per exit over all stacks estimate the mean, also where no stack
-/// is long enough to show an entry whole.
+/// The end of a round and an exit are points in time: a randomly sampled stack contains both with
+/// the same probability, however long the loop runs. So rounds per exit over all stacks estimate
+/// the mean, even if no stack is long enough to contain a whole entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
-    /// Rounds per exit; `None` where no exit was seen.
+    /// Rounds per exit; `None` without exits.
     pub mean: Option<f64>,
-    /// Lower end of the 95 % interval.
+    /// Lower end of the 95% interval.
     pub low: Option<f64>,
-    /// Upper end; `None` where there is none, because no exit was seen, or
-    /// where there are too few stacks.
+    /// Upper end; `None` without exits or with too few stacks.
     pub high: Option<f64>,
 }
 
 impl Mean {
-    /// Of the share of exits (y) among exits and rounds (x), by stack.
+    /// From the share of exits (y) among exits and rounds (x), by stack.
     pub(super) fn of(exits: &Clusters) -> Mean {
         let mean = |share: f64| (share > 0.0).then(|| (1.0 - share) / share);
         let interval = exits.interval();

@@ -1,30 +1,29 @@
-//! Growing chains: from the hottest branch on, by what follows most of the
-//! time.
+//! Grows chains: from the hottest branch, along the most frequent followers.
 
 use super::successors::Followers;
 use super::{Break, Follower};
 use crate::clean::pieces::Pieces;
 use crate::views::walk::{Edge, Transfer};
 
-/// Branches of a chain at most.
+/// Maximum length of a chain.
 const LONGEST: usize = 256;
 
 const _: () = assert!(LONGEST <= u16::MAX as usize);
 
-/// A chain while it grows.
+/// A growing chain.
 #[derive(Debug)]
 pub(super) struct Chain {
     pub(super) edges: Vec<usize>,
     pub(super) ends: Break,
 }
 
-/// Chains, and for each branch the chain it belongs to and its place in it.
+/// Chains, and the chain and index of each branch.
 pub(super) struct Grown {
     pub(super) chains: Vec<Chain>,
     pub(super) place: Vec<Option<(u32, u16)>>,
 }
 
-/// What follows a branch often enough.
+/// The dominant follower of a branch, if any.
 fn dominant(followers: &Followers, least: f64) -> Option<usize> {
     let (next, count) = *followers.best().first()?;
     let surely = count as f64 >= least * followers.all as f64;
@@ -47,7 +46,7 @@ pub(super) fn grow(
     };
     let followed: Vec<Option<u32>> = followers.iter().enumerate().map(following).collect();
     let next = |edge: usize| followed.get(edge).copied().flatten().map(|next| next as usize);
-    // The most frequent of those that each mostly follows.
+    // For each branch, the most frequent one that it predominantly follows.
     let mut before: Vec<Option<u32>> = vec![None; edges.len()];
     for edge in 0..edges.len() {
         if let Some(place) = next(edge).and_then(|next| before.get_mut(next))
@@ -56,7 +55,7 @@ pub(super) fn grow(
             *place = Some(edge as u32);
         }
     }
-    // What is counted at another stands in no chain.
+    // A branch counted at another one is not in a chain.
     let mut order: Vec<usize> = (0..edges.len()).filter(|edge| count(*edge) > 0).collect();
     order.sort_by_key(|edge| (std::cmp::Reverse(count(*edge)), *edge));
     let mut grown = Grown { chains: Vec::new(), place: vec![None; edges.len()] };
@@ -78,7 +77,7 @@ pub(super) fn grow(
             chain.push_back(after);
             at = after;
         }
-        // Not round: what leads back to the first is the end, not the beginning.
+        // Stops at the first branch, so that a chain does not wrap around.
         let mut at = seed;
         while chain.len() < LONGEST
             && let Some(ahead) = before.get(at).copied().flatten().map(|ahead| ahead as usize)

@@ -1,15 +1,14 @@
-//! Hot paths: chains of blocks that run one after the other most of the time.
+//! Hot paths: chains of blocks that usually run one after another.
 //!
-//! A chain starts from the hottest branch that is in none yet, and grows
-//! forwards by the branch that follows with at least a given probability, and
-//! backwards by branches that it follows with that probability: superblocks as
-//! trace schedulers form them (Hwu et al., The superblock, 1993). Each branch
-//! is in one chain. The recording is then read again, and it is counted how
-//! often each chain was entered, how often it ran from its first branch to its
-//! last, and where it was left. The same branch of several processes is one.
+//! A chain starts at the hottest branch that is not yet in one, and grows forwards along followers
+//! with at least a given probability, and backwards along branches that it follows with that
+//! probability: superblocks as trace schedulers form them (Hwu et al., The superblock, 1993). Each
+//! branch is in one chain. A second pass over the recording counts how often each chain was
+//! entered, how often it ran completely, and where it was left. The same branch of several
+//! processes is merged.
 //!
-//! Memory is bounded by the distinct branches: for each its [`FOLLOWERS`] most
-//! frequent followers are kept, and nothing about single stacks.
+//! Memory is bounded by the number of distinct branches: for each, only its [`FOLLOWERS`] most
+//! frequent followers are kept.
 
 mod grow;
 mod successors;
@@ -25,16 +24,15 @@ use successors::Followers;
 
 pub use successors::FOLLOWERS;
 
-/// What a branch is followed by with at least this probability goes on in the
-/// same chain, where nobody says otherwise.
+/// The default for the lowest probability of a follower that continues a chain.
 pub const LEAST: f64 = 0.6;
 
 /// How chains grow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
-    /// Least probability of the branch that follows, 0 to 1.
+    /// Lowest probability of a follower, 0 to 1.
     pub least: f64,
-    /// Go on through calls and returns.
+    /// Whether chains continue through calls and returns.
     pub cross_calls: bool,
 }
 
@@ -44,7 +42,7 @@ impl Default for Growth {
     }
 }
 
-/// A branch that follows the last of a chain.
+/// A branch that follows the last one of a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Follower {
     /// Its number.
@@ -60,31 +58,30 @@ pub enum Break {
     Call,
     /// Its last branch is a return.
     Return,
-    /// It goes on with its own first branch: a loop.
+    /// It continues with its own first branch: a loop.
     Round,
-    /// It goes on in the middle of a chain, of itself or of another, hotter
-    /// one.
+    /// It continues in the middle of a chain: itself, or another, hotter one.
     Joins {
         /// Index of the chain.
         chain: usize,
-        /// The branch of it, counted from 0.
+        /// The index of the branch in it.
         at: usize,
     },
-    /// No branch follows often enough.
+    /// No follower is frequent enough.
     Splits {
-        /// Those that do follow, the most frequent first.
+        /// The followers, most frequent first.
         followers: Vec<Follower>,
-        /// The shares are exact; otherwise they are lower bounds.
+        /// Whether the shares are exact; otherwise they are lower bounds.
         exact: bool,
     },
-    /// It is as long as chains get.
+    /// The chain has the maximum length.
     Long,
-    /// Nobody saw what follows.
+    /// What follows is unknown.
     Unknown,
 }
 
 impl Break {
-    /// The word for it.
+    /// Its name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -102,36 +99,34 @@ impl Break {
 /// A branch of a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// Address of the branch, in the first process that ran it.
+    /// Source address, in the first process that ran it.
     pub from: u64,
-    /// Address it went to.
+    /// Target address.
     pub to: u64,
-    /// Where `from` lies.
+    /// Location of `from`.
     pub from_location: Location,
-    /// Where `to` lies.
+    /// Location of `to`.
     pub to_location: Location,
-    /// Times it was taken.
+    /// Times taken.
     pub count: u64,
-    /// Times that the chain was entered here, its own rounds not counted.
+    /// Times that the chain was entered here, except after its own last branch.
     pub entered: u64,
-    /// Times that something else followed than the chain has.
+    /// Times that a branch outside of the chain followed.
     pub left: u64,
-    /// Times that nobody saw what followed.
+    /// Times that the next branch is unknown.
     pub lost: u64,
 }
 
 /// A chain.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// Its branches in order: the block before each begins at the target of
-    /// the one before.
+    /// Its branches in order: the block before each starts at the previous branch's target.
     pub links: Vec<Link>,
     /// Branches executed in it.
     pub branches: u64,
     /// Times it ran from the first branch to the last.
     pub whole: u64,
-    /// Bytes of straight code executed between its branches, and from the last
-    /// to the first where it goes round.
+    /// Bytes of code executed between its branches, and from the last to the first in a loop.
     pub bytes: u64,
     /// Why it ends.
     pub ends: Break,
@@ -140,23 +135,23 @@ pub struct Path {
 /// The hot paths of a recording.
 #[derive(Debug)]
 pub struct Paths {
-    /// Chains, those with the most branches executed first.
+    /// Chains, by descending number of executed branches.
     pub paths: Vec<Path>,
     /// Taken branches.
     pub taken: u64,
     /// Distinct ones.
     pub distinct: u64,
-    /// Bytes of straight code executed, as far as it is known.
+    /// Bytes of code executed in known blocks.
     pub bytes: u64,
-    /// How chains grew.
+    /// How the chains grew.
     pub growth: Growth,
-    /// Branches with more followers than are told apart.
+    /// Branches with more followers than are kept.
     pub crowded: u64,
-    /// How good the data are.
+    /// Quality of the data.
     pub quality: Quality,
-    /// Stacks in which not every branch was recorded: they show no paths.
+    /// Stacks that lack some branches: they show no paths.
     pub filtered: u64,
-    /// Every taken branch is here.
+    /// Whether every taken branch is included.
     pub complete: bool,
     /// Mappings and files, for names.
     pub maps: Maps,
@@ -164,7 +159,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Where a follower leads from and to.
+    /// Source and target of a follower.
     #[must_use]
     pub fn follower(&self, follower: &Follower) -> Option<(u64, Location, u64, Location)> {
         let &(from, to, space) = self.ends.get(follower.edge)?;
@@ -173,7 +168,7 @@ impl Paths {
     }
 }
 
-/// The first walk.
+/// The first pass.
 #[derive(Debug, Default)]
 struct FirstWalk {
     followers: Pieces<Followers>,
@@ -193,14 +188,14 @@ impl Visit for FirstWalk {
         }
     }
 
-    /// The same branch of several processes is one: the first.
+    /// The same branch of several processes is merged into the first.
     fn finish(self, mut edges: Edges, Whole { maps, .. }: Whole) -> PathFinder {
         let FirstWalk { mut followers } = self;
         followers.grow_to(edges.list().len());
         let firsts = edges.firsts(&maps);
         edges.merge(&firsts);
         for (at, first) in (0..).zip(&firsts) {
-            // It is not before the first, whose own were looked at then.
+            // The first one comes earlier, so its followers are already processed.
             let after = followers.get_mut(at).map(std::mem::take);
             if let Some((after, into)) = after.zip(followers.get_mut(*first)) {
                 into.merge(&after, &firsts);
@@ -210,18 +205,18 @@ impl Visit for FirstWalk {
     }
 }
 
-/// Where a branch stands, and what was counted of it there. What most runs of it
-/// ask for comes first, and never lies in two lines of the cache.
+/// The chain position of a branch, and its counts. The most used fields come first, and never cross
+/// a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(16))]
 struct Place {
     bytes: u64,
-    /// Its chain, or [`NO_CHAIN`], and its place there.
+    /// Its chain, or [`NO_CHAIN`], and its index there.
     chain: u32,
     at: u16,
-    /// It is the last of its chain.
+    /// Whether it is the last of its chain.
     last: bool,
-    /// What is counted is another's, the first that is the same.
+    /// Whether it is counted at another branch, the first that is the same.
     is_other: bool,
     entered: u64,
     left: u64,
@@ -230,8 +225,7 @@ struct Place {
 
 const NO_CHAIN: u32 = u32::MAX;
 
-/// Where a thread stands: chain, place in it, and whether it came through
-/// the chain's first branch.
+/// The position of a thread: chain, index, and whether it came through the chain's first branch.
 #[derive(Clone, Copy, Debug)]
 struct OnChain {
     chain: u32,
@@ -241,13 +235,13 @@ struct OnChain {
     edge: usize,
 }
 
-/// The second walk.
+/// The second pass.
 #[derive(Debug)]
 struct SecondWalk {
     growth: Growth,
     crowded: u64,
     chains: Vec<Chain>,
-    /// By branch, and of each the first that is the same.
+    /// By branch; equal branches use the first one's.
     places: Vec<Place>,
     firsts: Vec<u32>,
     whole: Vec<u64>,
@@ -358,7 +352,7 @@ impl Visit for SecondWalk {
         }
     }
 
-    /// Those at the end of a recording went on unseen.
+    /// What follows at the end of a recording is unknown.
     fn next_recording(&mut self) {
         for (_, place) in std::mem::take(&mut self.threads) {
             self.ran(place.edge, |ran| add(&mut ran.lost, 1));
@@ -369,7 +363,7 @@ impl Visit for SecondWalk {
         self.next_recording();
         edges.merge(&self.firsts);
         let complete = whole.is_complete();
-        let Whole { quality, gaps, maps } = whole;
+        let Whole { quality, gaps, maps, .. } = whole;
         let (taken, distinct) = edges.totals(&maps);
         let chains = std::mem::take(&mut self.chains).into_iter().enumerate();
         let path = |(number, chain)| (number, self.path(number, chain, &edges, &maps));
@@ -403,7 +397,7 @@ impl Visit for SecondWalk {
     }
 }
 
-/// What the first walk found: the chains without their counts.
+/// The result of the first pass: the chains without their counts.
 #[derive(Debug)]
 pub struct PathFinder {
     edges: Edges,
@@ -412,15 +406,15 @@ pub struct PathFinder {
     maps: Maps,
 }
 
-/// Finds what follows what in recordings, by a first walk over them.
+/// Finds the followers of branches, in a first pass over recordings.
 #[must_use]
 pub fn finder() -> Counter<impl View<Table = PathFinder>> {
     Counter::of(Walk::new(FirstWalk::default()))
 }
 
 impl PathFinder {
-    /// Grows chains, and counts what ran by a second walk over the same
-    /// recordings in the same order.
+    /// Grows chains, and counts executions in a second pass over the same recordings in the same
+    /// order.
     #[must_use]
     pub fn counter(self, growth: Growth) -> Counter<impl View<Table = Paths>> {
         let PathFinder { edges, firsts, followers, maps } = self;

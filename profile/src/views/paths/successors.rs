@@ -1,33 +1,31 @@
-//! Which branch follows which: the most frequent followers of each, in bounded
-//! memory.
+//! The most frequent followers of each branch, in bounded memory.
 
 use crate::clean::add;
 
-/// Followers that are told apart for each branch.
+/// Number of followers kept for each branch.
 pub const FOLLOWERS: usize = 8;
 
 /// The followers of a branch.
 ///
-/// While there are no more than [`FOLLOWERS`] different ones the counts are
-/// exact. Beyond that every count falls short by at most `missing`, which is
-/// no more than a ninth of all (Misra and Gries, Finding repeated elements,
-/// 1982): whoever follows more often than that is here.
+/// With at most [`FOLLOWERS`] distinct followers the counts are exact. Otherwise each count is too
+/// low by at most `missing`, which is at most a ninth of the total (Misra and Gries, Finding
+/// repeated elements, 1982): every more frequent follower is here.
 ///
-/// Most have one or two: of those all stands in one line of the cache.
+/// Most have one or two: their data is in one cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Followers {
     edges: [u32; FOLLOWERS],
-    /// Times that any branch followed.
+    /// Total count of followers.
     pub(super) all: u64,
-    /// What counts may fall short by.
+    /// The maximum error of the counts.
     pub(super) missing: u64,
-    /// How often each followed; 0 where there is none.
+    /// The count of each; 0 if unused.
     counts: [u64; FOLLOWERS],
 }
 
 impl Followers {
-    /// Loads what [`add`](Self::add) needs.
+    /// Prefetches the data that [`add`](Self::add) needs.
     #[inline]
     pub(super) fn touch(&self) -> u64 {
         self.all
@@ -65,8 +63,8 @@ impl Followers {
         all.filter(|(_, count)| *count > 0)
     }
 
-    /// Adds those of the same branch in another process. `firsts` says of each
-    /// branch the first that is the same.
+    /// Adds the followers of the same branch in another process. `firsts` has, for each branch, the
+    /// first that is the same.
     pub(super) fn merge(&mut self, other: &Followers, firsts: &[u32]) {
         let mut rest = other.all;
         for (edge, count) in other.kept() {
@@ -77,7 +75,7 @@ impl Followers {
         add(&mut self.missing, other.missing);
     }
 
-    /// The followers, the most frequent first.
+    /// The followers, most frequent first.
     pub(super) fn best(&self) -> Vec<(usize, u64)> {
         let best = self.kept().map(|(edge, count)| (edge as usize, count));
         let mut best: Vec<(usize, u64)> = best.collect();

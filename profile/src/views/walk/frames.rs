@@ -1,38 +1,35 @@
-//! Which call a return belongs to.
+//! Finds the call that a return belongs to.
 
 use std::collections::VecDeque;
 
-/// Longest instruction, bytes: a return goes to at most this far behind its
-/// call.
+/// Longest instruction, bytes: a return's target is at most this far after its call.
 const LONGEST_INSN: u64 = 15;
-/// Frames that are kept: a recursion deeper than this loses its outermost.
+/// Maximum number of frames: a deeper recursion loses its outermost ones.
 const DEEPEST: usize = 1 << 16;
 
-/// Whether `to` can be where a call at `call` returns to. Interrupts return to
-/// the very address that they were taken at.
+/// Whether `to` can be the return address of a call at `call`. Interrupts return to the address at
+/// which they occurred.
 pub(crate) fn returns_behind(call: u64, to: u64) -> bool {
     to.checked_sub(call).is_some_and(|length| length <= LONGEST_INSN)
 }
 
-/// The calls that are open, the innermost last, each with what belongs to the
-/// callee. The bottom frame is the one that was running when nothing was known
-/// yet.
+/// The open calls, innermost last, each with the data of the callee. The bottom frame is the one
+/// that was running at the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Frames<T> {
     bottom: T,
     open: VecDeque<(u64, T)>,
 }
 
-/// What a return did.
+/// The result of a return.
 #[derive(Debug)]
 pub(crate) enum Returned<T> {
-    /// Closed these frames, the innermost first: the last one is the call's
-    /// that it belongs to, those before were never returned from.
+    /// Closed these frames, innermost first: the last one belongs to its call; the earlier ones
+    /// never returned.
     Closed(Vec<T>),
-    /// Left the bottom frame: its caller was not seen calling.
+    /// Left the bottom frame, whose call was not recorded.
     Underflow,
-    /// It belongs to no open call: code that pushes its target and returns
-    /// to it.
+    /// It matches no open call: code that pushes an address and returns to it.
     Unmatched,
 }
 
@@ -41,7 +38,7 @@ impl<T> Frames<T> {
         Frames { bottom, open: VecDeque::new() }
     }
 
-    /// The frame that runs.
+    /// The current frame.
     pub(crate) fn top(&mut self) -> &mut T {
         match self.open.back_mut() {
             Some((_, frame)) => frame,
@@ -49,7 +46,7 @@ impl<T> Frames<T> {
         }
     }
 
-    /// A call. The frame that became too many, if one did.
+    /// Adds a call. Returns the frame beyond the limit, if any.
     pub(crate) fn call(&mut self, from: u64, frame: T) -> Option<T> {
         self.open.push_back((from, frame));
         if self.open.len() <= DEEPEST {
@@ -73,23 +70,23 @@ impl<T> Frames<T> {
         }
     }
 
-    /// Closes all frames from this one on, the innermost first.
+    /// Closes all frames from this one on, innermost first.
     pub(crate) fn close(&mut self, from: usize) -> Vec<T> {
         let from = from.min(self.open.len());
         self.open.drain(from..).rev().map(|(_, frame)| frame).collect()
     }
 
-    /// Open calls.
+    /// Number of open calls.
     pub(crate) fn depth(&self) -> usize {
         self.open.len()
     }
 
-    /// The frames from the outermost to the one that runs.
+    /// The frames from the outermost to the current one.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
         std::iter::once(&self.bottom).chain(self.open.iter().map(|(_, frame)| frame))
     }
 
-    /// Every frame, the innermost first.
+    /// Every frame, innermost first.
     pub(crate) fn into_frames(mut self) -> Vec<T> {
         let mut all = self.close(0);
         all.push(self.bottom);

@@ -1,5 +1,5 @@
-//! Branches by number, in the order in which they ran: what the views that look
-//! at more than one branch at a time share.
+//! Branches by number, in execution order: shared by the views that use more than one branch at a
+//! time.
 
 mod frames;
 
@@ -14,18 +14,17 @@ use crate::read::address::{KERNEL, crosses};
 
 pub(crate) use frames::{Frames, Returned, returns_behind};
 
-/// What a branch does to the flow of control.
+/// The effect of a branch on control flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Transfer {
-    /// Neither the recording nor the code says.
+    /// Neither the recording nor the code tells.
     #[default]
     Unknown,
     /// A conditional jump.
     Conditional,
-    /// A jump to one place. Also a call of the next instruction, which no
-    /// return belongs to.
+    /// A jump to a fixed target. Also a call of the next instruction, which has no matching return.
     Jump,
-    /// A jump to where a register or memory says.
+    /// A jump to a target in a register or memory.
     IndirectJump,
     /// A call, a system call, an interrupt or an exception.
     Call,
@@ -34,7 +33,7 @@ pub(crate) enum Transfer {
 }
 
 impl Transfer {
-    /// The kind of perf's type.
+    /// The kind for perf's type.
     #[must_use]
     pub(crate) const fn of(branch_type: Option<BranchType>) -> Transfer {
         let Some(branch_type) = branch_type else { return Transfer::Unknown };
@@ -55,15 +54,14 @@ impl Transfer {
         }
     }
 
-    /// Stays in the frame: no call and no return. What nobody knows is taken
-    /// for a jump.
+    /// Whether it stays in the frame: neither call nor return. Unknown branches count as jumps.
     #[must_use]
     pub(crate) const fn is_jump(self) -> bool {
         !matches!(self, Transfer::Call | Transfer::Return)
     }
 }
 
-/// A distinct taken branch of one address space: half a line of the cache.
+/// A distinct taken branch of one address space: half a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(32))]
 pub(crate) struct Edge {
@@ -90,8 +88,8 @@ impl Keyed for Edge {
     }
 }
 
-/// The distinct branches, in the order in which they were first seen: a second
-/// walk over the same recording gives them the same numbers.
+/// The distinct branches, in order of first appearance: a second pass over the same recording gives
+/// them the same numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Edges {
     table: Table<Edge>,
@@ -106,24 +104,24 @@ impl Edges {
         self.table.list.get(edge)
     }
 
-    /// The number of a branch; `None` where it was not taken.
+    /// The number of a branch; `None` if it was never taken.
     pub(crate) fn find(&self, space: u32, from: u64, to: u64) -> Option<usize> {
         let key = (space, from, to);
         self.table.find(Edge::hash(key), key).map(|number| number as usize)
     }
 
-    /// All taken branches together, and the distinct ones.
+    /// The number of taken branches, and of distinct ones.
     pub(crate) fn totals(&self, maps: &Maps) -> (u64, u64) {
         let taken = self.list().iter().fold(0, |sum: u64, edge| sum.saturating_add(edge.count));
         (taken, clean::distinct(maps, |at| self.get(at).map(Edge::key)))
     }
 
-    /// Of each branch the first that is the same by file and offset, by number.
+    /// For each branch, the number of the first one with the same files and offsets.
     pub(crate) fn firsts(&self, maps: &Maps) -> Vec<u32> {
         clean::firsts(maps, |at| self.get(at).map(Edge::key))
     }
 
-    /// Counts each branch at the first that is the same.
+    /// Moves each branch's count to the first that is the same.
     pub(crate) fn merge(&mut self, firsts: &[u32]) {
         let list = &mut self.table.list;
         for (at, first) in firsts.iter().enumerate().filter(|(at, first)| *at != **first as usize) {
@@ -137,8 +135,7 @@ impl Edges {
         }
     }
 
-    /// The number of a branch; a new one if there was none. `None` where there
-    /// are more than numbers.
+    /// The number of a branch, added if new. `None` if all numbers are in use.
     fn number(
         &mut self,
         (hash, guess): (u32, u32),
@@ -154,47 +151,45 @@ impl Edges {
     }
 }
 
-/// A branch that was taken.
+/// A taken branch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     /// Its number among the [`Edges`].
     pub(crate) edge: usize,
-    /// The branch before, where code ran straight from its target to here.
+    /// The previous branch, if the code from its target to here is known.
     pub(crate) before: Option<usize>,
-    /// Nothing is missing between the step before and this one, as far as the
-    /// filter lets branches in.
+    /// Whether no branch is missing between the previous step and this one, except filtered ones.
     pub(crate) follows: bool,
-    /// Core cycles since the branch before.
+    /// Core cycles since the previous branch.
     pub(crate) cycles: Option<u32>,
 }
 
-/// Loads what is needed of the branches of steps.
+/// Prefetches the data of the steps' branches.
 #[inline]
 pub(crate) fn touch(steps: &[Step], load: impl Fn(usize) -> u64) {
     index::load_all(steps.iter().map(|step| load(step.edge)));
 }
 
-/// What looks at the steps of stacks.
+/// Receives the steps of stacks.
 pub(crate) trait Visit: Send {
-    /// What it makes of what it saw.
+    /// Its result.
     type Table;
 
-    /// A stack, its steps oldest first, and what their numbers stand for.
+    /// A stack, its steps oldest first, and the branches by number.
     fn stack(&mut self, stack: &Cleaned<'_>, steps: &[Step], edges: &Edges, maps: &mut Maps);
-    /// Anything but a stack.
+    /// An event other than a stack.
     fn event(&mut self, _event: &Event) {}
-    /// What follows comes from another recording: its threads are others,
-    /// whatever their numbers.
+    /// Another recording follows: equal thread numbers mean other threads.
     fn next_recording(&mut self) {}
-    /// Everything was seen.
+    /// The end of all recordings.
     fn finish(self, edges: Edges, whole: Whole) -> Self::Table;
 }
 
-/// Numbers branches for what visits them.
+/// Numbers branches for a visitor.
 #[derive(Debug)]
 pub(crate) struct Walk<V> {
     edges: Edges,
-    /// Mappings and files of the walk before.
+    /// Mappings and files of the previous pass.
     known: Option<Maps>,
     visit: V,
     steps: Vec<Step>,
@@ -202,17 +197,16 @@ pub(crate) struct Walk<V> {
 }
 
 impl<V> Walk<V> {
-    /// Begins with nothing.
+    /// Starts empty.
     pub(crate) fn new(visit: V) -> Walk<V> {
         Walk { edges: Edges::default(), known: None, visit, steps: Vec::new(), found: Vec::new() }
     }
 
-    /// The same over recordings that were walked over before: branches keep
-    /// their numbers, and files what was found in them; everything else is
-    /// counted anew.
+    /// A pass over recordings that were read before: branches keep their numbers, and files their
+    /// symbols; everything else is counted again.
     pub(crate) fn again(mut edges: Edges, maps: Maps, visit: V) -> Walk<V> {
         edges.table.list.iter_mut().for_each(|edge| edge.count = 0);
-        // Names of the recording's own come again, and are not kept twice.
+        // Names in the recording itself are read again, so the old ones are dropped.
         let known = Some(maps).filter(|maps| !maps.has_names());
         Walk { edges, known, ..Walk::new(visit) }
     }
@@ -261,13 +255,13 @@ impl<V: Visit> View for Walk<V> {
     }
 }
 
-/// The kind of a branch: as recorded, else by its code bytes.
+/// The kind of a branch: as recorded, or else from its code bytes.
 fn kind(
     maps: &mut Maps,
     (space, from, to): (u32, u64, u64),
     recorded: Option<BranchType>,
 ) -> Transfer {
-    // perf's types do not tell a call of the next instruction: its length does.
+    // perf's types do not identify a call of the next instruction: its length does.
     const CALL_REL32: u64 = 5;
     match recorded {
         Some(BranchType::CALL) if to == from.wrapping_add(CALL_REL32) => Transfer::Jump,
@@ -277,7 +271,7 @@ fn kind(
             match straight::branch_at(maps, location, from, to).1 {
                 Some(branch) if branch.is_zero_length_call() => Transfer::Jump,
                 Some(branch) if branch.can_reach(to) => Transfer::of(Some(branch.branch_type)),
-                // Into the kernel by an interrupt or a call, and back again.
+                // Into the kernel by an interrupt or a call, and back.
                 _ if crosses(from, to) && to >= KERNEL => Transfer::Call,
                 _ if crosses(from, to) => Transfer::Return,
                 branch => Transfer::of(branch.map(|branch| branch.branch_type)),

@@ -1,6 +1,6 @@
-//! Records as they stand in a file, for a copy of some of them. A copy that can be
-//! sought is a file as perf makes it: attributes, records, features. One that
-//! cannot has the form of a pipe, in which these are records too.
+//! Copies selected records of a file. A seekable copy has perf's file layout: attributes, records,
+//! features. Otherwise the copy has the pipe format, in which attributes and features are records
+//! too.
 
 use std::collections::BTreeMap;
 
@@ -14,45 +14,44 @@ use crate::read::perf_data::layout::{
     HEADER_SIZE, MAGIC, MAGIC_BIG, PIPE_HEADER_SIZE, feature, record,
 };
 
-/// A feature that does not fit a record is left out.
+/// Features that do not fit into a record are dropped.
 const LARGEST: usize = u16::MAX as usize - 16;
 
-/// What the copy is made of that the reader does not pass by again.
+/// The parts of a copy that the reader passes only once.
 #[derive(Debug, Default)]
 pub(super) struct Copied {
-    /// Attributes, each with the numbers of its event.
+    /// Attributes, each with the ids of its event.
     attrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Features, by bit.
     features: BTreeMap<u8, Vec<u8>>,
-    /// Records are kept until they are asked for.
+    /// Whether records must be kept.
     on: bool,
-    /// Samples are left out: first and last may be others.
+    /// Whether samples are dropped, so that the first and last may differ.
     is_part: bool,
-    /// The header of a copy that can be sought, as far as it is known.
+    /// The header of a seekable copy, as far as known.
     header: Option<Vec<u8>>,
-    /// Those that are no samples.
+    /// The records other than samples.
     records: Vec<u8>,
-    /// Where the last of them begins.
+    /// Start of the last of them.
     last: usize,
-    /// The sample at hand, and where the stack note begins in its body.
+    /// The current sample, and the offset of the stack note in its body.
     sample: Option<(RecordSpan, Option<usize>)>,
 }
 
 impl Copied {
-    /// An attribute with the numbers of its event.
+    /// Adds an attribute with its event's ids.
     pub(super) fn attr(&mut self, attr: &[u8], ids: &[u8]) {
         self.attrs.push((attr.to_vec(), ids.to_vec()));
     }
 
-    /// A feature. Of trace data only the bits would be left, and what was packed
-    /// is not.
+    /// Adds a feature, except those for trace data or compression, which are not copied.
     pub(super) fn feature(&mut self, bit: u8, payload: &[u8]) {
         if !matches!(bit, 1 | 18 | 19 | 24 | feature::COMPRESSED) {
             self.features.insert(bit, payload.to_vec());
         }
     }
 
-    /// The features that were passed since the last call.
+    /// The features since the last call.
     fn features(&mut self) -> BTreeMap<u8, Vec<u8>> {
         let mut features = std::mem::take(&mut self.features);
         if self.is_part {
@@ -61,13 +60,13 @@ impl Copied {
         features
     }
 
-    /// A build id that is a record.
+    /// Adds a build ID record.
     pub(super) fn build_id(&mut self, order: Order, misc: u16, body: &[u8]) {
         let ids = self.features.entry(feature::BUILD_ID).or_default();
         put(ids, order, (record::BUILD_ID, misc), &[body]);
     }
 
-    /// A sample that is handed out.
+    /// Sets the current sample.
     #[inline]
     pub(super) fn sample(&mut self, frame: RecordSpan, note_at: Option<usize>) {
         if self.on {
@@ -75,7 +74,7 @@ impl Copied {
         }
     }
 
-    /// Anything else, as it comes.
+    /// Adds any other record.
     #[inline]
     pub(super) fn other(&mut self, frame: RecordSpan, body: &[u8], order: Order) {
         if self.on && stays(frame.kind) {
@@ -86,14 +85,14 @@ impl Copied {
     }
 }
 
-/// Whether a feature is whole behind the bytes that pad a record: build ids, host,
-/// CPU, command line, events, units and groups of events, times, clocks.
+/// Whether a feature remains valid with a record's padding: build IDs, host, CPU, command line,
+/// events, units and groups of events, times, clocks.
 const fn fits_record(bit: u8) -> bool {
     matches!(bit, 2..=12 | 16 | 17 | feature::SAMPLE_TIME | 23 | 29)
 }
 
-/// Whether a record stays where it is: what is compressed comes unpacked, of trace
-/// data only the records would be left, and attributes and features are apart.
+/// Whether a record is copied as it is: compressed ones are copied uncompressed, trace data is
+/// dropped, and attributes and features are handled separately.
 const fn stays(kind: u32) -> bool {
     // 70 to 72 are AUXTRACE_INFO to AUXTRACE_ERROR.
     !matches!(
@@ -108,7 +107,7 @@ const fn stays(kind: u32) -> bool {
     )
 }
 
-/// Appends a record, padded to 8 bytes; one that is too long is left out.
+/// Appends a record, padded to 8 bytes; drops one that is too long.
 fn put(to: &mut Vec<u8>, order: Order, (kind, misc): (u32, u16), parts: &[&[u8]]) {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let Ok(size) = u16::try_from(len.next_multiple_of(8) + 8) else { return };
@@ -119,22 +118,20 @@ fn put(to: &mut Vec<u8>, order: Order, (kind, misc): (u32, u16), parts: &[&[u8]]
     to.resize(to.len() + len.next_multiple_of(8) - len, 0);
 }
 
-/// Appends numbers. The two orders are each other's mirror.
+/// Appends numbers, in reverse for the other byte order.
 fn put_words(to: &mut Vec<u8>, order: Order, words: &[u64]) {
     words.iter().for_each(|word| to.extend(order.u64(word.to_ne_bytes()).to_ne_bytes()));
 }
 
 impl Reader {
-    /// From now on keeps the records that it passes, for a copy that can be sought
-    /// or not.
+    /// Starts keeping records for a copy, seekable or not.
     pub(crate) fn begin_copy(&mut self, seekable: bool, is_part: bool) {
         self.copied.on = true;
         self.copied.is_part = is_part;
         self.copied.header = seekable.then(Vec::new);
     }
 
-    /// What stands before the records of the copy. All attributes stand before the
-    /// first sample.
+    /// The start of the copy, before its records. All attributes precede the first sample.
     pub(crate) fn copy_head(&mut self) -> Vec<u8> {
         let order = self.order;
         let attrs = std::mem::take(&mut self.copied.attrs);
@@ -148,7 +145,7 @@ impl Reader {
             self.copy_features(&mut head);
             return head;
         };
-        // Attributes of one length, each with where its numbers stand.
+        // Attributes of equal length, each with the position of its ids.
         let length = attrs.iter().map(|(attr, _)| attr.len()).max().unwrap_or(0);
         let length = length.next_multiple_of(8);
         let (mut table, mut numbers) = (Vec::new(), Vec::new());
@@ -173,8 +170,8 @@ impl Reader {
         head
     }
 
-    /// What stands behind the records of the copy, and the header, which a copy that
-    /// can be sought then begins with; `written` is how long the copy is so far.
+    /// The end of the copy after its records, and the header that a seekable copy needs at its
+    /// start; `written` is the copy's length so far.
     pub(crate) fn copy_tail(&mut self, written: u64) -> (Vec<u8>, Vec<u8>) {
         let order = self.order;
         let (mut tail, mut payloads) = (Vec::new(), Vec::new());
@@ -195,14 +192,14 @@ impl Reader {
         tail.append(&mut payloads);
         let data_at = header.len().checked_sub(8).and_then(|at| u64_at(&header, at, order));
         let size = written.saturating_sub(data_at.unwrap_or(0));
-        // No event types: they are gone since Linux 3.0.
+        // Without event types, which ended with Linux 3.0.
         put_words(&mut header, order, &[size, 0, 0]);
         put_words(&mut header, order, &bits);
         (tail, header)
     }
 
-    /// Appends what was passed since the last call and is no sample; the event at
-    /// hand only if it is kept.
+    /// Appends the records other than samples since the last call; the current event only if it is
+    /// kept.
     pub(crate) fn copy_others(&mut self, keep_last: bool, to: &mut Vec<u8>) {
         let copied = &mut self.copied;
         if copied.sample.is_none() && !keep_last {
@@ -212,8 +209,8 @@ impl Reader {
         copied.last = 0;
     }
 
-    /// Appends the sample at hand, whose stack joins to the one before as `head`
-    /// says: what came before it may be missing in the copy.
+    /// Appends the current sample. `head` is its continuity, because earlier stacks may be missing
+    /// in the copy.
     pub(crate) fn copy_sample(&mut self, head: Head, to: &mut Vec<u8>) {
         let Some((frame, note_at)) = self.copied.sample.take() else { return };
         let begin = to.len() + 8;
@@ -223,8 +220,7 @@ impl Reader {
         of_note.into_iter().for_each(|code| *code = head_code(head));
     }
 
-    /// Appends the features that a file has said so far, as records: some say them
-    /// at their end.
+    /// Appends the features read so far as records: some files have them at the end.
     fn copy_features(&mut self, to: &mut Vec<u8>) {
         let order = self.order;
         for (bit, payload) in self.copied.features() {

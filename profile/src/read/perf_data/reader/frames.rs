@@ -1,4 +1,4 @@
-//! From bytes to records: where each lies, also within compressed ones.
+//! Splits bytes into records, including compressed ones.
 
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::read::perf_data::error::is_damage;
 use crate::read::perf_data::layout::record;
 use crate::read::perf_data::unpack::{Damaged, Unpacker};
 
-/// Where a record lies in the buffer.
+/// The location of a record in the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordSpan {
     pub(super) kind: u32,
@@ -18,13 +18,13 @@ pub(super) struct RecordSpan {
     at: usize,
     end: usize,
     pub(super) offset: u64,
-    /// It came out of a compressed record.
+    /// Whether it comes from a compressed record.
     pub(super) unpacked: bool,
 }
 
 impl RecordSpan {
-    /// What follows the header. Takes fields of the reader, so that others may
-    /// change meanwhile.
+    /// The record without its header. Takes fields of the reader, so that the caller may change
+    /// others.
     pub(super) fn body<'a>(&self, buffer: &'a [u8], unpacker: Option<&'a Unpacker>) -> &'a [u8] {
         match unpacker {
             Some(unpacker) if self.unpacked => unpacker.bytes(self.at, self.end),
@@ -33,13 +33,13 @@ impl RecordSpan {
     }
 }
 
-/// Kind, `misc` and size out of a record's header.
+/// Kind, `misc` and size from a record's header.
 fn header(bytes: &[u8], order: Order) -> Option<(u32, u16, usize)> {
     let mut bytes = Bytes::new(bytes, order);
     Some((bytes.u32()?, bytes.u16()?, usize::from(bytes.u16()?)))
 }
 
-/// Whether somebody wants the reading to stop.
+/// Whether the reader must stop.
 fn is_set(stop: &Arc<AtomicBool>) -> bool {
     stop.load(Ordering::Relaxed)
 }
@@ -49,8 +49,7 @@ impl Reader {
         ReadError::Io { offset: self.offset, cause }
     }
 
-    /// Reads until the buffer holds `len` unread bytes; `false` at the end of
-    /// the input.
+    /// Reads until the buffer holds `len` unread bytes; `false` at the end of the input.
     #[inline]
     pub(super) fn fill(&mut self, len: usize) -> Result<bool, ReadError> {
         if self.end - self.start >= len { Ok(true) } else { self.read_on(len) }
@@ -62,7 +61,7 @@ impl Reader {
         self.end -= self.start;
         self.start = 0;
         while self.end < len {
-            // Looked at once a buffer, which is soon enough.
+            // Checking once per buffer is enough.
             if self.stop.as_ref().is_some_and(is_set) {
                 self.notes.stopped = true;
                 return Ok(false);
@@ -72,7 +71,7 @@ impl Reader {
                 Ok(0) => return Ok(false),
                 Ok(read) => self.end += read,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // A compressed file that was cut or damaged: what came before is sound.
+                // A truncated or damaged compressed file: the data before is valid.
                 Err(e) if is_damage(&e) => {
                     self.notes.cut_at = Some(self.offset + self.end as u64);
                     return Ok(false);
@@ -88,7 +87,7 @@ impl Reader {
         self.offset += len as u64;
     }
 
-    /// The next record, out of a compressed one or taken off the buffer.
+    /// The next record, from a compressed one or from the buffer.
     #[inline(always)]
     pub(super) fn frame(&mut self) -> Result<Option<RecordSpan>, ReadError> {
         if self.done {
@@ -117,8 +116,8 @@ impl Reader {
         let Some((kind, misc, size)) = header(unread, self.order) else {
             return self.finish(true).map(|()| None);
         };
-        // A record shorter than its header, or one that reaches beyond the
-        // data, leaves no way to find the next.
+        // After a record that is shorter than its header, or exceeds the data, the next one cannot
+        // be found.
         if size < 8 || left.is_some_and(|left| left < size as u64) || !self.fill(size)? {
             return self.finish(true).map(|()| None);
         }
@@ -128,8 +127,7 @@ impl Reader {
         Ok(Some(RecordSpan { kind, misc, at, end, offset, unpacked: false }))
     }
 
-    /// The next record of the compressed one that was read last; `None` where
-    /// it holds no other whole one.
+    /// The next record in the last compressed one; `None` if there is no other whole one.
     #[inline]
     fn unpacked_frame(&mut self) -> Result<Option<RecordSpan>, ReadError> {
         let offset = self.offset;
@@ -137,7 +135,7 @@ impl Reader {
         let unread = unpacker.unread();
         let mut found = header(unread, self.order);
         if found.is_none_or(|(_, _, size)| unread.len() < size) {
-            // A buffer of packed bytes may hold gigabytes.
+            // A small compressed buffer may hold gigabytes.
             if self.stop.as_ref().is_some_and(is_set) {
                 self.notes.stopped = true;
                 return self.finish(false).map(|()| None);
@@ -163,7 +161,7 @@ impl Reader {
         }
     }
 
-    /// Gives a compressed record to the unpacker.
+    /// Passes a compressed record to the decompressor.
     pub(super) fn compressed(&mut self, frame: RecordSpan) -> Result<(), ReadError> {
         if self.unpacker.is_none() {
             let unpacker = Unpacker::new().map_err(|cause| self.io(cause))?;
@@ -171,7 +169,7 @@ impl Reader {
         }
         let body = self.buffer.get(frame.at..frame.end).unwrap_or_default();
         let payload = if frame.kind == record::COMPRESSED2 {
-            // Its payload is padded, and says how long it is.
+            // Its payload is padded, and starts with its length.
             let mut bytes = Bytes::new(body, self.order);
             let len = bytes.u64().and_then(|len| usize::try_from(len).ok());
             len.and_then(|len| bytes.take(len))
@@ -185,7 +183,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Skips what follows a record without being one.
+    /// Skips data that follows a record.
     pub(super) fn skip_payload(&mut self, size: Option<u64>) -> Result<(), ReadError> {
         let mut left = size.unwrap_or(0);
         while left > 0 {
@@ -214,7 +212,7 @@ impl Reader {
             let table_at = self.offset;
             let mut tail = self.buffer.get(self.start..self.end).unwrap_or_default().to_vec();
             let mut more = Vec::new();
-            // Every record was read: what cannot be read now stays unsaid.
+            // All records were read; unreadable features are ignored.
             let read = (&mut self.input).take(MAX_SECTION).read_to_end(&mut more);
             read.map(drop).or_else(|e| if is_damage(&e) { Ok(()) } else { Err(self.io(e)) })?;
             tail.append(&mut more);

@@ -1,4 +1,4 @@
-//! The header of a file: its events, where its records are, its features.
+//! The header of a file: events, position of the records, features.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -28,7 +28,7 @@ impl Reader {
             _ => return Err(ReadError::NotPerfData),
         };
         if !whole {
-            return Err(ReadError::Header { what: "the file ends within it".to_owned() });
+            return Err(ReadError::Header { what: "the file ends inside it".to_owned() });
         }
         let size = u64_at(head, 8, self.order).unwrap_or(0);
         if size == PIPE_HEADER_SIZE {
@@ -36,11 +36,11 @@ impl Reader {
             return Ok(());
         }
         if size != HEADER_SIZE {
-            let what = format!("its size is {size}, and only 104 and 16 are known");
+            let what = format!("its size is {size}, but only 104 and 16 are known");
             return Err(ReadError::Header { what });
         }
         if !self.fill(HEADER_SIZE as usize)? {
-            return Err(ReadError::Header { what: "the file ends within it".to_owned() });
+            return Err(ReadError::Header { what: "the file ends inside it".to_owned() });
         }
         self.read_file_header()
     }
@@ -56,19 +56,19 @@ impl Reader {
         let bits = [word(), word(), word(), word()];
 
         if data_at < HEADER_SIZE || self.size.is_none() && data_at > MAX_SECTION {
-            let what = format!("its records begin at byte {data_at}, where none can be");
+            let what = format!("its records start at byte {data_at}, which is impossible");
             return Err(ReadError::Header { what });
         }
         if self.size.is_some_and(|size| size < data_at) {
-            let what = format!("the file ends before byte {data_at}, where its records begin");
+            let what = format!("the file ends before its records, which start at byte {data_at}");
             return Err(ReadError::Header { what });
         }
         let prefix = match self.input {
             Input::File(_) => Vec::new(),
-            // Newer writers put the attributes behind the records.
+            // Newer writers put the attributes after the records.
             Input::Stream(_) if attrs_at >= data_at && attrs_size > 0 => {
-                let what = "its attributes stand behind its records, and a pipe or a compressed \
-                            file is read once from front to back: unpack it into a file";
+                let what = "its attributes follow its records, but a pipe or a compressed \
+                            file is read only once, from start to end: decompress it to a file";
                 return Err(ReadError::Header { what: what.to_owned() });
             }
             Input::Stream(_) => self.prefix(data_at)?,
@@ -100,12 +100,12 @@ impl Reader {
         self.require_branches()
     }
 
-    /// Everything before the records, of an input that cannot be sought.
+    /// Everything before the records, for an unseekable input.
     fn prefix(&mut self, data_at: u64) -> Result<Vec<u8>, ReadError> {
         let mut prefix = Vec::new();
         while self.offset < data_at {
             if !self.fill(1)? {
-                return Err(ReadError::Header { what: "the file ends within it".to_owned() });
+                return Err(ReadError::Header { what: "the file ends inside it".to_owned() });
             }
             let left = usize::try_from(data_at - self.offset).unwrap_or(usize::MAX);
             let step = left.min(self.end - self.start);
@@ -116,14 +116,14 @@ impl Reader {
         Ok(prefix)
     }
 
-    /// A part of the file, shorter where the file is.
+    /// A part of the file, shorter at its end.
     fn section(&mut self, at: u64, size: u64, prefix: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let size = size.min(MAX_SECTION);
         match &mut self.input {
             Input::File(file) => {
                 if file.seek(SeekFrom::Start(at)).is_ok() {
-                    // What an unreadable part would have said stays unsaid.
+                    // Unreadable features are ignored.
                     let _ = file.take(size).read_to_end(&mut bytes);
                 }
             }
@@ -145,14 +145,14 @@ impl Reader {
         prefix: &[u8],
     ) -> Result<(), ReadError> {
         let each = usize::try_from(attr_size).unwrap_or(0);
-        // 64 bytes and the section of the ids are the least.
+        // At least 64 bytes and the section of the ids.
         if !(80..=4096).contains(&each) {
             let what = format!("attributes of {attr_size} bytes");
             return Err(ReadError::Header { what });
         }
         let section = self.section(at, size, prefix);
-        // Sections may overlap: what all ids together may take is bounded, or a
-        // small file could ask for the same bytes again and again.
+        // Sections may overlap. The total size of all ids is limited, so that a small file cannot
+        // request the same bytes repeatedly.
         let mut budget = MAX_SECTION;
         for entry in section.chunks_exact(each) {
             let (raw, ids) = entry.split_at(each - 16);
@@ -169,12 +169,12 @@ impl Reader {
             self.add_event(attr);
         }
         if self.events.is_empty() {
-            return Err(ReadError::Header { what: "it describes no event".to_owned() });
+            return Err(ReadError::Header { what: "it does not describe an event".to_owned() });
         }
         Ok(())
     }
 
-    /// Reads the features that the bits announce.
+    /// Reads the announced features.
     pub(super) fn features(
         &mut self,
         bits: [u64; 4],
@@ -189,7 +189,7 @@ impl Reader {
             let (Some(at), Some(size)) = (table.u64(), table.u64()) else { return };
             let wanted =
                 matches!(bit, feature::BUILD_ID..=feature::EVENT_DESC | feature::SAMPLE_TIME);
-            // A copy takes what fits a record.
+            // A copy takes features that fit into a record.
             if size > if wanted { MAX_SECTION } else { u64::from(u16::MAX) } {
                 continue;
             }

@@ -1,8 +1,7 @@
 //! The streaming reader.
 //!
-//! One buffer of fixed size; records are looked at where they lie in it. What
-//! a file claims (sizes, counts) is checked against what is there before
-//! anything is done with it, so that memory never follows a claim.
+//! One buffer of fixed size; records are processed in place. Sizes and counts claimed by a file are
+//! checked against the actual data first, so that memory use never follows a claim.
 
 mod copy;
 mod frames;
@@ -31,22 +30,22 @@ use super::side;
 use super::unpack::Unpacker;
 use crate::read::stack::Stack;
 
-/// Records are at most 65,535 bytes: this much always holds a whole one. More would
-/// move from the cache of one CPU to another's each time that another thread reads on.
+/// Records are at most 65,535 bytes, so this always holds a whole one. A larger buffer would move
+/// more data between CPU caches whenever another thread continues reading.
 const BUFFER: usize = 64 * 1024;
-/// No header section or feature that we read is larger in a sound file.
+/// More than any header section or feature of a valid file.
 const MAX_SECTION: u64 = 16 << 20;
-/// No recording has more events; those of further ones are unknown.
+/// More events than any recording has; further ones are unknown.
 const MAX_EVENTS: usize = 1 << 12;
-/// Nor more ids: one for each event and CPU.
+/// More ids than any recording has: one for each event and CPU.
 const MAX_IDS: usize = 1 << 21;
 
-/// One thing out of a recording.
+/// An item of a recording.
 #[derive(Debug)]
 pub enum Record<'a> {
-    /// A sample, its branches where they lie in the buffer.
+    /// A sample, with its branches in place in the buffer.
     Stack(Stack<'a>),
-    /// Anything else that [`Event`] knows.
+    /// Any other [`Event`].
     Event(Event),
 }
 
@@ -69,34 +68,34 @@ pub struct Reader {
     input: Input,
     order: Order,
     buffer: Vec<u8>,
-    /// The unread part of the buffer.
+    /// Start of the unread part of the buffer.
     start: usize,
     end: usize,
-    /// Offset in the file of `start`.
+    /// File offset of `start`.
     offset: u64,
-    /// Offset at which the records end; `None` for a pipe.
+    /// File offset of the end of the records; `None` for a pipe.
     data_end: Option<u64>,
-    /// Feature table of a file that cannot be sought: read after the records.
+    /// Feature table of an unseekable file: read after the records.
     late_features: Option<[u64; 4]>,
     size: Option<u64>,
     events: Vec<EventAttr>,
     layouts: Vec<SampleLayout>,
-    /// Samples given out, by event.
+    /// Samples returned, by event.
     samples: Vec<u64>,
     by_id: HashMap<u64, usize>,
     id_place: IdPlace,
-    /// Where the id of records that are no samples begins, from their end.
+    /// Offset of the id in records other than samples, from their end.
     id_from_end: Option<usize>,
     info: FileInfo,
     event_desc: Vec<u8>,
     notes: Notes,
     done: bool,
-    /// Rounds that the recorder finished so far.
+    /// Number of rounds that the recorder has finished.
     round: u32,
-    /// Begun with the first compressed record.
+    /// Created for the first compressed record.
     unpacker: Option<Box<Unpacker>>,
     stop: Option<Arc<AtomicBool>>,
-    /// Records from this offset on are left out.
+    /// Records from this offset on are ignored.
     stop_at: Option<u64>,
     copied: Copied,
 }
@@ -111,7 +110,7 @@ impl Reader {
     /// Opens a file. Header features are read before the first record.
     ///
     /// # Errors
-    /// [`ReadError`]: no such file, no perf.data, no branch stacks.
+    /// [`ReadError`]: no such file, not perf.data, no branch stacks.
     pub fn open(path: &Path) -> Result<Reader, ReadError> {
         let open = |cause| ReadError::Open { path: path.to_owned(), cause };
         let file = File::open(path).map_err(open)?;
@@ -123,13 +122,13 @@ impl Reader {
         }
     }
 
-    /// Reads a file of so many bytes that is open, at its begin.
+    /// Reads an open file of `size` bytes, from its start.
     pub(crate) fn of_file(file: File, size: u64) -> Result<Reader, ReadError> {
         Reader::start(Input::File(file), Some(size))
     }
 
-    /// Reads a stream, such as standard input. A seekable file is read as
-    /// well; its header features then come after the last record.
+    /// Reads a stream, such as standard input. It may hold a seekable file; then header features
+    /// come after the last record.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -168,7 +167,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// What the file says about itself. Complete after the last record.
+    /// Metadata of the file. Complete after the last record.
     #[must_use]
     pub fn info(&self) -> &FileInfo {
         &self.info
@@ -180,7 +179,7 @@ impl Reader {
         &self.events
     }
 
-    /// What was odd so far.
+    /// The anomalies so far.
     #[must_use]
     pub fn notes(&self) -> &Notes {
         &self.notes
@@ -192,20 +191,19 @@ impl Reader {
         self.offset
     }
 
-    /// Bytes of the whole file, where that is known.
+    /// Size of the file in bytes, if known.
     #[must_use]
     pub fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// Ends the recording before its end as soon as `flag` is set, which
-    /// [`notes`](Self::notes) then say.
+    /// Stops reading as soon as `flag` is set; [`notes`](Self::notes) then reports it.
     pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(flag);
     }
 
-    /// Ends the recording at this [`position`](Self::position): an earlier
-    /// reading was stopped there. [`notes`](Self::notes) then say so.
+    /// Stops reading at this [`position`](Self::position), where an earlier reading stopped;
+    /// [`notes`](Self::notes) then reports it.
     pub fn stop_at(&mut self, position: u64) {
         self.stop_at = Some(position);
     }
@@ -213,24 +211,23 @@ impl Reader {
     /// The next stack or event; `None` at the end.
     ///
     /// # Errors
-    /// [`ReadError::Io`], and [`ReadError::NoBranchStacks`] where a pipe turns out to have none. A
-    /// damaged or cut file is no error: see [`notes`](Self::notes).
+    /// [`ReadError::Io`], and [`ReadError::NoBranchStacks`] if a pipe turns out to have none. A
+    /// damaged or truncated file is not an error: see [`notes`](Self::notes).
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, ReadError> {
         self.next_as(Record::Stack, Record::Event)
     }
 
-    /// Samples that [`next_record`](Self::next_record) gave out, by event.
+    /// Samples returned by [`next_record`](Self::next_record), by event.
     pub(crate) fn samples(&self) -> &[u64] {
         &self.samples
     }
 
-    /// Whether the file says what its events are called behind its records: it
-    /// cannot be sought.
+    /// Whether event names follow the records: the file is not seekable.
     pub(crate) fn names_come_late(&self) -> bool {
         self.late_features.is_some()
     }
 
-    /// Calls `visit` with every stack from here to the end.
+    /// Calls `visit` with every remaining stack.
     ///
     /// # Errors
     /// As [`next_record`](Self::next_record).
@@ -252,7 +249,7 @@ impl Reader {
         self.notes.first_malformed.get_or_insert(frame.offset);
     }
 
-    /// Which event a sample belongs to; `None` to skip it.
+    /// The event of a sample; `None` to skip it.
     #[inline(always)]
     fn event_of_sample(&mut self, frame: RecordSpan) -> Result<Option<usize>, ReadError> {
         self.require_branches()?;
@@ -280,8 +277,8 @@ impl Reader {
         }
     }
 
-    /// The event whose fields end a record that is no sample. Records that perf
-    /// itself made up have the id 0, and the first event's fields.
+    /// The event whose fields end a record other than a sample. Records that perf synthesized have
+    /// id 0 and the first event's fields.
     fn event_of_other(&self, body: &[u8]) -> Option<&EventAttr> {
         let id = self
             .id_from_end
@@ -307,7 +304,7 @@ impl Reader {
         Err(ReadError::NoBranchStacks { events })
     }
 
-    /// Anything that is no sample.
+    /// Parses a record other than a sample.
     fn other(&mut self, frame: RecordSpan) -> Result<Option<Event>, ReadError> {
         let order = self.order;
         match frame.kind {

@@ -1,4 +1,4 @@
-//! Going from record to record without looking at what is in a sample yet.
+//! Moves from record to record without parsing samples.
 
 use lbr_msr::record::Event;
 
@@ -8,13 +8,13 @@ use crate::read::perf_data::layout::record;
 use crate::read::perf_data::sample::StackPosition;
 use crate::read::stack::Stack;
 
-/// What [`Reader::advance`] went to.
+/// The record that [`Reader::advance`] moved to.
 pub(crate) enum Next {
     Sample(Place),
     Event(Event),
 }
 
-/// Where a sample lies.
+/// The location of a sample.
 pub(crate) struct Place {
     frame: RecordSpan,
     event: usize,
@@ -22,8 +22,8 @@ pub(crate) struct Place {
 }
 
 impl Reader {
-    /// Goes to the next sample or event, for those who ask which events there
-    /// are before they look at the sample; `None` at the end.
+    /// Moves to the next sample or event, for callers that need the events before they look at the
+    /// sample; `None` at the end.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<Option<Next>, ReadError> {
         loop {
@@ -52,7 +52,7 @@ impl Reader {
         }
     }
 
-    /// The sample that [`advance`](Self::advance) went to.
+    /// The sample that [`advance`](Self::advance) moved to.
     #[inline]
     pub(crate) fn stack(&self, place: Place) -> Option<Stack<'_>> {
         let Place { frame, event, found } = place;
@@ -62,7 +62,7 @@ impl Reader {
         Some(stack)
     }
 
-    /// The next sample or event, counted and made into what is asked for.
+    /// Counts the next sample or event, and converts it.
     #[inline]
     pub(crate) fn next_as<'a, T>(
         &'a mut self,
@@ -79,7 +79,7 @@ impl Reader {
         }
     }
 
-    /// The next record that is no sample, the samples before it not looked at.
+    /// The next record other than a sample, without parsing samples.
     pub(crate) fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
         while let Some(frame) = self.frame()? {
             if frame.kind != record::SAMPLE

@@ -1,5 +1,4 @@
-//! What stands around the records: the header of a seekable file, and the
-//! features.
+//! The data around the records: the header of a seekable file, and the features.
 
 use std::io::Write;
 use std::path::Path;
@@ -43,7 +42,7 @@ impl<W: Write> Writer<W> {
         header
     }
 
-    /// The table of the features and their payloads, to stand at `at`.
+    /// The feature table and payloads, to be placed at `at`.
     pub(super) fn feature_sections(&self, at: u64) -> Vec<u8> {
         let features = self.late_features();
         let mut place = at + 16 * features.len() as u64;
@@ -58,7 +57,7 @@ impl<W: Write> Writer<W> {
         table
     }
 
-    /// Features known from the start, by rising bit.
+    /// Features known from the start, in ascending order.
     pub(super) fn early_features(&self) -> Vec<(u8, Vec<u8>)> {
         let meta = &self.meta;
         let mut features = Vec::new();
@@ -74,7 +73,7 @@ impl<W: Write> Writer<W> {
         text(feature::CPUDESC, meta.cpudesc.as_ref());
         text(feature::CPUID, meta.cpuid.as_ref());
         if let Some((online, available)) = meta.nrcpus {
-            // perf reads the available ones first.
+            // perf reads the available CPUs first.
             let payload = [available.to_le_bytes(), online.to_le_bytes()].concat();
             features.push((feature::NRCPUS, payload));
         }
@@ -99,7 +98,7 @@ impl<W: Write> Writer<W> {
         features
     }
 
-    /// Every feature, by rising bit.
+    /// Every feature, in ascending order.
     fn late_features(&self) -> Vec<(u8, Vec<u8>)> {
         let mut features = self.early_features();
         if let Some((first, last)) = self.sample_time {
@@ -123,14 +122,14 @@ impl<W: Write> Writer<W> {
         features
     }
 
-    /// Build ids of the mapped files: from the events, else from the files.
+    /// Build IDs of the mapped files: from the events, or else from the files.
     pub(super) fn build_ids(&self) -> Vec<(String, Vec<u8>)> {
         let of = |(path, id): (&String, &Option<Vec<u8>>)| {
             let id = match id {
                 Some(id) => Some(id.clone()),
                 None => object_file::build_id(Path::new(path)),
             };
-            // The symbol behind the kernel's name is of the mapping.
+            // The symbol after the kernel's name belongs to the mapping.
             let path = if path.starts_with(KERNEL_NAME) { KERNEL_NAME } else { path };
             Some((path.to_owned(), id?))
         };
@@ -138,7 +137,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// perf's header string: length, then the text with NULs up to a multiple of 64.
+/// perf's header string: length, then the text padded with NULs to a multiple of 64.
 fn header_string(text: &str) -> Vec<u8> {
     let len = (text.len() + 1).next_multiple_of(64);
     let mut bytes = (len as u32).to_le_bytes().to_vec();
@@ -147,7 +146,7 @@ fn header_string(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A build id record without its header.
+/// A build ID record without its header.
 pub(super) fn build_id_body(path: &str, id: &[u8]) -> Vec<u8> {
     let mut body = (-1i32).to_le_bytes().to_vec();
     let id = id.get(..20).unwrap_or(id);

@@ -1,14 +1,12 @@
 //! The writer.
 //!
-//! While recording, the output is a pipe-format stream: after the header come
-//! one HEADER_ATTR and the HEADER_FEATURE records, then what happens. A
-//! recorder that is killed leaves that behind, readable up to its last whole
-//! record. On a clean end of a file, [`Writer::finish_file`] appends the
-//! feature table after the records and only then overwrites the first 256
-//! bytes, until then header and attribute of the pipe form, with header, ids
-//! and attribute of the seekable form, in one write. Nothing is copied and no
-//! second file is needed. Compressed, all that happens lies in records of zstd;
-//! what stands before and after does not.
+//! While recording, the output is a pipe-format stream: after the header follow one HEADER_ATTR,
+//! the HEADER_FEATURE records, and then the events. If the recorder is killed, the file is readable
+//! up to the last whole record. When recording ends cleanly, [`Writer::finish_file`] appends the
+//! feature table after the records and then overwrites the first 256 bytes (header and attribute of
+//! the pipe form) with header, ids and attribute of the seekable form, in one write. Nothing is
+//! copied, and no second file is needed. With compression, all events are in zstd records, but not
+//! the data before and after.
 
 mod features;
 mod pack;
@@ -27,35 +25,46 @@ use super::attr::EventAttr;
 use super::layout::{HEADER_SIZE, MAGIC, PIPE_HEADER_SIZE, misc, record};
 use super::meta::{EVENT_ID, Meta};
 use super::side::{LOST_NOTE, NO_LABEL};
-use crate::read::note::{StackNote, label_code};
+use crate::read::note::{StackNote, label_code, with_moves};
 use crate::read::registers::ARGUMENTS;
 use crate::read::stack::EntryFlags;
 
-/// Where the records of a seekable file may begin: after header, one id, and
-/// attribute with the section of its ids.
+/// The earliest position of records in a seekable file: after header, one id, and the attribute
+/// with its ids section.
 const MIN_DATA_AT: u64 = HEADER_SIZE + 8 + 128 + 16;
-/// Bytes collected before they go to the file.
+/// Bytes collected before a write.
 const CHUNK: usize = 64 * 1024;
-/// No record waits longer than this in memory, as long as others arrive.
+/// The longest time that a record waits in memory while others arrive.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// A CPU that nobody knows, as perf's -1.
+/// An unknown CPU, as perf's -1.
 const NO_CPU: u32 = u32::MAX;
 /// Why a recording could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The system refused.
+    /// A system error.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// It refused before, and the recording ends there.
-    #[error("the recording ended where it could not be written")]
+    /// A write failed earlier, and the recording ends there.
+    #[error("the recording ended at an earlier write error")]
     Ended,
-    /// A stack does not fit a record, which is at most 65,535 bytes.
+    /// A stack does not fit into a record, which is at most 65,535 bytes.
     #[error("a stack of {entries} branches does not fit a perf.data record (2,700 at most)")]
     StackTooLarge {
-        /// Its entries.
+        /// Its number of entries.
         entries: usize,
     },
+}
+
+/// Totals of a finished file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Its length.
+    pub bytes: u64,
+    /// Stacks.
+    pub samples: u64,
+    /// Branches in them.
+    pub branches: u64,
 }
 
 /// Writes a recording. Dropped without a finish it leaves the pipe form.
@@ -65,54 +74,53 @@ pub struct Writer<W: Write> {
     meta: Meta,
     attr: EventAttr,
     pending: Vec<u8>,
-    /// Compresses what is pending, once the recording has begun.
+    /// Compresses pending data after the start of the recording.
     packer: Option<Packer>,
-    /// Bytes of the output.
-    written: u64,
+    /// The output so far.
+    written: Written,
     /// Where the records begin.
     data_at: u64,
     last_flush: Instant,
     sample_time: Option<(u64, u64)>,
-    /// Mapped files, with their build ids where an event brought one.
+    /// Mapped files, with their build IDs if an event had one.
     files: BTreeMap<String, Option<Vec<u8>>>,
     failed: bool,
 }
 
 impl Writer<File> {
-    /// Creates the file. That nobody else writes it is the caller's to see to.
+    /// Creates the file. The caller must ensure that no one else writes it.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn create(path: &Path, meta: Meta) -> Result<Writer<File>, WriteError> {
         Writer::new(File::create(path)?, meta)
     }
 }
 
 impl<W: Write + Seek> Writer<W> {
-    /// Ends the recording and makes the file seekable.
+    /// Finishes the recording and makes the file seekable.
     ///
     /// # Errors
-    /// The system's refusal; the pipe form stays behind, as it does where an
-    /// event could not be written.
-    pub fn finish_file(mut self) -> Result<(), WriteError> {
+    /// The system's error; the file then keeps the pipe form, also if an event could not be written.
+    pub fn finish_file(mut self) -> Result<Written, WriteError> {
         self.event_fully_written()?;
-        let header = self.file_header(self.written);
-        let tail = self.feature_sections(self.written);
+        let header = self.file_header(self.written.bytes);
+        let tail = self.feature_sections(self.written.bytes);
         if let Some(mut out) = self.out.take() {
             out.write_all(&tail)?;
             out.seek(SeekFrom::Start(0))?;
             out.write_all(&header)?;
             out.flush()?;
         }
-        Ok(())
+        Ok(Written { bytes: self.written.bytes + tail.len() as u64, ..self.written })
     }
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a recording.
+    /// Starts a recording.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn new(out: W, meta: Meta) -> Result<Writer<W>, WriteError> {
         let attr = meta.attr();
         let packer = meta.compression.map(Packer::new).transpose()?;
@@ -122,7 +130,7 @@ impl<W: Write> Writer<W> {
             meta,
             pending: Vec::with_capacity(CHUNK * 2),
             packer,
-            written: 0,
+            written: Written::default(),
             data_at: 0,
             last_flush: Instant::now(),
             sample_time: None,
@@ -133,19 +141,19 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// What it writes to.
+    /// The output.
     #[must_use]
     pub fn output(&self) -> Option<&W> {
         self.out.as_ref()
     }
 
-    /// Ends the recording in pipe form: for an output that is no file.
+    /// Finishes the recording in pipe form, for an output that is not a file.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn finish_stream(mut self) -> Result<(), WriteError> {
         self.event_fully_written()?;
-        // perf leaves these as they are.
+        // perf does not compress these.
         self.packer = None;
         for (path, id) in self.build_ids() {
             let body = build_id_body(&path, &id);
@@ -163,19 +171,18 @@ impl<W: Write> Writer<W> {
         for (bit, payload) in self.early_features() {
             let mut body = u64::from(bit).to_le_bytes().to_vec();
             body.extend_from_slice(&payload);
-            // A command line of more than a record would be cut in half.
+            // A command line longer than a record would be truncated.
             if body.len() < usize::from(u16::MAX) - 16 {
                 self.record(record::HEADER_FEATURE, 0, &body);
             }
         }
-        // Room for the seekable header. Empty rounds are what every reader
-        // passes over.
+        // Space for the seekable header. Every reader skips empty rounds.
         while (self.pending.len() as u64) < MIN_DATA_AT {
             self.record(record::FINISHED_ROUND, 0, &[]);
         }
         let packer = self.packer.take();
         self.event_fully_written()?;
-        self.data_at = self.written;
+        self.data_at = self.written.bytes;
         self.packer = packer;
         Ok(())
     }
@@ -184,8 +191,7 @@ impl<W: Write> Writer<W> {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// Appends a record, padded to 8 bytes. Whoever calls has checked that it
-    /// fits; one that does not is left out.
+    /// Appends a record, padded to 8 bytes. The caller checks that it fits; others are dropped.
     fn record(&mut self, kind: u32, misc_bits: u16, body: &[u8]) {
         let padded = body.len().next_multiple_of(8);
         let Ok(size) = u16::try_from(padded + 8) else { return };
@@ -198,7 +204,7 @@ impl<W: Write> Writer<W> {
 
     fn event_fully_written(&mut self) -> Result<(), WriteError> {
         self.last_flush = Instant::now();
-        // After half a record nothing more may follow, neither at the end nor on drop.
+        // After a partial record nothing may follow, neither at the end nor on drop.
         if self.failed {
             return Err(WriteError::Ended);
         }
@@ -206,7 +212,7 @@ impl<W: Write> Writer<W> {
             let packed = self.packer.as_mut().map(|packer| packer.pack(&self.pending)).transpose();
             let outcome = packed.and_then(|packed| {
                 let bytes = packed.as_ref().unwrap_or(&self.pending);
-                self.written += bytes.len() as u64;
+                self.written.bytes += bytes.len() as u64;
                 out.write_all(bytes).and_then(|()| out.flush())
             });
             self.pending.clear();
@@ -240,9 +246,10 @@ impl<W: Write> Writer<W> {
         }
         let entries = &sample.stack.entries;
         let tsx_known = entries.iter().any(|e| e.in_tx.is_some() || e.abort.is_some());
-        let note = StackNote { integrity, source: self.meta.source, tsx_known }.encode();
-        // Header, six words, the note with its length, how many entries there are, and
-        // behind them the registers.
+        let note = StackNote { integrity, source: self.meta.source, tsx_known };
+        let note = with_moves(note.encode(), &sample.stack.moves);
+        // Header, six words, the note with its length, the number of entries and, after them, the
+        // registers.
         let count = entries.iter().filter(|entry| entry.from != 0 || entry.to != 0).count();
         let registers = self.meta.arguments.then(|| registers(sample.arguments));
         let registers = registers.unwrap_or_default();
@@ -267,6 +274,8 @@ impl<W: Write> Writer<W> {
         registers.iter().for_each(|word| pending.extend_from_slice(&word.to_le_bytes()));
         let (first, last) = self.sample_time.unwrap_or((sample.time, sample.time));
         self.sample_time = Some((first.min(sample.time), last.max(sample.time)));
+        self.written.samples += 1;
+        self.written.branches += count as u64;
         Ok(())
     }
 
@@ -324,7 +333,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Of no one kind of writer, so that it is compiled here, with all that it calls.
+/// Not generic over the writer, so that it is compiled in this crate with everything it calls.
 fn put_entries(pending: &mut Vec<u8>, entries: &[BranchEntry], types: bool) {
     for entry in entries.iter().filter(|entry| entry.from != 0 || entry.to != 0) {
         let flags = EntryFlags::of(entry, types);
@@ -337,8 +346,7 @@ fn put_entries(pending: &mut Vec<u8>, entries: &[BranchEntry], types: bool) {
     }
 }
 
-/// `PERF_SAMPLE_REGS_USER`: which kind of program, and the registers in the order
-/// of their numbers; where they were not taken, that there are none.
+/// `PERF_SAMPLE_REGS_USER`: the ABI, and the registers in numeric order; without registers, no ABI.
 fn registers(arguments: Option<[u64; 6]>) -> Vec<u64> {
     /// `PERF_SAMPLE_REGS_ABI_64`
     const ABI_64: u64 = 2;
@@ -368,13 +376,13 @@ impl<W: Write> Sink for Writer<W> {
 impl<W: Write> Drop for Writer<W> {
     fn drop(&mut self) {
         if !self.failed {
-            // Nobody is left to tell; the file is readable up to here.
+            // A failure cannot be reported here; the file is readable up to this point.
             let _ = self.event_fully_written();
         }
     }
 }
 
-/// Text with NULs up to a multiple of 8, at most `limit` bytes of it.
+/// Text padded with NULs to a multiple of 8, truncated to `limit` bytes.
 fn put_text(body: &mut Vec<u8>, text: &str, limit: usize) {
     let text = text.as_bytes();
     body.extend_from_slice(text.get(..limit - 1).unwrap_or(text));
@@ -382,12 +390,12 @@ fn put_text(body: &mut Vec<u8>, text: &str, limit: usize) {
     body.resize(body.len().next_multiple_of(8), 0);
 }
 
-/// The mode in which an address ran: readers look for its names accordingly.
+/// The mode of an address, by which readers look up its symbol.
 const fn mode(addr: u64) -> u16 {
     if addr >> 63 == 0 { misc::USER } else { misc::KERNEL }
 }
 
-/// What every record but samples ends with: task, time, CPU, event.
+/// The trailer of every record except samples: task, time, CPU, event.
 fn put_trailer(body: &mut Vec<u8>, pid: u32, tid: u32, time: u64, cpu: u32) {
     let task = u64::from(pid) | u64::from(tid) << 32;
     for word in [task, time, u64::from(cpu), EVENT_ID] {

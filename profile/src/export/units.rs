@@ -1,0 +1,161 @@
+//! Units of debug information, also those that `-gsplit-dwarf` has put into files
+//! next to the program.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use gimli::{AttributeValue, DebugInfoOffset, DwAt, Dwarf, IncompleteLineProgram, UnitOffset};
+
+use crate::code::lines::{DebugReader, Lines, Pieces};
+use crate::code::symbols::DebugDirs;
+
+pub(super) type Die = gimli::DebuggingInformationEntry<DebugReader>;
+
+/// Entries that refer to each other, one after the other, at most.
+const CHAIN: usize = 16;
+
+/// A unit, with the sections that it refers to.
+pub(super) struct Unit {
+    dwarf: Arc<Dwarf<DebugReader>>,
+    pub(super) unit: gimli::Unit<DebugReader>,
+    /// In the program's own sections, wherever the unit lies.
+    pub(super) lines: Option<IncompleteLineProgram<DebugReader>>,
+}
+
+/// The units of a program.
+pub(super) struct Units {
+    dwarf: Arc<Dwarf<DebugReader>>,
+    pieces: Pieces,
+    /// Where they start, in the program's own section.
+    starts: Vec<usize>,
+    open: HashMap<usize, Arc<Unit>>,
+    /// Files of split units that are not there.
+    pub(super) missing: BTreeSet<String>,
+}
+
+impl Units {
+    /// Those of a program; `None` if it has no debug information.
+    pub(super) fn of(program: &Path, dirs: &DebugDirs) -> Option<Units> {
+        let (dwarf, pieces) = Lines::of(program, dirs)?.into_parts();
+        let mut starts = Vec::new();
+        let mut headers = dwarf.units();
+        while let Ok(Some(header)) = headers.next() {
+            starts.extend(header.debug_info_offset().map(|offset| offset.0));
+        }
+        let (open, missing) = (HashMap::new(), BTreeSet::new());
+        Some(Units { dwarf, pieces, starts, open, missing })
+    }
+
+    pub(super) fn starts(&self) -> Vec<usize> {
+        self.starts.clone()
+    }
+
+    /// Drops the units that were read.
+    pub(super) fn close(&mut self) {
+        self.open.clear();
+    }
+
+    /// The unit that starts at an offset.
+    pub(super) fn get(&mut self, at: usize) -> Option<Arc<Unit>> {
+        if let Some(unit) = self.open.get(&at) {
+            return Some(Arc::clone(unit));
+        }
+        let header = self.dwarf.unit_header(DebugInfoOffset(at)).ok()?;
+        let own = self.dwarf.unit(header).ok()?;
+        let lines = own.line_program.clone();
+        let split = self.split(&own);
+        let (dwarf, unit) = split.unwrap_or_else(|| (Arc::clone(&self.dwarf), own));
+        let unit = Arc::new(Unit { dwarf, unit, lines });
+        self.open.insert(at, Arc::clone(&unit));
+        Some(unit)
+    }
+
+    /// The unit that a skeleton unit stands for.
+    fn split(
+        &mut self,
+        skeleton: &gimli::Unit<DebugReader>,
+    ) -> Option<(Arc<Dwarf<DebugReader>>, gimli::Unit<DebugReader>)> {
+        let id = skeleton.dwo_id?;
+        let name = skeleton.dwo_name().ok()??;
+        let name = self.dwarf.attr_string(skeleton, name).ok();
+        let shown = name.as_ref().and_then(|name| gimli::Reader::to_string_lossy(name).ok());
+        let shown = shown.map(std::borrow::Cow::into_owned).unwrap_or_default();
+        let wanted = addr2line::SplitDwarfLoad {
+            dwo_id: id,
+            comp_dir: skeleton.comp_dir.clone(),
+            path: name,
+            parent: Arc::clone(&self.dwarf),
+        };
+        let found = self.pieces.find(&wanted).and_then(|dwarf| {
+            let mut headers = dwarf.units();
+            while let Ok(Some(header)) = headers.next() {
+                if let Ok(mut unit) = dwarf.unit(header)
+                    && unit.dwo_id == Some(id)
+                {
+                    unit.copy_relocated_attributes(skeleton);
+                    return Some((Arc::clone(&dwarf), unit));
+                }
+            }
+            None
+        });
+        if found.is_none() {
+            self.missing.insert(shown);
+        }
+        found
+    }
+
+    /// An attribute of an entry, or of those that it is an instance of
+    /// (`DWARFDie::findRecursively`).
+    pub(super) fn find(
+        &mut self,
+        unit: &Arc<Unit>,
+        die: &Die,
+        names: &[DwAt],
+    ) -> Option<(Arc<Unit>, AttributeValue<DebugReader>)> {
+        let (mut unit, mut die) = (Arc::clone(unit), die.clone());
+        for _ in 0..CHAIN {
+            if let Some(value) = names.iter().find_map(|name| die.attr_value(*name)) {
+                return Some((unit, value));
+            }
+            let origin = die.attr_value(gimli::DW_AT_abstract_origin);
+            match origin.or_else(|| die.attr_value(gimli::DW_AT_specification))? {
+                AttributeValue::UnitRef(offset) => die = unit.unit.entry(offset).ok()?,
+                AttributeValue::DebugInfoRef(offset) => {
+                    // Offsets of a split unit count in its own file.
+                    if Arc::ptr_eq(&unit.dwarf, &self.dwarf) {
+                        let after = self.starts.partition_point(|at| *at <= offset.0);
+                        let at = *self.starts.get(after.checked_sub(1)?)?;
+                        unit = self.get(at)?;
+                        die = unit.unit.entry(UnitOffset(offset.0 - at)).ok()?;
+                    } else {
+                        let offset = offset.to_unit_offset(&unit.unit.header)?;
+                        die = unit.unit.entry(offset).ok()?;
+                    }
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+}
+
+impl Unit {
+    pub(super) fn ranges(&self, die: &Die) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        if let Ok(mut ranges) = self.dwarf.die_ranges(&self.unit, die) {
+            while let Ok(Some(range)) = ranges.next() {
+                if range.begin < range.end {
+                    found.push((range.begin, range.end));
+                }
+            }
+        }
+        found
+    }
+
+    /// A string that an attribute holds or refers to.
+    pub(super) fn string(&self, value: AttributeValue<DebugReader>) -> Option<String> {
+        let text = self.dwarf.attr_string(&self.unit, value).ok()?;
+        gimli::Reader::to_string_lossy(&text).ok().map(std::borrow::Cow::into_owned)
+    }
+}

@@ -1,0 +1,324 @@
+//! Which places of two recordings are the same.
+
+mod functions;
+mod pairs;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::{Row, Side};
+use crate::code::demangle::without_clone;
+use crate::code::lines::SourceLine;
+use crate::code::maps::{Function, Location, Maps};
+use functions::name_functions;
+use pairs::{Files, Pairs, Used, pair};
+
+/// How places are matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// By function; where no symbol covers a place, by file.
+    Function,
+    /// By function and line in it, if both sides have lines; else by function.
+    Line,
+    /// By byte of the file; places recorded by name, by byte of the function;
+    /// places in no file, by address.
+    Offset,
+}
+
+/// Places of both sides as rows.
+#[derive(Clone, Debug)]
+pub(super) struct Matched {
+    /// Without measures.
+    pub(super) rows: Vec<Row>,
+    /// By side, the row of each place.
+    of_place: [Vec<u32>; 2],
+    /// The paths of the files that both sides have.
+    pub(super) files: Vec<[String; 2]>,
+}
+
+impl Matched {
+    pub(super) fn of_place(&self, side: usize) -> &[u32] {
+        self.of_place.get(side).map_or(&[], |rows| rows)
+    }
+}
+
+/// Places with one key are one row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    by: By,
+    /// The number of its pair of files; `None` in no file.
+    file: Option<usize>,
+    function: Option<FunctionKey>,
+    /// The line's number from the function's first line on, or, in another source
+    /// file, that file's pair and the line's number there.
+    line: Option<(Option<usize>, i64)>,
+    offset: Option<u64>,
+}
+
+/// A function on both sides.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FunctionKey {
+    name: Arc<str>,
+    /// The pair of its source files, if several functions have the name.
+    source: Option<usize>,
+}
+
+/// A place, resolved in its recording.
+struct Resolved {
+    location: Location,
+    addr: u64,
+    /// Its file's index, and the number of that file's pair.
+    file: Option<usize>,
+    pair: Option<usize>,
+    symbol: Option<Function>,
+    /// The name that it is matched by: the symbol's, without the suffixes of
+    /// compilers.
+    name: Option<Arc<str>>,
+    /// It was inlined from the function of that name.
+    inlined: bool,
+    /// Where the function starts.
+    start: Location,
+    by: By,
+    line: Option<SourceLine>,
+    /// The function's first line.
+    first: Option<SourceLine>,
+    function: Option<FunctionKey>,
+}
+
+/// What is matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Places {
+    /// Branches: those of a function may be one row.
+    Branches,
+    /// Heads of loops: each is a row.
+    Loops,
+}
+
+/// Makes rows of the places of two sides, each with the address that it was
+/// recorded with.
+pub(super) fn match_places(
+    mut maps: [&mut Maps; 2],
+    places: &[Vec<(Location, u64)>; 2],
+    by: Option<By>,
+    what: Places,
+) -> Matched {
+    let mut sides: [Vec<Resolved>; 2] = Default::default();
+    for ((maps, places), side) in maps.iter_mut().zip(places).zip(&mut sides) {
+        side.extend(places.iter().map(|place| resolve(maps, *place)));
+    }
+    let used = [0, 1].map(|side| files(maps[side], &sides[side]));
+    let [before, after] = &used;
+    let pairs = pair(before, after);
+    choose(&mut sides, &used, &pairs, by);
+    let sources = name_functions(&mut maps, &mut sides, by);
+    let ordinals = (what == Places::Loops).then(|| ordinals(&sides));
+    let mut matched =
+        Matched { rows: Vec::new(), of_place: Default::default(), files: both(&used, &pairs) };
+    let mut index: HashMap<Key, u32> = HashMap::new();
+    for (side, (maps, resolved)) in maps.iter_mut().zip(&sides).enumerate() {
+        for (at, place) in resolved.iter().enumerate() {
+            let mut key = key(maps, place, sources.get(side));
+            if let (Some(ordinals), By::Function) = (&ordinals, place.by) {
+                key.offset = ordinals.get(side).and_then(|of| of.get(at)).copied();
+            }
+            let next = matched.rows.len() as u32;
+            let at = *index.entry(key).or_insert(next);
+            if at == next {
+                matched.rows.push(Row {
+                    by: place.by,
+                    before: None,
+                    after: None,
+                    changes: Vec::new(),
+                });
+            }
+            if let Some(of) = matched.of_place.get_mut(side) {
+                of.push(at);
+            }
+            let Some(row) = matched.rows.get_mut(at as usize) else { continue };
+            let of = if side == 0 { &mut row.before } else { &mut row.after };
+            of.get_or_insert_with(|| place.side(maps));
+        }
+    }
+    matched
+}
+
+impl Resolved {
+    fn side(&self, maps: &Maps) -> Side {
+        let symbol = self.symbol.as_ref().map(|symbol| symbol.name.as_str());
+        let name = self.name.as_deref();
+        let function = if self.inlined { name } else { symbol.or(name) };
+        Side {
+            location: self.location,
+            addr: self.addr,
+            file: self.file.and_then(|file| maps.path(file)).map(str::to_owned),
+            function: function.map(str::to_owned),
+            line: self.line.clone().filter(|_| self.by == By::Line),
+            count: 0,
+        }
+    }
+}
+
+fn resolve(maps: &mut Maps, (location, addr): (Location, u64)) -> Resolved {
+    let symbol = maps.function(location);
+    let start = symbol.as_ref().map_or(location, |function| Location::File {
+        file: function.file,
+        offset: function.offsets.start,
+    });
+    let name = match &symbol {
+        Some(function) => Some(without_clone(&function.name).into()),
+        None => maps.name(location).map(|named| without_clone(&named.name).into()),
+    };
+    Resolved {
+        location,
+        addr,
+        file: location.file(),
+        pair: None,
+        symbol,
+        name,
+        inlined: false,
+        start,
+        by: By::Offset,
+        line: None,
+        first: None,
+        function: None,
+    }
+}
+
+/// Chooses how each place is matched.
+fn choose(sides: &mut [Vec<Resolved>; 2], used: &[Files; 2], pairs: &Pairs, by: Option<By>) {
+    let builds = builds(used, pairs);
+    let nameless = nameless(used, pairs);
+    for (side, pairs) in sides.iter_mut().zip(pairs) {
+        for place in side {
+            place.pair = place.file.and_then(|file| pairs.get(&file)).copied();
+            place.by = match (by, place.pair) {
+                (Some(by), _) => by,
+                // Without names an offset is all there is, unless it means nothing.
+                (None, Some(pair)) => match builds.get(&pair) {
+                    Some(true) => By::Offset,
+                    None if place.name.is_none() => By::Offset,
+                    _ => By::Line,
+                },
+                (None, None) if place.name.is_some() => By::Function,
+                (None, None) => By::Offset,
+            };
+            if place.by != By::Offset && place.pair.is_some_and(|pair| nameless.contains(&pair)) {
+                (place.by, place.name) = (By::Function, None);
+            }
+        }
+    }
+}
+
+/// The pairs of files of which only one side has names: functions there would seem
+/// to be new.
+fn nameless(used: &[Files; 2], pairs: &Pairs) -> HashSet<usize> {
+    let mut named: HashMap<usize, Vec<bool>> = HashMap::new();
+    for (used, pairs) in used.iter().zip(pairs) {
+        for (file, of) in used {
+            if let Some(pair) = pairs.get(file) {
+                named.entry(*pair).or_default().push(!of.functions.is_empty());
+            }
+        }
+    }
+    named.retain(|_, sides| matches!(sides.as_slice(), [a, b] if a != b));
+    named.into_keys().collect()
+}
+
+/// Of each place its number among the places of its function, in the order of
+/// addresses. If the sides have different numbers of them, no number is on both.
+fn ordinals(sides: &[Vec<Resolved>; 2]) -> [Vec<u64>; 2] {
+    let of = |place: &Resolved| (place.pair, place.function.clone());
+    let mut counts: [HashMap<_, u64>; 2] = Default::default();
+    let mut ordinals = [0, 1].map(|side: usize| vec![0; sides[side].len()]);
+    for ((side, counts), ordinals) in sides.iter().zip(&mut counts).zip(&mut ordinals) {
+        let mut order: Vec<usize> = (0..side.len()).collect();
+        order.sort_by_key(|at| side.get(*at).map(|place| place.addr));
+        for at in order {
+            let Some(place) = side.get(at) else { continue };
+            let count = counts.entry(of(place)).or_default();
+            ordinals[at] = *count;
+            *count += 1;
+        }
+    }
+    let [before, after] = &counts;
+    for (number, (side, ordinals)) in sides.iter().zip(&mut ordinals).enumerate() {
+        for (place, ordinal) in side.iter().zip(ordinals) {
+            let key = of(place);
+            if before.get(&key) != after.get(&key) {
+                *ordinal = *ordinal * 2 + number as u64 + (1 << 32);
+            }
+        }
+    }
+    ordinals
+}
+
+fn key(maps: &Maps, place: &Resolved, sources: Option<&functions::Sources>) -> Key {
+    let key = Key {
+        by: place.by,
+        file: place.pair,
+        function: place.function.clone(),
+        line: None,
+        offset: None,
+    };
+    match place.by {
+        By::Offset => {
+            let offset = match place.location {
+                Location::Address(addr) => addr,
+                location @ Location::File { offset, .. } => {
+                    maps.key(location).map_or(offset, |(_, _, within)| within)
+                }
+            };
+            // Bytes of a file are the same whatever a symbol table calls them.
+            let function = key.function.filter(|_| maps.is_named(place.location));
+            Key { offset: Some(offset), function, ..key }
+        }
+        By::Function => key,
+        By::Line => {
+            let line = place.line.as_ref().map(|line| {
+                functions::relative(line, place.first.as_ref(), |path| sources?.get(path).copied())
+            });
+            Key { line, ..key }
+        }
+    }
+}
+
+fn files(maps: &Maps, resolved: &[Resolved]) -> Files {
+    let mut files = Files::new();
+    for place in resolved {
+        let Some(file) = place.file else { continue };
+        let used = files.entry(file).or_insert_with(|| Used {
+            path: maps.path(file).unwrap_or_default().to_owned(),
+            build_id: maps.build_id(file).map(<[u8]>::to_vec),
+            ..Used::default()
+        });
+        used.places += 1;
+        used.functions.extend(place.name.clone());
+    }
+    files
+}
+
+/// By pair, the files of both sides.
+fn on_both<'a>(used: &'a [Files; 2], pairs: &Pairs) -> BTreeMap<usize, [&'a Used; 2]> {
+    let [before, after] = used;
+    let [of_before, of_after] = pairs;
+    let files: HashMap<usize, &Used> =
+        of_after.iter().filter_map(|(file, pair)| Some((*pair, after.get(file)?))).collect();
+    let both =
+        |(file, pair): (&usize, &usize)| Some((*pair, [before.get(file)?, *files.get(pair)?]));
+    of_before.iter().filter_map(both).collect()
+}
+
+fn both(used: &[Files; 2], pairs: &Pairs) -> Vec<[String; 2]> {
+    on_both(used, pairs).into_values().map(|both| both.map(|of| of.path.clone())).collect()
+}
+
+/// Whether pairs of files are one build; without build ids two names are two builds,
+/// and of one name nothing is known.
+fn builds(used: &[Files; 2], pairs: &Pairs) -> HashMap<usize, bool> {
+    let of = |(pair, [a, b]): (usize, [&Used; 2])| match (&a.build_id, &b.build_id) {
+        (Some(a), Some(b)) => Some((pair, a == b)),
+        _ if a.path.rsplit('/').next() != b.path.rsplit('/').next() => Some((pair, false)),
+        _ => None,
+    };
+    on_both(used, pairs).into_iter().filter_map(of).collect()
+}
