@@ -7,7 +7,7 @@ const VECTORS: u32 = 0xE7;
 /// A cache line: places are apart by one, so that no two branches share it.
 pub(crate) const LINE: u64 = 64;
 
-/// Keeps what is read on its two sides apart.
+/// Keeps what is executed on its two sides apart.
 const LFENCE: [u8; 3] = [0x0F, 0xAE, 0xE8];
 
 /// An address in the code, perhaps not written yet.
@@ -180,6 +180,11 @@ impl Assembler {
         self.memory(&[0x48, 0x0F, 0xAE, extension << 3 | 5], area);
     }
 
+    /// LFENCE: nothing after it starts before all before it is complete.
+    pub(crate) fn fence(&mut self) {
+        self.raw(&LFENCE);
+    }
+
     pub(crate) fn syscall(&mut self) {
         self.raw(&[0x0F, 0x05]);
     }
@@ -245,6 +250,12 @@ impl Assembler {
     pub(crate) fn count_down(&mut self, register: Gpr, to: Label) -> u64 {
         let number = register as u8;
         self.raw(&[0x48 | number >> 3, 0xFF, 0xC8 | number & 7]);
+        self.relative(&[0x0F, 0x85], to)
+    }
+
+    /// DEC of 64 bits of memory, then JNZ rel32; the address of JNZ.
+    pub(crate) fn count_down_in_memory(&mut self, address: u64, to: Label) -> u64 {
+        self.memory(&[0x48, 0xFF, 0x0D], address);
         self.relative(&[0x0F, 0x85], to)
     }
 }

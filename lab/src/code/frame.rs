@@ -35,7 +35,7 @@ use std::os::fd::RawFd;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
-use super::assembler::Assembler;
+use super::assembler::{Assembler, Label};
 use super::counted::{COUNTERS, CounterDeltas, Reading};
 use super::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 
@@ -156,15 +156,18 @@ pub(crate) struct Data {
     host: u64,
     descriptor: i64,
     msr: u64,
-    on: u64,
-    off: u64,
+    /// Addresses of the values that switch recording on and off.
+    values_at: [u64; 2],
+    /// Rounds that are left of a loop that sets up each of them.
+    rounds: u64,
     switched: [i64; 2],
     tsc: [u64; 2],
     counters: [[Reading; COUNTERS]; 2],
 }
 
 impl Data {
-    pub(crate) fn new(start: GprValues, switch: SwitchWrites) -> Data {
+    /// `values_at`: where the process has the two values of `switch`.
+    pub(crate) fn new(start: GprValues, switch: SwitchWrites, values_at: [u64; 2]) -> Data {
         Data {
             start,
             live: GprValues::default(),
@@ -172,8 +175,8 @@ impl Data {
             host: 0,
             descriptor: i64::from(switch.descriptor),
             msr: u64::from(switch.msr),
-            on: switch.on,
-            off: switch.off,
+            values_at,
+            rounds: 0,
             switched: [0; 2],
             tsc: [0; 2],
             counters: [[[0; 4]; COUNTERS]; 2],
@@ -285,12 +288,13 @@ impl Frame {
     /// not bear.
     pub(crate) unsafe fn run(&mut self, start: GprValues, switch: SwitchWrites) -> FrameRun {
         let data = self.mapping.pointer().cast::<Data>();
+        let values_at = [&raw const switch.on as u64, &raw const switch.off as u64];
         // SAFETY: the data page is at the start of the mapping, writable,
         // large enough (asserted above) and aligned. `entry` is a function
         // without arguments that follows the C calling convention; of the code
         // inside the caller promises the rest.
         unsafe {
-            data.write_volatile(Data::new(start, switch));
+            data.write_volatile(Data::new(start, switch, values_at));
             let entry: extern "sysv64" fn() =
                 std::mem::transmute((self.mapping.address() + self.entry) as *const ());
             entry();
@@ -330,13 +334,9 @@ pub(crate) fn enter(code: &mut Assembler, init: &[u8], ends: Ends) -> Entered {
         code.push(register);
     }
     code.store(offset_of!(Data, host) as u64, Rsp);
-    code.load_vectors(VECTORS, std::arch::is_x86_feature_detected!("xsave"));
-    load(code, offset_of!(Data, start));
-    let init_start = code.here();
-    code.raw(init);
-    let init = init_start..code.here();
+    let init = set_up(code, init);
     store(code, offset_of!(Data, live));
-    let switched = if ends.switches { switch(code, offset_of!(Data, on), 0) } else { 0 };
+    let switched = if ends.switches { switch(code, 0) } else { 0 };
     if ends.counters {
         // The first, cycles, is nearest to the code.
         (0..COUNTERS).rev().for_each(|which| read_counter(code, 0, which));
@@ -344,6 +344,28 @@ pub(crate) fn enter(code: &mut Assembler, init: &[u8], ends: Ends) -> Entered {
     code.time_stamp(offset_of!(Data, tsc) as u64);
     load(code, offset_of!(Data, live));
     Entered { entry, init, switched }
+}
+
+/// Writes what gives all registers the values that a run starts with, then the set-up code; where
+/// that lies.
+pub(crate) fn set_up(code: &mut Assembler, init: &[u8]) -> Range<u64> {
+    code.load_vectors(VECTORS, std::arch::is_x86_feature_detected!("xsave"));
+    load(code, offset_of!(Data, start));
+    let start = code.here();
+    code.raw(init);
+    start..code.here()
+}
+
+/// Writes the start of a loop whose rounds are counted in memory, where the code cannot reach them
+/// by a register. RAX is lost.
+pub(crate) fn count_in_memory(code: &mut Assembler, rounds: u32) {
+    code.constant(Rax, rounds);
+    code.store(offset_of!(Data, rounds) as u64, Rax);
+}
+
+/// Writes the end of such a loop; the address of its branch.
+pub(crate) fn count_down_in_memory(code: &mut Assembler, to: Label) -> u64 {
+    code.count_down_in_memory(offset_of!(Data, rounds) as u64, to)
 }
 
 /// Writes all that comes behind the code, up to the return; where the system
@@ -359,7 +381,7 @@ pub(crate) fn leave(code: &mut Assembler, ends: Ends) -> u64 {
     if ends.counters {
         (0..COUNTERS).for_each(|which| read_counter(code, 1, which));
     }
-    let switched = if ends.switches { switch(code, offset_of!(Data, off), 1) } else { 0 };
+    let switched = if ends.switches { switch(code, 1) } else { 0 };
     code.load(Rsp, offset_of!(Data, host) as u64);
     code.raw(&[0xFC]); // cld
     for register in CALLEE_SAVED.iter().rev() {
@@ -397,8 +419,8 @@ fn store(code: &mut Assembler, area: usize) {
 }
 
 /// Switches recording; where the system call returns to.
-fn switch(code: &mut Assembler, value: usize, which: u64) -> u64 {
-    code.address(Rsi, value as u64);
+fn switch(code: &mut Assembler, which: u64) -> u64 {
+    code.load(Rsi, offset_of!(Data, values_at) as u64 + 8 * which);
     code.load(R10, offset_of!(Data, msr) as u64);
     write_register(code);
     code.syscall();

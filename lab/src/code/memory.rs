@@ -35,6 +35,22 @@ impl Mapping {
         Ok(Mapping { start, length })
     }
 
+    /// Reserves memory at this address, where nothing is mapped.
+    pub(crate) fn at(address: u64, length: u64) -> io::Result<Mapping> {
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED_NOREPLACE;
+        let number = |number| usize::try_from(number).ok().and_then(NonZeroUsize::new);
+        let length = number(length).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: new memory, which replaces nothing.
+        let start =
+            unsafe { mmap_anonymous(number(address), length, ProtFlags::PROT_NONE, flags)? };
+        let mapping = Mapping { start, length };
+        // Linux before 4.17 takes the address for a hint.
+        if mapping.address() != address {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        Ok(mapping)
+    }
+
     /// Its first address.
     pub(crate) fn address(&self) -> u64 {
         self.start.as_ptr() as u64

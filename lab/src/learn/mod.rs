@@ -8,12 +8,10 @@
 //! went through, and shows one as a [`View`]. A program of somebody else is
 //! traced by single-stepping it ([`run`]).
 //!
-//! Predictions and cycles are modelled, never measured: a branch is predicted
-//! to do what it did last time, an instruction takes one cycle, and a wrong
-//! prediction [`PENALTY`] more.
+//! Predictions and cycles are those of the [model](lbr_msr::soft::Model), never measured: an
+//! instruction takes one cycle, and a misprediction [`PENALTY`] more.
 
 mod lessons;
-mod model;
 mod own;
 mod program;
 mod question;
@@ -21,8 +19,8 @@ mod session;
 mod view;
 mod walk;
 
+pub use lbr_msr::soft::PENALTY;
 pub use lessons::LESSONS;
-pub use model::PENALTY;
 pub use own::{Own, run};
 pub use program::{Line, Program};
 pub use question::{Answer, Asked, Question};

@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lbr_msr::disasm::{Disassembler, Syntax};
 use lbr_msr::insn::{self, Insn};
 use lbr_msr::record::{self, Mmap};
-use lbr_msr::soft::Retired;
+use lbr_msr::soft::{Model, Retired};
 use nix::sys::ptrace::getregs;
 use nix::unistd::Pid;
 use sampler::gate::Closed;
 use sampler::source::ptrace::{Ptrace, Recorder, Retire, code};
 use sampler::target::{Command, SourceError, ThreadId};
 
-use super::model::Model;
 use super::{Did, Line, Program, Step, Trace};
 
 /// Bytes between two branches that are looked at, at most.
@@ -146,19 +145,15 @@ impl Seen {
             let Some(line) = Line::of(&mut disassembler, rest, at) else { break };
             let next = at + line.bytes.len() as u64;
             self.lines.entry(at).or_insert(line);
-            self.model.tick();
+            self.model.tick(1);
             let did = match insn::decode(rest, at) {
                 Insn::Branch(insn) if at == from => {
-                    let mispredicted = self.model.surprises(&insn, branch.to);
-                    let cycles = Some(self.model.taken(mispredicted));
-                    let mispredicted = Some(mispredicted);
-                    Did::Branch(Retired { mispredicted, cycles, ..*branch })
+                    let modelled = self.model.taken(from, insn.next(), insn.class, branch.to);
+                    Did::Branch(modelled.of(*branch))
                 }
                 _ if at == from => Did::Branch(*branch),
                 Insn::Branch(insn) if insn.is_conditional() => {
-                    let mispredicted = self.model.surprises(&insn, next);
-                    self.model.fell_through(mispredicted);
-                    Did::FellThrough { mispredicted }
+                    Did::FellThrough { mispredicted: self.model.not_taken(at, next) }
                 }
                 _ => Did::Straight,
             };

@@ -288,9 +288,15 @@ impl Program {
             line.address <= address && address - line.address < 0x1000 && !line.label.is_empty()
         };
         let line = self.lines.iter().rev().find(near)?;
-        Some(match address - line.address {
-            0 => line.label.clone(),
-            distance => format!("{}+{distance:#x}", line.label),
+        let distance = address - line.address;
+        // A label may itself be a distance: `work+0x2f`.
+        let within = line.label.rsplit_once("+0x").and_then(|(name, before)| {
+            Some((name, u64::from_str_radix(before, 16).ok()?.checked_add(distance)?))
+        });
+        Some(match (within, distance) {
+            (_, 0) => line.label.clone(),
+            (Some((name, distance)), _) => format!("{name}+{distance:#x}"),
+            (None, distance) => format!("{}+{distance:#x}", line.label),
         })
     }
 }

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 
 use lbr_msr::insn::{self, BranchInsn, Insn};
 use lbr_msr::record::HwBranchType;
-use lbr_msr::soft::Retired;
+use lbr_msr::soft::{Model, Retired};
 
-use super::model::Model;
 use super::program::{Line, Mark};
 use super::{Did, Program, Step, Trace};
 
@@ -73,7 +72,7 @@ impl<'a> Walk<'a> {
         if self.comes_before(line).is_some() {
             return Some(());
         }
-        self.model.tick();
+        self.model.tick(1);
         let run = *self.runs.entry(self.ip).and_modify(|run| *run += 1).or_insert(1);
         let next = self.ip + line.bytes.len() as u64;
         if let Some(fallback) = insn::abort_target(&line.bytes, self.ip) {
@@ -89,7 +88,7 @@ impl<'a> Walk<'a> {
                         in_tx: true,
                         ..self.to(fallback, HwBranchType::Other)
                     };
-                    self.take(branch, false)
+                    self.take(branch, next)
                 }
                 (Some("xend"), _) => {
                     self.fallback = None;
@@ -120,7 +119,7 @@ impl<'a> Walk<'a> {
             _ => None,
         })?;
         let did = match did {
-            Did::Interrupt(branch) => match self.take(branch, false) {
+            Did::Interrupt(branch) => match self.take(branch, line.address) {
                 Did::Branch(branch) => Did::Interrupt(branch),
                 other => other,
             },
@@ -135,8 +134,7 @@ impl<'a> Walk<'a> {
         let class = branch.class;
         let to = match (class, mark) {
             (HwBranchType::Cond, Some(Mark::Taken(pattern))) if !*nth(pattern, run)? => {
-                let mispredicted = self.model.surprises(branch, branch.next());
-                self.model.fell_through(mispredicted);
+                let mispredicted = self.model.not_taken(branch.ip, branch.next());
                 self.ip = branch.next();
                 return Some(Did::FellThrough { mispredicted });
             }
@@ -150,10 +148,9 @@ impl<'a> Walk<'a> {
         {
             self.calls.push(branch.next());
         }
-        let mispredicted = self.model.surprises(branch, to);
         let mut retired = self.to(to, class);
         retired.zero_length_call = branch.is_zero_length_call();
-        Some(self.take(retired, mispredicted))
+        Some(self.take(retired, branch.next()))
     }
 
     /// A system call, or a return to where the kernel was entered.
@@ -166,7 +163,7 @@ impl<'a> Walk<'a> {
         };
         let mut retired = self.to(to, branch.class);
         retired.cpl_after = if kernel { 0 } else { 3 };
-        Some(self.take(retired, false))
+        Some(self.take(retired, branch.next()))
     }
 
     fn to(&self, to: u64, class: HwBranchType) -> Retired {
@@ -179,11 +176,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn take(&mut self, branch: Retired, mispredicted: bool) -> Did {
+    /// Takes a branch, which the instruction at `next` follows.
+    fn take(&mut self, branch: Retired, next: u64) -> Did {
         self.ip = branch.to;
         self.kernel = branch.cpl_after == 0;
-        let cycles = Some(self.model.taken(mispredicted));
-        Did::Branch(Retired { mispredicted: Some(mispredicted), cycles, ..branch })
+        let modelled = self.model.taken(branch.from, next, branch.class, branch.to);
+        Did::Branch(modelled.of(branch))
     }
 
     fn go_on(&mut self, next: u64) -> Did {

@@ -35,9 +35,12 @@ pub struct Body {
     pub code: Vec<u8>,
     /// Copies of it, one behind the other; 0 is taken for 1.
     pub unroll: u32,
-    /// Rounds of a loop of ours around the copies, counted in R15; `None` for
+    /// Rounds of a loop around the copies, counted in R15; `None` for
     /// no loop. 0 is taken for 1.
     pub rounds: Option<u32>,
+    /// Each round of the loop starts with the registers of a run and runs `init` again; its rounds
+    /// are counted in memory. [Calls](Body::call) and code with `init` always do.
+    pub fresh: bool,
     /// The address of a function that is called in place of `code`, by an
     /// indirect call of ours.
     pub call: Option<u64>,
@@ -46,6 +49,23 @@ pub struct Body {
     pub stepped: bool,
     /// Read the counters of perf events at both ends.
     pub counters: bool,
+}
+
+impl Body {
+    /// Executions of the code in a run.
+    pub(super) fn iterations(&self) -> u64 {
+        u64::from(self.unroll.max(1)) * u64::from(self.rounds.unwrap_or(1).max(1))
+    }
+
+    /// Registers are set up again between executions in one run: before each round, and before
+    /// each call. Copies of code run on from one another.
+    #[must_use]
+    pub fn sets_up_again(&self) -> bool {
+        match self.call {
+            Some(_) => self.rounds.is_some() || self.unroll > 1,
+            None => self.rounds.is_some() && (self.fresh || !self.init.is_empty()),
+        }
+    }
 }
 
 /// Where the parts of a bracket lie.
@@ -57,6 +77,9 @@ pub struct Layout {
     pub text: Range<u64>,
     /// Set-up code.
     pub init: Range<u64>,
+    /// What [sets up](Body::sets_up_again) the registers of a round, `init` too; empty where
+    /// nothing does.
+    pub set_up: Range<u64>,
     /// The opening jump.
     pub open: u64,
     /// All copies of the code. Empty for a [function](Body::call).
@@ -86,9 +109,7 @@ impl Layout {
     /// Whether an instruction at this address is the bracket's own.
     #[must_use]
     pub fn is_ours(&self, address: u64) -> bool {
-        self.text.contains(&address)
-            && !self.code.contains(&address)
-            && !self.init.contains(&address)
+        self.text.contains(&address) && !self.code.contains(&address)
     }
 
     /// The address that means in `other`, a bracket with the same code, what
@@ -110,6 +131,7 @@ impl Layout {
         Layout {
             text: range(self.text),
             init: range(self.init),
+            set_up: range(self.set_up),
             open: at(self.open),
             code: range(self.code),
             copy: self.copy,
@@ -196,10 +218,13 @@ fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
     let pointer = code.here();
     code.raw(&body.call.unwrap_or(0).to_le_bytes());
     let ends = Ends { switches: !body.stepped && !body.counters, counters: body.counters };
-    let entered = frame::enter(&mut code, &body.init, ends);
+    let again = body.sets_up_again();
+    let entered = frame::enter(&mut code, if again { &[] } else { &body.init }, ends);
     let rounds = body.rounds.map(|rounds| rounds.max(1));
-    if let Some(rounds) = rounds {
-        code.constant(Gpr::R15, rounds);
+    match rounds {
+        Some(rounds) if again => frame::count_in_memory(&mut code, rounds),
+        Some(rounds) => code.constant(Gpr::R15, rounds),
+        None => {}
     }
     let halt = body.stepped.then(|| code.here());
     if body.stepped {
@@ -210,16 +235,38 @@ fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
     let open = code.jump(inside);
     code.align();
     code.bind(inside);
+    let set_up_start = code.here();
+    let mut init = entered.init;
+    // Without the fences the code would overlap with its set-up, and take no time.
+    let mut set_up = |code: &mut Assembler| {
+        init = frame::set_up(code, &body.init);
+        code.fence();
+    };
+    if again {
+        set_up(&mut code);
+    }
     let start = code.here();
     let mut call = None;
-    for _ in 0..body.unroll.max(1) {
+    for copy in 0..body.unroll.max(1) {
         match body.call {
             None => code.raw(&body.code),
-            Some(_) => call = Some(code.call_at(pointer)),
+            Some(_) => {
+                if copy > 0 {
+                    code.fence();
+                    set_up(&mut code);
+                }
+                call = Some(code.call_at(pointer));
+            }
         }
     }
     let copies_end = code.here();
-    let around = rounds.map(|_| code.count_down(Gpr::R15, inside));
+    if again {
+        code.fence();
+    }
+    let around = rounds.map(|_| match again {
+        true => frame::count_down_in_memory(&mut code, inside),
+        false => code.count_down(Gpr::R15, inside),
+    });
     let close = code.jump(outside);
     code.align();
     code.bind(outside);
@@ -235,7 +282,8 @@ fn write(body: &Body) -> (Vec<u8>, u64, Layout) {
     let layout = Layout {
         mapping: 0..0,
         text: CODE..code.here(),
-        init: entered.init,
+        init,
+        set_up: set_up_start..start,
         open,
         code: if body.call.is_none() { start..copies_end } else { start..start },
         copy: body.code.len() as u64,

@@ -23,9 +23,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
 
 use super::bracket::{Bracket, FrameRun, GprValues, Layout, SwitchWrites};
-use super::confine::Confinement;
+use super::confine::{CodeRights, Confinement};
 use super::fault::{Fault, FaultKind, NoResult, os};
-use super::forked;
+use super::forked::{self, NOT_CONFINED};
+use super::sealed::SealedSwitch;
 use super::walk::StepCounts;
 use crate::code::frame::Data;
 use sampler::source::perf::Counting;
@@ -46,10 +47,10 @@ pub(super) struct Setting {
     /// No descriptors stay open but the two below; standard streams are
     /// /dev/null then.
     pub(super) alone: bool,
-    /// The code is kept from everything but itself.
-    pub(super) confined: bool,
+    /// The code is kept from everything but itself, and has these rights.
+    pub(super) confined: Option<CodeRights>,
     /// How its bracket switches recording on and off.
-    pub(super) switch: SwitchWrites,
+    pub(super) switch: Option<Arc<SealedSwitch>>,
     /// What the [keeper](sampler::keeper) listens to; -1 for none.
     pub(super) lifeline: RawFd,
     /// What it counts of itself.
@@ -67,6 +68,12 @@ pub(super) struct Child {
     memory: File,
     pub(super) layout: Layout,
     pub(super) dead: bool,
+    /// It has ended, and its number may be another process's.
+    reaped: bool,
+    /// Threads and processes that it started.
+    started: Vec<Pid>,
+    /// Where it has the values that its bracket writes.
+    values_at: [u64; 2],
     stop: Arc<AtomicBool>,
 }
 
@@ -76,9 +83,10 @@ impl Child {
         let null = OpenOptions::new().read(true).write(true).open("/dev/null");
         let null = null.map_err(|cause| NoResult::Os("opening /dev/null", cause))?;
         let parent = Pid::this();
+        let switch = setting.switch.as_deref();
         let mut confinement = setting
             .confined
-            .then(|| Confinement::new(bracket.layout(), &setting.switch, setting.lifeline));
+            .map(|rights| Confinement::new(rights, bracket.layout(), switch, setting.lifeline));
         // SAFETY: the child calls nothing but async-signal-safe functions
         // until it runs what is measured; what a caller's closure may do in a
         // fork is the caller's to know, and documented there.
@@ -94,6 +102,9 @@ impl Child {
             memory: null,
             layout: bracket.layout().clone(),
             dead: false,
+            reaped: false,
+            started: Vec::new(),
+            values_at: switch.map_or([0; 2], SealedSwitch::values_at),
             stop: Arc::clone(&setting.stop),
         };
         child.first_stop(setting)?;
@@ -107,12 +118,22 @@ impl Child {
             | Options::PTRACE_O_TRACEVFORK
             | Options::PTRACE_O_TRACEEXEC
             | Options::PTRACE_O_TRACEEXIT;
-        let stop = self.wait(Instant::now() + Duration::from_secs(10))?;
-        if !matches!(stop, Stopped::At(at) if at == self.layout.home) {
-            let cause = io::Error::other(
+        let options = match setting.confined {
+            Some(_) => options | Options::PTRACE_O_TRACESECCOMP,
+            None => options,
+        };
+        let why = match self.wait(Instant::now() + Duration::from_secs(10))? {
+            Stopped::At(at) if at == self.layout.home => None,
+            Stopped::Fault(Fault { kind: FaultKind::Exit(NOT_CONFINED), .. }) => Some(
+                "its rights cannot be limited here (setresuid or seccomp fails: a container \
+                 without user 65534, perhaps); --unconfined runs the code with all rights",
+            ),
+            _ => Some(
                 "it cannot be traced (a sandbox or /proc/sys/kernel/yama/ptrace_scope forbids it)",
-            );
-            return Err(NoResult::Os("starting a process for the code", cause));
+            ),
+        };
+        if let Some(why) = why {
+            return Err(NoResult::Os("starting a process for the code", io::Error::other(why)));
         }
         ptrace::setoptions(self.pid, options).map_err(os("tracing the process of the code"))?;
         if let Some(pin) = setting.pin {
@@ -168,7 +189,7 @@ impl Child {
         if self.dead {
             return Err(NoResult::Os("running the code", io::Error::other("its process is gone")));
         }
-        let bytes = Data::new(start, switch).bytes();
+        let bytes = Data::new(start, switch, self.values_at).bytes();
         let written = self.memory.write_all_at(&bytes, self.layout.mapping.start);
         written.map_err(|cause| NoResult::Os("writing registers of the code", cause))
     }
@@ -205,6 +226,11 @@ impl Child {
             let Some(status) = status else { return self.overdue() };
             if let Some(stopped) = self.judge(status)? {
                 return Ok(stopped);
+            }
+            // Code may raise such signals without end.
+            self.go_on()?;
+            if Instant::now() > deadline {
+                return self.hangs(Some(self.regs()?.rip), false);
             }
             sys::cont(self.pid.as_raw(), 0).map_err(os("running the code"))?;
         }
@@ -243,29 +269,32 @@ impl Child {
     /// Stops a child whose time is up, to see where it is.
     pub(super) fn overdue(&mut self) -> Result<Stopped, NoResult> {
         self.dead = true;
-        let hang =
-            |at, in_call| Ok(Stopped::Fault(Fault { kind: FaultKind::Hang { in_call }, at }));
         kill(self.pid, Signal::SIGSTOP).map_err(os("stopping the code"))?;
         let Some(status) = self.look_until(Instant::now() + Duration::from_secs(1))? else {
-            return hang(None, true);
+            return self.hangs(None, true);
         };
         if !libc::WIFSTOPPED(status) || libc::WSTOPSIG(status) != libc::SIGSTOP {
             return match self.judge(status)? {
                 Some(stopped) => Ok(stopped),
-                None => hang(self.regs().ok().map(|regs| regs.rip), false),
+                None => self.hangs(self.regs().ok().map(|regs| regs.rip), false),
             };
         }
         let regs = self.regs()?;
         let in_call = regs.orig_rax.cast_signed() >= 0;
         // SYSCALL is two bytes long.
         let at = if in_call { regs.rip.wrapping_sub(2) } else { regs.rip };
-        hang(Some(at), in_call)
+        self.hangs(Some(at), in_call)
+    }
+
+    fn hangs(&mut self, at: Option<u64>, in_call: bool) -> Result<Stopped, NoResult> {
+        self.dead = true;
+        Ok(Stopped::Fault(Fault { kind: FaultKind::Hang { in_call }, at }))
     }
 
     /// What a wait status says; `None` for a signal that is none of ours.
     pub(super) fn judge(&mut self, status: i32) -> Result<Option<Stopped>, NoResult> {
-        let gone = !libc::WIFSTOPPED(status);
-        let regs = if gone { None } else { Some(self.regs()?) };
+        self.reaped = !libc::WIFSTOPPED(status);
+        let regs = if self.reaped { None } else { Some(self.regs()?) };
         let dead = &mut self.dead;
         let mut fault = |kind, at| {
             *dead = true;
@@ -278,10 +307,14 @@ impl Child {
         match status >> 16 {
             0 => {}
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => {
-                if let Ok(born) = ptrace::getevent(self.pid) {
-                    let _ = kill(Pid::from_raw(born as i32), Signal::SIGKILL);
-                }
+                let started = ptrace::getevent(self.pid).map(|tid| Pid::from_raw(tid as i32));
+                self.started.extend(started);
                 return fault(FaultKind::Fork, call);
+            }
+            libc::PTRACE_EVENT_SECCOMP => {
+                let number = regs.orig_rax.cast_signed();
+                let is_exec = [libc::SYS_execve, libc::SYS_execveat].contains(&number);
+                return fault(if is_exec { FaultKind::Exec } else { FaultKind::Fork }, call);
             }
             libc::PTRACE_EVENT_EXEC => return fault(FaultKind::Exec, None),
             libc::PTRACE_EVENT_EXIT => {
@@ -336,20 +369,37 @@ fn ended(status: i32) -> FaultKind {
     }
 }
 
+/// How long a killed process may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How long a run is waited for without sleeping.
 const SHORT: Duration = Duration::from_micros(300);
 
 impl Drop for Child {
+    /// Ends the process and what it started, within [`PATIENCE`].
     fn drop(&mut self) {
-        let _ = kill(self.pid, Signal::SIGKILL);
-        // One that is stopped at its own exit hears no signal any more.
-        let _ = sys::cont(self.pid.as_raw(), 0);
-        // Its end may be announced by a stop.
-        while let Ok(status) = sys::wait_for(self.pid.as_raw()) {
-            if !libc::WIFSTOPPED(status) {
-                break;
-            }
-            let _ = sys::cont(self.pid.as_raw(), 0);
+        let mut left = std::mem::take(&mut self.started);
+        if !self.reaped {
+            left.push(self.pid);
+            // Unconfined code may have started processes that are not traced.
+            let _ = kill(Pid::from_raw(-self.pid.as_raw()), Signal::SIGKILL);
+        }
+        for pid in &left {
+            let _ = kill(*pid, Signal::SIGKILL);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while !left.is_empty() && Instant::now() < deadline {
+            left.retain(|pid| match sys::look_for(pid.as_raw()) {
+                // Its end may be announced by a stop; one that is stopped at its
+                // exit already hears no signal any more.
+                Ok(None) => {
+                    let _ = sys::cont(pid.as_raw(), 0);
+                    true
+                }
+                Ok(Some(status)) => libc::WIFSTOPPED(status),
+                Err(_) => false,
+            });
+            std::thread::sleep(Duration::from_micros(100));
         }
     }
 }

@@ -32,9 +32,9 @@ pub enum FaultKind {
     },
     /// It ended its process, with this status.
     Exit(i32),
-    /// It made another process or thread.
+    /// It starts another process or thread.
     Fork,
-    /// It replaced its program.
+    /// It replaces its program.
     Exec,
     /// It was killed by this signal.
     Killed(i32),

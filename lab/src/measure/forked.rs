@@ -3,8 +3,12 @@
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use nix::libc;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::bracket::Bracket;
@@ -12,6 +16,17 @@ use super::child::Setting;
 use super::confine::Confinement;
 use crate::code::memory::PAGE;
 use sampler::source::perf::Counting;
+
+/// Lets a tool end with this process, however that ends: one that reads a FIFO
+/// would wait for ever.
+pub fn end_with_caller(tool: &mut Command) -> &mut Command {
+    // SAFETY: between fork and execve the closure makes one system call, and
+    // allocates nothing.
+    unsafe { tool.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?)) }
+}
+
+/// The status of a child that could not give up its rights.
+pub(super) const NOT_CONFINED: i32 = 2;
 
 /// What the child does before its first INT3.
 pub(super) fn serve(
@@ -36,7 +51,8 @@ pub(super) fn serve(
             for stream in 0..3 {
                 libc::dup2(null.as_raw_fd(), stream);
             }
-            let mut keep = [setting.switch.descriptor, setting.lifeline];
+            let registers = setting.switch.as_ref().map_or(-1, |switch| switch.writes.descriptor);
+            let mut keep = [registers, setting.lifeline];
             keep.sort_unstable();
             let mut first = 3u32;
             for keep in keep.into_iter().filter_map(|keep| u32::try_from(keep).ok()) {
@@ -55,7 +71,7 @@ pub(super) fn serve(
         }
         libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
         if confinement.is_some_and(|confinement| !confinement.apply()) {
-            libc::_exit(1);
+            libc::_exit(NOT_CONFINED);
         }
         bracket.serve()
     }
@@ -91,11 +107,11 @@ mod tests {
     use std::fs::OpenOptions;
     use std::sync::Arc;
 
-    use nix::sys::signal::{Signal, kill};
+    use nix::sys::signal::kill;
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::{ForkResult, fork};
 
-    use super::super::bracket::{Body, SwitchWrites};
+    use super::super::bracket::Body;
     use super::*;
 
     /// A parent that is killed right behind its fork leaves no process behind.
@@ -103,11 +119,10 @@ mod tests {
     fn one_whose_parent_is_gone_ends() {
         let bracket = Bracket::new(&Body::default()).unwrap();
         let stop = Arc::default();
-        let switch = SwitchWrites::NONE;
         let setting = Setting {
             alone: true,
-            confined: true,
-            switch,
+            confined: None,
+            switch: None,
             lifeline: -1,
             counters: None,
             pin: None,

@@ -21,6 +21,7 @@ use object::{
     ObjectSymbolTable, RelocationFlags, RelocationTarget, SegmentFlags, SymbolKind, elf,
 };
 
+use super::forked::end_with_caller;
 use crate::code::memory::{EXECUTABLE, Mapping, PAGE, WRITABLE};
 
 /// Why a function cannot be called.
@@ -300,7 +301,7 @@ impl Loading<'_> {
             ld.args(["-z", "noexecstack", "-z", "max-page-size=4096"]);
             ld.arg(format!("-Ttext-segment={base:#x}")).arg("-o").arg(&output);
             ld.arg(std::path::absolute(self.path)?).arg(&input).env("LC_ALL", "C");
-            let done = ld.stdin(Stdio::null()).output()?;
+            let done = end_with_caller(ld.stdin(Stdio::null())).output()?;
             Ok::<_, io::Error>((done, std::fs::read(output).unwrap_or_default()))
         };
         let (done, linked) =

@@ -12,6 +12,7 @@ use lbr_msr::filter::{BranchFilter, FilterError};
 use lbr_msr::soft::SoftCpu;
 
 use super::bracket::Layout;
+use super::confine::InvalidId;
 use super::fault::Fault;
 use sampler::source::perf::{Counting, Host};
 use sampler::target::Affinity;
@@ -27,6 +28,8 @@ pub struct Options {
     pub repeat: u32,
     /// Runs that are single-stepped, to count instructions and branches.
     pub stepped: u32,
+    /// Executions of the code in a stepped run at most, by fewer rounds of its loop (but two).
+    pub stepped_iterations: u32,
     /// Time limit of one run. Single-stepping, which is thousands of times
     /// slower, has ten times as long.
     pub limit: Duration,
@@ -40,9 +43,8 @@ pub struct Options {
     pub stacks: Option<Box<(Host, LbrCaps)>>,
     /// The CPU whose branch records a stepped run fills.
     pub soft_cpu: SoftCpu,
-    /// Code (not closures) is kept from everything but itself: it runs as the
-    /// user behind sudo or as nobody where we are root, gets no new rights, and
-    /// a system call that reaches further raises SIGSYS.
+    /// Confines code (not closures): it runs without the caller's rights, in 1 GiB of memory and one
+    /// thread, and a system call that is not on the list raises SIGSYS.
     pub confined: bool,
     /// Set from outside (Ctrl-C) to make no more runs.
     pub stop: Arc<AtomicBool>,
@@ -58,6 +60,7 @@ impl Options {
             warm_up: 10,
             repeat: 100,
             stepped: 2,
+            stepped_iterations: u32::MAX,
             limit: Duration::from_secs(5),
             filter: BranchFilter::ANY.union(BranchFilter::USER),
             counters: None,
@@ -85,10 +88,16 @@ pub enum MeasureError {
         /// Where the CPU refused an instruction (SIGILL) that is one: the
         /// CPUID features that it needs, by iced-x86's names.
         needs: Vec<String>,
+        /// It had come to its end once; it did not when it was executed again with the
+        /// registers that it left.
+        again: bool,
     },
     /// [`Options::stop`] was set before anything was counted or measured.
     #[error("stopped before anything was measured")]
     Stopped,
+    /// The code changed R15.
+    #[error("the code changes R15, which counts the rounds of the loop around it")]
+    Counter,
     /// The closing system call could not switch recording off; it was switched
     /// off by other means.
     #[error("the registers could not be switched {what} from within the run: {cause}")]
@@ -98,6 +107,9 @@ pub enum MeasureError {
         /// The system's words.
         cause: io::Error,
     },
+    /// The code cannot be given the rights of the user behind sudo.
+    #[error(transparent)]
+    Id(#[from] InvalidId),
     /// The filter cannot be had.
     #[error(transparent)]
     Filter(#[from] FilterError),

@@ -17,6 +17,8 @@ pub struct Measurement {
     pub iterations: u64,
     /// What single-stepping counted in one run; `None` where it was left out.
     pub counts: Option<StepCounts>,
+    /// How often the code is executed in a stepped run.
+    pub stepped_iterations: u64,
     /// Runs that were single-stepped.
     pub stepped: u32,
     /// Their counts were not all the same; [`counts`](Self::counts) is the
@@ -78,6 +80,8 @@ pub struct Run {
     pub mispredicted: Option<u64>,
     /// A record stood at its highest count: the truth may be larger.
     pub saturated: bool,
+    /// The kernel gave the CPU to something else meanwhile.
+    pub preempted: bool,
 }
 
 /// A stretch of code from where a branch arrived to the next recorded branch.
@@ -241,18 +245,22 @@ impl Folded {
             tail => run.taken.len().saturating_sub(tail + 1),
         };
         let mut at = run.complete.then_some(layout.code.start);
-        let (mut cycles, mut saturated) = (Some(0u32), false);
+        let (mut cycles, mut saturated) = (layout.set_up.is_empty().then_some(0u32), false);
         let mut round = None::<u64>;
         for (i, branch) in run.taken.iter().enumerate() {
             cycles = cycles.zip(branch.cycles).map(|(sum, more)| sum.saturating_add(more));
             saturated |= branch.saturated;
             let ours = layout.is_ours(branch.from);
+            if layout.set_up.contains(&branch.from) {
+                continue;
+            }
             round = round.and_then(|sum| Some(sum + u64::from(branch.cycles?)));
             if layout.around == Some(branch.from) {
                 if let Some(sum) = round {
                     *self.rounds.entry(sum).or_default() += 1;
                 }
-                round = Some(0);
+                // The cycles of a set-up are not those of the code.
+                round = layout.set_up.is_empty().then_some(0);
             }
             // A return from the kernel ends no block of the code.
             let user = branch.from >> 63 == 0;
@@ -277,8 +285,9 @@ impl Folded {
                     block.saturated += u64::from(saturated);
                 }
             }
-            at = Some(branch.to);
-            (cycles, saturated) = (Some(0), false);
+            let set_up = layout.set_up.contains(&branch.to);
+            at = Some(if set_up { layout.code.start } else { branch.to });
+            (cycles, saturated) = ((!set_up).then_some(0), false);
         }
     }
 
@@ -321,6 +330,7 @@ mod tests {
             mapping: 0x1000..0x9000,
             text: 0x1800..0x3000,
             init: 0x1900..0x1900,
+            set_up: CODE..CODE,
             open: OPEN,
             code: CODE..CLOSE,
             copy: CLOSE - CODE,

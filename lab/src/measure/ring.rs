@@ -2,10 +2,8 @@
 //! LBR that a stepped run fills.
 
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::Path;
 
 use lbr_msr::arm::{ArmError, ArmOptions, ArmPlan, Restored};
 use lbr_msr::decode::decode;
@@ -72,13 +70,17 @@ pub struct GuardedRegisters<M: MsrWrite> {
 
 impl<M: MsrWrite> GuardedRegisters<M> {
     /// Stops the armed ring, and takes it over. `node` is the device through
-    /// which a bracket switches it on and off: `/dev/cpu/N/msr`.
+    /// which a bracket switches it on and off, opened for writing:
+    /// `/dev/cpu/N/msr`.
     ///
     /// # Errors
-    /// The node cannot be opened for writing, or an access that failed.
-    pub fn new(mut armed: Armed<M>, caps: LbrCaps, node: &Path) -> io::Result<GuardedRegisters<M>> {
-        let node = OpenOptions::new().read(true).write(true).open(node)?;
-        let frozen = armed.freeze().map_err(io::Error::other)?;
+    /// The access that failed.
+    pub fn new(
+        mut armed: Armed<M>,
+        caps: LbrCaps,
+        node: File,
+    ) -> Result<GuardedRegisters<M>, MsrError> {
+        let frozen = armed.freeze()?;
         let (control, enable) = armed.plan().control();
         let switch = SwitchWrites {
             descriptor: node.as_raw_fd(),

@@ -62,7 +62,8 @@ fn failed(error: NoResult, layout: &Layout, stepped: bool, needs: Vec<String>) -
         NoResult::Os(what, cause) => MeasureError::Os { what, cause },
         NoResult::Stopped => MeasureError::Stopped,
         NoResult::Fault(fault) => {
-            MeasureError::Fault { fault, layout: Box::new(layout.clone()), stepped, needs }
+            let layout = Box::new(layout.clone());
+            MeasureError::Fault { fault, layout, stepped, needs, again: false }
         }
     }
 }

@@ -1,26 +1,23 @@
 //! The order of a measurement: try, count, measure.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use lbr_msr::MsrError;
 use lbr_msr::arm::Restored;
 use lbr_msr::caps::FilterRegister;
 use lbr_msr::filter::{BranchClasses, BranchFilter, FilterError, to_register_beside};
+use lbr_msr::insn::{Insn, decode};
 use lbr_msr::record::HwBranchType;
 use lbr_msr::soft::SoftCpu;
 
-use super::bracket::{Body, Bracket, GprValues, Layout, SwitchWrites};
+use super::bracket::{Body, Bracket, GprValues, Layout};
 use super::child::Setting;
 use super::fault::NoResult;
 use super::options::{MeasureError, Options};
-use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, runs, total};
-use super::ring::{Full, Reading, Ring};
+use super::result::{Branches, Folded, Folding, Measurement, Run, Strip};
+use super::ring::{Full, Ring};
 use super::runner::Runner;
 use super::walk::StepCounts;
-use crate::code::counted::CounterDeltas;
-use sampler::source::perf::Stacks;
 use sampler::target::{Affinity, Moved};
 
 /// The value of the filter register that `filter` and the bracket's own
@@ -46,8 +43,8 @@ pub fn select(
 /// Measures pieces of code.
 #[derive(Debug)]
 pub struct Session {
-    options: Options,
-    ring: Option<Box<dyn Ring>>,
+    pub(super) options: Options,
+    pub(super) ring: Option<Box<dyn Ring>>,
 }
 
 impl Session {
@@ -87,39 +84,62 @@ impl Session {
     /// # Errors
     /// [`MeasureError`].
     pub fn measure_code(&mut self, body: &Body) -> Result<Measurement, MeasureError> {
-        let nothing = match body.call {
-            Some(_) => Body { call: Some(nothing_address()), ..Body::default() },
-            None => Body::default(),
-        };
-        self.measure_body(body, &nothing, true, |registers| registers, Strip::default())
+        self.measure_body(
+            body,
+            &super::lane::around(body),
+            true,
+            |registers| registers,
+            Strip::default(),
+        )
     }
 
-    /// How many rounds of its loop a piece of code needs for a run to take this
-    /// many ticks of the time stamp counter, what is around it taken off.
+    /// Puts code into a loop such that a run takes this many ticks of the time stamp counter,
+    /// the overhead taken off. Short code is copied first, so that the loop's own branch takes
+    /// next to nothing of a round.
     ///
     /// # Errors
     /// [`MeasureError`].
-    pub fn calibrate(&mut self, body: &Body, ticks: u64) -> Result<u32, MeasureError> {
-        const MOST: u32 = 1 << 20;
+    pub fn calibrate(&mut self, body: &Body, ticks: u64) -> Result<Body, MeasureError> {
         let few = Options { warm_up: 2, repeat: 9, stepped: 0, ..self.options.clone() };
         let options = std::mem::replace(&mut self.options, few);
-        let mut rounds = 1;
-        let found = loop {
-            let measured = match self.measure_code(&Body { rounds: Some(rounds), ..body.clone() }) {
-                Ok(measured) => measured,
-                Err(error) => break Err(error),
-            };
-            let net = median(&measured.runs).saturating_sub(median(&measured.overhead));
-            if net >= ticks || rounds == MOST || measured.stopped {
-                break Ok(rounds);
+        let found = self.grow(body, ticks);
+        self.options = options;
+        found
+    }
+
+    fn grow(&mut self, body: &Body, ticks: u64) -> Result<Body, MeasureError> {
+        // Branch records hold the cycles of whole runs only while the opening jump is among them.
+        let most: u32 = if body.sets_up_again() && self.ring.is_some() { 1 } else { 1 << 20 };
+        let mut body = Body { rounds: Some(1), ..body.clone() };
+        let copies = match body.sets_up_again() || body.unroll > 1 {
+            true => 1,
+            false => copies(&body.code),
+        };
+        loop {
+            let again = body.iterations() > 1 && !body.sets_up_again();
+            let measured = self.measure_code(&body).map_err(|error| match error {
+                MeasureError::Fault { fault, layout, stepped, needs, .. } => {
+                    MeasureError::Fault { fault, layout, stepped, needs, again }
+                }
+                error => error,
+            })?;
+            let gross = median(&measured.runs);
+            let net = gross.saturating_sub(median(&measured.overhead));
+            let rounds = body.rounds.unwrap_or(1);
+            let enough = net >= ticks || gross >= 10 * ticks;
+            if enough || rounds >= most || measured.stopped {
+                return Ok(body);
+            }
+            let (unroll, missing) = (u64::from(body.unroll.max(1)), ticks / net.max(1));
+            if unroll < copies && missing > 1 {
+                body.unroll = copies.min(unroll.saturating_mul(missing)) as u32;
+                continue;
             }
             // The first runs tell little but the order of magnitude.
             let more = u64::from(rounds).saturating_mul(ticks) / net.max(1);
-            let next = u32::try_from(more.saturating_add(1)).unwrap_or(MOST);
-            rounds = next.clamp(rounds + 1, rounds.saturating_mul(16)).min(MOST);
-        };
-        self.options = options;
-        found
+            let next = u32::try_from(more.saturating_add(1)).unwrap_or(most);
+            body.rounds = Some(next.clamp(rounds + 1, rounds.saturating_mul(16)).min(most));
+        }
     }
 
     /// The whole of it.
@@ -131,193 +151,22 @@ impl Session {
         start: impl Fn(GprValues) -> GprValues,
         strip: Strip,
     ) -> Result<Measurement, MeasureError> {
-        let switch = self.ring.as_ref().map_or(SwitchWrites::NONE, |ring| ring.switch());
-        let setting = Setting {
-            alone,
-            confined: alone && self.options.confined,
-            switch,
-            lifeline: self.ring.as_ref().map_or(-1, |ring| ring.lifeline()),
-            counters: self.options.counters.filter(|_| self.ring.is_none()),
-            pin: self.options.pin,
-            stop: Arc::clone(&self.options.stop),
-        };
-
-        // Hostile code shows itself here, at full speed, before anything is
-        // switched on.
-        let counters = setting.counters.is_some();
-        let bracket = map(&Body { counters, ..body.clone() })?;
-        let mut measured = Runner::new(&bracket, &setting, start(bracket.start()))?;
-        let mut end = measured.run(SwitchWrites::NONE, self.options.limit)?.registers;
-        for _ in 1..self.options.warm_up.max(1) {
-            end = measured.run(SwitchWrites::NONE, self.options.limit)?.registers;
-        }
-
-        let mut folded = Folded::default();
-        let stepped = self.count(body, &setting, &start, strip, bracket.layout(), &mut folded)?;
-
-        let empty = map(&Body { counters, ..nothing.clone() })?;
-        let mut around_nothing = Runner::new(&empty, &setting, start(empty.start()))?;
-        for _ in 0..self.options.warm_up {
-            around_nothing.run(SwitchWrites::NONE, self.options.limit)?;
-        }
-
-        let iterations = u64::from(body.unroll.max(1)) * u64::from(body.rounds.unwrap_or(1).max(1));
-        let mut result = Measurement {
-            layout: bracket.layout().clone(),
-            iterations,
-            counts: stepped.counts,
-            stepped: stepped.runs,
-            counts_vary: stepped.vary,
-            runs: Vec::new(),
-            overhead: Vec::new(),
-            blocks: Vec::new(),
-            rounds: std::collections::BTreeMap::new(),
-            from_registers: self.ring.is_some(),
-            from_counters: counters,
-            stacks: 0,
-            depth: self.ring.as_ref().map(|ring| ring.depth()),
-            interrupted: 0,
-            unreadable: 0,
-            foreign: 0,
-            overflowed: 0,
-            end,
-            stopped: false,
-        };
-        if self.ring.is_some() {
-            folded = Folded::default();
-        }
-        for _ in 0..self.options.repeat {
-            let runs = self
-                .once(&mut around_nothing, switch, &mut result)
-                .and_then(|nothing| Ok((nothing, self.once(&mut measured, switch, &mut result)?)));
-            let (nothing, code) = match runs {
-                Err(MeasureError::Stopped) => {
-                    result.stopped = true;
-                    break;
-                }
-                runs => runs?,
-            };
-            result.overhead.extend(nothing.map(|(run, _)| run));
-            if let Some((run, branches)) = code {
-                result.runs.push(run);
-                if let Some(branches) = branches {
-                    result.overflowed += u64::from(!branches.complete);
-                    let keep = kept(self.options.filter);
-                    let how = Folding { layout: &measured.layout, strip, keep };
-                    folded.add(&branches, &how, |at| measured.code.class(&measured.child, at));
-                }
+        let mut lane = self.lane(body, nothing, alone, start, strip)?;
+        let turn = self.turn(std::slice::from_mut(&mut lane)).map_err(|(_, error)| error)?;
+        let [mut result] = <[Measurement; 1]>::try_from(turn).map_err(|_| MeasureError::Stopped)?;
+        if result.from_counters && strip == Strip::default() && !result.stopped {
+            let folded = self.of_stacks(&mut lane.code, &mut result)?;
+            if let Some(mut folded) = folded {
+                result.rounds = std::mem::take(&mut folded.rounds);
+                result.blocks = folded.blocks();
             }
         }
-        if counters && strip == Strip::default() && !result.stopped {
-            folded = self.of_stacks(&mut measured, &mut result)?.unwrap_or(folded);
-        }
-        result.rounds = std::mem::take(&mut folded.rounds);
-        result.blocks = folded.blocks();
         Ok(result)
     }
 
-    /// As many runs again, of which the kernel takes branch stacks; `None` where it
-    /// has taken none.
-    fn of_stacks(
-        &self,
-        runner: &mut Runner,
-        result: &mut Measurement,
-    ) -> Result<Option<Folded>, MeasureError> {
-        /// Stacks at most: each is an interrupt.
-        const ENOUGH: u64 = 1_000;
-        let (Some(kernel), Some(pin)) = (&self.options.stacks, self.options.pin) else {
-            return Ok(None);
-        };
-        let (host, caps) = &**kernel;
-        let branches: u64 = result.runs.iter().filter_map(|run| run.branches).sum();
-        // Odd, so as to fall everywhere in a loop; no stack reaches back to the interrupt of
-        // the one before.
-        let period = (branches / ENOUGH).max(2 * u64::from(caps.depth)) | 1;
-        let pid = runner.child.pid.as_raw().cast_unsigned();
-        let Some(cpu) = pin.cpus().next() else { return Ok(None) };
-        let Ok(mut stacks) = Stacks::of(pid, cpu, period, host, caps) else { return Ok(None) };
-        let keep = kept(self.options.filter);
-        let mut folded = Folded::default();
-        for _ in 0..self.options.repeat {
-            if self.options.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            runner.run(SwitchWrites::NONE, self.options.limit)?;
-            let Runner { child, layout, code, .. } = &mut *runner;
-            let how = Folding { layout, strip: Strip::default(), keep };
-            for stack in stacks.take() {
-                result.stacks += 1;
-                for run in runs(&stack, layout, |at| code.is_behind_call(child, at)) {
-                    folded.add(&run, &how, |at| code.class(child, at));
-                }
-            }
-        }
-        Ok((!folded.is_empty()).then_some(folded))
-    }
-
-    /// One run at full speed; `None` where it does not count.
-    fn once(
-        &mut self,
-        runner: &mut Runner,
-        switch: SwitchWrites,
-        result: &mut Measurement,
-    ) -> Result<Option<(Run, Option<Branches>)>, MeasureError> {
-        if self.options.stop.load(Ordering::Relaxed) {
-            return Err(MeasureError::Stopped);
-        }
-        let ran = match runner.run(switch, self.options.limit) {
-            Ok(ran) => ran,
-            Err(error) => {
-                // It may have died with recording on.
-                if let Some(ring) = &mut self.ring {
-                    ring.stop()?;
-                }
-                return Err(error);
-            }
-        };
-        let ticks = ran.ticks();
-        let Some(ring) = &mut self.ring else {
-            let counted = match ran.counted {
-                CounterDeltas::All(counted) => counted,
-                CounterDeltas::Interrupted => {
-                    result.interrupted += 1;
-                    return Ok(None);
-                }
-            };
-            let [cycles, instructions, branches, mispredicted] = counted;
-            let run = Run { ticks, cycles, instructions, branches, mispredicted, saturated: false };
-            return Ok(Some((run, None)));
-        };
-        for (what, returned) in ["on", "off"].into_iter().zip(ran.switched) {
-            if returned != 8 {
-                ring.stop()?;
-                let errno = i32::try_from(-returned).unwrap_or(0);
-                let cause = io::Error::from_raw_os_error(errno);
-                return Err(MeasureError::Switch { what, cause });
-            }
-        }
-        let records = match ring.read()? {
-            Reading::Records(records) => records,
-            Reading::Torn => {
-                result.unreadable += 1;
-                return Ok(None);
-            }
-            Reading::Foreign => {
-                result.foreign += 1;
-                return Ok(None);
-            }
-        };
-        let Runner { child, layout, code, .. } = runner;
-        match cut(&records, layout, |at| code.is_behind_call(child, at)) {
-            Cut::Interrupted => result.interrupted += 1,
-            Cut::Unreadable => result.unreadable += 1,
-            Cut::Run(branches) => {
-                let (cycles, saturated) = total(&branches);
-                let run = Run { ticks, cycles, saturated, ..Run::default() };
-                return Ok(Some((run, Some(branches))));
-            }
-        }
-        Ok(None)
+    /// Runs at full speed are read from registers or counters that count core cycles.
+    pub(super) fn counts_cycles(&self) -> bool {
+        self.ring.is_some() || self.options.counters.is_some()
     }
 
     /// Steps through it once: what is counted, and the classes of the branches
@@ -331,8 +180,8 @@ impl Session {
         let stop = Arc::clone(&self.options.stop);
         let setting = Setting {
             alone: false,
-            confined: false,
-            switch: SwitchWrites::NONE,
+            confined: None,
+            switch: None,
             lifeline: -1,
             counters: None,
             pin: None,
@@ -351,7 +200,7 @@ impl Session {
     }
 
     /// Runs it step by step.
-    fn count(
+    pub(super) fn count(
         &self,
         body: &Body,
         setting: &Setting,
@@ -371,13 +220,8 @@ impl Session {
         let allowed = Affinity::current().ok();
         let shared = allowed.zip(setting.pin.is_none().then_some(here).flatten());
         let pin = shared.and_then(|(allowed, cpu)| allowed.only(cpu).ok()).or(setting.pin);
-        let setting = Setting {
-            pin,
-            switch: SwitchWrites::NONE,
-            lifeline: -1,
-            counters: None,
-            ..setting.clone()
-        };
+        let setting =
+            Setting { pin, switch: None, lifeline: -1, counters: None, ..setting.clone() };
         let mut runner = Runner::new(&bracket, &setting, start(bracket.start()))?;
         let _moved = pin.and_then(|pin| Moved::to(&pin).ok());
         let soft = &self.options.soft_cpu;
@@ -418,16 +262,34 @@ impl Session {
     }
 }
 
-struct Stepped {
-    counts: Option<StepCounts>,
-    runs: u32,
-    vary: bool,
+/// What stepped runs came to.
+pub(super) struct Stepped {
+    pub(super) counts: Option<StepCounts>,
+    pub(super) runs: u32,
+    pub(super) vary: bool,
 }
 
 /// The classes that are left of a filter once it has passed the ring.
-fn kept(filter: BranchFilter) -> Option<BranchClasses> {
+pub(super) fn kept(filter: BranchFilter) -> Option<BranchClasses> {
     let classes = filter.classes() | BranchClasses::OTHER;
     (!classes.is_all()).then_some(classes)
+}
+
+/// Copies of short code in a round: all of them fit into the cache of decoded instructions, and the
+/// loop's branch, of up to ten cycles where its target is not predicted in time, is a hundredth.
+fn copies(code: &[u8]) -> u64 {
+    const INSTRUCTIONS: usize = 1024;
+    const BYTES: usize = 4096;
+    let (mut at, mut count) = (0, 0);
+    while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
+        at += match decode(rest, 0) {
+            Insn::Branch(branch) => branch.next() as usize,
+            Insn::Straight { len } => usize::from(len),
+            Insn::Invalid => 1,
+        };
+        count += 1;
+    }
+    (BYTES / code.len().max(1)).min(INSTRUCTIONS / count.max(1)).max(1) as u64
 }
 
 fn median(runs: &[Run]) -> u64 {
@@ -436,13 +298,6 @@ fn median(runs: &[Run]) -> u64 {
     ticks.get(ticks.len() / 2).copied().unwrap_or(0)
 }
 
-fn map(body: &Body) -> Result<Bracket, MeasureError> {
+pub(super) fn map(body: &Body) -> Result<Bracket, MeasureError> {
     Bracket::new(body).map_err(|cause| MeasureError::Os { what: "mapping the code", cause })
-}
-
-/// A function that does nothing.
-extern "sysv64" fn nothing() {}
-
-fn nothing_address() -> u64 {
-    nothing as extern "sysv64" fn() as usize as u64
 }

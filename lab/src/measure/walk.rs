@@ -65,15 +65,12 @@ impl Child {
                 _ => false,
             };
             sys::step(pid, 0).map_err(os("stepping through the code"))?;
-            let status = match call {
-                true => match self.look_until(deadline)? {
-                    Some(status) => status,
-                    None => match self.overdue()? {
-                        Stopped::Fault(fault) => return Err(NoResult::Fault(fault)),
-                        Stopped::At(at) => return Err(self.own_trap(at)),
-                    },
+            let status = match self.look_until(deadline)? {
+                Some(status) => status,
+                None => match self.overdue()? {
+                    Stopped::Fault(fault) => return Err(NoResult::Fault(fault)),
+                    Stopped::At(at) => return Err(self.own_trap(at)),
                 },
-                false => sys::wait_for(pid).map_err(os("stepping through the code"))?,
             };
             match self.judge(status)? {
                 Some(Stopped::At(at)) if decoded.is_interrupt() => return Err(self.own_trap(at)),

@@ -64,7 +64,7 @@ pub enum VerifyError {
     #[error("interrupted; the registers are as they were before")]
     Interrupted,
     /// Not everything could be put back.
-    #[error("the registers could not be put back: {0}; try lbr disarm")]
+    #[error("the registers could not be restored: {0}; run: lbr disarm")]
     NotRestored(MsrError),
     /// The keeper has gone; nothing was written.
     #[error(transparent)]
@@ -139,7 +139,7 @@ impl<S: Subject> Ready<S> {
         let unlisted = unlisted(&caps).or(unlisted_tos(&caps));
         if let Some(msr) = unlisted.filter(|_| config.write) {
             why_not = Some(format!(
-                "{msr} is not known as a branch-record register of any CPU: it is never written"
+                "{msr} is not a known branch-record register of any CPU: lbr never writes it"
             ));
         } else if config.write {
             match Preserved::read(&mut cpu, &caps, kind) {

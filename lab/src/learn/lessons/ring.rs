@@ -256,9 +256,9 @@ pub(super) const PREDICT: Lesson = Lesson {
     text: &[
         "A record says whether the branch was mispredicted (MISPRED), and since Skylake, and on \
          Goldmont, how many core cycles went by since the record before (CYC_CNT).",
-        "Both are modelled here, not measured: a branch is expected to do what it did last time, \
-         an instruction takes one cycle, and a wrong prediction costs 15 more, which show in the \
-         next record.",
+        "Both are modelled here, not measured: a counter of two bits predicts each conditional \
+         branch, an instruction takes one cycle, and a misprediction costs 15 more, which appear \
+         in the next record.",
         "A branch that was predicted taken and falls through is mispredicted too, but has no \
          record. Mispredictions are half seen. Look for FROM[63] on Haswell, and for the cycles in \
          TO on Goldmont.",

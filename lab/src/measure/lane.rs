@@ -1,0 +1,339 @@
+//! A piece of code that is ready to run, and its runs at full speed.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::bracket::{Body, Gpr, GprValues, SwitchWrites};
+use super::child::Setting;
+use super::confine::CodeRights;
+use super::options::MeasureError;
+use super::result::{Branches, Cut, Folded, Folding, Measurement, Run, Strip, cut, runs, total};
+use super::ring::Reading;
+use super::runner::Runner;
+use super::sealed::SealedSwitch;
+use super::session::{Session, kept, map};
+use super::turns::preemptions;
+use crate::code::counted::CounterDeltas;
+use sampler::source::perf::Stacks;
+
+/// A piece of code and the harness around nothing, each in a process that waits for its next run.
+pub(super) struct Lane {
+    pub(super) code: Runner,
+    nothing: Runner,
+    strip: Strip,
+    /// What is known before the first run at full speed.
+    blank: Measurement,
+}
+
+/// An order that changes from one round of runs to the next: with a fixed one, other programs could
+/// come to run at the same time as always the same piece.
+struct Order {
+    all: Vec<usize>,
+    state: u32,
+}
+
+impl Order {
+    fn new(lanes: usize) -> Order {
+        Order { all: (0..lanes).collect(), state: std::process::id() | 1 }
+    }
+
+    fn shuffled(&mut self) -> Vec<usize> {
+        for i in (1..self.all.len()).rev() {
+            // Xorshift (Marsaglia, 2003).
+            self.state ^= self.state << 13;
+            self.state ^= self.state >> 17;
+            self.state ^= self.state << 5;
+            self.all.swap(i, self.state as usize % (i + 1));
+        }
+        self.all.clone()
+    }
+}
+
+/// What is measured around nothing and taken off.
+pub(super) fn around(body: &Body) -> Body {
+    let call = body.call.map(|_| nothing_address());
+    match body.sets_up_again() {
+        // The set-ups are taken off too.
+        true => Body { code: Vec::new(), call, fresh: true, ..body.clone() },
+        false => Body { call, ..Body::default() },
+    }
+}
+
+/// A function that does nothing.
+extern "sysv64" fn nothing() {}
+
+fn nothing_address() -> u64 {
+    nothing as extern "sysv64" fn() as usize as u64
+}
+
+impl Session {
+    /// Tries the code, counts it step by step, and makes both processes ready.
+    pub(super) fn lane(
+        &mut self,
+        body: &Body,
+        nothing: &Body,
+        alone: bool,
+        start: impl Fn(GprValues) -> GprValues,
+        strip: Strip,
+    ) -> Result<Lane, MeasureError> {
+        let sealed = self.ring.as_ref().map(|ring| SealedSwitch::new(ring.switch())).transpose();
+        let sealed = sealed.map_err(|cause| MeasureError::Os {
+            what: "mapping the values of the control register",
+            cause,
+        })?;
+        let confined = alone && self.options.confined;
+        let setting = Setting {
+            alone,
+            confined: confined.then(CodeRights::of_caller).transpose()?,
+            switch: sealed.map(Arc::new),
+            lifeline: self.ring.as_ref().map_or(-1, |ring| ring.lifeline()),
+            counters: self.options.counters.filter(|_| self.ring.is_none()),
+            pin: self.options.pin,
+            stop: Arc::clone(&self.options.stop),
+        };
+
+        // Hostile code shows itself here, at full speed, before anything is
+        // switched on.
+        let counters = setting.counters.is_some();
+        self.keeps_counter(body, &setting, &start)?;
+        let bracket = map(&Body { counters, ..body.clone() })?;
+        let mut code = Runner::new(&bracket, &setting, start(bracket.start()))?;
+        let mut end = code.run(SwitchWrites::NONE, self.options.limit)?.registers;
+        for _ in 1..self.options.warm_up.max(1) {
+            end = code.run(SwitchWrites::NONE, self.options.limit)?.registers;
+        }
+
+        let mut folded = Folded::default();
+        let stepped_body = Body { rounds: self.stepped_rounds(body), ..body.clone() };
+        let layout = bracket.layout();
+        let stepped = self.count(&stepped_body, &setting, &start, strip, layout, &mut folded)?;
+        if let (Some(rounds), Some(counts)) = (stepped_body.rounds, stepped.counts)
+            && counts.rounds != u64::from(rounds.max(1))
+        {
+            return Err(MeasureError::Counter);
+        }
+
+        let empty = map(&Body { counters, ..nothing.clone() })?;
+        let mut nothing = Runner::new(&empty, &setting, start(empty.start()))?;
+        for _ in 0..self.options.warm_up {
+            nothing.run(SwitchWrites::NONE, self.options.limit)?;
+        }
+        let blank = Measurement {
+            layout: layout.clone(),
+            iterations: body.iterations(),
+            counts: stepped.counts,
+            stepped_iterations: stepped_body.iterations(),
+            stepped: stepped.runs,
+            counts_vary: stepped.vary,
+            runs: Vec::new(),
+            overhead: Vec::new(),
+            blocks: folded.blocks(),
+            rounds: std::collections::BTreeMap::new(),
+            from_registers: self.ring.is_some(),
+            from_counters: counters,
+            stacks: 0,
+            depth: self.ring.as_ref().map(|ring| ring.depth()),
+            interrupted: 0,
+            unreadable: 0,
+            foreign: 0,
+            overflowed: 0,
+            end,
+            stopped: false,
+        };
+        Ok(Lane { code, nothing, strip, blank })
+    }
+
+    /// All runs of pieces of code, which alternate; which of them failed.
+    pub(super) fn turn(
+        &mut self,
+        lanes: &mut [Lane],
+    ) -> Result<Vec<Measurement>, (usize, MeasureError)> {
+        let mut results: Vec<(Measurement, Folded)> =
+            lanes.iter().map(|lane| (lane.blank.clone(), Folded::default())).collect();
+        let mut order = Order::new(lanes.len());
+        'runs: for _ in 0..self.options.repeat {
+            for i in order.shuffled() {
+                let (Some(lane), Some((result, folded))) = (lanes.get_mut(i), results.get_mut(i))
+                else {
+                    continue;
+                };
+                match self.both(lane, result, folded) {
+                    Ok(()) => {}
+                    Err(MeasureError::Stopped) => {
+                        result.stopped = true;
+                        break 'runs;
+                    }
+                    Err(error) => return Err((i, error)),
+                }
+            }
+        }
+        let finish = |(mut result, mut folded): (Measurement, Folded)| {
+            if result.from_registers {
+                result.rounds = std::mem::take(&mut folded.rounds);
+                result.blocks = folded.blocks();
+            }
+            result
+        };
+        Ok(results.into_iter().map(finish).collect())
+    }
+
+    /// One run of nothing and one of the code.
+    fn both(
+        &mut self,
+        lane: &mut Lane,
+        result: &mut Measurement,
+        folded: &mut Folded,
+    ) -> Result<(), MeasureError> {
+        let nothing = self.once(&mut lane.nothing, result)?;
+        result.overhead.extend(nothing.map(|(run, _)| run));
+        if let Some((run, branches)) = self.once(&mut lane.code, result)? {
+            result.runs.push(run);
+            if let Some(branches) = branches {
+                result.overflowed += u64::from(!branches.complete);
+                let Runner { child, layout, code, .. } = &mut lane.code;
+                let keep = kept(self.options.filter);
+                let how = Folding { layout, strip: lane.strip, keep };
+                folded.add(&branches, &how, |at| code.class(child, at));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses code that changes the register in which its loop counts.
+    fn keeps_counter(
+        &self,
+        body: &Body,
+        setting: &Setting,
+        start: &impl Fn(GprValues) -> GprValues,
+    ) -> Result<(), MeasureError> {
+        let Some(rounds) = body.rounds.filter(|_| !body.sets_up_again()) else { return Ok(()) };
+        let bracket = map(&Body { rounds: None, ..body.clone() })?;
+        let first = u64::from(rounds.max(1));
+        let start = start(bracket.start()).with(Gpr::R15, first);
+        let end =
+            Runner::new(&bracket, setting, start)?.run(SwitchWrites::NONE, self.options.limit)?;
+        if end.registers.get(Gpr::R15) == first { Ok(()) } else { Err(MeasureError::Counter) }
+    }
+
+    /// Rounds of a loop in a stepped run.
+    fn stepped_rounds(&self, body: &Body) -> Option<u32> {
+        let most = self.options.stepped_iterations / body.unroll.max(1);
+        // At least two: the loop's branch is taken once.
+        body.rounds.map(|rounds| rounds.min(most.max(2)))
+    }
+
+    /// As many runs again, of which the kernel takes branch stacks; `None` where it
+    /// has taken none.
+    pub(super) fn of_stacks(
+        &self,
+        runner: &mut Runner,
+        result: &mut Measurement,
+    ) -> Result<Option<Folded>, MeasureError> {
+        /// Stacks at most: each is an interrupt.
+        const ENOUGH: u64 = 1_000;
+        let (Some(kernel), Some(pin)) = (&self.options.stacks, self.options.pin) else {
+            return Ok(None);
+        };
+        let (host, caps) = &**kernel;
+        let branches: u64 = result.runs.iter().filter_map(|run| run.branches).sum();
+        // Odd, so as to fall everywhere in a loop; no stack reaches back to the interrupt of
+        // the one before.
+        let period = (branches / ENOUGH).max(2 * u64::from(caps.depth)) | 1;
+        let pid = runner.child.pid.as_raw().cast_unsigned();
+        let Some(cpu) = pin.cpus().next() else { return Ok(None) };
+        let Ok(mut stacks) = Stacks::of(pid, cpu, period, host, caps) else { return Ok(None) };
+        let keep = kept(self.options.filter);
+        let mut folded = Folded::default();
+        for _ in 0..self.options.repeat {
+            if self.options.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            runner.run(SwitchWrites::NONE, self.options.limit)?;
+            let Runner { child, layout, code, .. } = &mut *runner;
+            let how = Folding { layout, strip: Strip::default(), keep };
+            for stack in stacks.take() {
+                result.stacks += 1;
+                for run in runs(&stack, layout, |at| code.is_behind_call(child, at)) {
+                    folded.add(&run, &how, |at| code.class(child, at));
+                }
+            }
+        }
+        Ok((!folded.is_empty()).then_some(folded))
+    }
+
+    /// One run at full speed; `None` where it does not count.
+    fn once(
+        &mut self,
+        runner: &mut Runner,
+        result: &mut Measurement,
+    ) -> Result<Option<(Run, Option<Branches>)>, MeasureError> {
+        let switch = self.ring.as_ref().map_or(SwitchWrites::NONE, |ring| ring.switch());
+        let pid = runner.child.pid.as_raw();
+        let before = preemptions(pid);
+        if self.options.stop.load(Ordering::Relaxed) {
+            return Err(MeasureError::Stopped);
+        }
+        let ran = match runner.run(switch, self.options.limit) {
+            Ok(ran) => ran,
+            Err(error) => {
+                // It may have died with recording on.
+                if let Some(ring) = &mut self.ring {
+                    ring.stop()?;
+                }
+                return Err(error);
+            }
+        };
+        let (ticks, preempted) = (ran.ticks(), preemptions(pid) > before);
+        let Some(ring) = &mut self.ring else {
+            let counted = match ran.counted {
+                CounterDeltas::All(counted) => counted,
+                CounterDeltas::Interrupted => {
+                    result.interrupted += 1;
+                    return Ok(None);
+                }
+            };
+            let [cycles, instructions, branches, mispredicted] = counted;
+            let run = Run {
+                ticks,
+                cycles,
+                instructions,
+                branches,
+                mispredicted,
+                preempted,
+                saturated: false,
+            };
+            return Ok(Some((run, None)));
+        };
+        for (what, returned) in ["on", "off"].into_iter().zip(ran.switched) {
+            if returned != 8 {
+                ring.stop()?;
+                let errno = i32::try_from(-returned).unwrap_or(0);
+                let cause = io::Error::from_raw_os_error(errno);
+                return Err(MeasureError::Switch { what, cause });
+            }
+        }
+        let records = match ring.read()? {
+            Reading::Records(records) => records,
+            Reading::Torn => {
+                result.unreadable += 1;
+                return Ok(None);
+            }
+            Reading::Foreign => {
+                result.foreign += 1;
+                return Ok(None);
+            }
+        };
+        let Runner { child, layout, code, .. } = runner;
+        match cut(&records, layout, |at| code.is_behind_call(child, at)) {
+            Cut::Interrupted => result.interrupted += 1,
+            Cut::Unreadable => result.unreadable += 1,
+            Cut::Run(branches) => {
+                let (cycles, saturated) = total(&branches);
+                let run = Run { ticks, cycles, saturated, preempted, ..Run::default() };
+                return Ok(Some((run, Some(branches))));
+            }
+        }
+        Ok(None)
+    }
+}

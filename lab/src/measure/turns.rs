@@ -1,0 +1,72 @@
+//! Running several pieces of code in turns.
+
+use std::fs;
+
+use super::bracket::Body;
+use super::options::MeasureError;
+use super::ratio::Turn;
+use super::result::Strip;
+use super::session::Session;
+
+/// Turns that count, at most.
+pub const TURNS: usize = 12;
+/// Turns that are made until so many count.
+pub(super) const MOST: usize = 3 * TURNS;
+
+impl Session {
+    /// Measures pieces of code in turns until [`TURNS`] count, or three times that many were made.
+    /// Within a turn their runs alternate, so that a change of the core's frequency or of the
+    /// machine's load meets all of them. Stopped early, it returns the complete turns.
+    ///
+    /// # Errors
+    /// Which piece failed, and how.
+    pub fn take_turns(&mut self, bodies: &[Body]) -> Result<Vec<Turn>, (usize, MeasureError)> {
+        let mut lanes = Vec::new();
+        for (i, body) in bodies.iter().enumerate() {
+            lanes.push(self.lane_of_code(body).map_err(|error| (i, error))?);
+        }
+        if !self.counts_cycles() {
+            // ADD RAX, RAX
+            let code = vec![0x48, 0x01, 0xC0];
+            let chain = Body { code, unroll: 1024, rounds: Some(12), ..Body::default() };
+            lanes.push(self.lane_of_code(&chain).map_err(|error| (0, error))?);
+        }
+        let cpu = self.options().pin.and_then(|pin| pin.cpus().next());
+        let mut turns: Vec<Turn> = Vec::new();
+        let mut whole = 0;
+        while whole < TURNS && turns.len() < MOST {
+            let before = cpu.and_then(stolen);
+            let mut pieces = self.turn(&mut lanes)?;
+            if pieces.iter().any(|piece| piece.stopped) {
+                if turns.is_empty() {
+                    return Err((0, MeasureError::Stopped));
+                }
+                break;
+            }
+            let reference = if pieces.len() > bodies.len() { pieces.pop() } else { None };
+            let turn = Turn { pieces, reference, stolen: before != cpu.and_then(stolen) };
+            whole += usize::from(!turn.is_disturbed());
+            turns.push(turn);
+        }
+        Ok(turns)
+    }
+
+    fn lane_of_code(&mut self, body: &Body) -> Result<super::lane::Lane, MeasureError> {
+        self.lane(body, &super::lane::around(body), true, |registers| registers, Strip::default())
+    }
+}
+
+/// Time that the hypervisor kept from a CPU. proc_stat(5), `steal`.
+fn stolen(cpu: u32) -> Option<u64> {
+    let name = format!("cpu{cpu}");
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let line = stat.lines().find(|line| line.split(' ').next() == Some(&name))?;
+    line.split_whitespace().nth(8)?.parse().ok()
+}
+
+/// How often something else took the CPU from a process. proc_pid_status(5).
+pub(super) fn preemptions(pid: i32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?;
+    line.trim().parse().ok()
+}
